@@ -1,4 +1,4 @@
-//! House rules: the layers and their directions, and the form of comments.
+//! House rules: the layers and their directions, the names of types, and the form of comments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -315,6 +315,76 @@ fn comments_begin_with_the_noun_or_the_verb() {
         "comments that do not begin with the noun or the verb:\n{}",
         wrong.join("\n")
     );
+}
+
+/// Type names that several modules define, each with the reason.
+const SHARED_TYPE_NAMES: &[(&str, &str)] = &[
+    (
+        "Error",
+        "each layer has its own, and is named with its module",
+    ),
+    ("Result", "the alias of a module's own Error"),
+];
+
+/// A GraphQL type has the name of the type that it shows.
+const SCHEMA_TYPES: &str = "graphql/types";
+const SHOWN_BY_THE_SCHEMA: &[&str] = &["model", "chat"];
+
+#[test]
+fn a_type_name_is_defined_once() {
+    let mut modules: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for file in sources() {
+        let relative = file.strip_prefix(source_dir()).unwrap().to_owned();
+        for name in types_defined(&fs::read_to_string(&file).unwrap()) {
+            modules.entry(name).or_default().push(relative.clone());
+        }
+    }
+    assert!(modules.len() > 200, "the types were not found");
+    let unused: Vec<_> = SHARED_TYPE_NAMES
+        .iter()
+        .filter(|(name, _)| modules.get(*name).is_none_or(|files| files.len() < 2))
+        .collect();
+    assert!(unused.is_empty(), "not shared any more: {unused:?}");
+    let is_shared = |name: &str| SHARED_TYPE_NAMES.iter().any(|(shared, _)| *shared == name);
+    let is_shown = |files: &[PathBuf]| {
+        let (schema, shown): (Vec<_>, Vec<_>) = files
+            .iter()
+            .partition(|file| file.starts_with(SCHEMA_TYPES));
+        let shows = |file: &&PathBuf| SHOWN_BY_THE_SCHEMA.iter().any(|one| file.starts_with(one));
+        matches!((&schema[..], &shown[..]), ([_], [one]) if shows(one))
+    };
+    let twice: Vec<_> = modules
+        .iter()
+        .filter(|(name, files)| files.len() > 1 && !is_shared(name) && !is_shown(files))
+        .map(|(name, files)| format!("{name}: {files:?}"))
+        .collect();
+    assert!(
+        twice.is_empty(),
+        "types that several modules define:\n{}",
+        twice.join("\n")
+    );
+}
+
+/// The types that a file defines at its top level, those of its tests left out.
+fn types_defined(source: &str) -> BTreeSet<String> {
+    let code = source.find("\n#[cfg(test)]\nmod tests {");
+    let definition = |line: &str| {
+        let public = line.strip_prefix("pub").map_or(line, |rest| {
+            let rest = rest.strip_prefix('(').map_or(rest, |scope| {
+                scope.split_once(')').map_or(scope, |(_, rest)| rest)
+            });
+            rest.trim_start()
+        });
+        let (keyword, rest) = public.split_once(' ')?;
+        ["struct", "enum", "trait", "type"]
+            .contains(&keyword)
+            .then(|| first_name(rest))
+            .flatten()
+    };
+    source[..code.unwrap_or(source.len())]
+        .lines()
+        .filter_map(definition)
+        .collect()
 }
 
 /// Modules that follow `crate::`, alone or in a group.

@@ -24,7 +24,7 @@ pub(super) enum Error {
     #[error("{0}{hint}", hint = if matches!(.0, embedded::OpenError::Lost { .. }) { " (--accept-loss)" } else { "" })]
     Open(#[from] embedded::OpenError),
     #[error(transparent)]
-    Cluster(#[from] cql::OpenError),
+    Cluster(#[from] cql::ClusterOpenError),
     #[error("--nats: {0}")]
     Nats(#[from] NatsError),
     #[error("migrate needs a cluster: name it, as in --store cql://127.0.0.1/wideroom")]

@@ -25,6 +25,11 @@ pub struct Conversation {
 }
 
 impl Conversation {
+    /// Whether it is large with so many participants. A large one stays so.
+    pub fn is_large_with(&self, participants: u64) -> bool {
+        self.is_large || participants > Self::FAN_OUT_MAX as u64
+    }
+
     /// Maximum number of participants whose inbox rows a send writes. A conversation that exceeds it stays large forever.
     pub const FAN_OUT_MAX: usize = 32;
     /// Large conversations that an inbox merges with its own rows, unless the user acted in more of them.

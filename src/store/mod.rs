@@ -62,6 +62,7 @@ pub use self::membership::{
 pub use self::message::{Appended, Audience, EarlierSend, NewMessage, Revised};
 pub use self::profile::ProfileChange;
 pub use self::read_permit::ReadShares;
+pub use self::rules::pair::of_stored as pair_of_participants;
 use crate::model::{
     Change, ChangeId, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
     InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction,

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::model::UserId;
 
 tokio::task_local! {
-    static READER: Reader;
+    static READER: ReadingUser;
 }
 
 /// How many reads of one user may be under way at once. More wait, in their order.
@@ -24,14 +24,14 @@ pub struct ReadShares {
 }
 
 #[derive(Clone)]
-struct Reader {
+struct ReadingUser {
     user: UserId,
     shares: Arc<ReadShares>,
 }
 
 /// A permit for one read of a user. It is held until the read ends, also where the reader has gone away.
 pub(super) struct UserReadPermit {
-    reader: Reader,
+    reader: ReadingUser,
     share: Option<Arc<Semaphore>>,
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -52,7 +52,7 @@ impl ReadShares {
     ) -> T {
         READER
             .scope(
-                Reader {
+                ReadingUser {
                     user: user.clone(),
                     shares: Arc::clone(self),
                 },
@@ -105,7 +105,7 @@ impl UserReadPermit {
 impl Drop for UserReadPermit {
     fn drop(&mut self) {
         drop(self.permit.take());
-        let Reader { user, shares } = &self.reader;
+        let ReadingUser { user, shares } = &self.reader;
         let mut users = shares.users();
         // While the map is held nobody comes, and of two that go one is the last.
         drop(self.share.take());

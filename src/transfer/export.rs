@@ -32,7 +32,7 @@ pub struct Export {
 
 /// Lines that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct ExportCounts {
     pub users: u64,
     pub conversations: u64,
     pub participants: u64,
@@ -42,7 +42,7 @@ pub struct Counts {
     pub lines: u64,
 }
 
-impl Counts {
+impl ExportCounts {
     pub(super) fn add(&mut self, line: &Line) {
         self.lines += 1;
         match line {
@@ -65,8 +65,8 @@ pub struct Damaged {
 }
 
 /// Progress of a running export.
-pub enum Report<'a> {
-    Written(&'a Counts),
+pub enum ExportReport<'a> {
+    Written(&'a ExportCounts),
     LeftOut(&'a Damaged),
 }
 
@@ -76,7 +76,7 @@ pub type LeftOut = BTreeSet<(ConversationId, MessageId)>;
 /// How far an earlier run came.
 #[derive(Debug, Clone, Default)]
 pub struct Written {
-    pub counts: Counts,
+    pub counts: ExportCounts,
     pub left_out: LeftOut,
     pub(super) position: Position,
 }
@@ -101,8 +101,8 @@ pub(super) enum Within {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outcome {
-    pub counts: Counts,
+pub struct ExportOutcome {
+    pub counts: ExportCounts,
     /// Damaged messages, those of earlier runs included.
     pub left_out: u64,
     /// It was stopped before its end.
@@ -118,7 +118,7 @@ pub enum Error {
 }
 
 type Result<T, E = Error> = std::result::Result<T, E>;
-type Tell<'a> = dyn FnMut(Report<'_>) + Send + 'a;
+type ExportReporter<'a> = dyn FnMut(ExportReport<'_>) + Send + 'a;
 
 impl Export {
     /// Writes what is not written yet. What is left out is noted in `journal`, for a run that goes on after this one.
@@ -127,15 +127,15 @@ impl Export {
         output: impl AsyncWrite + Unpin + Send,
         journal: impl AsyncWrite + Unpin + Send,
         from: Written,
-        tell: &mut Tell<'_>,
-    ) -> Result<Outcome> {
+        tell: &mut ExportReporter<'_>,
+    ) -> Result<ExportOutcome> {
         let Written {
             counts,
             left_out,
             position,
         } = from;
         let output = BufWriter::with_capacity(BUFFER_BYTES, output);
-        let mut run = Run {
+        let mut run = ExportRun {
             export: self,
             output,
             journal,
@@ -146,7 +146,7 @@ impl Export {
         };
         let is_whole = run.go_on(position).await?;
         run.output.flush().await?;
-        Ok(Outcome {
+        Ok(ExportOutcome {
             counts: run.counts,
             left_out: run.left_out.len() as u64,
             is_interrupted: !is_whole,
@@ -155,14 +155,14 @@ impl Export {
 }
 
 /// One export under way. What it does in several steps says whether it came to its end, and was not stopped before.
-struct Run<'a, W, J> {
+struct ExportRun<'a, W, J> {
     export: &'a Export,
     output: BufWriter<W>,
     journal: J,
-    counts: Counts,
+    counts: ExportCounts,
     left_out: LeftOut,
     text: Vec<u8>,
-    tell: &'a mut Tell<'a>,
+    tell: &'a mut ExportReporter<'a>,
 }
 
 /// What is read of a conversation at first: of most it is all.
@@ -173,7 +173,7 @@ struct Beginning {
     messages: Vec<StoredMessage>,
 }
 
-impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
+impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W, J> {
     async fn go_on(&mut self, position: Position) -> Result<bool> {
         let (after_user, after_conversation) = match position {
             Position::End => return Ok(true),
@@ -223,7 +223,7 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
 
     /// Between two pages: whether there is to be another one.
     fn goes_on(&mut self) -> bool {
-        (self.tell)(Report::Written(&self.counts));
+        (self.tell)(ExportReport::Written(&self.counts));
         !self.export.stop.is_cancelled()
     }
 
@@ -414,7 +414,7 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
 
     /// Noted before any later line is written: a later run goes on behind the last line, and does not meet the message again.
     async fn leave_out(&mut self, damaged: Damaged) -> Result<()> {
-        (self.tell)(Report::LeftOut(&damaged));
+        (self.tell)(ExportReport::LeftOut(&damaged));
         let Damaged {
             conversation,
             message,

@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use super::reader::Fault;
-use super::reader::{BATCH_ROWS_MAX, Batch, Numbering, Reader, Unit};
+pub use super::reader::LineFault;
+use super::reader::{BATCH_ROWS_MAX, LineBatch, LineReader, Numbering, Unit};
 use super::spool::Spool;
 use crate::clock::Clock;
 use crate::model::id::pair_key;
@@ -44,7 +44,7 @@ pub struct Count {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub struct Counts {
+pub struct ImportCounts {
     pub users: Count,
     pub conversations: Count,
     pub participants: Count,
@@ -53,7 +53,7 @@ pub struct Counts {
     pub broken_lines: u64,
 }
 
-impl Counts {
+impl ImportCounts {
     pub fn rows(&self) -> u64 {
         [
             self.users,
@@ -70,27 +70,27 @@ impl Counts {
 
 /// How far it came: also the note from which a later run goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub struct Progress {
+pub struct ImportState {
     pub offset: u64,
     pub lines: u64,
     pub held_bytes: u64,
     /// An export begins with a header, and is whole where it has its end.
     pub has_header: bool,
     pub has_end: bool,
-    pub counts: Counts,
+    pub counts: ImportCounts,
 }
 
-/// Progress of a running import.
-pub enum Told<'a> {
+/// ImportState of a running import.
+pub enum ImportReport<'a> {
     /// An earlier run came this far with this file.
-    Resumed(&'a Progress),
-    Broken(&'a Fault),
-    Progress(&'a Progress),
+    Resumed(&'a ImportState),
+    Broken(&'a LineFault),
+    Progress(&'a ImportState),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outcome {
-    pub counts: Counts,
+pub struct ImportOutcome {
+    pub counts: ImportCounts,
     /// It was stopped, and can go on.
     pub is_interrupted: bool,
 }
@@ -106,27 +106,31 @@ pub enum Error {
     Store(#[from] store::Error),
 }
 
-type Tell<'a> = dyn FnMut(Told<'_>) + Send + 'a;
+type ImportReporter<'a> = dyn FnMut(ImportReport<'_>) + Send + 'a;
 
 impl Import {
     /// Imports an input that can be read only once. A repeated run starts from the beginning, which is harmless.
     pub async fn pipe(
         &self,
         input: impl Read + Send + 'static,
-        tell: &mut Tell<'_>,
-    ) -> Result<Outcome, Error> {
-        let run = Run {
+        tell: &mut ImportReporter<'_>,
+    ) -> Result<ImportOutcome, Error> {
+        let run = ImportRun {
             import: self,
             note: None,
             spool: Spool::passing(&self.dir),
-            progress: Progress::default(),
+            progress: ImportState::default(),
             has_added: false,
         };
         run.all(input, tell).await
     }
 
     /// A file. Where an earlier run of the same file was interrupted, this one goes on.
-    pub async fn file(&self, file: File, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
+    pub async fn file(
+        &self,
+        file: File,
+        tell: &mut ImportReporter<'_>,
+    ) -> Result<ImportOutcome, Error> {
         let prepared = tokio::task::spawn_blocking(move || fingerprint(file))
             .await
             .expect("reading a file does not panic");
@@ -137,21 +141,21 @@ impl Import {
             .store
             .note(&note)
             .await?
-            .and_then(|text| serde_json::from_str::<Progress>(&text).ok());
+            .and_then(|text| serde_json::from_str::<ImportState>(&text).ok());
         let mut progress = earlier.unwrap_or_default();
         if !spool
             .resume(progress.held_bytes)
             .await
             .map_err(Error::Hold)?
         {
-            progress = Progress::default();
+            progress = ImportState::default();
         }
         if progress.lines > 0 {
-            tell(Told::Resumed(&progress));
+            tell(ImportReport::Resumed(&progress));
         }
         file.seek(SeekFrom::Start(progress.offset))
             .map_err(Error::Read)?;
-        Run {
+        ImportRun {
             import: self,
             note: Some(note),
             spool,
@@ -183,29 +187,29 @@ fn fingerprint(mut file: File) -> io::Result<(File, String)> {
 }
 
 /// One import under way.
-struct Run<'a> {
+struct ImportRun<'a> {
     import: &'a Import,
     note: Option<String>,
     spool: Spool,
-    progress: Progress,
+    progress: ImportState,
     has_added: bool,
 }
 
 /// Handling of a line whose conversation or message does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Missing {
+enum IfMissing {
     Hold,
     Name,
 }
 
-impl Run<'_> {
+impl ImportRun<'_> {
     /// Expires all cursors issued before the import, because they know nothing of imported rows. The expiry is persisted first, so that a
     /// crash cannot skip it, and revoked if the import added nothing.
     async fn all(
         mut self,
         input: impl Read + Send + 'static,
-        tell: &mut Tell<'_>,
-    ) -> Result<Outcome, Error> {
+        tell: &mut ImportReporter<'_>,
+    ) -> Result<ImportOutcome, Error> {
         let store = Arc::clone(&self.import.store);
         let before = store.note(store::NOTE_IMPORTED_AT).await?;
         store
@@ -226,19 +230,19 @@ impl Run<'_> {
     async fn bring_in(
         &mut self,
         input: impl Read + Send + 'static,
-        tell: &mut Tell<'_>,
-    ) -> Result<Outcome, Error> {
+        tell: &mut ImportReporter<'_>,
+    ) -> Result<ImportOutcome, Error> {
         let mut batches = self.read(input, Numbering::Counted);
         while let Some(batch) = self.next(&mut batches).await? {
             let (offset, lines) = (batch.offset, batch.lines);
             self.progress.has_header |= batch.has_header;
             self.progress.has_end |= batch.has_end;
-            self.keep(batch, Missing::Hold, tell).await?;
+            self.keep(batch, IfMissing::Hold, tell).await?;
             (self.progress.offset, self.progress.lines) = (offset, lines);
             self.spool.sync().await.map_err(Error::Hold)?;
             self.progress.held_bytes = self.spool.bytes();
             self.write_note().await?;
-            tell(Told::Progress(&self.progress));
+            tell(ImportReport::Progress(&self.progress));
         }
         let before_held = self.progress;
         for are_reactions in [false, true] {
@@ -250,8 +254,8 @@ impl Run<'_> {
                 batch
                     .units
                     .retain(|unit| is_reaction(unit) == are_reactions);
-                self.keep(batch, Missing::Name, tell).await?;
-                tell(Told::Progress(&self.progress));
+                self.keep(batch, IfMissing::Name, tell).await?;
+                tell(ImportReport::Progress(&self.progress));
             }
         }
         let is_interrupted = self.import.stop.is_cancelled();
@@ -259,7 +263,7 @@ impl Run<'_> {
             let reason =
                 "the file is not whole: it begins as an export, and its end is missing".to_owned();
             self.broken(
-                &Fault {
+                &LineFault {
                     line: self.progress.lines + 1,
                     reason,
                 },
@@ -274,7 +278,7 @@ impl Run<'_> {
             }
             self.spool.remove().await.map_err(Error::Hold)?;
         }
-        Ok(Outcome {
+        Ok(ImportOutcome {
             counts: self.progress.counts,
             is_interrupted,
         })
@@ -285,14 +289,15 @@ impl Run<'_> {
         &self,
         input: impl Read + Send + 'static,
         numbering: Numbering,
-    ) -> mpsc::Receiver<io::Result<Batch>> {
+    ) -> mpsc::Receiver<io::Result<LineBatch>> {
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let (lines, offset) = if numbering == Numbering::Counted {
             (self.progress.lines, self.progress.offset)
         } else {
             (0, 0)
         };
-        let mut reader = Reader::new(input, numbering, self.import.clock.clone(), lines, offset);
+        let mut reader =
+            LineReader::new(input, numbering, self.import.clock.clone(), lines, offset);
         tokio::task::spawn_blocking(move || {
             while let Some(batch) = reader.batch().transpose() {
                 let is_last = batch.is_err();
@@ -307,8 +312,8 @@ impl Run<'_> {
     /// `None` at the end, and when the import is to stop.
     async fn next(
         &self,
-        batches: &mut mpsc::Receiver<io::Result<Batch>>,
-    ) -> Result<Option<Batch>, Error> {
+        batches: &mut mpsc::Receiver<io::Result<LineBatch>>,
+    ) -> Result<Option<LineBatch>, Error> {
         tokio::select! {
             biased;
             () = self.import.stop.cancelled() => Ok(None),
@@ -318,9 +323,9 @@ impl Run<'_> {
 
     async fn keep(
         &mut self,
-        mut batch: Batch,
-        missing: Missing,
-        tell: &mut Tell<'_>,
+        mut batch: LineBatch,
+        missing: IfMissing,
+        tell: &mut ImportReporter<'_>,
     ) -> Result<(), Error> {
         self.leave_out_second_pairs(&mut batch).await?;
         for fault in &batch.faults {
@@ -346,7 +351,7 @@ impl Run<'_> {
     }
 
     /// Two people have one direct conversation. The store would keep half of a second one, as it takes its rows one by one.
-    async fn leave_out_second_pairs(&self, batch: &mut Batch) -> Result<(), Error> {
+    async fn leave_out_second_pairs(&self, batch: &mut LineBatch) -> Result<(), Error> {
         let mut pairs = HashMap::new();
         let mut units = Vec::with_capacity(batch.units.len());
         for unit in batch.units.drain(..) {
@@ -361,7 +366,7 @@ impl Run<'_> {
                 if kept != id {
                     let reason =
                         format!("these two have another direct conversation already: {kept}");
-                    batch.faults.push(Fault {
+                    batch.faults.push(LineFault {
                         line: unit.number,
                         reason,
                     });
@@ -378,8 +383,8 @@ impl Run<'_> {
         &mut self,
         unit: &Unit,
         fates: &[Imported],
-        missing: Missing,
-        tell: &mut Tell<'_>,
+        missing: IfMissing,
+        tell: &mut ImportReporter<'_>,
     ) -> Result<(), Error> {
         let refused = fates.iter().find_map(|fate| {
             if let Imported::Refused(reason) = fate {
@@ -394,7 +399,7 @@ impl Run<'_> {
                 Imported::ConversationMissing | Imported::MessageMissing
             )
         });
-        if refused.is_none() && is_missing && missing == Missing::Hold {
+        if refused.is_none() && is_missing && missing == IfMissing::Hold {
             return self.spool.push(unit).await.map_err(Error::Hold);
         }
         for (row, fate) in unit.rows.iter().zip(fates) {
@@ -412,7 +417,7 @@ impl Run<'_> {
             None => return Ok(()),
         };
         self.broken(
-            &Fault {
+            &LineFault {
                 line: unit.number,
                 reason,
             },
@@ -421,9 +426,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn broken(&mut self, fault: &Fault, tell: &mut Tell<'_>) {
+    fn broken(&mut self, fault: &LineFault, tell: &mut ImportReporter<'_>) {
         self.progress.counts.broken_lines += 1;
-        tell(Told::Broken(fault));
+        tell(ImportReport::Broken(fault));
     }
 
     async fn write_note(&self) -> Result<(), Error> {
@@ -435,7 +440,7 @@ impl Run<'_> {
     }
 }
 
-impl Counts {
+impl ImportCounts {
     fn of(&mut self, row: &ImportRow) -> &mut Count {
         match row {
             ImportRow::User { .. } => &mut self.users,
@@ -447,22 +452,26 @@ impl Counts {
     }
 }
 
-/// A direct conversation with those who are in it, where a unit brings both.
+/// The pair of a direct conversation, if one unit holds all of it.
 fn direct(rows: &[ImportRow]) -> Option<(ConversationId, &UserId, &UserId)> {
     let ImportRow::Conversation { conversation, .. } = rows.first()? else {
         return None;
     };
-    let mut users = rows.iter().filter_map(|row| {
-        if let ImportRow::Participant { user, .. } = row {
-            Some(user)
-        } else {
-            None
-        }
-    });
-    let one = users
-        .next()
-        .filter(|_| conversation.kind == ConversationKind::Direct)?;
-    Some((conversation.id, one, users.next().unwrap_or(one)))
+    if conversation.kind != ConversationKind::Direct {
+        return None;
+    }
+    let users: Vec<_> = rows
+        .iter()
+        .filter_map(|row| {
+            if let ImportRow::Participant { user, .. } = row {
+                Some(user)
+            } else {
+                None
+            }
+        })
+        .collect();
+    let (one, other) = store::pair_of_participants(conversation.id, &users)?;
+    Some((conversation.id, one, other))
 }
 
 fn is_reaction(unit: &Unit) -> bool {

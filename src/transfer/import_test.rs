@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    async fn file(&mut self, text: &str) -> Result<Outcome, Error> {
+    async fn file(&mut self, text: &str) -> Result<ImportOutcome, Error> {
         self.heard.clear();
         let path = self.dir.path().join("input");
         std::fs::write(&path, text).unwrap();
@@ -43,10 +43,14 @@ impl World {
         };
         let (heard, mut left) = (&mut self.heard, self.stop_after);
         let stop = self.stop.clone();
-        let mut tell = |told: Told<'_>| match told {
-            Told::Resumed(progress) => heard.push(format!("resumed after {}", progress.lines)),
-            Told::Broken(fault) => heard.push(format!("line {}: {}", fault.line, fault.reason)),
-            Told::Progress(_) => {
+        let mut tell = |told: ImportReport<'_>| match told {
+            ImportReport::Resumed(progress) => {
+                heard.push(format!("resumed after {}", progress.lines))
+            }
+            ImportReport::Broken(fault) => {
+                heard.push(format!("line {}: {}", fault.line, fault.reason))
+            }
+            ImportReport::Progress(_) => {
                 left -= 1;
                 if left == 0 {
                     stop.cancel();

@@ -29,11 +29,11 @@ const TYPES: &[&str] = &[
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Line {
     Header(Header),
-    User(User),
-    Conversation(Conversation),
-    Participant(Participant),
-    Message(Message),
-    Reaction(Reaction),
+    User(UserLine),
+    Conversation(ConversationLine),
+    Participant(ParticipantLine),
+    Message(MessageLine),
+    Reaction(ReactionLine),
     End(End),
 }
 
@@ -49,7 +49,7 @@ pub struct Header {
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct User {
+pub struct UserLine {
     pub username: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
@@ -61,7 +61,7 @@ pub struct User {
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Conversation {
+pub struct ConversationLine {
     pub id: Uuid,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<ConversationKind>,
@@ -83,7 +83,7 @@ pub struct Conversation {
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Participant {
+pub struct ParticipantLine {
     pub conversation_id: Uuid,
     pub username: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ pub struct ShortParticipant {
 }
 
 impl ShortParticipant {
-    pub fn of(self, conversation_id: Uuid) -> Participant {
+    pub fn of(self, conversation_id: Uuid) -> ParticipantLine {
         let Self {
             username,
             state,
@@ -150,7 +150,7 @@ impl ShortParticipant {
             pinned,
             archived_at,
         } = self;
-        Participant {
+        ParticipantLine {
             conversation_id,
             username,
             state,
@@ -169,7 +169,7 @@ impl ShortParticipant {
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Message {
+pub struct MessageLine {
     pub conversation_id: Uuid,
     pub id: String,
     pub sender: String,
@@ -178,7 +178,7 @@ pub struct Message {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub attachments: Option<Vec<Attachment>>,
+    pub attachments: Option<Vec<AttachmentLine>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,7 +193,7 @@ pub struct Message {
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Attachment {
+pub struct AttachmentLine {
     pub url: String,
     pub mime_type: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,7 +208,7 @@ pub struct Attachment {
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Reaction {
+pub struct ReactionLine {
     pub conversation_id: Uuid,
     pub message_id: String,
     pub emoji: String,

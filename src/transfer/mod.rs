@@ -16,4 +16,4 @@ mod spool;
 mod written;
 
 pub use export::Export;
-pub use import::{Import, Outcome};
+pub use import::Import;

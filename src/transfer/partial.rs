@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::export::{Counts, LeftOut, Position, Within, Written};
+use super::export::{ExportCounts, LeftOut, Position, Within, Written};
 use super::line::{LINE_BYTES_MAX, Line};
 use crate::model::{ConversationId, Emoji, MessageId, UserId};
 
@@ -183,6 +183,6 @@ fn position(line: &Line) -> Option<Position> {
 impl Written {
     /// Whether there is anything of an earlier run.
     pub fn is_begun(&self) -> bool {
-        self.counts != Counts::default()
+        self.counts != ExportCounts::default()
     }
 }

@@ -23,15 +23,15 @@ pub(super) struct Unit {
 
 /// A line that is broken, and what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct LineFault {
     pub line: u64,
     pub reason: String,
 }
 
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct LineBatch {
     pub(super) units: Vec<Unit>,
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<LineFault>,
     /// Start of the next batch: the number of lines and bytes before it.
     pub(super) lines: u64,
     pub(super) offset: u64,
@@ -47,7 +47,7 @@ pub(super) enum Numbering {
     Written,
 }
 
-pub(super) struct Reader<R> {
+pub(super) struct LineReader<R> {
     input: BufReader<R>,
     numbering: Numbering,
     clock: Arc<dyn Clock>,
@@ -55,8 +55,8 @@ pub(super) struct Reader<R> {
     offset: u64,
 }
 
-impl<R: Read> Reader<R> {
-    /// Reader of an input that is positioned after this many lines and bytes.
+impl<R: Read> LineReader<R> {
+    /// LineReader of an input that is positioned after this many lines and bytes.
     pub(super) fn new(
         input: R,
         numbering: Numbering,
@@ -74,8 +74,8 @@ impl<R: Read> Reader<R> {
     }
 
     /// `None` at the end of the input.
-    pub(super) fn batch(&mut self) -> io::Result<Option<Batch>> {
-        let mut batch = Batch::default();
+    pub(super) fn batch(&mut self) -> io::Result<Option<LineBatch>> {
+        let mut batch = LineBatch::default();
         let (mut row_count, mut bytes) = (0, 0);
         let before = self.offset;
         let now = self.clock.now();
@@ -85,7 +85,7 @@ impl<R: Read> Reader<R> {
         {
             let Some(line) = self.line()? else { break };
             let Ok(text) = line else {
-                batch.faults.push(Fault {
+                batch.faults.push(LineFault {
                     line: self.lines,
                     reason: format!("is longer than {LINE_BYTES_MAX} bytes"),
                 });
@@ -106,7 +106,7 @@ impl<R: Read> Reader<R> {
                     row_count += rows.len();
                     batch.units.push(Unit { number, text, rows });
                 }
-                Err(reason) => batch.faults.push(Fault {
+                Err(reason) => batch.faults.push(LineFault {
                     line: number,
                     reason,
                 }),
@@ -172,8 +172,8 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
 
-    fn batches(text: impl Into<Vec<u8>>) -> Vec<Batch> {
-        let mut reader = Reader::new(
+    fn batches(text: impl Into<Vec<u8>>) -> Vec<LineBatch> {
+        let mut reader = LineReader::new(
             io::Cursor::new(text.into()),
             Numbering::Counted,
             Arc::new(SystemClock),
@@ -230,7 +230,7 @@ mod tests {
         );
         assert_eq!(
             batch.faults[0],
-            Fault {
+            LineFault {
                 line: 2,
                 reason: "is longer than 1048576 bytes".to_owned()
             }

@@ -12,7 +12,7 @@ use wideroom::model::{
 };
 use wideroom::store::embedded::{Embedded, Options};
 use wideroom::store::{ImportRow, Imported, Store as _, StoreAdmin};
-use wideroom::transfer::export::{Export, Report};
+use wideroom::transfer::export::{Export, ExportReport};
 use wideroom::transfer::partial::Partial;
 
 use super::stage::serve;
@@ -255,8 +255,8 @@ async fn what_was_left_out_before_an_interruption_still_counts() {
         };
         let (partial, written) = Partial::open(&target, "store").unwrap();
         let journal = partial.journal(&written).unwrap();
-        let mut report = |report: Report<'_>| {
-            if let Report::LeftOut(damaged) = report {
+        let mut report = |report: ExportReport<'_>| {
+            if let ExportReport::LeftOut(damaged) = report {
                 named.push(damaged.message);
                 stop.cancel();
             }

@@ -139,9 +139,9 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
         "a bucket of messages that the index does not know",
         "a roster that does not agree with its participants",
         "an inbox that lacks a conversation",
-        "an entry that a page of its inbox does not find",
-        "a direct conversation that its people do not find",
-        "an entry of one who is not in the conversation",
+        "an inbox entry that no page of the inbox finds",
+        "a direct conversation that its participants do not find",
+        "an inbox entry of a user who is no participant",
         "a message that does not say that it has reactions",
     ];
     let (code, said) = verify(&program, &[]);
@@ -157,7 +157,7 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
     assert_eq!(code, Some(0), "{said}");
     // With the bucket, its message is one that the rest did not agree with.
     for kind in kinds.into_iter().chain([
-        "a conversation whose head is behind its history",
+        "a conversation whose head does not agree with its history",
         "an entry that is behind its conversation",
     ]) {
         let line = said

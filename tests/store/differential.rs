@@ -4,9 +4,9 @@ mod compare;
 
 use proptest::prelude::*;
 use wideroom::model::{
-    Change, ChangeKind, Conversation, ConversationId, Cut, Emoji, GroupName, IdempotencyKey,
-    Membership, MembershipState, Message, MessageId, MessageKind, PageRequest, Profile, ReadMarker,
-    Role, UserId,
+    Change, ChangeKind, Conversation, ConversationId, ConversationKind, Cut, DirectIds, Emoji,
+    GroupName, IdempotencyKey, Membership, MembershipState, Message, MessageId, MessageKind,
+    PageRequest, Profile, ReadMarker, Role, UserId,
 };
 use wideroom::store::{
     Archive, Audience, FlagsChange, ImportPositions, ImportRow, MarkerMove, MembershipChange,
@@ -19,7 +19,7 @@ use super::Stage;
 use super::ask::{assert_sound, only, runner, try_row};
 use crate::support::words::{
     START, change, conversation, conversation_id, crowd, deleted, direct, group, id_with, key,
-    message_row, new, system, text, user,
+    message_row, new, participant_row, system, text, user,
 };
 
 /// The last two of them are large.
@@ -27,6 +27,9 @@ const CONVERSATIONS: u8 = 8;
 const LARGE: u8 = 2;
 /// Large once all who have names are in it.
 const NEARLY_LARGE: u8 = 1;
+/// Direct conversations of an import: some with ids of their own, then some with oneself.
+const DIRECTS: u8 = 6;
+const GIVEN_DIRECTS: u8 = 3;
 const NAMES: [&str; 5] = ["ann", "anna", "ben", "Ben", "é"];
 const KEYS: [&str; 3] = ["k", "kk", "K"];
 
@@ -129,6 +132,11 @@ enum Line {
         is_deleted: bool,
     },
     User(u8),
+    /// A direct conversation, and some participants of it: too few, enough or too many.
+    Direct {
+        direct: u8,
+        users: Vec<u8>,
+    },
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -153,6 +161,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         3 => (0..CONVERSATIONS, 0..40_i64, any::<u8>(), prop::bool::weighted(0.3))
             .prop_map(|(conversation, back, rest, is_deleted)| Line::Message { conversation, back, rest, is_deleted }),
         1 => (0..5_u8).prop_map(Line::User),
+        3 => (0..DIRECTS, prop::collection::vec(0..5_u8, 0..4)).prop_map(|(direct, users)| Line::Direct { direct, users }),
     ];
     prop_oneof![
         3 => (0..CONVERSATIONS, 1..32_u8, 0..9_i64).prop_map(|(conversation, people, created)| Step::Make { conversation, people, created }),
@@ -331,7 +340,7 @@ impl Player<'_> {
             }
             Step::Import(lines) => {
                 self.is_imported = true;
-                let rows: Vec<_> = lines.iter().map(|line| self.row(line)).collect();
+                let rows: Vec<_> = lines.iter().flat_map(|line| self.rows(line)).collect();
                 format!("{:?}", self.store.import(&rows).await)
             }
         }
@@ -634,8 +643,22 @@ impl Player<'_> {
         )
     }
 
+    fn rows(&self, line: &Line) -> Vec<ImportRow> {
+        let Line::Direct { direct, users } = line else {
+            return vec![self.row(line)];
+        };
+        let id = direct_id(*direct);
+        let made = ImportRow::Conversation {
+            conversation: conversation(id, ConversationKind::Direct, START),
+            last_activity: None,
+        };
+        let participants = users.iter().map(|user| participant_row(id, &name(*user)));
+        std::iter::once(made).chain(participants).collect()
+    }
+
     fn row(&self, line: &Line) -> ImportRow {
         match *line {
+            Line::Direct { .. } => unreachable!("it is several rows"),
             Line::Conversation {
                 conversation: number,
                 activity,
@@ -643,7 +666,7 @@ impl Player<'_> {
             } => {
                 let made = conversation(
                     conversation_id(number),
-                    wideroom::model::ConversationKind::Group,
+                    ConversationKind::Group,
                     START.plus_micros(created),
                 );
                 ImportRow::Conversation {
@@ -705,6 +728,15 @@ impl Player<'_> {
     }
 }
 
+/// No id of [`Step::MakeDirect`]: an import of half a conversation must not be in its way.
+fn direct_id(n: u8) -> ConversationId {
+    if n < GIVEN_DIRECTS {
+        return conversation_id(20 + n);
+    }
+    let user = name(n - GIVEN_DIRECTS);
+    DirectIds::new([7; DirectIds::SECRET_BYTES]).id(&user, &user)
+}
+
 fn change_id_of_nothing() -> MessageId {
     change(-500)
 }
@@ -739,6 +771,7 @@ fn all_conversations() -> Vec<ConversationId> {
             .iter()
             .flat_map(|one| users.iter().map(|other| ConversationId::direct(one, other))),
     );
+    conversations.extend((0..DIRECTS).map(direct_id));
     conversations.sort_unstable();
     conversations.dedup();
     conversations

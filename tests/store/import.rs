@@ -3,14 +3,15 @@
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{
-    Change, ChangeKind, Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash,
-    Membership, MembershipState, Message, OrderKey, Profile, Role, Timestamp, Unread, UserId,
+    Change, ChangeKind, Conversation, ConversationId, ConversationKind, DirectIds, Emoji, Flags,
+    InputHash, Membership, MembershipState, Message, OrderKey, Profile, Role, Timestamp, Unread,
+    UserId,
 };
 use wideroom::store::{Created, EarlierSend, ImportPositions, ImportRow, Imported, StoreAdmin};
 
 use super::ask::{
-    history, inbox, inbox_ids, make, only, participant, participants, row, runner, send, send_as,
-    try_row, unread,
+    assert_sound, history, inbox, inbox_ids, make, only, participant, participants, row, runner,
+    send, send_as, try_row, unread,
 };
 use crate::support::words::{
     HOUR, NOW, START, change, conversation, conversation_id, crowd, deleted, direct, group_row, id,
@@ -536,6 +537,42 @@ pub async fn an_imported_pair_is_found_and_made_no_second_time(store: &dyn Store
         store.direct_conversation(&ann, &ann).await.unwrap(),
         Some(own)
     );
+}
+
+pub async fn a_lone_participant_is_with_oneself_if_the_id_says_so(store: &dyn StoreAdmin) {
+    let [ann, ben, cat, dan] = users(["ann", "ben", "cat", "dan"]);
+    let ids = DirectIds::new([7; DirectIds::SECRET_BYTES]);
+    let (given, own, of_dan) = (conversation_id(7), ids.id(&ann, &ann), ids.id(&dan, &dan));
+    let found = async |one, other| store.direct_conversation(one, other).await.unwrap();
+    // The second participant may come with a later call.
+    import_all(store, &direct_rows(given, &ann, &ben)[..2]).await;
+    assert_eq!(found(&ann, &ann).await, None);
+    import_all(store, &direct_rows(own, &ann, &ann)[..2]).await;
+    assert_eq!(found(&ann, &ann).await, Some(own));
+    import_all(store, &[participant_row(given, &ben)]).await;
+    assert_eq!(found(&ann, &ben).await, Some(given));
+    assert_eq!(found(&ann, &ann).await, Some(own));
+    // Nobody comes into a conversation with oneself, in whichever order.
+    import_all(store, &direct_rows(of_dan, &ben, &dan)[..2]).await;
+    for (conversation, user, reason) in [
+        (own, &ben, "it is somebody's conversation with themselves"),
+        (
+            of_dan,
+            &dan,
+            "it is somebody's conversation with themselves",
+        ),
+        (
+            given,
+            &cat,
+            "a direct conversation has at most two participants",
+        ),
+    ] {
+        let fates = import(store, &[participant_row(conversation, user)]).await;
+        assert_eq!(fates, [Imported::Refused(reason)]);
+    }
+    assert_eq!(found(&ben, &dan).await, None);
+    assert_eq!(found(&dan, &dan).await, None);
+    assert_sound(store).await;
 }
 
 pub async fn markers_and_flags_are_kept(store: &dyn StoreAdmin) {

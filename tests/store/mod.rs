@@ -215,6 +215,7 @@ contract! {
             without_one_the_last_message_is_the_activity,
             a_pair_that_is_taken_refuses_another,
             an_imported_pair_is_found_and_made_no_second_time,
+            a_lone_participant_is_with_oneself_if_the_id_says_so,
             markers_and_flags_are_kept,
             a_mark_of_unread_puts_the_marker_before_its_message,
             an_imported_participant_who_left_has_no_inbox_entry,

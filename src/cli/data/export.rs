@@ -15,7 +15,9 @@ use crate::cli::{RESUMABLE, print, storage};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, StoreChoice};
 use crate::telemetry;
-use crate::transfer::export::{Counts, Damaged, Export, Outcome, Report, Written};
+use crate::transfer::export::{
+    Damaged, Export, ExportCounts, ExportOutcome, ExportReport, Written,
+};
 use crate::transfer::partial::Partial;
 
 enum ExportOutput {
@@ -139,7 +141,7 @@ async fn to_file(export: &Export, path: PathBuf, store: String) -> Result<(), Er
 }
 
 /// Fails if the file misses a message, though it holds everything that is readable.
-fn judge(outcome: &Outcome) -> Result<(), Error> {
+fn judge(outcome: &ExportOutcome) -> Result<(), Error> {
     match outcome.left_out {
         0 => Ok(()),
         count => Err(Error::LeftOut(count)),
@@ -151,11 +153,11 @@ async fn run_export(
     output: impl AsyncWrite + Unpin + Send,
     journal: impl AsyncWrite + Unpin + Send,
     written: Written,
-) -> Result<Outcome, Error> {
+) -> Result<ExportOutcome, Error> {
     let mut reporter = Reporter::new(None, "{spinner} {pos} lines, {msg}");
     let before = written.counts.lines;
-    let mut on_report = |report: Report<'_>| match report {
-        Report::Written(counts) => {
+    let mut on_report = |report: ExportReport<'_>| match report {
+        ExportReport::Written(counts) => {
             let rate = reporter.rate(counts.lines - before);
             let beside = format!("{} conversations, {rate} lines/s", counts.conversations);
             reporter.progress(
@@ -164,7 +166,7 @@ async fn run_export(
                 &format!("{} lines written, {beside}", counts.lines),
             );
         }
-        Report::LeftOut(Damaged {
+        ExportReport::LeftOut(Damaged {
             conversation,
             message,
             why,
@@ -179,8 +181,8 @@ async fn run_export(
     Ok(outcome?)
 }
 
-fn summary(counts: &Counts) -> String {
-    let Counts {
+fn summary(counts: &ExportCounts) -> String {
+    let ExportCounts {
         users,
         conversations,
         participants,

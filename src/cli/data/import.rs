@@ -13,7 +13,7 @@ use crate::cli::{RESUMABLE, print, storage};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::telemetry;
-use crate::transfer::import::{Counts, Import, Outcome, Told};
+use crate::transfer::import::{Import, ImportCounts, ImportOutcome, ImportReport};
 
 enum ImportInput {
     File(File),
@@ -86,7 +86,7 @@ async fn import(config: Config, input: ImportInput, stop: Stop) -> Result<(), Er
         }
     };
     let closed = store.close().await;
-    let Outcome {
+    let ImportOutcome {
         counts,
         is_interrupted,
     } = outcome?;
@@ -103,8 +103,8 @@ async fn import(config: Config, input: ImportInput, stop: Stop) -> Result<(), Er
     }
 }
 
-fn summary(counts: &Counts) -> String {
-    let Counts {
+fn summary(counts: &ImportCounts) -> String {
+    let ImportCounts {
         users,
         conversations,
         participants,
@@ -126,7 +126,7 @@ fn summary(counts: &Counts) -> String {
     )
 }
 
-/// Progress of an import on stderr.
+/// ImportState of an import on stderr.
 struct ImportProgress {
     reporter: Reporter,
     /// Rows of an earlier run, which the rate of this one leaves out.
@@ -145,19 +145,19 @@ impl ImportProgress {
         }
     }
 
-    fn show(&mut self, told: &Told<'_>) {
+    fn show(&mut self, told: &ImportReport<'_>) {
         match told {
-            Told::Resumed(progress) => {
+            ImportReport::Resumed(progress) => {
                 self.rows_before = progress.counts.rows();
                 let lines = progress.lines;
                 self.reporter.line(&format!(
                     "wideroom: resuming an interrupted import of this file after line {lines}"
                 ));
             }
-            Told::Broken(fault) => self
+            ImportReport::Broken(fault) => self
                 .reporter
                 .line(&format!("line {}: {}", fault.line, fault.reason)),
-            Told::Progress(progress) => {
+            ImportReport::Progress(progress) => {
                 let rate = self
                     .reporter
                     .rate(progress.counts.rows().saturating_sub(self.rows_before));

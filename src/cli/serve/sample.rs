@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::error::Error;
 use crate::clock::Clock;
 use crate::store::{NOTE_IMPORTED_AT, StoreAdmin};
-use crate::transfer::import::{Import, Told};
+use crate::transfer::import::{Import, ImportReport};
 use crate::transfer::line::Line;
 
 const SAMPLE: &str = include_str!("../demo.jsonl");
@@ -41,8 +41,8 @@ pub(super) async fn load(
         dir: data.to_owned(),
         stop: CancellationToken::new(),
     };
-    let on_report = &mut |told: Told<'_>| {
-        if let Told::Broken(fault) = told {
+    let on_report = &mut |told: ImportReport<'_>| {
+        if let ImportReport::Broken(fault) = told {
             tracing::warn!(
                 line = fault.line,
                 reason = fault.reason,

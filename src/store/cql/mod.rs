@@ -37,7 +37,7 @@ use self::send::Sends;
 use super::Result;
 use crate::clock::Clock;
 
-pub use self::driver::OpenError;
+pub use self::driver::ClusterOpenError;
 pub use self::driver::address::{Address, AddressError};
 pub use self::driver::migrate::{Migrated, migrate};
 
@@ -70,12 +70,12 @@ pub struct Cql {
 
 impl Cql {
     /// Connects to a cluster whose keyspace was migrated.
-    pub async fn open(address: Address, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    pub async fn open(address: Address, clock: Arc<dyn Clock>) -> Result<Self, ClusterOpenError> {
         let session = connect::connect(&address, connect::KEEPALIVE_MAX).await?;
         migrations::check(&session, &address).await?;
         let profiles = connect::profiles(&address);
         let executor = Executor::new(session, profiles, &statements()).await;
-        let executor = Arc::new(executor.map_err(|error| OpenError::Prepare {
+        let executor = Arc::new(executor.map_err(|error| ClusterOpenError::Prepare {
             source: Box::new(error),
         })?);
         let (e, c) = (|| Arc::clone(&executor), || Arc::clone(&clock));

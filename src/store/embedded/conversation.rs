@@ -6,35 +6,36 @@ use std::sync::Arc;
 use super::inbox;
 use super::read_context::ReadContext;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Direction, Membership, OrderKey, Page,
-    PageRequest, Participant, Role, UserId,
+    Conversation, ConversationId, Direction, Membership, OrderKey, Page, PageRequest, Participant,
+    Role, UserId,
 };
-use crate::store::embedded::cache::state::{self, People, State, States};
+use crate::store::embedded::cache::state::{ConversationState, People, States};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
-use crate::store::embedded::engine::db::{KeyError, Missing, View, corrupt};
+use crate::store::embedded::engine::db::{MalformedKey, MissingRow, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, Span};
 use crate::store::embedded::engine::page::read_page;
-use crate::store::embedded::engine::record::{self, ChangeKind, ConversationRecord, Head, Roster};
+use crate::store::embedded::engine::record::{
+    self, ConversationRecord, HeadRecord, LoggedChangeKind, RosterRecord,
+};
+use crate::store::rules::pair;
+use crate::store::rules::succession::Succession;
 use crate::store::{NewConversation, Participation, Result};
 
-/// Pair key of a direct conversation. A single participant makes a conversation with oneself.
 fn pair_of(new: &NewConversation) -> Option<key::Key> {
-    match (new.conversation.kind, new.participants.as_slice()) {
-        (ConversationKind::Direct, [(one, _)]) => Some(key::pair(one, one)),
-        (ConversationKind::Direct, [(one, _), (other, _)]) => Some(key::pair(one, other)),
-        _ => None,
-    }
+    pair::of_new(new).map(|(one, other)| key::pair(one, other))
 }
 
 /// Plans the creation of a conversation, on the condition that its id and its pair are free.
 pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
     let id = new.conversation.id;
-    let is_large = new.conversation.is_large || new.participants.len() > Conversation::FAN_OUT_MAX;
+    let is_large = new
+        .conversation
+        .is_large_with(new.participants.len() as u64);
     let conversation = Conversation {
         is_large,
         ..new.conversation.clone()
     };
-    let mut head = Head::new(conversation.created_at, None);
+    let mut head = HeadRecord::new(conversation.created_at, None);
     head.participant_count = new.participants.len() as u64;
     head.newest_change = Some(new.change);
     let head_bytes = record::encode(&head);
@@ -43,7 +44,7 @@ pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
         .iter()
         .filter(|(_, role)| *role == Role::Owner)
         .count() as u64;
-    let roster = Roster {
+    let roster = RosterRecord {
         version: Some(new.change),
         owner_count,
     };
@@ -74,7 +75,7 @@ pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
             user,
             id,
             new.change,
-            ChangeKind::ConversationMade,
+            LoggedChangeKind::ConversationMade,
         ));
     }
     let memberships: BTreeMap<_, _> = new
@@ -82,9 +83,9 @@ pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
         .iter()
         .map(|(user, role)| (user.clone(), Membership::joined(*role)))
         .collect();
-    let heir = state::heir(&conversation, &memberships);
+    let heir = Succession::of(conversation.kind, &memberships).heir();
     let people = (!is_large).then(|| Arc::new(People::new(memberships)));
-    let state = Arc::new(State {
+    let state = Arc::new(ConversationState {
         conversation: Arc::new(conversation),
         head,
         head_bytes,
@@ -102,39 +103,42 @@ pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
 }
 
 /// Reads the conversation that took the id or the pair.
-pub(super) fn in_the_way(core: &ReadContext, new: &NewConversation) -> Result<Arc<Conversation>> {
-    if let Some(state) = core.state(new.conversation.id)? {
+pub(super) fn in_the_way(
+    context: &ReadContext,
+    new: &NewConversation,
+) -> Result<Arc<Conversation>> {
+    if let Some(state) = context.state(new.conversation.id)? {
         return Ok(state.conversation.clone());
     }
-    let pair = pair_of(new).ok_or_else(|| corrupt("conversations", Missing))?;
-    let id: ConversationId = core
+    let pair = pair_of(new).ok_or_else(|| corrupt("conversations", MissingRow))?;
+    let id: ConversationId = context
         .view()
         .record(&pair)?
-        .ok_or_else(|| corrupt("direct_by_pair", Missing))?;
-    Ok(core
+        .ok_or_else(|| corrupt("direct_by_pair", MissingRow))?;
+    Ok(context
         .state(id)?
-        .ok_or_else(|| corrupt("conversations", Missing))?
+        .ok_or_else(|| corrupt("conversations", MissingRow))?
         .conversation
         .clone())
 }
 
 pub(super) fn direct(
-    core: &ReadContext,
+    context: &ReadContext,
     one: &UserId,
     other: &UserId,
 ) -> Result<Option<ConversationId>> {
-    core.view().record(&key::pair(one, other))
+    context.view().record(&key::pair(one, other))
 }
 
 /// The viewer's own membership is read first: for a stranger that is all the work, whether the conversation exists or not.
 pub(super) fn participations(
-    core: &ReadContext,
+    context: &ReadContext,
     viewer: &UserId,
     conversations: &[ConversationId],
 ) -> Result<Vec<Option<Participation>>> {
-    let view = core.view();
+    let view = context.view();
     let each = |id: &ConversationId| {
-        let found = known_or_read(core, &view, viewer, *id)?;
+        let found = known_or_read(context, &view, viewer, *id)?;
         Ok(found.map(|(state, given)| participation(&state, viewer, given)))
     };
     conversations.iter().map(each).collect()
@@ -142,12 +146,12 @@ pub(super) fn participations(
 
 /// A conversation that a user is in, or was, with their membership as it was given.
 pub(super) fn known_or_read(
-    core: &ReadContext,
+    context: &ReadContext,
     view: &View<'_>,
     user: &UserId,
     id: ConversationId,
-) -> Result<Option<(Arc<State>, Membership)>> {
-    if let Some(known) = core.states.get_with(id, user) {
+) -> Result<Option<(Arc<ConversationState>, Membership)>> {
+    if let Some(known) = context.states.get_with(id, user) {
         return Ok(Some(known));
     }
     let Some(read): Option<Membership> =
@@ -155,7 +159,7 @@ pub(super) fn known_or_read(
     else {
         return Ok(None);
     };
-    let Some(state) = core.state(id)? else {
+    let Some(state) = context.state(id)? else {
         return Ok(None);
     };
     // The cached state may be younger than the view.
@@ -167,10 +171,10 @@ pub(super) fn known_or_read(
     Ok(Some((state, given)))
 }
 
-fn participation(state: &State, viewer: &UserId, given: Membership) -> Participation {
+fn participation(state: &ConversationState, viewer: &UserId, given: Membership) -> Participation {
     Participation {
         conversation: state.conversation.clone(),
-        membership: state.as_it_counts(viewer, given),
+        membership: state.effective(viewer, given),
         newest: None,
     }
 }
@@ -190,13 +194,13 @@ pub(super) fn participations_in_memory(
 
 /// Projects each conversation's head.
 pub(super) fn heads<T>(
-    core: &ReadContext,
+    context: &ReadContext,
     conversations: &[ConversationId],
-    of: impl Fn(Option<&Head>) -> T,
+    of: impl Fn(Option<&HeadRecord>) -> T,
 ) -> Result<Vec<T>> {
     conversations
         .iter()
-        .map(|id| Ok(of(core.state(*id)?.map(|state| state.head).as_ref())))
+        .map(|id| Ok(of(context.state(*id)?.map(|state| state.head).as_ref())))
         .collect()
 }
 
@@ -204,7 +208,7 @@ pub(super) fn heads<T>(
 pub(super) fn heads_in_memory<T>(
     states: &States,
     conversations: &[ConversationId],
-    of: impl Fn(Option<&Head>) -> T,
+    of: impl Fn(Option<&HeadRecord>) -> T,
 ) -> Option<Vec<T>> {
     conversations
         .iter()
@@ -214,13 +218,13 @@ pub(super) fn heads_in_memory<T>(
 
 /// Reads a page of participants by name, filtered by membership.
 pub(super) fn participants(
-    core: &ReadContext,
+    context: &ReadContext,
     conversation: ConversationId,
     request: &PageRequest<UserId>,
     is_listed: impl Fn(&Participant) -> bool,
 ) -> Result<Page<Participant>> {
-    let state = core.state(conversation)?;
-    let view = core.view();
+    let state = context.state(conversation)?;
+    let view = context.view();
     let has = |user: &UserId| {
         let membership = view.record(&key::participant(conversation, user, Cell::Membership))?;
         let participant = Cells {
@@ -241,10 +245,10 @@ pub(super) fn participants(
 }
 
 /// Participant with the effective role.
-fn as_it_counts(state: Option<&State>, one: Participant) -> Participant {
+fn as_it_counts(state: Option<&ConversationState>, one: Participant) -> Participant {
     match state {
         Some(state) => Participant {
-            membership: state.as_it_counts(&one.user, one.membership),
+            membership: state.effective(&one.user, one.membership),
             ..one
         },
         None => one,
@@ -270,7 +274,7 @@ pub(super) fn listed(
     for row in view.scan(span, direction) {
         let (key, value) = row?;
         let (user, cell) =
-            key::participant_cell(&key).ok_or_else(|| corrupt("participants", KeyError))?;
+            key::participant_cell(&key).ok_or_else(|| corrupt("participants", MalformedKey))?;
         if cells.as_ref().is_none_or(|(present, _)| *present != user) {
             keep(cells.take(), &mut found);
             if found.len() == limit {
@@ -307,7 +311,7 @@ impl Cells {
             cell if cell == Cell::DeliveredUpTo as u8 => {
                 record::decode_position(value).map(|position| self.delivered_up_to = Some(position))
             }
-            _ => return Err(corrupt("participants", KeyError)),
+            _ => return Err(corrupt("participants", MalformedKey)),
         };
         result.map_err(|error| corrupt("participants", error))
     }
@@ -324,12 +328,12 @@ impl Cells {
 }
 
 pub(super) fn participants_by_name(
-    core: &ReadContext,
+    context: &ReadContext,
     keys: &[(ConversationId, UserId)],
 ) -> Result<Vec<Option<Participant>>> {
     let each = |(conversation, user): &(ConversationId, UserId)| {
-        let state = core.state(*conversation)?;
-        let view = core.view();
+        let state = context.state(*conversation)?;
+        let view = context.view();
         let cells = Cells {
             membership: view.record(&key::participant(*conversation, user, Cell::Membership))?,
             read_up_to: view.decoded(

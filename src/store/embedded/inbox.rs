@@ -3,17 +3,17 @@
 use std::collections::{HashMap, hash_map};
 
 use super::conversation;
-use super::read_context::{Look, ReadContext};
+use super::read_context::{ReadContext, ReadSnapshot};
 use crate::model::{
     ChangeId, Conversation, ConversationId, Direction, InboxKey, InboxRow, OrderKey, Page,
     PageRequest, TimeUuid, Timestamp, UserId, hidden_larges,
 };
 use crate::store::embedded::cache::row::Entry;
 use crate::store::embedded::engine::committer::{Op, Write};
-use crate::store::embedded::engine::db::{KeyError, Missing, View, corrupt};
+use crate::store::embedded::engine::db::{MalformedKey, MissingRow, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Listing, Span};
 use crate::store::embedded::engine::page::read_page;
-use crate::store::embedded::engine::record::{self, ChangeKind, ChangeRecord, Head};
+use crate::store::embedded::engine::record::{self, ChangeRecord, HeadRecord, LoggedChangeKind};
 use crate::store::{ChangedRow, FlagsChange, MarkerMove, Result};
 
 pub(super) const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
@@ -42,7 +42,11 @@ pub(super) fn relist(users: &[UserId], id: ConversationId, from: Listing, to: Li
 }
 
 /// Marks a conversation busy if its activity is recent, and schedules the check that ends it.
-pub(super) fn keep_busy(head: &mut Head, before: &Head, id: ConversationId) -> Option<Op> {
+pub(super) fn keep_busy(
+    head: &mut HeadRecord,
+    before: &HeadRecord,
+    id: ConversationId,
+) -> Option<Op> {
     let became_active = head.last_activity > before.last_activity;
     let is_soon = head.last_activity < before.last_activity.plus_micros(BUSY_WITHIN_MICROS);
     if !became_active || !is_soon || head.is_busy {
@@ -65,7 +69,7 @@ pub(super) fn change(
     user: &UserId,
     conversation: ConversationId,
     id: ChangeId,
-    kind: ChangeKind,
+    kind: LoggedChangeKind,
 ) -> [Op; 2] {
     let key = key::change_of_user(user, id.order_key());
     let expiry = key::expiry(&key, id.moment().plus_micros(CHANGE_LIFETIME_MICROS));
@@ -90,7 +94,7 @@ pub(super) fn move_marker(user: &UserId, to: &MarkerMove) -> Write {
         user,
         to.conversation,
         to.change,
-        ChangeKind::MarkerMoved,
+        LoggedChangeKind::MarkerMoved,
     ));
     Write {
         ops,
@@ -116,7 +120,7 @@ pub(super) fn mark_delivered(
 
 /// Rows written beside changed flags.
 pub(super) fn flags_set(user: &UserId, to: &FlagsChange) -> Write {
-    let ops = change(user, to.conversation, to.change, ChangeKind::FlagsSet).into();
+    let ops = change(user, to.conversation, to.change, LoggedChangeKind::FlagsSet).into();
     Write {
         ops,
         newest_id: Some(to.change),
@@ -124,21 +128,22 @@ pub(super) fn flags_set(user: &UserId, to: &FlagsChange) -> Write {
     }
 }
 
-pub(super) fn head(view: &View<'_>, conversation: ConversationId) -> Result<Head> {
+pub(super) fn head(view: &View<'_>, conversation: ConversationId) -> Result<HeadRecord> {
     view.record(&key::head(conversation))?
-        .ok_or_else(|| corrupt("heads", Missing))
+        .ok_or_else(|| corrupt("heads", MissingRow))
 }
 
 /// Reads a head through the cache.
-fn known_head(core: &ReadContext, conversation: ConversationId) -> Result<Head> {
-    core.state(conversation)?
+fn known_head(context: &ReadContext, conversation: ConversationId) -> Result<HeadRecord> {
+    context
+        .state(conversation)?
         .map(|state| state.head)
-        .ok_or_else(|| corrupt("heads", Missing))
+        .ok_or_else(|| corrupt("heads", MissingRow))
 }
 
 /// Reads the head for an index position of the snapshot. A cached head may be younger and at another position.
-fn head_at(core: &ReadContext, view: &View<'_>, key: &InboxKey) -> Result<Head> {
-    let known = known_head(core, key.conversation)?;
+fn head_at(context: &ReadContext, view: &View<'_>, key: &InboxKey) -> Result<HeadRecord> {
+    let known = known_head(context, key.conversation)?;
     if known.last_activity == key.activity {
         Ok(known)
     } else {
@@ -146,8 +151,8 @@ fn head_at(core: &ReadContext, view: &View<'_>, key: &InboxKey) -> Result<Head> 
     }
 }
 
-pub(super) fn row(conversation: ConversationId, head: &Head, entry: Entry) -> InboxRow {
-    let Head {
+pub(super) fn row(conversation: ConversationId, head: &HeadRecord, entry: Entry) -> InboxRow {
+    let HeadRecord {
         last_activity,
         last_message,
         ..
@@ -183,13 +188,13 @@ pub(super) fn conversation_count(view: &View<'_>, user: &UserId, limit: usize) -
 }
 
 /// The user's large conversations that their inbox shows.
-fn shown_larges(look: &Look<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
+fn shown_larges(look: &ReadSnapshot<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
     let mut larges = large_conversations(&look.view, user)?;
     if larges.len() > Conversation::LARGE_MERGED_MAX {
         let each = |id: &ConversationId| {
             Ok(row(
                 *id,
-                &known_head(look.core, *id)?,
+                &known_head(look.context, *id)?,
                 look.entry(user, *id)?,
             ))
         };
@@ -202,15 +207,15 @@ fn shown_larges(look: &Look<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
 fn listed(view: &View<'_>, span: Span) -> impl Iterator<Item = Result<ConversationId>> {
     view.scan(span, Direction::Forward).map(|row| {
         let (key, _) = row?;
-        key::listed_id(&key).ok_or_else(|| corrupt("conversations_by_user", KeyError))
+        key::listed_id(&key).ok_or_else(|| corrupt("conversations_by_user", MalformedKey))
     })
 }
 
 /// Reads the user's busy and large conversations, sorted by the activity of their heads.
-fn by_heads(look: &Look<'_>, user: &UserId) -> Result<Vec<(InboxKey, Head)>> {
+fn by_heads(look: &ReadSnapshot<'_>, user: &UserId) -> Result<Vec<(InboxKey, HeadRecord)>> {
     let each = |conversation: Result<ConversationId>| {
         let conversation = conversation?;
-        let head = known_head(look.core, conversation)?;
+        let head = known_head(look.context, conversation)?;
         Ok((
             InboxKey {
                 activity: head.last_activity,
@@ -235,15 +240,15 @@ fn indexed(
     direction: Direction,
 ) -> impl Iterator<Item = Result<InboxKey>> {
     view.scan(span, direction)
-        .map(|row| key::inbox_key(&row?.0).ok_or_else(|| corrupt("activity", KeyError)))
+        .map(|row| key::inbox_key(&row?.0).ok_or_else(|| corrupt("activity", MalformedKey)))
 }
 
 pub(super) fn inbox(
-    core: &ReadContext,
+    context: &ReadContext,
     user: &UserId,
     request: &PageRequest<InboxKey>,
 ) -> Result<Page<InboxRow>> {
-    let look = core.look();
+    let look = context.snapshot();
     let view = &look.view;
     let by_heads = by_heads(&look, user)?;
     let read = |span: Span, direction: Direction, limit: usize| {
@@ -285,7 +290,7 @@ pub(super) fn inbox(
         let entry = look.entry(user, key.conversation)?;
         Ok(match heads.get(&key.conversation) {
             Some(head) => row(key.conversation, head, entry),
-            None => row(key.conversation, &head_at(core, view, key)?, entry),
+            None => row(key.conversation, &head_at(context, view, key)?, entry),
         })
     };
     let items = items.iter().map(row_at).collect::<Result<_>>()?;
@@ -297,11 +302,11 @@ pub(super) fn inbox(
 }
 
 fn row_if_joined(
-    look: &Look<'_>,
+    look: &ReadSnapshot<'_>,
     user: &UserId,
     conversation: ConversationId,
 ) -> Result<Option<InboxRow>> {
-    match conversation::known_or_read(look.core, &look.view, user, conversation)? {
+    match conversation::known_or_read(look.context, &look.view, user, conversation)? {
         Some((state, given)) if given.is_joined() => Ok(Some(row(
             conversation,
             &state.head,
@@ -312,11 +317,11 @@ fn row_if_joined(
 }
 
 pub(super) fn rows(
-    core: &ReadContext,
+    context: &ReadContext,
     user: &UserId,
     conversations: &[ConversationId],
 ) -> Result<Vec<Option<InboxRow>>> {
-    let look = core.look();
+    let look = context.snapshot();
     conversations
         .iter()
         .map(|conversation| row_if_joined(&look, user, *conversation))
@@ -325,31 +330,31 @@ pub(super) fn rows(
 
 /// The same, where memory has all of it and the user is in all of them, or was.
 pub(super) fn rows_in_memory(
-    core: &ReadContext,
+    context: &ReadContext,
     user: &UserId,
     conversations: &[ConversationId],
 ) -> Option<Vec<Option<InboxRow>>> {
     let each = |id: &ConversationId| {
-        let (state, given) = core.states.get_with(*id, user)?;
+        let (state, given) = context.states.get_with(*id, user)?;
         if !given.is_joined() {
             return Some(None);
         }
         Some(Some(row(
             *id,
             &state.head,
-            core.known.entry_in_memory(user, *id)?,
+            context.known.entry_in_memory(user, *id)?,
         )))
     };
     conversations.iter().map(each).collect()
 }
 
-/// Newest change of each conversation, up to a bound.
-struct Newest {
+/// NewestChanges change of each conversation, up to a bound.
+struct NewestChanges {
     by_conversation: HashMap<ConversationId, TimeUuid>,
     limit: usize,
 }
 
-impl Newest {
+impl NewestChanges {
     /// Notes a change. False once the bound is reached.
     fn note(&mut self, conversation: ConversationId, change: TimeUuid) -> bool {
         match self.by_conversation.entry(conversation) {
@@ -366,12 +371,12 @@ impl Newest {
 }
 
 pub(super) fn changes(
-    core: &ReadContext,
+    context: &ReadContext,
     user: &UserId,
     after: OrderKey,
     limit: usize,
 ) -> Result<Option<Vec<ChangedRow>>> {
-    let look = core.look();
+    let look = context.snapshot();
     let Some(newest) = newest_changes(&look.view, user, after, limit)? else {
         return Ok(None);
     };
@@ -393,7 +398,7 @@ fn newest_changes(
     after: OrderKey,
     limit: usize,
 ) -> Result<Option<HashMap<ConversationId, TimeUuid>>> {
-    let mut newest = Newest {
+    let mut newest = NewestChanges {
         by_conversation: HashMap::new(),
         limit,
     };
@@ -427,7 +432,7 @@ fn newest_changes(
         .enumerate()
     {
         let (key, value) = row?;
-        let change = key::change_id(&key).ok_or_else(|| corrupt("changes", KeyError))?;
+        let change = key::change_id(&key).ok_or_else(|| corrupt("changes", MalformedKey))?;
         let record: ChangeRecord =
             record::decode(&value).map_err(|error| corrupt("changes", error))?;
         if !newest.note(record.conversation, change) || looked_at == CHANGES_MAX {

@@ -7,7 +7,7 @@ use super::read_context::ReadContext;
 use crate::model::{
     ConversationId, Cut, Direction, Message, MessageId, OrderKey, Page, PageRequest, Unread, UserId,
 };
-use crate::store::embedded::engine::db::{KeyError, View, corrupt};
+use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{MessageLead, MessageRecord};
@@ -34,12 +34,12 @@ fn cut_span(conversation: ConversationId, cut: &Cut<OrderKey>) -> Span {
 }
 
 pub(super) fn history(
-    core: &ReadContext,
+    context: &ReadContext,
     conversation: ConversationId,
     cut: &Cut<OrderKey>,
     request: &PageRequest<OrderKey>,
 ) -> Result<Page<Arc<Message>>> {
-    let view = core.view();
+    let view = context.view();
     read_page(
         &cut_span(conversation, cut),
         request,
@@ -66,7 +66,7 @@ fn read<B: AsRef<[u8]>>(
 
 /// From the oldest on, behind one of them.
 pub(super) fn stored_messages(
-    core: &ReadContext,
+    context: &ReadContext,
     conversation: ConversationId,
     after: Option<MessageId>,
     limit: usize,
@@ -76,7 +76,8 @@ pub(super) fn stored_messages(
         Some(id) => all.before(&key::message_position(conversation, id.order_key())),
         None => all,
     };
-    core.view()
+    context
+        .view()
         .scan(rest, Direction::Backward)
         .take(limit)
         .map(|row| stored(conversation, &row?))
@@ -109,14 +110,14 @@ impl View<'_> {
 }
 
 fn message_id(key: &[u8]) -> Result<MessageId> {
-    key::message_id(key).ok_or_else(|| corrupt("messages", KeyError))
+    key::message_id(key).ok_or_else(|| corrupt("messages", MalformedKey))
 }
 
 pub(super) fn messages(
-    core: &ReadContext,
+    context: &ReadContext,
     keys: &[(ConversationId, MessageId)],
 ) -> Result<Vec<Option<Arc<Message>>>> {
-    let look = core.look();
+    let look = context.snapshot();
     keys.iter()
         .map(|(conversation, id)| look.message(*conversation, *id))
         .collect()
@@ -124,19 +125,24 @@ pub(super) fn messages(
 
 /// Answers the same from the caches alone. `None` on a miss.
 pub(super) fn messages_in_memory(
-    core: &ReadContext,
+    context: &ReadContext,
     keys: &[(ConversationId, MessageId)],
 ) -> Option<Vec<Option<Arc<Message>>>> {
     keys.iter()
-        .map(|(conversation, id)| core.known.message_in_memory(*conversation, *id).map(Some))
+        .map(|(conversation, id)| {
+            context
+                .known
+                .message_in_memory(*conversation, *id)
+                .map(Some)
+        })
         .collect()
 }
 
 pub(super) fn messages_at(
-    core: &ReadContext,
+    context: &ReadContext,
     positions: &[(ConversationId, OrderKey)],
 ) -> Result<Vec<Option<Arc<Message>>>> {
-    let view = core.view();
+    let view = context.view();
     let each = |(conversation, position): &(ConversationId, OrderKey)| {
         let span =
             key::messages(*conversation).from(&key::message_position(*conversation, *position));
@@ -149,20 +155,20 @@ pub(super) fn messages_at(
 }
 
 pub(super) fn unread(
-    core: &ReadContext,
+    context: &ReadContext,
     user: &UserId,
     queries: &[UnreadQuery],
     cap: u32,
 ) -> Result<Vec<Unread>> {
     let each = |query: &UnreadQuery| {
-        if let Some(known) = unread_in_memory(core, user, query, cap) {
+        if let Some(known) = unread_in_memory(context, user, query, cap) {
             return Ok(known);
         }
         // Read the head before the snapshot: the count is then at least as new as the head it is cached under.
-        let state = core.state(query.conversation)?;
-        let unread = unread_of_one(&core.view(), user, query, cap)?;
+        let state = context.state(query.conversation)?;
+        let unread = unread_of_one(&context.view(), user, query, cap)?;
         if let Some(state) = state {
-            core.counts.put(user, query, cap, state.head, unread);
+            context.counts.put(user, query, cap, state.head, unread);
         }
         Ok(unread)
     };
@@ -193,19 +199,19 @@ fn unread_of_one(view: &View<'_>, user: &UserId, query: &UnreadQuery, cap: u32) 
 
 /// Answers from memory: nothing is newer than the position, or the count is cached.
 pub(super) fn unread_in_memory(
-    core: &ReadContext,
+    context: &ReadContext,
     user: &UserId,
     query: &UnreadQuery,
     cap: u32,
 ) -> Option<Unread> {
-    let head = core.states.get(query.conversation)?.head;
+    let head = context.states.get(query.conversation)?.head;
     if head
         .last_message
         .is_none_or(|last| last.order_key() <= query.after)
     {
         return Some(Unread::default());
     }
-    core.counts.get(user, query, cap, &head)
+    context.counts.get(user, query, cap, &head)
 }
 
 /// Key of an imported message.

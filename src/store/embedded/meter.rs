@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Inner;
+use super::OpenStore;
 use crate::metrics::{self, COUNTS, Histogram, LATENCIES, Metrics, SIZES};
 
 /// Metrics of the committer's thread.
@@ -26,16 +26,16 @@ impl Default for CommitMeter {
     }
 }
 
-pub(super) fn register(inner: &Arc<Inner>, metrics: &Metrics) {
+pub(super) fn register(inner: &Arc<OpenStore>, metrics: &Metrics) {
     let commits = inner.committer.meter();
     metrics.add(commits.seconds.clone());
     metrics.add(commits.writes.clone());
     metrics.add(commits.bytes.clone());
-    inner.core.states.meter().register(metrics);
-    inner.core.known.register(metrics);
-    inner.core.counts.meter().register(metrics);
+    inner.context.states.meter().register(metrics);
+    inner.context.known.register(metrics);
+    inner.context.counts.meter().register(metrics);
     // Hold a weak reference: a scrape must not keep a closed store open.
-    let read = |name: &str, help: &str, value: fn(&Inner) -> f64| {
+    let read = |name: &str, help: &str, value: fn(&OpenStore) -> f64| {
         let inner = Arc::downgrade(inner);
         metrics.read(name, help, move || {
             inner.upgrade().map_or(0.0, |inner| value(&inner))
@@ -57,7 +57,7 @@ pub(super) fn register(inner: &Arc<Inner>, metrics: &Metrics) {
     read(
         "wideroom_store_disk_bytes",
         "Size of the store on disk, in bytes.",
-        |inner| inner.core.db.disk_bytes() as f64,
+        |inner| inner.context.db.disk_bytes() as f64,
     );
     read(
         "wideroom_disk_free_bytes",

@@ -27,10 +27,10 @@ use tokio::task::{AbortHandle, spawn_blocking};
 
 pub use self::admin::backup::{Copy, CopyError, Pieces};
 use self::admin::maintenance::{self, Disk};
-use self::cache::state::{State, States};
-use self::cache::unread_count::Counts;
-use self::engine::committer::{Committer, Outcome, Write};
-use self::engine::db::{Missing, corrupt};
+use self::cache::state::{ConversationState, States};
+use self::cache::unread_count::UnreadCounts;
+use self::engine::committer::{CommitOutcome, Committer, Write};
+use self::engine::db::{MissingRow, corrupt};
 use self::engine::record;
 pub use self::open::OpenError;
 use self::read_context::ReadContext;
@@ -74,14 +74,14 @@ impl Options {
 
 /// The embedded store. Dropping it without [`super::Store::close`] loses no acknowledged write.
 pub struct Embedded {
-    inner: Arc<Inner>,
+    inner: Arc<OpenStore>,
     upkeep: AbortHandle,
 }
 
-struct Inner {
+struct OpenStore {
     path: PathBuf,
     committer: Committer,
-    core: Arc<ReadContext>,
+    context: Arc<ReadContext>,
     disk: Arc<Disk>,
     turns: Arc<Semaphore>,
     /// Permits one backup at a time.
@@ -121,11 +121,11 @@ impl Embedded {
             };
             let committer = Committer::start(opened.engine, opened.last).map_err(on_disk)?;
             let disk = Arc::new(Disk::new(options.path.clone(), options.free_bytes_min));
-            let core = Arc::new(ReadContext {
+            let context = Arc::new(ReadContext {
                 db: opened.db,
                 states: Arc::new(States::new()),
                 known: opened.known,
-                counts: Counts::new(),
+                counts: UnreadCounts::new(),
                 clock,
             });
             let (turns, copies) = (
@@ -133,10 +133,10 @@ impl Embedded {
                 Arc::new(Semaphore::new(1)),
             );
             let import = tokio::sync::Mutex::new(());
-            Ok(Arc::new(Inner {
+            Ok(Arc::new(OpenStore {
                 path: options.path,
                 committer,
-                core,
+                context,
                 disk,
                 turns,
                 copies,
@@ -166,39 +166,42 @@ impl Embedded {
     }
 
     /// Commits a write, unless the disk is full.
-    async fn write(&self, write: Write) -> Result<Outcome> {
+    async fn write(&self, write: Write) -> Result<CommitOutcome> {
         self.inner.disk.check()?;
         self.inner.committer.commit(write).await
     }
 
     fn states(&self) -> &Arc<States> {
-        &self.inner.core.states
+        &self.inner.context.states
     }
 
-    async fn state(&self, conversation: ConversationId) -> Result<Arc<State>> {
+    async fn state(&self, conversation: ConversationId) -> Result<Arc<ConversationState>> {
         let state = match self.states().get(conversation) {
             Some(state) => Some(state),
-            None => self.read(move |core| core.state(conversation)).await?,
+            None => {
+                self.read(move |context| context.state(conversation))
+                    .await?
+            }
         };
-        state.ok_or_else(|| corrupt("conversations", Missing))
+        state.ok_or_else(|| corrupt("conversations", MissingRow))
     }
 
     /// Projects each conversation's head, from the cache or from disk.
     async fn heads<T: Send + 'static>(
         &self,
         conversations: &[ConversationId],
-        of: fn(Option<&record::Head>) -> T,
+        of: fn(Option<&record::HeadRecord>) -> T,
     ) -> Result<Vec<T>> {
         if let Some(known) = conversation::heads_in_memory(self.states(), conversations, of) {
             return Ok(known);
         }
         let conversations = conversations.to_vec();
-        self.read(move |core| conversation::heads(core, &conversations, of))
+        self.read(move |context| conversation::heads(context, &conversations, of))
             .await
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Checks that the store accepts writes. `Err` holds the reason.
     fn takes_writes(&self) -> Result<(), String> {
         self.committer.health()?;
@@ -224,11 +227,11 @@ impl Inner {
         let turn = tokio::time::timeout(READ_TURN_MAX, turn)
             .await
             .map_err(|_| busy(Busy::Reads))?;
-        let core = self.core.clone();
+        let context = self.context.clone();
         let reading = spawn_blocking(move || {
             // The read holds the permit, not its caller: a cancelled caller does not free it.
             let _turn = turn;
-            read(&core)
+            read(&context)
         });
         reading.await.map_err(|_| busy(Busy::Panic))?
     }

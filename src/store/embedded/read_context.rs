@@ -6,15 +6,15 @@ use crate::clock::Clock;
 use crate::model::{ConversationId, Message, MessageId, UserId};
 use crate::store::Result;
 use crate::store::embedded::cache::row::{Entry, Marks, RowCache};
-use crate::store::embedded::cache::state::{State, States};
-use crate::store::embedded::cache::unread_count::Counts;
+use crate::store::embedded::cache::state::{ConversationState, States};
+use crate::store::embedded::cache::unread_count::UnreadCounts;
 use crate::store::embedded::engine::db::{Db, View};
 
 pub(super) struct ReadContext {
     pub(super) db: Db,
     pub(super) states: Arc<States>,
     pub(super) known: Arc<RowCache>,
-    pub(super) counts: Counts,
+    pub(super) counts: UnreadCounts,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -23,23 +23,23 @@ impl ReadContext {
         self.db.view()
     }
 
-    pub(super) fn look(&self) -> Look<'_> {
+    pub(super) fn snapshot(&self) -> ReadSnapshot<'_> {
         // Take the marks before the view: a value loaded from the view is then never cached as newer than it is.
         let marks = self.known.marks();
-        Look {
-            core: self,
+        ReadSnapshot {
+            context: self,
             marks,
             view: self.view(),
         }
     }
 
     /// Loads a state through the cache.
-    pub(super) fn state(&self, id: ConversationId) -> Result<Option<Arc<State>>> {
+    pub(super) fn state(&self, id: ConversationId) -> Result<Option<Arc<ConversationState>>> {
         if let Some(state) = self.states.get(id) {
             return Ok(Some(state));
         }
         let mark = self.states.mark();
-        let Some(state) = State::load(&self.view(), id)?.map(Arc::new) else {
+        let Some(state) = ConversationState::load(&self.view(), id)?.map(Arc::new) else {
             return Ok(None);
         };
         self.states.put_loaded(mark, state.clone());
@@ -48,15 +48,15 @@ impl ReadContext {
 }
 
 /// A snapshot, and the marks that its loads are cached under.
-pub(super) struct Look<'a> {
-    pub(super) core: &'a ReadContext,
+pub(super) struct ReadSnapshot<'a> {
+    pub(super) context: &'a ReadContext,
     marks: Marks,
     pub(super) view: View<'a>,
 }
 
-impl Look<'_> {
+impl ReadSnapshot<'_> {
     pub(super) fn entry(&self, user: &UserId, conversation: ConversationId) -> Result<Entry> {
-        self.core
+        self.context
             .known
             .entry(self.marks, &self.view, user, conversation)
     }
@@ -66,7 +66,7 @@ impl Look<'_> {
         conversation: ConversationId,
         id: MessageId,
     ) -> Result<Option<Arc<Message>>> {
-        self.core
+        self.context
             .known
             .message(self.marks, &self.view, conversation, id)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::task::spawn_blocking;
 
-use super::engine::committer::{Outcome, Write};
+use super::engine::committer::{CommitOutcome, Write};
 use super::engine::key;
 use super::write::{append, membership, reaction, revision};
 use super::{Busy, Embedded, conversation, inbox, message};
@@ -52,7 +52,7 @@ impl Store for Embedded {
             return Ok(participations);
         }
         let (viewer, conversations) = (viewer.clone(), conversations.to_vec());
-        self.read(move |core| conversation::participations(core, &viewer, &conversations))
+        self.read(move |context| conversation::participations(context, &viewer, &conversations))
             .await
     }
 
@@ -62,16 +62,16 @@ impl Store for Embedded {
         other: &UserId,
     ) -> Result<Option<ConversationId>> {
         let (one, other) = (one.clone(), other.clone());
-        self.read(move |core| conversation::direct(core, &one, &other))
+        self.read(move |context| conversation::direct(context, &one, &other))
             .await
     }
 
     async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
         match self.write(conversation::create(self.states(), new)).await? {
-            Outcome::Done => Ok(Created::New),
-            Outcome::Refused => {
+            CommitOutcome::Done => Ok(Created::New),
+            CommitOutcome::Refused => {
                 let new = new.clone();
-                self.read(move |core| conversation::in_the_way(core, &new))
+                self.read(move |context| conversation::in_the_way(context, &new))
                     .await
                     .map(Created::Existing)
             }
@@ -84,8 +84,8 @@ impl Store for Embedded {
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
         let page = page.clone();
-        self.read(move |core| {
-            conversation::participants(core, conversation, &page, |participant| {
+        self.read(move |context| {
+            conversation::participants(context, conversation, &page, |participant| {
                 participant.membership.is_joined()
             })
         })
@@ -97,7 +97,7 @@ impl Store for Embedded {
         keys: &[(ConversationId, UserId)],
     ) -> Result<Vec<Option<Participant>>> {
         let keys = keys.to_vec();
-        self.read(move |core| conversation::participants_by_name(core, &keys))
+        self.read(move |context| conversation::participants_by_name(context, &keys))
             .await
     }
 
@@ -114,7 +114,7 @@ impl Store for Embedded {
         users: &[UserId],
     ) -> Result<Option<MembershipSnapshot>> {
         let users = users.to_vec();
-        self.read(move |core| membership::membership_snapshot(core, conversation, &users))
+        self.read(move |context| membership::membership_snapshot(context, conversation, &users))
             .await
     }
 
@@ -167,7 +167,7 @@ impl Store for Embedded {
         messages: &[(ConversationId, MessageId)],
     ) -> Result<Vec<Vec<Reaction>>> {
         let (viewer, messages) = (viewer.clone(), messages.to_vec());
-        self.read(move |core| reaction::reactions(core, &viewer, &messages))
+        self.read(move |context| reaction::reactions(context, &viewer, &messages))
             .await
     }
 
@@ -177,7 +177,7 @@ impl Store for Embedded {
         after: OrderKey,
         limit: usize,
     ) -> Result<Vec<Change>> {
-        self.read(move |core| revision::changes(core, conversation, after, limit))
+        self.read(move |context| revision::changes(context, conversation, after, limit))
             .await
     }
 
@@ -197,7 +197,7 @@ impl Store for Embedded {
         keys: &[(UserId, IdempotencyKey)],
     ) -> Result<Vec<Option<EarlierSend>>> {
         let keys = keys.to_vec();
-        self.read(move |core| append::earlier_sends(core, conversation, &keys))
+        self.read(move |context| append::earlier_sends(context, conversation, &keys))
             .await
     }
 
@@ -216,7 +216,7 @@ impl Store for Embedded {
         page: &PageRequest<OrderKey>,
     ) -> Result<Page<Arc<Message>>> {
         let (cut, page) = (cut.clone(), page.clone());
-        self.read(move |core| message::history(core, conversation, &cut, &page))
+        self.read(move |context| message::history(context, conversation, &cut, &page))
             .await
     }
 
@@ -224,11 +224,12 @@ impl Store for Embedded {
         &self,
         keys: &[(ConversationId, MessageId)],
     ) -> Result<Vec<Option<Arc<Message>>>> {
-        if let Some(known) = message::messages_in_memory(&self.inner.core, keys) {
+        if let Some(known) = message::messages_in_memory(&self.inner.context, keys) {
             return Ok(known);
         }
         let keys = keys.to_vec();
-        self.read(move |core| message::messages(core, &keys)).await
+        self.read(move |context| message::messages(context, &keys))
+            .await
     }
 
     async fn messages_at(
@@ -236,7 +237,7 @@ impl Store for Embedded {
         positions: &[(ConversationId, OrderKey)],
     ) -> Result<Vec<Option<Arc<Message>>>> {
         let positions = positions.to_vec();
-        self.read(move |core| message::messages_at(core, &positions))
+        self.read(move |context| message::messages_at(context, &positions))
             .await
     }
 
@@ -256,7 +257,7 @@ impl Store for Embedded {
 
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
         let (user, page) = (user.clone(), page.clone());
-        self.read(move |core| inbox::inbox(core, &user, &page))
+        self.read(move |context| inbox::inbox(context, &user, &page))
             .await
     }
 
@@ -265,11 +266,11 @@ impl Store for Embedded {
         user: &UserId,
         conversations: &[ConversationId],
     ) -> Result<Vec<Option<InboxRow>>> {
-        if let Some(known) = inbox::rows_in_memory(&self.inner.core, user, conversations) {
+        if let Some(known) = inbox::rows_in_memory(&self.inner.context, user, conversations) {
             return Ok(known);
         }
         let (user, conversations) = (user.clone(), conversations.to_vec());
-        self.read(move |core| inbox::rows(core, &user, &conversations))
+        self.read(move |context| inbox::rows(context, &user, &conversations))
             .await
     }
 
@@ -280,19 +281,19 @@ impl Store for Embedded {
         limit: usize,
     ) -> Result<Option<Vec<ChangedRow>>> {
         let user = user.clone();
-        self.read(move |core| inbox::changes(core, &user, after, limit))
+        self.read(move |context| inbox::changes(context, &user, after, limit))
             .await
     }
 
     async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
         let user = user.clone();
-        self.read(move |core| inbox::conversation_count(&core.view(), &user, limit))
+        self.read(move |context| inbox::conversation_count(&context.view(), &user, limit))
             .await
     }
 
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
         let user = user.clone();
-        self.read(move |core| inbox::large_conversations(&core.view(), &user))
+        self.read(move |context| inbox::large_conversations(&context.view(), &user))
             .await
     }
 
@@ -304,12 +305,12 @@ impl Store for Embedded {
     ) -> Result<Vec<Unread>> {
         let known = queries
             .iter()
-            .map(|query| message::unread_in_memory(&self.inner.core, user, query, cap));
+            .map(|query| message::unread_in_memory(&self.inner.context, user, query, cap));
         if let Some(known) = known.collect() {
             return Ok(known);
         }
         let (user, queries) = (user.clone(), queries.to_vec());
-        self.read(move |core| message::unread(core, &user, &queries, cap))
+        self.read(move |context| message::unread(context, &user, &queries, cap))
             .await
     }
 
@@ -337,8 +338,8 @@ impl Store for Embedded {
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
         let (sender, page) = (sender.clone(), page.clone());
-        self.read(move |core| {
-            conversation::participants(core, conversation, &page, |one| {
+        self.read(move |context| {
+            conversation::participants(context, conversation, &page, |one| {
                 one.receives(message, &sender)
             })
         })
@@ -353,8 +354,8 @@ impl Store for Embedded {
 
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
         let users = users.to_vec();
-        self.read(move |core| {
-            let view = core.view();
+        self.read(move |context| {
+            let view = context.view();
             users
                 .iter()
                 .map(|user| view.record(&key::user(user)))

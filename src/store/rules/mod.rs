@@ -1,3 +1,7 @@
-//! Decisions that both engines take alike. Each stands here once.
+//! Decisions that both engines take alike. Each stands here once, and the engines only store it.
 
+pub(super) mod finding;
+pub(super) mod import;
 pub(super) mod note;
+pub(super) mod pair;
+pub(super) mod succession;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use wideroom::model::{
-    ConversationId, IdempotencyKey, InputHash, Message, Profile, TimeUuid, Timestamp, UserId,
+    ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, Profile, TimeUuid,
+    Timestamp, UserId,
 };
 use wideroom::store::{EarlierSend, ImportRow, Imported};
 
@@ -95,6 +96,16 @@ impl Kept {
         if stored.people.contains_key(user) {
             return Imported::Unchanged;
         }
+        if let (ConversationKind::Direct, Some(other)) =
+            (stored.record.kind, stored.people.keys().next())
+        {
+            if stored.people.len() == 2 {
+                return Imported::Refused("a direct conversation has at most two participants");
+            }
+            if [user, other].map(|one| conversation.is_with_oneself(one)) != [false, false] {
+                return Imported::Refused("it is somebody's conversation with themselves");
+            }
+        }
         stored.people.insert(user.clone(), participant);
         stored.grow();
         let Some(pair) = stored.pair() else {
@@ -110,7 +121,7 @@ impl Kept {
                 .unwrap()
                 .people
                 .remove(user);
-            return Imported::Refused("another conversation is the direct one of these two");
+            return Imported::Refused("these two have another direct conversation already");
         }
         Imported::Added
     }

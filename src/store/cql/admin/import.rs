@@ -22,7 +22,7 @@ use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::Head;
 use crate::store::cql::participant::roster::RosterSnapshot;
-use crate::store::{ImportPositions, ImportRow, Imported, Result};
+use crate::store::{ImportPositions, ImportRow, Imported, Result, rules};
 
 /// Users of one direct conversation whose pairs an import reads.
 const NAMED_MAX: usize = 8;
@@ -417,56 +417,39 @@ impl<'a> ImportPlan<'a> {
         if imported.participants.contains_key(user) {
             return Imported::Unchanged;
         }
-        if kind == ConversationKind::Direct {
-            let others: Vec<_> = imported.participants.keys().cloned().collect();
-            if let Err(why) = self.pair_with(id, user, &others) {
-                return Imported::Refused(why);
-            }
+        let added = imported.added.iter().filter(|(_, one, _)| one.is_joined());
+        let joined = u64::from(imported.seen.roster.participants.joined) + added.count() as u64;
+        if let Err(why) = rules::import::refuse_without_room(joined) {
+            return Imported::Refused(why);
+        }
+        if kind == ConversationKind::Direct
+            && let Err(why) = self.claim_pair(id, user)
+        {
+            return Imported::Refused(why);
         }
         let Some((imported, _)) = self.imported(id) else {
             return Imported::ConversationMissing;
         };
-        if imported.seen.roster.joined as usize + imported.added.len()
-            >= Conversation::PARTICIPANTS_MAX
-        {
-            return Imported::Refused("a conversation has at most 20,000 participants");
-        }
         imported.participants.insert(user.clone(), membership);
         imported.added.push((user.clone(), membership, positions));
         Imported::Added
     }
 
     /// Claims the pair that a participant completes. The error is the sentence of the refusal.
-    fn pair_with(
-        &mut self,
-        id: ConversationId,
-        user: &UserId,
-        others: &[UserId],
-    ) -> Result<(), &'static str> {
-        let pair = match others {
-            // The id says whether it is a conversation with oneself. Otherwise the second participant follows.
-            [] if id.is_with_oneself(user) => pair_key(user, user),
-            [] => return Ok(()),
-            [other] if id.is_with_oneself(other) => {
-                return Err("it is somebody's conversation with themselves");
-            }
-            [other] => pair_key(user, other),
-            [_, _, ..] => return Err("a direct conversation has at most two participants"),
+    fn claim_pair(&mut self, id: ConversationId, user: &UserId) -> Result<(), &'static str> {
+        let Some(imported) = self.imported.get_mut(&id) else {
+            return Ok(());
         };
-        match self.paired.get(&pair) {
-            Some(taken_by) if *taken_by != id => {
-                Err("these two have another direct conversation already")
-            }
-            _ => {
-                self.paired.insert(pair.clone(), id);
-                self.imported
-                    .get_mut(&id)
-                    .ok_or("its conversation is not there")?
-                    .pairs
-                    .push(pair);
-                Ok(())
-            }
+        let present: Vec<_> = imported.participants.keys().collect();
+        let Some((one, other)) = rules::pair::of_imported(id, &present, user)? else {
+            return Ok(());
+        };
+        let pair = pair_key(one, other);
+        if *self.paired.entry(pair.clone()).or_insert(id) != id {
+            return Err(rules::pair::TAKEN);
         }
+        imported.pairs.push(pair);
+        Ok(())
     }
 
     fn add_message(&mut self, message: &Arc<Message>) -> Imported {

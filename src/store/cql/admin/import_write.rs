@@ -71,9 +71,8 @@ impl ImportedHead {
             .last_activity
             .filter(|_| !before.is_fallback)
             .max(last.as_ref().map(|last| last.id.moment()));
-        let activity = known
-            .or(before.last_activity)
-            .unwrap_or(conversation.created_at);
+        let fallback = before.last_activity.unwrap_or(conversation.created_at);
+        let activity = known.unwrap_or(fallback);
         Self {
             last,
             activity,
@@ -217,8 +216,9 @@ impl Admin {
             .added
             .iter()
             .filter(|(_, membership, _)| membership.is_joined());
-        let joined = imported.seen.roster.joined as usize + added.clone().count();
-        let is_large = conversation.is_large || joined > Conversation::FAN_OUT_MAX;
+        let joined =
+            u64::from(imported.seen.roster.participants.joined) + added.clone().count() as u64;
+        let is_large = conversation.is_large_with(joined);
         let present: Vec<_> = if conversation.is_large {
             Vec::new()
         } else {
@@ -303,9 +303,11 @@ impl Admin {
         let mut pieces = imported.added.chunks(BATCH_ROWS_MAX).peekable();
         while let Some(piece) = pieces.next() {
             let mut roster = seen.roster.clone();
-            piece
-                .iter()
-                .for_each(|(user, membership, _)| roster.add(conversation.kind, user, *membership));
+            piece.iter().for_each(|(user, membership, _)| {
+                roster
+                    .participants
+                    .add(conversation.kind, user, *membership);
+            });
             let mut writes = Writes::of_one_partition();
             let bytes = roster.encode();
             if imported.is_new {

@@ -14,6 +14,7 @@ use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{time_uuid, user, values};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::register::decode_membership;
+use crate::store::rules::finding;
 use crate::store::{Error, Finding, Result, Verified, VerifyPosition};
 
 /// Partitions, conversations and users of one piece.
@@ -22,10 +23,6 @@ const CONVERSATIONS_MAX: usize = 16;
 const USERS_MAX: usize = 32;
 /// Entries of one read.
 const ENTRIES_MAX: usize = 500;
-
-const BUCKET: &str = "a bucket of messages that the index does not know";
-const STRAY: &str = "an entry of one who is not in the conversation";
-const MARK: &str = "a message that does not say that it has reactions";
 
 statements! {
     SCAN_BUCKETS: Read "SELECT DISTINCT conversation_id, width, start FROM messages_by_conversation WHERE token(conversation_id, width, start) >= ? LIMIT ?";
@@ -39,14 +36,14 @@ statements! {
 
 /// The stages, in order. A position is a stage and the key of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum CqlStage {
     Buckets,
     Conversations,
     Inboxes,
     Reactions,
 }
 
-impl Stage {
+impl CqlStage {
     const ALL: [Self; 4] = [
         Self::Buckets,
         Self::Conversations,
@@ -55,7 +52,7 @@ impl Stage {
     ];
 }
 
-type Key = Option<Vec<u8>>;
+type PartitionKey = Option<Vec<u8>>;
 
 impl Admin {
     pub(crate) async fn verify(
@@ -65,25 +62,25 @@ impl Admin {
     ) -> Result<Verified> {
         let (stage, from) = match after.and_then(|position| position.0.split_first()) {
             Some((stage, from)) => (
-                Stage::ALL[usize::from(*stage).min(Stage::ALL.len() - 1)],
+                CqlStage::ALL[usize::from(*stage).min(CqlStage::ALL.len() - 1)],
                 Some(from).filter(|from| !from.is_empty()),
             ),
-            None => (Stage::Buckets, None),
+            None => (CqlStage::Buckets, None),
         };
         let mut verified = Verified::default();
-        let last: Key = match stage {
-            Stage::Buckets => self.verify_buckets(from, repair, &mut verified).await?,
-            Stage::Conversations => {
+        let last: PartitionKey = match stage {
+            CqlStage::Buckets => self.verify_buckets(from, repair, &mut verified).await?,
+            CqlStage::Conversations => {
                 self.verify_conversations(from, repair, &mut verified)
                     .await?
             }
-            Stage::Inboxes => self.verify_inboxes(from, repair, &mut verified).await?,
-            Stage::Reactions => self.verify_reactions(from, repair, &mut verified).await?,
+            CqlStage::Inboxes => self.verify_inboxes(from, repair, &mut verified).await?,
+            CqlStage::Reactions => self.verify_reactions(from, repair, &mut verified).await?,
         };
         let number = stage as u8;
         verified.next = match last {
             Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
-            None if stage == Stage::Reactions => None,
+            None if stage == CqlStage::Reactions => None,
             None => Some(VerifyPosition(vec![number + 1])),
         };
         Ok(verified)
@@ -108,7 +105,7 @@ impl Admin {
         from: Option<&[u8]>,
         repair: bool,
         verified: &mut Verified,
-    ) -> Result<Key> {
+    ) -> Result<PartitionKey> {
         type Columns = (Uuid, i8, i64);
         let from: Option<Columns> = from.map(|bytes| {
             let (width, start) = (
@@ -149,7 +146,7 @@ impl Admin {
                 self.messages.invalidate_counts(id).await?;
             }
             Ok(Some(found(
-                BUCKET,
+                finding::BUCKET,
                 format!("from {} on, conversation {id}", bucket.start),
                 repair,
             )))
@@ -173,7 +170,7 @@ impl Admin {
         from: Option<&[u8]>,
         repair: bool,
         verified: &mut Verified,
-    ) -> Result<Key> {
+    ) -> Result<PartitionKey> {
         let after = from.map(|bytes| ConversationId(uuid_of(bytes)));
         let page = self.all_conversations(after, CONVERSATIONS_MAX).await?;
         for (conversation, _) in &page {
@@ -207,7 +204,7 @@ impl Admin {
         from: Option<&[u8]>,
         repair: bool,
         verified: &mut Verified,
-    ) -> Result<Key> {
+    ) -> Result<PartitionKey> {
         let from = from.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         let after = from.clone().map(|name| values![name]);
         let is_after = |(name,): &(String,)| from.as_ref() == Some(name);
@@ -276,7 +273,7 @@ impl Admin {
                     self.executor.write_all(writes).await?;
                 }
                 Ok(Some(found(
-                    STRAY,
+                    finding::STRAY,
                     format!("{owner}, conversation {id}"),
                     repair,
                 )))
@@ -295,7 +292,7 @@ impl Admin {
         from: Option<&[u8]>,
         repair: bool,
         verified: &mut Verified,
-    ) -> Result<Key> {
+    ) -> Result<PartitionKey> {
         type Columns = (Uuid, scylla::value::CqlTimeuuid);
         let from = from.map(|bytes| (uuid_of(bytes), uuid_of(bytes.get(16..).unwrap_or_default())));
         let after = from
@@ -337,7 +334,7 @@ impl Admin {
                     .await?;
             }
             Ok(Some(found(
-                MARK,
+                finding::REACTION_MARK,
                 format!("{message}, conversation {id}"),
                 repair,
             )))

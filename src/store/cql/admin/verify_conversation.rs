@@ -19,18 +19,8 @@ use crate::store::cql::inbox::writes::slot_of;
 use crate::store::cql::message::conversation::Head;
 use crate::store::cql::message::register::{LastMessage, decode_membership};
 use crate::store::cql::participant::roster::{Roster, RosterSnapshot};
+use crate::store::rules::{finding, pair};
 use crate::store::{DAMAGED_MESSAGE, Result, StoredMessage};
-
-const HEAD: &str = "a conversation whose head is behind its history";
-const AHEAD: &str = "a conversation whose head is ahead of its history";
-const COUNT: &str = "a count of messages that is not how many there are";
-const PEOPLE: &str = "a roster that does not agree with its participants";
-const LARGE: &str = "a conversation with too many people for its inboxes to be written";
-const ENTRY: &str = "an inbox that lacks a conversation";
-const BEHIND: &str = "an entry that is behind its conversation";
-const HINT: &str = "an entry that a page of its inbox does not find";
-const PAIR: &str = "a direct conversation that its people do not find";
-const TWICE: &str = "two direct conversations of the same people";
 
 statements! {
     SELECT_ENTRY: Read "SELECT membership, last_message, last_activity FROM inbox_by_user WHERE user_id = ? AND conversation_id = ?";
@@ -161,15 +151,15 @@ impl ConversationCheck<'_> {
     ) -> Result<()> {
         let stored = &seen.roster;
         let truth = Roster::of(self.conversation.kind, stored.version, memberships.iter());
-        if (stored.joined, stored.owners, &stored.successor)
-            == (truth.joined, truth.owners, &truth.successor)
-        {
+        if stored.participants == truth.participants {
             return Ok(());
         }
-        self.found(PEOPLE);
+        self.found(finding::ROSTER);
         if let (true, Some(bytes)) = (self.repair, &seen.bytes) {
             let mut writes = Writes::of_one_partition();
-            let roster = stored.clone().with_participants_of(truth).encode();
+            let mut roster = stored.clone();
+            roster.participants = truth.participants;
+            let roster = roster.encode();
             self.admin
                 .participants
                 .swap_roster(&mut writes, self.id(), Some(bytes), roster);
@@ -191,10 +181,10 @@ impl ConversationCheck<'_> {
             .values()
             .filter(|membership| membership.is_joined())
             .count();
-        if is_large || joined <= Conversation::FAN_OUT_MAX {
+        if is_large || !self.conversation.is_large_with(joined as u64) {
             return Ok(is_large);
         }
-        self.found(LARGE);
+        self.found(finding::LARGE);
         if self.repair {
             // The lists of the participants come before the flag. Their entries are then checked as those of a large conversation.
             let now = self.admin.clock.now().micros();
@@ -218,7 +208,7 @@ impl ConversationCheck<'_> {
     async fn head(&mut self, head: &Head, newest: Option<MessageId>) -> Result<ExpectedHead> {
         let stored = head.last.as_ref().map(|last| last.id);
         if stored > newest {
-            self.found(AHEAD);
+            self.found(finding::AHEAD);
         }
         let last = match newest.filter(|newest| stored < Some(*newest)) {
             Some(newest) => {
@@ -241,7 +231,7 @@ impl ConversationCheck<'_> {
             .max(head.last_activity)
             .unwrap_or(self.conversation.created_at);
         if stored < newest || head.last_activity < follows {
-            self.found(HEAD);
+            self.found(finding::HEAD);
             if self.repair {
                 let mut writes = Writes::of_one_partition();
                 self.admin.messages.put_head(
@@ -281,7 +271,7 @@ impl ConversationCheck<'_> {
         let example = || format!("that of {user}, conversation {id}");
         // The role in an entry is not used.
         if !given.is_some_and(|given| given.is_joined()) {
-            found.push((ENTRY, example()));
+            found.push((finding::ENTRY, example()));
             self.admin
                 .inboxes
                 .put_membership(&mut writes, user, id, membership, now.micros());
@@ -295,7 +285,7 @@ impl ConversationCheck<'_> {
             && (last < expected.last.as_ref().map(|last| last.id)
                 || activity < Some(expected.activity))
         {
-            found.push((BEHIND, example()));
+            found.push((finding::BEHIND, example()));
             self.admin.inboxes.put_entry(
                 &mut writes,
                 user,
@@ -326,7 +316,7 @@ impl ConversationCheck<'_> {
                 .is_some()
         };
         if !is_listed {
-            found.push((HINT, example()));
+            found.push((finding::HINT, example()));
             if is_large {
                 self.admin
                     .inboxes
@@ -349,7 +339,7 @@ impl ConversationCheck<'_> {
     async fn count(&mut self, count: u64) -> Result<()> {
         let counted = self.admin.messages.message_counts(&[self.id()]).await?;
         if counted != [count] {
-            self.found(COUNT);
+            self.found(finding::COUNT);
             if self.repair {
                 self.admin.messages.invalidate_counts(self.id()).await?;
             }
@@ -362,16 +352,15 @@ impl ConversationCheck<'_> {
             return Ok(());
         }
         let users: Vec<_> = memberships.keys().collect();
-        let pair = match users[..] {
-            [one] if self.id().is_with_oneself(one) => pair_key(one, one),
-            [one, other] => pair_key(one, other),
-            _ => return Ok(()),
+        let Some((one, other)) = pair::of_stored(self.id(), &users) else {
+            return Ok(());
         };
+        let pair = pair_key(one, other);
         match self.admin.participants.conversation_of_pair(&pair).await? {
             Some(stored) if stored == self.id() => {}
-            Some(_) => self.found(TWICE),
+            Some(_) => self.found(finding::TWICE),
             None => {
-                self.found(PAIR);
+                self.found(finding::PAIR);
                 if self.repair {
                     self.admin.participants.claim_pair(&pair, self.id()).await?;
                 }

@@ -15,8 +15,8 @@ use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy};
 use scylla::statement::{Consistency, SerialConsistency};
 
 use super::address::{Address, Tls};
-use super::open_error::OpenError;
-use super::statement::Profiles;
+use super::open_error::ClusterOpenError;
+use super::statement::ExecutionProfiles;
 
 /// The time beyond which a write waits for the coordinator, which itself waits 2 s for replicas and then reports how many have answered.
 const WRITE_LONGER: Duration = Duration::from_millis(500);
@@ -29,7 +29,10 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
 pub(crate) const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
 
 /// Connects without a keyspace, as every statement names its own. `silence` is how long a node may take to answer a keep-alive.
-pub(crate) async fn connect(address: &Address, silence: Duration) -> Result<Session, OpenError> {
+pub(crate) async fn connect(
+    address: &Address,
+    silence: Duration,
+) -> Result<Session, ClusterOpenError> {
     let tls = match &address.tls {
         Tls::Off => None,
         tls @ (Tls::System | Tls::Roots(_)) => Some(Arc::new(trust(tls)?)),
@@ -54,15 +57,18 @@ pub(crate) async fn connect(address: &Address, silence: Duration) -> Result<Sess
     if let Some(name) = &address.data_centre {
         builder = builder.prefer_datacenter(name.clone());
     }
-    builder.build().await.map_err(|error| OpenError::Connect {
-        address: address.to_string(),
-        source: Box::new(error),
-    })
+    builder
+        .build()
+        .await
+        .map_err(|error| ClusterOpenError::Connect {
+            address: address.to_string(),
+            source: Box::new(error),
+        })
 }
 
 /// The execution profiles. The driver retries reads. It tries a write once, so that the error says whether the write can have been done; the
 /// queue of the conversation retries it with the same ids and timestamps.
-pub(crate) fn profiles(address: &Address) -> Profiles {
+pub(crate) fn profiles(address: &Address) -> ExecutionProfiles {
     let once = || {
         profile(address)
             .request_timeout(Some(address.timeout + WRITE_LONGER))
@@ -74,7 +80,7 @@ pub(crate) fn profiles(address: &Address) -> Profiles {
         .retry_policy(Arc::new(DefaultRetryPolicy::new()))
         .build()
         .into_handle();
-    Profiles {
+    ExecutionProfiles {
         read: again,
         write: once(),
         conditional: once(),
@@ -97,8 +103,8 @@ fn profile(address: &Address) -> ExecutionProfileBuilder {
         .load_balancing_policy(nodes.build())
 }
 
-fn trust(tls: &Tls) -> Result<rustls::ClientConfig, OpenError> {
-    let unreadable = |source: crate::store::Cause| OpenError::Roots { source };
+fn trust(tls: &Tls) -> Result<rustls::ClientConfig, ClusterOpenError> {
+    let unreadable = |source: crate::store::Cause| ClusterOpenError::Roots { source };
     let mut roots = rustls::RootCertStore::empty();
     match tls {
         Tls::Off => {}

@@ -13,7 +13,7 @@ use scylla::value::MaybeUnset;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::error::{corrupt, is_logged_once, of_decision, of_read, of_write, unavailable, unknown};
-use super::statement::{PreparedStatements, Profiles, Statement};
+use super::statement::{ExecutionProfiles, PreparedStatements, Statement};
 use super::value::{Value, Values};
 use crate::store::read_permit::UserReadPermit;
 use crate::store::{Error, Result};
@@ -29,7 +29,7 @@ const CONCURRENCY: usize = 32;
 
 pub(crate) struct Executor {
     session: Session,
-    profiles: Profiles,
+    profiles: ExecutionProfiles,
     prepared: PreparedStatements,
     permits: Semaphore,
     /// Statements sent, by which tests and benchmarks measure the cost of an operation. A batch is one.
@@ -39,7 +39,7 @@ pub(crate) struct Executor {
 impl Executor {
     pub(crate) async fn new(
         session: Session,
-        profiles: Profiles,
+        profiles: ExecutionProfiles,
         statements: &[&[&'static Statement]],
     ) -> Result<Self, PrepareError> {
         let prepared = PreparedStatements::prepare(&session, &profiles, statements).await?;
@@ -247,7 +247,11 @@ impl Writes {
     }
 }
 
-fn batch_of(kind: BatchType, statements: Vec<BatchStatement>, profiles: &Profiles) -> Batch {
+fn batch_of(
+    kind: BatchType,
+    statements: Vec<BatchStatement>,
+    profiles: &ExecutionProfiles,
+) -> Batch {
     let mut batch = Batch::new_with_statements(kind, statements);
     batch.set_is_idempotent(true);
     batch.set_execution_profile_handle(Some(profiles.write.clone()));

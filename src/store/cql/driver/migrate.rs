@@ -11,7 +11,7 @@ use scylla::statement::{Consistency, Statement};
 
 use super::address::Address;
 use super::connect::connect;
-use super::open_error::OpenError;
+use super::open_error::ClusterOpenError;
 use super::schema::{MIGRATIONS, Migration, SCHEMA_MIGRATIONS, in_keyspace};
 use crate::clock::Clock;
 
@@ -36,15 +36,15 @@ pub async fn migrate(
     address: &Address,
     replication: Option<usize>,
     clock: &dyn Clock,
-) -> Result<Migrated, OpenError> {
+) -> Result<Migrated, ClusterOpenError> {
     let session = connect(address, STATEMENT_MAX).await?;
-    let failed = |error: ExecutionError| OpenError::Migrate {
+    let failed = |error: ExecutionError| ClusterOpenError::Migrate {
         source: Box::new(error),
     };
     let (data_centre, nodes) = data_centre(&session, address)?;
     let replication = replication.unwrap_or(nodes.clamp(1, REPLICATION_DEFAULT_MAX));
     if replication > nodes {
-        return Err(OpenError::Replication {
+        return Err(ClusterOpenError::Replication {
             replication,
             nodes,
             data_centre,
@@ -96,8 +96,8 @@ pub async fn migrate(
 }
 
 /// Checks that the keyspace has the schema of this version. The error says what the operator can do.
-pub(crate) async fn check(session: &Session, address: &Address) -> Result<(), OpenError> {
-    let missing = || OpenError::NotMigrated {
+pub(crate) async fn check(session: &Session, address: &Address) -> Result<(), ClusterOpenError> {
+    let missing = || ClusterOpenError::NotMigrated {
         address: address.to_string(),
     };
     for migration in MIGRATIONS {
@@ -112,14 +112,14 @@ pub(crate) async fn check(session: &Session, address: &Address) -> Result<(), Op
     let rows = session
         .query_unpaged(newer, (newest() + 1,))
         .await
-        .map_err(|error| OpenError::Migrate {
+        .map_err(|error| ClusterOpenError::Migrate {
             source: Box::new(error),
         })?;
     let is_newer = rows
         .into_rows_result()
         .is_ok_and(|rows| rows.rows_num() > 0);
     if is_newer {
-        Err(OpenError::Newer {
+        Err(ClusterOpenError::Newer {
             address: address.to_string(),
             version: newest(),
         })
@@ -136,7 +136,7 @@ async fn is_applied(
     session: &Session,
     keyspace: &str,
     migration: &Migration,
-) -> Result<bool, OpenError> {
+) -> Result<bool, ClusterOpenError> {
     let mut read = Statement::new(format!(
         "SELECT checksum FROM \"{keyspace}\".schema_migrations WHERE version = ?"
     ));
@@ -150,12 +150,12 @@ async fn is_applied(
         ))) => return Ok(false),
         Err(ExecutionError::PrepareError(_)) => return Ok(false),
         Err(error) => {
-            return Err(OpenError::Migrate {
+            return Err(ClusterOpenError::Migrate {
                 source: Box::new(error),
             });
         }
     };
-    let broken = |source: crate::store::Cause| OpenError::Migrate { source };
+    let broken = |source: crate::store::Cause| ClusterOpenError::Migrate { source };
     let rows = answer
         .into_rows_result()
         .map_err(|error| broken(Box::new(error)))?;
@@ -165,14 +165,14 @@ async fn is_applied(
     match row {
         None => Ok(false),
         Some((checksum,)) if checksum.as_deref() == Some(migration.checksum().as_str()) => Ok(true),
-        Some(_) => Err(OpenError::OtherSchema {
+        Some(_) => Err(ClusterOpenError::OtherSchema {
             version: migration.version,
         }),
     }
 }
 
 /// The data centre of the keyspace, and its number of nodes.
-fn data_centre(session: &Session, address: &Address) -> Result<(String, usize), OpenError> {
+fn data_centre(session: &Session, address: &Address) -> Result<(String, usize), ClusterOpenError> {
     let state = session.get_cluster_state();
     let centres: Vec<&str> = state
         .get_nodes_info()
@@ -188,7 +188,7 @@ fn data_centre(session: &Session, address: &Address) -> Result<(String, usize), 
             match names.as_slice() {
                 [only] => (*only).to_owned(),
                 names => {
-                    return Err(OpenError::DataCentre {
+                    return Err(ClusterOpenError::DataCentre {
                         names: names.join(", "),
                     });
                 }
@@ -203,7 +203,7 @@ fn data_centre(session: &Session, address: &Address) -> Result<(String, usize), 
         let mut names = centres;
         names.sort_unstable();
         names.dedup();
-        return Err(OpenError::DataCentre {
+        return Err(ClusterOpenError::DataCentre {
             names: names.join(", "),
         });
     }

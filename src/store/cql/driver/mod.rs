@@ -13,4 +13,4 @@ pub(crate) mod schema;
 pub(crate) mod statement;
 pub(crate) mod value;
 
-pub use self::open_error::OpenError;
+pub use self::open_error::ClusterOpenError;

@@ -4,7 +4,7 @@ use crate::store::Cause;
 
 /// The reason why a store on a cluster cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum ClusterOpenError {
     #[error("{address} is not to be reached: {source}")]
     Connect {
         address: String,

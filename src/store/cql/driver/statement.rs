@@ -33,7 +33,7 @@ impl Statement {
 }
 
 /// Execution profiles of the three kinds of statement, and the keyspace that all statements use.
-pub(crate) struct Profiles {
+pub(crate) struct ExecutionProfiles {
     pub(crate) keyspace: String,
     pub(crate) read: ExecutionProfileHandle,
     pub(crate) write: ExecutionProfileHandle,
@@ -46,7 +46,7 @@ pub(crate) struct PreparedStatements(HashMap<usize, PreparedStatement>);
 impl PreparedStatements {
     pub(crate) async fn prepare(
         session: &Session,
-        profiles: &Profiles,
+        profiles: &ExecutionProfiles,
         all: &[&[&'static Statement]],
     ) -> Result<Self, PrepareError> {
         let mut prepared = HashMap::new();
@@ -68,7 +68,7 @@ impl PreparedStatements {
 
 async fn prepare(
     session: &Session,
-    profiles: &Profiles,
+    profiles: &ExecutionProfiles,
     Statement { kind, text, .. }: &Statement,
 ) -> Result<PreparedStatement, PrepareError> {
     let mut statement = session

@@ -242,13 +242,13 @@ impl InDirection {
 }
 
 /// Candidates in the order in which they are read.
-struct Queue {
+struct CandidateQueue {
     direction: Direction,
     /// The next candidate is the last element.
     rest: Vec<Candidate>,
 }
 
-impl Queue {
+impl CandidateQueue {
     fn new(mut candidates: Vec<Candidate>, direction: Direction) -> Self {
         candidates.sort_unstable_by_key(|candidate| std::cmp::Reverse(candidate.near(direction)));
         Self {
@@ -320,7 +320,7 @@ impl InboxReader<'_> {
                         hint: None,
                     }),
             );
-            let mut queue = Queue::new(candidates, direction);
+            let mut queue = CandidateQueue::new(candidates, direction);
             loop {
                 let final_count = found
                     .keys()

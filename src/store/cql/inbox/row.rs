@@ -100,7 +100,7 @@ impl Inboxes {
             return Ok(None);
         }
         let limit = row_limit(SHORT_MAX + 1);
-        let rows: Vec<Columns> = self
+        let rows: Vec<InboxColumns> = self
             .executor
             .read(&SELECT_FIRST_ENTRIES, values![user, limit])
             .await?;
@@ -115,7 +115,7 @@ impl Inboxes {
     }
 }
 
-type Columns = (
+type InboxColumns = (
     Uuid,
     Option<Vec<u8>>,
     Option<i64>,
@@ -129,7 +129,7 @@ type Columns = (
 
 impl Inboxes {
     /// The entry of a row, if the user is in the conversation now.
-    fn entry(&self, columns: Columns) -> Result<Option<InboxRow>> {
+    fn entry(&self, columns: InboxColumns) -> Result<Option<InboxRow>> {
         // A concurrent send may write the row of a user who has not joined yet, or has left: that is no entry.
         match &columns.8 {
             Some(membership) if decode_membership(TABLE, membership)?.is_joined() => {
@@ -140,7 +140,7 @@ impl Inboxes {
     }
 
     /// Decodes a row, whether the user is in the conversation or not.
-    fn decode_row(&self, columns: Columns) -> Result<InboxRow> {
+    fn decode_row(&self, columns: InboxColumns) -> Result<InboxRow> {
         let (
             conversation,
             last_message,
@@ -185,7 +185,7 @@ impl Inboxes {
     ) -> Result<InboxRow> {
         let row = self
             .executor
-            .read_one::<Columns>(&SELECT_ENTRIES, values![user, list([conversation])])
+            .read_one::<InboxColumns>(&SELECT_ENTRIES, values![user, list([conversation])])
             .await?;
         self.decode_row(row.unwrap_or((
             conversation.0,
@@ -210,8 +210,10 @@ impl Inboxes {
         let pieces: Vec<_> = conversations.chunks(PIECE).collect();
         for pieces in pieces.chunks(PIECES_AT_ONCE) {
             let reads = pieces.iter().map(|piece| {
-                self.executor
-                    .read::<Columns>(&SELECT_ENTRIES, values![user, list(piece.iter().copied())])
+                self.executor.read::<InboxColumns>(
+                    &SELECT_ENTRIES,
+                    values![user, list(piece.iter().copied())],
+                )
             });
             for columns in try_join_all(reads).await?.into_iter().flatten() {
                 found.extend(self.entry(columns)?.map(|row| (row.conversation, row)));

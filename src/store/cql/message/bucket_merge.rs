@@ -15,7 +15,7 @@ use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::Statement;
 use crate::store::cql::driver::value::{row_limit, values};
 
-/// Buckets that one wave reads concurrently.
+/// BucketQueue that one wave reads concurrently.
 const WAVE_MAX: usize = 32;
 /// Rows of one read; at least the second number after rows that are no message made an answer short.
 pub(crate) const ROWS_MAX: usize = 1_000;
@@ -54,7 +54,7 @@ impl Messages {
             count,
             found: Vec::new(),
         };
-        let mut buckets = Buckets::new(direction, range);
+        let mut buckets = BucketQueue::new(direction, range);
         let mut read_count = 0;
         loop {
             let wave = merge
@@ -87,7 +87,7 @@ impl Messages {
         range: IdRange,
         limit: usize,
     ) -> Result<Vec<Bucket>> {
-        let mut buckets = Buckets::new(Direction::Forward, range);
+        let mut buckets = BucketQueue::new(Direction::Forward, range);
         let mut all = Vec::new();
         while all.len() < limit
             && let Some(next) = buckets.peek(self, view).await?
@@ -127,7 +127,7 @@ impl<R: BucketRow> Merge<R> {
         &self,
         messages: &Messages,
         view: &mut IndexView,
-        buckets: &mut Buckets,
+        buckets: &mut BucketQueue,
         read_count: usize,
     ) -> Result<Vec<Bucket>> {
         let open = self.open();
@@ -168,7 +168,7 @@ impl<R: BucketRow> Merge<R> {
 }
 
 /// The buckets that meet a range, in the order in which a merge in this direction reaches them.
-struct Buckets {
+struct BucketQueue {
     direction: Direction,
     range: IdRange,
     /// The start from which the next bucket of each width is searched. `None` if there are no more.
@@ -176,7 +176,7 @@ struct Buckets {
     next: [Option<Next>; 4],
 }
 
-impl Buckets {
+impl BucketQueue {
     fn new(direction: Direction, range: IdRange) -> Self {
         let edge = match direction {
             Direction::Forward => range.start.moment(),

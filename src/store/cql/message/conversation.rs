@@ -28,7 +28,7 @@ statements! {
     UPDATE_NAME: Write "UPDATE conversations USING TIMESTAMP ? SET name = ? WHERE conversation_id = ?";
 }
 
-type Columns = (
+type ConversationRowColumns = (
     Option<i8>,
     Option<String>,
     Option<i64>,
@@ -128,7 +128,7 @@ pub(crate) fn decode_conversation(
 }
 
 impl Messages {
-    async fn columns(&self, id: ConversationId) -> Result<Option<Columns>> {
+    async fn columns(&self, id: ConversationId) -> Result<Option<ConversationRowColumns>> {
         self.executor
             .read_one(&SELECT_CONVERSATION, values![id])
             .await
@@ -160,7 +160,7 @@ impl Messages {
         )
     }
 
-    fn decode_head(&self, id: ConversationId, columns: &Columns) -> Result<Head> {
+    fn decode_head(&self, id: ConversationId, columns: &ConversationRowColumns) -> Result<Head> {
         let (
             kind,
             _,

@@ -206,7 +206,7 @@ impl Messages {
     }
 }
 
-type Found = HashMap<(ConversationId, MessageId), Arc<Message>>;
+type FoundMessages = HashMap<(ConversationId, MessageId), Arc<Message>>;
 
 impl Messages {
     /// Messages by id: first from the cached buckets, then from those that the stored index lists.
@@ -214,7 +214,7 @@ impl Messages {
         &self,
         keys: &[(ConversationId, MessageId)],
     ) -> Result<Vec<Option<Arc<Message>>>> {
-        let mut found = Found::new();
+        let mut found = FoundMessages::new();
         let mut likely: BTreeMap<(ConversationId, Bucket), BTreeSet<MessageId>> = BTreeMap::new();
         for (conversation, id) in keys {
             for bucket in self.index.likely(*conversation, *id) {
@@ -269,7 +269,7 @@ impl Messages {
     async fn read_by_id(
         &self,
         located: &BTreeMap<(ConversationId, Bucket), BTreeSet<MessageId>>,
-        found: &mut Found,
+        found: &mut FoundMessages,
     ) -> Result<()> {
         let mut reads = Vec::new();
         for ((conversation, bucket), ids) in located {

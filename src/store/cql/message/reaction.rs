@@ -74,7 +74,7 @@ impl Messages {
 }
 
 /// A row: emoji, username, and whether the reaction is on. A row without a value is none.
-pub(crate) type Columns = (String, String, Option<bool>);
+pub(crate) type ReactionColumns = (String, String, Option<bool>);
 
 impl Messages {
     /// The reactions to a message after an emoji and a username, on or off.
@@ -84,7 +84,7 @@ impl Messages {
         message: MessageId,
         after: Option<&(String, String)>,
         limit: i32,
-    ) -> Result<Vec<Columns>> {
+    ) -> Result<Vec<ReactionColumns>> {
         match after {
             None => {
                 self.executor
@@ -210,7 +210,7 @@ impl ReactionTally {
             .is_some_and(|reaction| reaction.is_capped)
     }
 
-    fn take(&mut self, viewer: &UserId, (emoji, name, is_on): Columns) -> Result<()> {
+    fn take(&mut self, viewer: &UserId, (emoji, name, is_on): ReactionColumns) -> Result<()> {
         let is_new = self
             .reactions
             .last()

@@ -22,7 +22,7 @@ statements! {
     SELECT_PARTICIPANTS_DESC: Read "SELECT user_id, membership, read_up_to, delivered_up_to, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id >= ? AND user_id < ? ORDER BY user_id DESC LIMIT ?";
 }
 
-type Columns = (
+type ParticipantColumns = (
     String,
     Option<Vec<u8>>,
     Option<Vec<u8>>,
@@ -30,14 +30,17 @@ type Columns = (
     Option<Vec<u8>>,
 );
 
-impl Named for Columns {
+impl Named for ParticipantColumns {
     fn name(&self) -> &str {
         &self.0
     }
 }
 
 /// A stored participant, with the roster of its partition. A row without a membership is none: a marker left it.
-fn decode(conversation: ConversationId, columns: Columns) -> Result<Option<(Participant, Roster)>> {
+fn decode(
+    conversation: ConversationId,
+    columns: ParticipantColumns,
+) -> Result<Option<(Participant, Roster)>> {
     let (name, membership, read_up_to, delivered_up_to, roster) = columns;
     let Some(membership) = membership else {
         return Ok(None);
@@ -94,7 +97,7 @@ impl Participants {
             concurrently(conversations.iter().map(|id| self.roster(*id)).collect()).await?;
         Ok(rosters
             .into_iter()
-            .map(|seen| u64::from(seen.roster.joined))
+            .map(|seen| u64::from(seen.roster.participants.joined))
             .collect())
     }
 
@@ -206,7 +209,7 @@ impl Participants {
         let mut pager = Pager::new(self, conversation, statement, range, direction, count);
         let mut found = Vec::with_capacity(count);
         while found.len() < count
-            && let Some(rows) = pager.next::<Columns>().await?
+            && let Some(rows) = pager.next::<ParticipantColumns>().await?
         {
             for columns in rows {
                 found.extend(decode(conversation, columns)?.filter(|(one, _)| is_listed(one)));

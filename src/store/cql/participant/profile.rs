@@ -17,7 +17,7 @@ statements! {
     UPDATE_LAST_SEEN: Write "INSERT INTO users (user_id, last_seen_at) VALUES (?, ?) USING TIMESTAMP ?";
 }
 
-type Columns = (
+type ProfileColumns = (
     Option<String>,
     Option<String>,
     Option<i64>,
@@ -50,7 +50,7 @@ impl Profiles {
     async fn read(&self, user: &UserId) -> Result<Option<(Profile, i64)>> {
         let row = self
             .executor
-            .read_one::<Columns>(&SELECT_PROFILE, values![user])
+            .read_one::<ProfileColumns>(&SELECT_PROFILE, values![user])
             .await?;
         Ok(row.map(
             |(display_name, avatar_url, last_seen_at, name_written, avatar_written)| {

@@ -7,15 +7,14 @@
 use std::collections::BTreeMap;
 
 use super::{KEYS_AT_ONCE, Participants};
-use crate::model::{
-    ConversationId, ConversationKind, Membership, OrderKey, Role, TimeUuid, UserId,
-};
+use crate::model::{ConversationId, ConversationKind, Membership, OrderKey, TimeUuid, UserId};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, order_key, user, values};
 use crate::store::cql::message::register::decode_membership;
+use crate::store::rules::succession::{self, Succession};
 
 pub(crate) const TABLE: &str = "participants_by_conversation";
 /// Earlier versions in a roster, by which a retried change is recognised.
@@ -34,11 +33,7 @@ pub(crate) struct Roster {
     pub(crate) version: Option<TimeUuid>,
     /// The versions before, the newest last.
     earlier: Vec<TimeUuid>,
-    pub(crate) joined: u32,
-    /// Participants with the stored role OWNER.
-    pub(crate) owners: u32,
-    /// The successor, who counts as OWNER in a group in which no participant has that role.
-    pub(crate) successor: Option<(UserId, Membership)>,
+    pub(crate) participants: Succession,
 }
 
 impl Roster {
@@ -48,56 +43,24 @@ impl Roster {
         version: Option<TimeUuid>,
         all: impl Iterator<Item = (&'a UserId, &'a Membership)>,
     ) -> Self {
-        let mut roster = Self {
+        Self {
             version,
+            participants: Succession::of(kind, all),
             ..Self::default()
-        };
-        all.for_each(|(user, membership)| roster.add(kind, user, *membership));
-        roster
+        }
     }
 
     /// The roster of a group with at least one OWNER, by its counts.
     pub(crate) fn counted(version: Option<TimeUuid>, joined: u32, owners: u32) -> Self {
+        let participants = Succession {
+            joined,
+            owners,
+            successor: None,
+        };
         Self {
             version,
-            joined,
-            owners,
+            participants,
             ..Self::default()
-        }
-    }
-
-    /// Adds a participant.
-    pub(crate) fn add(&mut self, kind: ConversationKind, user: &UserId, membership: Membership) {
-        if !membership.is_joined() {
-            return;
-        }
-        self.joined += 1;
-        self.owners += u32::from(membership.role == Role::Owner);
-        let is_next = |(successor, of_successor): &(UserId, Membership)| {
-            membership.succession(user) < of_successor.succession(successor)
-        };
-        if self.owners > 0 || kind != ConversationKind::Group {
-            self.successor = None;
-        } else if self.successor.as_ref().is_none_or(is_next) {
-            self.successor = Some((user.clone(), membership));
-        }
-    }
-
-    /// This roster with the participants of another one.
-    pub(crate) fn with_participants_of(
-        self,
-        Self {
-            joined,
-            owners,
-            successor,
-            ..
-        }: Self,
-    ) -> Self {
-        Self {
-            joined,
-            owners,
-            successor,
-            ..self
         }
     }
 
@@ -113,21 +76,10 @@ impl Roster {
         self.version == Some(version) || self.earlier.contains(&version)
     }
 
-    /// A membership with the role that counts, succession included.
-    pub(crate) fn effective(&self, user: &UserId, given: Membership) -> Membership {
-        let is_successor = given.is_joined()
-            && self
-                .successor
-                .as_ref()
-                .is_some_and(|(successor, _)| successor == user);
-        Membership {
-            role: if is_successor {
-                Role::Owner
-            } else {
-                given.role
-            },
-            ..given
-        }
+    /// A membership with its effective role, succession included.
+    pub(crate) fn effective(&self, user: &UserId, stored: Membership) -> Membership {
+        let heir = self.participants.successor.as_ref().map(|(heir, _)| heir);
+        succession::effective(heir, user, stored)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -232,45 +184,23 @@ impl Participants {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Timestamp;
-
-    fn user(name: &str) -> UserId {
-        UserId::parse(name).unwrap()
-    }
-
-    fn since(role: Role, micros: i64) -> Membership {
-        Membership {
-            since: Some(Timestamp::from_micros(micros)),
-            ..Membership::joined(role)
-        }
-    }
+    use crate::model::{Role, Timestamp};
 
     fn id(micros: i64) -> TimeUuid {
         TimeUuid::new(Timestamp::from_micros(micros), [0; 8])
     }
 
     #[test]
-    fn the_oldest_admin_else_the_oldest_participant_succeeds() {
-        let mut roster = Roster::default();
-        let successor = |roster: &Roster| {
-            roster
-                .successor
-                .as_ref()
-                .map(|(user, _)| user.as_str().to_owned())
-        };
-        for (name, membership, expected) in [
-            ("cat", since(Role::Member, 5), Some("cat")),
-            ("ben", since(Role::Member, 5), Some("ben")),
-            ("dan", since(Role::Member, 7), Some("ben")),
-            ("eve", since(Role::Admin, 9), Some("eve")),
-            ("ann", since(Role::Owner, 10), None),
-            ("abe", since(Role::Admin, 1), None),
-        ] {
-            roster.add(ConversationKind::Group, &user(name), membership);
-            assert_eq!(successor(&roster).as_deref(), expected, "{name}");
-        }
-        assert_eq!((roster.joined, roster.owners), (6, 1));
-        assert_eq!(Roster::decode(&roster.encode()).unwrap(), roster);
+    fn a_roster_is_encoded_as_its_counts_and_its_successor() {
+        let ann = UserId::parse("ann").unwrap();
+        let membership = Membership::joined(Role::Admin);
+        let all = [(&ann, &membership)].into_iter();
+        let roster = Roster::of(ConversationKind::Group, Some(id(3)), all);
+        let earlier: Vec<TimeUuid> = Vec::new();
+        let fields = (Some(id(3)), earlier, 1_u32, 0_u32, Some((&ann, membership)));
+        let bytes = postcard::to_extend(&fields, vec![VERSION]).unwrap();
+        assert_eq!(roster.encode(), bytes, "the encoding of the first version");
+        assert_eq!(Roster::decode(&bytes).unwrap(), roster);
         assert!(Roster::decode(&[9]).is_err());
     }
 

@@ -7,11 +7,12 @@ use futures_util::future::try_join;
 
 use super::Sends;
 use crate::model::id::pair_key;
-use crate::model::{Conversation, ConversationKind, Membership, UserId};
+use crate::model::{Conversation, Membership, UserId};
 use crate::store::cql::driver::error::{corrupt, unknown};
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::participant::roster::Roster;
+use crate::store::rules::pair;
 use crate::store::{Created, NewConversation, Result, WakePlace};
 
 const TABLE: &str = "conversations";
@@ -22,11 +23,7 @@ const BATCH_ROWS_MAX: usize = 100;
 
 /// The pair of a direct conversation. One participant makes a pair with themselves.
 fn pair_of(new: &NewConversation) -> Option<Vec<u8>> {
-    match (new.conversation.kind, new.participants.as_slice()) {
-        (ConversationKind::Direct, [(one, _)]) => Some(pair_key(one, one)),
-        (ConversationKind::Direct, [(one, _), (other, _)]) => Some(pair_key(one, other)),
-        _ => None,
-    }
+    pair::of_new(new).map(|(one, other)| pair_key(one, other))
 }
 
 impl Sends {
@@ -98,7 +95,7 @@ impl Sends {
             change,
         } = new;
         let id = conversation.id;
-        let is_large = conversation.is_large || participants.len() > Conversation::FAN_OUT_MAX;
+        let is_large = conversation.is_large_with(participants.len() as u64);
         let is_one_batch = participants.len() <= BATCH_ENTRIES_MAX && !is_large;
         let memberships: Vec<_> = participants
             .iter()

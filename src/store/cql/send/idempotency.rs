@@ -14,7 +14,7 @@ use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{time_uuid, values};
 use crate::store::cql::message::bucket::Bucket;
-use crate::store::{EarlierSend, NewMessage, Result};
+use crate::store::{EarlierSend, NewMessage, Result, rules};
 
 const TABLE: &str = "sends_by_key";
 /// Attempts to claim a key that expires while other servers claim it too.
@@ -179,14 +179,12 @@ impl Sends {
         let Some(key) = &message.client_key else {
             return Ok(());
         };
-        let until = message
-            .id
-            .moment()
-            .plus_micros(IdempotencyKey::LIFETIME_MICROS);
-        let seconds_left = (until.micros() - self.clock.now().micros()) / 1_000_000;
-        if seconds_left <= 0 {
+        let now = self.clock.now();
+        let Some(until) = rules::import::key_expiry(message, now) else {
             return Ok(());
-        }
+        };
+        // A TTL of 0 would never expire.
+        let seconds_left = ((until.micros() - now.micros()) / 1_000_000).max(1);
         let hash = InputHash::of_imported(message).0.to_vec();
         let (width, start) = (bucket.width.number(), bucket.start);
         let seconds_left = i32::try_from(seconds_left).unwrap_or(i32::MAX);

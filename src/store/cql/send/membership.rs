@@ -15,6 +15,7 @@ use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
 use crate::store::cql::participant::roster::{Roster, RosterSnapshot};
+use crate::store::rules::succession::Succession;
 use crate::store::{Audience, MembershipChange, MembershipSnapshot, Renaming, Result};
 
 /// Attempts to decide a change while other servers change the same membership.
@@ -56,17 +57,14 @@ impl Sends {
             else {
                 continue;
             };
-            let successor = if seen.roster.owners > count(stored.values().map(is_owner)) {
-                None
-            } else {
-                let all = self.participants.memberships(id).await?;
-                Roster::of(
-                    conversation.kind,
-                    None,
-                    all.iter().filter(|(user, _)| !users.contains(user)),
-                )
-                .successor
-            };
+            let successor =
+                if seen.roster.participants.owners > count(stored.values().map(is_owner)) {
+                    None
+                } else {
+                    let all = self.participants.memberships(id).await?;
+                    let others = all.iter().filter(|(user, _)| !users.contains(user));
+                    Succession::of(conversation.kind, others).successor
+                };
             let effective = |user: &UserId| {
                 stored
                     .get(user)
@@ -74,7 +72,7 @@ impl Sends {
             };
             return Ok(Some(MembershipSnapshot {
                 version: seen.roster.version,
-                participant_count: u64::from(seen.roster.joined),
+                participant_count: u64::from(seen.roster.participants.joined),
                 memberships: users.iter().map(effective).collect(),
                 successor,
                 conversation,
@@ -145,7 +143,7 @@ impl Sends {
         let version = Some(change.message.id);
         if conversation.is_large {
             let users = change.transitions.iter().map(|transition| &transition.user);
-            let Some(before) = self
+            let Some(stored) = self
                 .participants
                 .memberships_of(conversation.id, users, seen)
                 .await?
@@ -158,11 +156,12 @@ impl Sends {
                     .iter()
                     .map(|transition| &transition.membership)
             };
-            let was = |of: fn(&Membership) -> bool| count(before.values().map(of));
+            let was = |of: fn(&Membership) -> bool| count(stored.values().map(of));
             let is = |of: fn(&Membership) -> bool| count(after().map(of));
-            let owners = (seen.roster.owners + is(is_owner)).saturating_sub(was(is_owner));
+            let before = &seen.roster.participants;
+            let owners = (before.owners + is(is_owner)).saturating_sub(was(is_owner));
             if owners > 0 {
-                let joined = (seen.roster.joined + is(Membership::is_joined))
+                let joined = (before.joined + is(Membership::is_joined))
                     .saturating_sub(was(Membership::is_joined));
                 let roster = Roster::counted(version, joined, owners);
                 return Ok(Some(roster.followed_by(&seen.roster)));

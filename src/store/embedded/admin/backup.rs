@@ -19,7 +19,7 @@ use crate::store::embedded::engine::key::{Key, Table};
 use crate::store::embedded::open::{
     ENGINE_FOLDER, NOTE_FILE, OpenError, UNFINISHED_FILE, last_commit, sync_folder, write_note,
 };
-use crate::store::embedded::{Embedded, Inner};
+use crate::store::embedded::{Embedded, OpenStore};
 use crate::store::{Cause, Result};
 
 /// First bytes of a copy: its version.
@@ -64,8 +64,8 @@ impl Embedded {
 }
 
 /// Sends every row. Blocks; ends early when the reader is gone.
-fn tell(inner: &Inner, pieces: &mpsc::Sender<Result<Vec<u8>>>) -> Result<()> {
-    let db = &inner.core.db;
+fn tell(inner: &OpenStore, pieces: &mpsc::Sender<Result<Vec<u8>>>) -> Result<()> {
+    let db = &inner.context.db;
     let view = db.view();
     let mut piece = MAGIC.to_vec();
     piece.extend((db.rows_about() as u64).to_be_bytes());

@@ -6,7 +6,7 @@ use crate::model::{
 };
 use crate::store::embedded::cache::row::Entry;
 use crate::store::embedded::conversation::listed;
-use crate::store::embedded::engine::db::{KeyError, corrupt};
+use crate::store::embedded::engine::db::{MalformedKey, corrupt};
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, ConversationRecord};
 use crate::store::embedded::inbox;
@@ -14,14 +14,14 @@ use crate::store::embedded::read_context::ReadContext;
 use crate::store::{ImportPositions, Result, activity_to_give};
 
 pub(in crate::store::embedded) fn users(
-    core: &ReadContext,
+    context: &ReadContext,
     after: Option<&UserId>,
     limit: usize,
 ) -> Result<Vec<(UserId, Profile)>> {
-    let view = core.view();
+    let view = context.view();
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;
-        let user = key::user_of(&key).ok_or_else(|| corrupt("users", KeyError))?;
+        let user = key::user_of(&key).ok_or_else(|| corrupt("users", MalformedKey))?;
         Ok((
             user,
             record::decode(&value).map_err(|error| corrupt("users", error))?,
@@ -34,14 +34,15 @@ pub(in crate::store::embedded) fn users(
 }
 
 pub(in crate::store::embedded) fn conversations(
-    core: &ReadContext,
+    context: &ReadContext,
     after: Option<ConversationId>,
     limit: usize,
 ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
-    let view = core.view();
+    let view = context.view();
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;
-        let id = key::conversation_of(&key).ok_or_else(|| corrupt("conversations", KeyError))?;
+        let id =
+            key::conversation_of(&key).ok_or_else(|| corrupt("conversations", MalformedKey))?;
         let record: ConversationRecord =
             record::decode(&value).map_err(|error| corrupt("conversations", error))?;
         let (conversation, head) = (record.into_conversation(id), inbox::head(&view, id)?);
@@ -55,12 +56,12 @@ pub(in crate::store::embedded) fn conversations(
 }
 
 pub(in crate::store::embedded) fn participants(
-    core: &ReadContext,
+    context: &ReadContext,
     conversation: ConversationId,
     after: Option<&UserId>,
     limit: usize,
 ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
-    let view = core.view();
+    let view = context.view();
     let all = key::participants(conversation);
     let rest = match after {
         Some(user) => all.behind(&key::participant_place(conversation, user)),
@@ -92,13 +93,13 @@ pub(in crate::store::embedded) fn participants(
 }
 
 pub(in crate::store::embedded) fn reactions(
-    core: &ReadContext,
+    context: &ReadContext,
     conversation: ConversationId,
     message: MessageId,
     after: Option<&(Emoji, UserId)>,
     limit: usize,
 ) -> Result<Vec<(Emoji, UserId)>> {
-    let view = core.view();
+    let view = context.view();
     let mut found = Vec::new();
     for row in view.scan(
         key::reactions_after(conversation, message, after),
@@ -110,7 +111,8 @@ pub(in crate::store::embedded) fn reactions(
         let (key, value) = row?;
         if record::decode(&value).map_err(|error| corrupt("reactions_by_message", error))? {
             found.push(
-                key::reaction_of(&key).ok_or_else(|| corrupt("reactions_by_message", KeyError))?,
+                key::reaction_of(&key)
+                    .ok_or_else(|| corrupt("reactions_by_message", MalformedKey))?,
             );
         }
     }

@@ -6,36 +6,39 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Emoji, Flags, IdempotencyKey, InputHash,
-    Membership, Message, MessageId, Profile, Role, TimeUuid, Timestamp, UserId,
+    Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash, Membership, Message,
+    MessageId, Profile, Role, TimeUuid, Timestamp, UserId,
 };
-use crate::store::embedded::cache::state::State;
+use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
 use crate::store::embedded::engine::db::{View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Listing};
 use crate::store::embedded::engine::record::{
-    self, ConversationRecord, Head, MessageRecord, Roster,
+    self, ConversationRecord, HeadRecord, MessageRecord, RosterRecord,
 };
 use crate::store::embedded::inbox;
 use crate::store::embedded::message;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::append;
-use crate::store::{ImportPositions, ImportRow, Imported, Result};
+use crate::store::{ImportPositions, ImportRow, Imported, Result, rules};
 
 /// Bytes of one commit, about. A call with fewer bytes is atomic.
 const COMMIT_BYTES_MAX: usize = 8 << 20;
 
-/// Plan of one commit: the first rows of an import.
-pub(in crate::store::embedded) struct Plan {
+/// ImportCommit of one commit: the first rows of an import.
+pub(in crate::store::embedded) struct ImportCommit {
     pub(in crate::store::embedded) write: Write,
     /// Result of each row in the plan.
     pub(in crate::store::embedded) fates: Vec<Imported>,
 }
 
-pub(in crate::store::embedded) fn plan(core: &ReadContext, rows: &[ImportRow]) -> Result<Plan> {
-    let view = core.view();
-    let mut draft = Draft {
-        core,
+pub(in crate::store::embedded) fn plan(
+    context: &ReadContext,
+    rows: &[ImportRow],
+) -> Result<ImportCommit> {
+    let view = context.view();
+    let mut draft = ImportDraft {
+        context,
         view,
         rows: Rows::new(),
         bytes: 0,
@@ -49,14 +52,14 @@ pub(in crate::store::embedded) fn plan(core: &ReadContext, rows: &[ImportRow]) -
             break;
         }
     }
-    Ok(Plan {
+    Ok(ImportCommit {
         write: draft.finish()?,
         fates,
     })
 }
 
-struct Draft<'a> {
-    core: &'a ReadContext,
+struct ImportDraft<'a> {
+    context: &'a ReadContext,
     view: View<'a>,
     rows: Rows,
     bytes: usize,
@@ -67,8 +70,8 @@ struct Draft<'a> {
 /// A conversation under import.
 struct Working {
     conversation: Conversation,
-    head: Head,
-    roster: Roster,
+    head: HeadRecord,
+    roster: RosterRecord,
     /// Current participants. For a conversation that was large before: only newly imported ones.
     joined: BTreeSet<UserId>,
     /// Every present and former participant, unless it is large.
@@ -76,11 +79,9 @@ struct Working {
     /// `None` for a new conversation.
     before: Option<Before>,
     is_changed: bool,
-    /// A participant was refused, so its pair cannot be derived.
-    is_incomplete: bool,
 }
 
-/// State of a conversation on disk.
+/// ConversationState of a conversation on disk.
 struct Before {
     head_bytes: Vec<u8>,
     is_large: bool,
@@ -90,21 +91,20 @@ struct Before {
 
 impl Working {
     fn new(conversation: Conversation, given_activity: Option<Timestamp>) -> Self {
-        let head = Head::new(conversation.created_at, given_activity);
+        let head = HeadRecord::new(conversation.created_at, given_activity);
         let (joined, people) = Default::default();
         Self {
             conversation,
             head,
-            roster: Roster::default(),
+            roster: RosterRecord::default(),
             joined,
             people,
             before: None,
             is_changed: true,
-            is_incomplete: false,
         }
     }
 
-    fn of(state: State) -> Self {
+    fn of(state: ConversationState) -> Self {
         let joined: BTreeSet<UserId> = state
             .people
             .iter()
@@ -133,12 +133,11 @@ impl Working {
             people,
             before: Some(before),
             is_changed: false,
-            is_incomplete: false,
         }
     }
 }
 
-impl Draft<'_> {
+impl ImportDraft<'_> {
     fn add(&mut self, row: &ImportRow) -> Result<Imported> {
         match row {
             ImportRow::User { user, profile } => self.add_user(user, profile),
@@ -177,7 +176,7 @@ impl Draft<'_> {
     /// Loads the conversation whose rows come next.
     fn working(&mut self, id: ConversationId) -> Result<bool> {
         if !self.conversations.contains_key(&id) {
-            let Some(state) = State::load(&self.view, id)? else {
+            let Some(state) = ConversationState::load(&self.view, id)? else {
                 return Ok(false);
             };
             self.conversations.insert(id, Working::of(state));
@@ -284,12 +283,7 @@ impl Draft<'_> {
         let Some(client_key) = &message.client_key else {
             return Ok(());
         };
-        if message
-            .id
-            .moment()
-            .plus_micros(IdempotencyKey::LIFETIME_MICROS)
-            <= self.core.clock.now()
-        {
+        if rules::import::key_expiry(message, self.context.clock.now()).is_none() {
             return Ok(());
         }
         if self.has(&key::send_by_key(
@@ -321,17 +315,12 @@ impl Draft<'_> {
         if self.has(&key)? {
             return Ok(Imported::Unchanged);
         }
-        if let Some(why) = self.pair_with(id, user)? {
-            self.conversations
-                .get_mut(&id)
-                .expect("it was looked up before")
-                .is_incomplete = true;
+        let joined = self.conversations[&id].head.participant_count;
+        if let Err(why) = rules::import::refuse_without_room(joined) {
             return Ok(Imported::Refused(why));
         }
-        if self.conversations[&id].head.participant_count >= Conversation::PARTICIPANTS_MAX as u64 {
-            return Ok(Imported::Refused(
-                "a conversation has at most 20,000 participants",
-            ));
+        if let Err(why) = self.claim_pair(id, user)? {
+            return Ok(Imported::Refused(why));
         }
         self.put(key, record::encode(&membership));
         self.put_positions(id, user, positions);
@@ -341,8 +330,9 @@ impl Draft<'_> {
             working.joined.insert(user.clone());
             working.head.participant_count += 1;
             working.roster.owner_count += u64::from(membership.role == Role::Owner);
-            working.conversation.is_large |=
-                working.head.participant_count > Conversation::FAN_OUT_MAX as u64;
+            working.conversation.is_large = working
+                .conversation
+                .is_large_with(working.head.participant_count);
         }
         Ok(Imported::Added)
     }
@@ -390,33 +380,34 @@ impl Draft<'_> {
         }
     }
 
-    /// Writes the pair that this participant completes. `Some` holds the reason of a refusal.
-    fn pair_with(&mut self, id: ConversationId, user: &UserId) -> Result<Option<&'static str>> {
+    /// Claims the pair that this participant completes. The inner error is the sentence of a refusal.
+    fn claim_pair(
+        &mut self,
+        id: ConversationId,
+        user: &UserId,
+    ) -> Result<std::result::Result<(), &'static str>> {
         let working = &self.conversations[&id];
         if working.conversation.kind != ConversationKind::Direct {
-            return Ok(None);
+            return Ok(Ok(()));
         }
-        let mut people = working.people.iter();
-        let other = match (people.next(), people.next()) {
-            // The end of the draft decides whether it is a conversation with oneself.
-            (None, _) => return Ok(None),
-            (Some(other), None) => other.clone(),
-            (Some(_), Some(_)) => {
-                return Ok(Some("a direct conversation has at most two participants"));
-            }
+        let present: Vec<_> = working.people.iter().collect();
+        let pair = match rules::pair::of_imported(id, &present, user) {
+            Ok(Some((one, other))) => key::pair(one, other),
+            Ok(None) => return Ok(Ok(())),
+            Err(why) => return Ok(Err(why)),
         };
-        let pair = key::pair(user, &other);
-        match self.paired(&pair)? {
-            Some(taken_by) if taken_by != id => {
-                return Ok(Some("these two have another direct conversation already"));
-            }
-            _ => self.put(pair, record::encode(&id)),
+        // An earlier version paired a lone participant with themselves, whatever the id.
+        let of_one = present.first().map(|one| key::pair(one, one));
+        if self.paired(&pair)?.is_some_and(|taken_by| taken_by != id) {
+            return Ok(Err(rules::pair::TAKEN));
         }
-        let with_oneself = key::pair(&other, &other);
-        if self.paired(&with_oneself)? == Some(id) {
-            self.rows.insert(with_oneself, None);
+        self.put(pair, record::encode(&id));
+        if let Some(of_one) = of_one
+            && self.paired(&of_one)? == Some(id)
+        {
+            self.rows.insert(of_one, None);
         }
-        Ok(None)
+        Ok(Ok(()))
     }
 
     fn finish(mut self) -> Result<Write> {
@@ -438,7 +429,7 @@ impl Draft<'_> {
             Some(value) => Op::Put(key, value),
             None => Op::Delete(key),
         };
-        let states = Arc::clone(&self.core.states);
+        let states = Arc::clone(&self.context.states);
         let forget = move || {
             conversations
                 .iter()
@@ -484,14 +475,6 @@ impl Draft<'_> {
         }
         self.put(key::head(id), record::encode(&working.head));
         self.put(key::roster(id), record::encode(&working.roster));
-        let with_oneself =
-            working.conversation.kind == ConversationKind::Direct && !working.is_incomplete;
-        if let (true, 1, Some(one)) = (with_oneself, working.people.len(), working.people.first()) {
-            let pair = key::pair(one, one);
-            if self.paired(&pair)?.is_none() {
-                self.put(pair, record::encode(&id));
-            }
-        }
         self.move_entries(working);
         Ok(())
     }

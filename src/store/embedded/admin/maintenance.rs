@@ -6,12 +6,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::model::{ConversationId, Direction, Timestamp};
-use crate::store::embedded::Inner;
-use crate::store::embedded::cache::state::State;
-use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
-use crate::store::embedded::engine::db::{KeyError, corrupt};
+use crate::store::embedded::OpenStore;
+use crate::store::embedded::cache::state::ConversationState;
+use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
+use crate::store::embedded::engine::db::{MalformedKey, corrupt};
 use crate::store::embedded::engine::key;
-use crate::store::embedded::engine::record::{self, Head, SendRecord};
+use crate::store::embedded::engine::record::{self, HeadRecord, SendRecord};
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::{Error, Result};
@@ -46,12 +46,12 @@ impl Disk {
             is_short: AtomicBool::new(false),
             free_bytes: AtomicU64::new(0),
         };
-        disk.look();
+        disk.measure();
         disk
     }
 
     /// Samples the free space. Blocks.
-    fn look(&self) {
+    fn measure(&self) {
         match rustix::fs::statvfs(&self.path) {
             Ok(disk) => {
                 let free_bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -87,7 +87,7 @@ impl Disk {
 }
 
 /// Runs until the store is dropped.
-pub(in crate::store::embedded) async fn run(store: Weak<Inner>) {
+pub(in crate::store::embedded) async fn run(store: Weak<OpenStore>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut was_stuck = false;
@@ -102,7 +102,7 @@ pub(in crate::store::embedded) async fn run(store: Weak<Inner>) {
         was_stuck = stuck.is_some();
         let disk = inner.disk.clone();
         // The panic hook has logged a panic; the next tick retries.
-        let _ = tokio::task::spawn_blocking(move || disk.look()).await;
+        let _ = tokio::task::spawn_blocking(move || disk.measure()).await;
         // Run the sweep apart: a stuck disk must not stop the checks that report it.
         if tick % TICKS_BETWEEN_SWEEPS == 0
             && let Ok(Err(error)) = tokio::time::timeout(SWEEP_MAX, sweep.run(&inner)).await
@@ -120,15 +120,15 @@ pub(in crate::store::embedded) struct Sweep {
 }
 
 impl Sweep {
-    pub(in crate::store::embedded) async fn run(&mut self, inner: &Inner) -> Result<()> {
+    pub(in crate::store::embedded) async fn run(&mut self, inner: &OpenStore) -> Result<()> {
         for _ in 0..SWEEP_BATCHES_MAX {
             let from = self.from.clone();
-            let (write, next) = inner.read(move |core| plan(core, from)).await?;
+            let (write, next) = inner.read(move |context| plan(context, from)).await?;
             let Some(write) = write else {
                 self.from = next;
                 return Ok(());
             };
-            if inner.committer.commit(write).await? == Outcome::Refused {
+            if inner.committer.commit(write).await? == CommitOutcome::Refused {
                 // The key was used again meanwhile: the next sweep handles it.
                 return Ok(());
             }
@@ -138,9 +138,9 @@ impl Sweep {
 }
 
 /// Plans a batch. Returns it with the position of the first unexpired row.
-fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
-    let view = core.view();
-    let now = core.clock.now();
+fn plan(context: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
+    let view = context.view();
+    let now = context.clock.now();
     let mut span = key::expired(now);
     let next = span.end.clone();
     span.start = span.start.max(from);
@@ -148,7 +148,7 @@ fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
     let mut quiet = Vec::new();
     for row in view.scan(span, Direction::Forward) {
         let (bytes, _) = row?;
-        let of = key::expired_key(&bytes).ok_or_else(|| corrupt("expiry", KeyError))?;
+        let of = key::expired_key(&bytes).ok_or_else(|| corrupt("expiry", MalformedKey))?;
         write.ops.push(Op::Delete(key::Key {
             table: key::Table::Rows,
             bytes: bytes.to_vec(),
@@ -157,7 +157,7 @@ fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
             // A change's key is never reused.
             write.ops.push(Op::Delete(of));
         } else if let Some(id) = key::busy_conversation_id(&of) {
-            quiet.extend(settle(core, id, now, &mut write)?);
+            quiet.extend(settle(context, id, now, &mut write)?);
         } else if let Some(value) = view.get(&of)? {
             // An idempotency key may have been reused, with a later expiry.
             let record: SendRecord =
@@ -173,7 +173,7 @@ fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
             break;
         }
     }
-    let states = Arc::clone(&core.states);
+    let states = Arc::clone(&context.states);
     write.applied = Some(Box::new(move || {
         quiet
             .into_iter()
@@ -184,12 +184,12 @@ fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
 
 /// Moves a quiet conversation back to the activity index, or schedules its next check.
 fn settle(
-    core: &ReadContext,
+    context: &ReadContext,
     id: ConversationId,
     now: Timestamp,
     write: &mut Write,
-) -> Result<Option<Arc<State>>> {
-    let Some(state) = core.state(id)? else {
+) -> Result<Option<Arc<ConversationState>>> {
+    let Some(state) = context.state(id)? else {
         return Ok(None);
     };
     let (Some(people), true) = (&state.people, state.head.is_busy) else {
@@ -207,7 +207,7 @@ fn settle(
         ));
         return Ok(None);
     }
-    let head = Head {
+    let head = HeadRecord {
         is_busy: false,
         ..state.head
     };
@@ -228,7 +228,7 @@ fn settle(
 }
 
 /// Starts [`run`].
-pub(in crate::store::embedded) fn spawn(inner: &Arc<Inner>) -> tokio::task::AbortHandle {
+pub(in crate::store::embedded) fn spawn(inner: &Arc<OpenStore>) -> tokio::task::AbortHandle {
     tokio::spawn(run(Arc::downgrade(inner))).abort_handle()
 }
 
@@ -245,8 +245,8 @@ mod tests {
 
     const DAY_MICROS: i64 = 24 * 3_600 * 1_000_000;
 
-    fn rows(core: &ReadContext, span: key::Span) -> usize {
-        core.view().scan(span, Direction::Forward).count()
+    fn rows(context: &ReadContext, span: key::Span) -> usize {
+        context.view().scan(span, Direction::Forward).count()
     }
 
     #[tokio::test]
@@ -271,9 +271,9 @@ mod tests {
             };
             store.move_read_marker(&user, &to).await.unwrap();
         }
-        let core = store.inner.core.clone();
-        let changes = || rows(&core, key::changes_of_user_after(&user, OrderKey::MIN));
-        let all = || rows(&core, key::expired(Timestamp::MAX));
+        let context = store.inner.context.clone();
+        let changes = || rows(&context, key::changes_of_user_after(&user, OrderKey::MIN));
+        let all = || rows(&context, key::expired(Timestamp::MAX));
         let mut sweep = Sweep::default();
         for (day, left) in [(34, 2), (36, 1), (36, 1), (50, 0)] {
             clock.set(start.plus_micros(day * DAY_MICROS));
@@ -284,8 +284,11 @@ mod tests {
     }
 
     /// Rows of the conversation in ann's inbox: in the activity index, and in the busy list.
-    fn found(core: &ReadContext, ann: &UserId) -> (usize, usize) {
-        (rows(core, key::activities(ann)), rows(core, key::busy(ann)))
+    fn found(context: &ReadContext, ann: &UserId) -> (usize, usize) {
+        (
+            rows(context, key::activities(ann)),
+            rows(context, key::busy(ann)),
+        )
     }
 
     #[tokio::test]
@@ -316,7 +319,7 @@ mod tests {
         };
         store.create_conversation(&new).await.unwrap();
         let conversation = new.conversation.id;
-        let core = store.inner.core.clone();
+        let context = store.inner.context.clone();
         let mut sweep = Sweep::default();
         // Each step: hours until a send, rows then, and rows after the sweep of that time.
         let steps = [
@@ -353,9 +356,13 @@ mod tests {
                     .await
                     .unwrap();
             }
-            assert_eq!(found(&core, &ann), before, "in hour {hour}");
+            assert_eq!(found(&context, &ann), before, "in hour {hour}");
             sweep.run(&store.inner).await.unwrap();
-            assert_eq!(found(&core, &ann), after, "after the sweep of hour {hour}");
+            assert_eq!(
+                found(&context, &ann),
+                after,
+                "after the sweep of hour {hour}"
+            );
             let page = store.inbox(&ben, &PageRequest::first(9)).await.unwrap();
             assert_eq!(page.items.len(), 1, "it is listed once, whatever it is");
         }

@@ -8,8 +8,8 @@ use super::{export, import};
 use crate::model::{
     Conversation, ConversationId, Emoji, Membership, MessageId, Profile, Timestamp, UserId,
 };
-use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
-use crate::store::embedded::engine::db::{Missing, corrupt};
+use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
+use crate::store::embedded::engine::db::{MissingRow, corrupt};
 use crate::store::embedded::engine::{key, record};
 use crate::store::embedded::{Embedded, TRIES_MAX, contended, message};
 use crate::store::{
@@ -27,9 +27,9 @@ impl StoreAdmin for Embedded {
         while fates.len() < rows.len() {
             let (rest, start) = (rows.clone(), fates.len());
             let plan = self
-                .read(move |core| import::plan(core, &rest[start..]))
+                .read(move |context| import::plan(context, &rest[start..]))
                 .await?;
-            if plan.write.ops.is_empty() || self.write(plan.write).await? == Outcome::Done {
+            if plan.write.ops.is_empty() || self.write(plan.write).await? == CommitOutcome::Done {
                 fates.extend(plan.fates);
                 tries = 0;
             } else {
@@ -48,7 +48,7 @@ impl StoreAdmin for Embedded {
         limit: usize,
     ) -> Result<Vec<(UserId, Profile)>> {
         let after = after.cloned();
-        self.read(move |core| export::users(core, after.as_ref(), limit))
+        self.read(move |context| export::users(context, after.as_ref(), limit))
             .await
     }
 
@@ -57,7 +57,7 @@ impl StoreAdmin for Embedded {
         after: Option<ConversationId>,
         limit: usize,
     ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
-        self.read(move |core| export::conversations(core, after, limit))
+        self.read(move |context| export::conversations(context, after, limit))
             .await
     }
 
@@ -68,7 +68,7 @@ impl StoreAdmin for Embedded {
         limit: usize,
     ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
         let after = after.cloned();
-        self.read(move |core| export::participants(core, conversation, after.as_ref(), limit))
+        self.read(move |context| export::participants(context, conversation, after.as_ref(), limit))
             .await
     }
 
@@ -78,7 +78,7 @@ impl StoreAdmin for Embedded {
         after: Option<MessageId>,
         limit: usize,
     ) -> Result<Vec<StoredMessage>> {
-        self.read(move |core| message::stored_messages(core, conversation, after, limit))
+        self.read(move |context| message::stored_messages(context, conversation, after, limit))
             .await
     }
 
@@ -90,8 +90,10 @@ impl StoreAdmin for Embedded {
         limit: usize,
     ) -> Result<Vec<(Emoji, UserId)>> {
         let after = after.cloned();
-        self.read(move |core| export::reactions(core, conversation, message, after.as_ref(), limit))
-            .await
+        self.read(move |context| {
+            export::reactions(context, conversation, message, after.as_ref(), limit)
+        })
+        .await
     }
 
     async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified> {
@@ -100,7 +102,7 @@ impl StoreAdmin for Embedded {
 
     async fn note(&self, name: &str) -> Result<Option<String>> {
         let key = key::note(name);
-        self.read(move |core| core.view().record(&key)).await
+        self.read(move |context| context.view().record(&key)).await
     }
 
     async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
@@ -120,7 +122,7 @@ impl StoreAdmin for Embedded {
     async fn note_once(&self, name: &str, value: &str) -> Result<String> {
         let key = key::note(name);
         let read = async |key: key::Key| {
-            self.read(move |core| core.view().record::<String>(&key))
+            self.read(move |context| context.view().record::<String>(&key))
                 .await
         };
         if let Some(there) = read(key.clone()).await? {
@@ -135,8 +137,8 @@ impl StoreAdmin for Embedded {
             })
             .await?
         {
-            Outcome::Done => Ok(value.to_owned()),
-            Outcome::Refused => read(key).await?.ok_or_else(|| corrupt("notes", Missing)),
+            CommitOutcome::Done => Ok(value.to_owned()),
+            CommitOutcome::Refused => read(key).await?.ok_or_else(|| corrupt("notes", MissingRow)),
         }
     }
 }

@@ -9,17 +9,19 @@ use crate::model::{
     Conversation, ConversationId, ConversationKind, Direction, Message, MessageId, Role, TimeUuid,
     UserId,
 };
-use crate::store::embedded::cache::state::{State, memberships};
+use crate::store::embedded::cache::state::{ConversationState, memberships};
 use crate::store::embedded::conversation::listed;
-use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
-use crate::store::embedded::engine::db::{KeyError, View, corrupt};
+use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
+use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Listing};
 use crate::store::embedded::engine::record::{
-    self, ConversationRecord, Head, MessageRecord, Roster,
+    self, ConversationRecord, HeadRecord, MessageRecord, RosterRecord,
 };
 use crate::store::embedded::message::stored;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended};
+use crate::store::rules::import::activity;
+use crate::store::rules::{finding, pair};
 use crate::store::{
     DAMAGED_MESSAGE, Error, Finding, Result, StoredMessage, Verified, VerifyPosition,
 };
@@ -28,22 +30,9 @@ use crate::store::{
 const CONVERSATIONS_MAX: usize = 20;
 const ROWS_MAX: usize = 5_000;
 
-const HEAD: &str = "a conversation whose head does not agree with its history";
-const COUNT: &str = "a count of messages that is not how many there are";
-const PEOPLE: &str = "a count of participants that is not how many there are";
-const LARGE: &str = "a conversation with too many people for its inboxes to be written";
-const ENTRY: &str = "an inbox that lacks a conversation";
-const NOWHERE: &str = "a row of an inbox that leads nowhere";
-const PAIR: &str = "a direct conversation that its people do not find";
-const PAIR_NOWHERE: &str = "a pair that leads to no conversation of theirs";
-const MARK: &str = "a message that does not say that it has reactions";
-const ORPHAN: &str = "a reaction to a message that is not there";
-const TWICE: &str = "two direct conversations of the same people";
-const UNREADABLE: &str = "a row that cannot be read";
-
-/// Stage of a verification. Never renumber it: a saved position is a stage and a key.
+/// EmbeddedStage of a verification. Never renumber it: a saved position is a stage and a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum EmbeddedStage {
     Conversations,
     Active,
     Busy,
@@ -51,7 +40,7 @@ enum Stage {
     Pairs,
 }
 
-impl Stage {
+impl EmbeddedStage {
     const ALL: [Self; 5] = [
         Self::Conversations,
         Self::Active,
@@ -71,15 +60,14 @@ impl Embedded {
             let position = after.cloned();
             let (mut verified, write) = self
                 .inner
-                .read(move |core| look(core, position.as_ref()))
+                .read(move |context| look(context, position.as_ref()))
                 .await?;
             if !repair || write.ops.is_empty() {
                 return Ok(verified);
             }
-            if self.write(write).await? == Outcome::Done {
+            if self.write(write).await? == CommitOutcome::Done {
                 verified.findings.iter_mut().for_each(|finding| {
-                    finding.is_repaired =
-                        ![UNREADABLE, TWICE, DAMAGED_MESSAGE].contains(&finding.what)
+                    finding.is_repaired = finding::is_repairable(finding.what);
                 });
                 return Ok(verified);
             }
@@ -88,40 +76,42 @@ impl Embedded {
     }
 }
 
-fn look(core: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verified, Write)> {
+fn look(context: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verified, Write)> {
     let (stage, from) = match after.and_then(|position| position.0.split_first()) {
         Some((stage, from)) => (
-            Stage::ALL[usize::from(*stage).min(Stage::ALL.len() - 1)],
+            EmbeddedStage::ALL[usize::from(*stage).min(EmbeddedStage::ALL.len() - 1)],
             Some(from.to_vec()),
         ),
-        None => (Stage::Conversations, None),
+        None => (EmbeddedStage::Conversations, None),
     };
-    let mut look = Look {
-        view: core.view(),
+    let mut look = PieceCheck {
+        view: context.view(),
         verified: Verified::default(),
         write: Write::default(),
         touched: Vec::new(),
     };
     let last = match stage {
-        Stage::Conversations => look.conversations(from)?,
-        Stage::Active | Stage::Busy | Stage::Large => look.listings(stage, from)?,
-        Stage::Pairs => look.pairs(from)?,
+        EmbeddedStage::Conversations => look.conversations(from)?,
+        EmbeddedStage::Active | EmbeddedStage::Busy | EmbeddedStage::Large => {
+            look.listings(stage, from)?
+        }
+        EmbeddedStage::Pairs => look.pairs(from)?,
     };
     // The next piece begins after the last row, or with the next stage.
     let number = stage as u8;
     look.verified.next = match last {
         Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
-        None if stage == Stage::Pairs => None,
+        None if stage == EmbeddedStage::Pairs => None,
         None => Some(VerifyPosition(vec![number + 1])),
     };
-    let (states, touched) = (Arc::clone(&core.states), look.touched);
+    let (states, touched) = (Arc::clone(&context.states), look.touched);
     look.write.applied = Some(Box::new(move || {
         touched.into_iter().for_each(|id| states.forget(id))
     }));
     Ok((look.verified, look.write))
 }
 
-struct Look<'a> {
+struct PieceCheck<'a> {
     view: View<'a>,
     verified: Verified,
     write: Write,
@@ -145,12 +135,12 @@ struct Truth {
 /// The message of a reaction.
 enum Reacted {
     There(Box<Message>),
-    Missing,
+    MissingRow,
     /// It was named before.
     Damaged,
 }
 
-impl Look<'_> {
+impl PieceCheck<'_> {
     fn found(&mut self, what: &'static str, example: impl Into<String>) {
         self.verified.findings.push(Finding {
             what,
@@ -172,7 +162,8 @@ impl Look<'_> {
             .take(CONVERSATIONS_MAX)
             .collect::<Result<_>>()?;
         for (key, value) in &rows {
-            let id = key::conversation_of(key).ok_or_else(|| corrupt("conversations", KeyError))?;
+            let id =
+                key::conversation_of(key).ok_or_else(|| corrupt("conversations", MalformedKey))?;
             let (ops, conditions) = (self.write.ops.len(), self.write.conditions.len());
             let looked = record::decode::<ConversationRecord>(value)
                 .map_err(|error| corrupt("conversations", error))
@@ -182,7 +173,7 @@ impl Look<'_> {
                     self.write.ops.truncate(ops);
                     self.write.conditions.truncate(conditions);
                     self.found(
-                        UNREADABLE,
+                        finding::UNREADABLE,
                         format!("of {table}, of conversation {id}: {cause}"),
                     );
                 }
@@ -203,9 +194,9 @@ impl Look<'_> {
             .damaged
             .iter()
             .for_each(|message| self.found(DAMAGED_MESSAGE, message));
-        let is_large = conversation.is_large || truth.joined.len() > Conversation::FAN_OUT_MAX;
+        let is_large = conversation.is_large_with(truth.joined.len() as u64);
         if is_large != conversation.is_large {
-            self.found(LARGE, id.to_string());
+            self.found(finding::LARGE, id.to_string());
             self.put(
                 key::conversation(id),
                 ConversationRecord::encode(&Conversation {
@@ -218,14 +209,14 @@ impl Look<'_> {
         for user in &truth.joined {
             let row = key::listed(user, id, head.listing(is_large));
             if !self.view.has(&row)? {
-                self.found(ENTRY, format!("that of {user}, conversation {id}"));
+                self.found(finding::ENTRY, format!("that of {user}, conversation {id}"));
                 self.put(row, Vec::new());
             }
         }
-        let roster: Roster = self.view.record(&key::roster(id))?.unwrap_or_default();
+        let roster: RosterRecord = self.view.record(&key::roster(id))?.unwrap_or_default();
         if roster.owner_count != truth.owner_count {
             self.found(
-                PEOPLE,
+                finding::ROSTER,
                 format!(
                     "{} owners and not {}, conversation {id}",
                     roster.owner_count, truth.owner_count
@@ -233,7 +224,7 @@ impl Look<'_> {
             );
             self.put(
                 key::roster(id),
-                record::encode(&Roster {
+                record::encode(&RosterRecord {
                     owner_count: truth.owner_count,
                     ..roster
                 }),
@@ -287,21 +278,17 @@ impl Look<'_> {
     }
 
     /// Derives the head.
-    fn head(&mut self, conversation: &Conversation, truth: &Truth) -> Result<Head> {
+    fn head(&mut self, conversation: &Conversation, truth: &Truth) -> Result<HeadRecord> {
         let id = conversation.id;
         let at = key::head(id);
         let bytes = self.view.get(&at)?;
-        let found: Option<Head> = bytes
+        let found: Option<HeadRecord> = bytes
             .as_deref()
             .and_then(|bytes| record::decode(bytes).ok());
-        let before = found.unwrap_or_else(|| Head::new(conversation.created_at, None));
+        let before = found.unwrap_or_else(|| HeadRecord::new(conversation.created_at, None));
         let given = before.given_activity;
-        let activity = truth
-            .last_message
-            .map(MessageId::moment)
-            .max(given)
-            .unwrap_or(conversation.created_at);
-        let head = Head {
+        let activity = activity(conversation.created_at, given, truth.last_message);
+        let head = HeadRecord {
             last_message: truth.last_message,
             last_activity: activity,
             message_count: truth.message_count,
@@ -314,7 +301,7 @@ impl Look<'_> {
         }
         if before.message_count != head.message_count {
             self.found(
-                COUNT,
+                finding::COUNT,
                 format!(
                     "{} and not {}, conversation {id}",
                     before.message_count, head.message_count
@@ -323,20 +310,20 @@ impl Look<'_> {
         }
         if before.participant_count != head.participant_count {
             self.found(
-                PEOPLE,
+                finding::ROSTER,
                 format!(
                     "{} and not {}, conversation {id}",
                     before.participant_count, head.participant_count
                 ),
             );
         }
-        let counted = Head {
+        let counted = HeadRecord {
             message_count: head.message_count,
             participant_count: head.participant_count,
             ..before
         };
         if found.is_none() || counted != head {
-            self.found(HEAD, id.to_string());
+            self.found(finding::HEAD, id.to_string());
         }
         self.write.conditions.push(match bytes {
             Some(bytes) => Condition::Is(at.clone(), bytes.to_vec()),
@@ -347,17 +334,16 @@ impl Look<'_> {
     }
 
     fn pair(&mut self, id: ConversationId, people: &[UserId]) -> Result<()> {
-        let row = match people {
-            [one] if id.is_with_oneself(one) => key::pair(one, one),
-            [one, other] => key::pair(one, other),
-            // The second participant is still missing.
-            _ => return Ok(()),
+        let people: Vec<_> = people.iter().collect();
+        let Some((one, other)) = pair::of_stored(id, &people) else {
+            return Ok(());
         };
+        let row = key::pair(one, other);
         match self.view.record::<ConversationId>(&row)? {
             Some(there) if there == id => {}
-            Some(there) => self.found(TWICE, format!("{there} and {id}")),
+            Some(there) => self.found(finding::TWICE, format!("{there} and {id}")),
             None => {
-                self.found(PAIR, id.to_string());
+                self.found(finding::PAIR, id.to_string());
                 self.put(row, record::encode(&id));
             }
         }
@@ -369,14 +355,14 @@ impl Look<'_> {
         let mut wrong = Vec::new();
         for row in self.view.scan(key::reactions_in(id), Direction::Forward) {
             let (key, _) = row?;
-            let message =
-                key::reaction_to(&key).ok_or_else(|| corrupt("reactions_by_message", KeyError))?;
+            let message = key::reaction_to(&key)
+                .ok_or_else(|| corrupt("reactions_by_message", MalformedKey))?;
             let is_next = last.as_ref().is_none_or(|(last, _)| *last != message);
             if is_next {
                 last = Some((message, self.reacted(id, message)?));
             }
             match &last {
-                Some((_, Reacted::Missing)) => wrong.push((message, None, key.to_vec())),
+                Some((_, Reacted::MissingRow)) => wrong.push((message, None, key.to_vec())),
                 Some((_, Reacted::There(there))) if is_next && !there.has_reactions => {
                     wrong.push((message, Some(Message::clone(there)), Vec::new()));
                 }
@@ -386,7 +372,10 @@ impl Look<'_> {
         for (message, there, row) in wrong {
             match there {
                 Some(there) => {
-                    self.found(MARK, format!("{message}, conversation {id}"));
+                    self.found(
+                        finding::REACTION_MARK,
+                        format!("{message}, conversation {id}"),
+                    );
                     let marked = Message {
                         has_reactions: true,
                         ..there
@@ -397,7 +386,7 @@ impl Look<'_> {
                     );
                 }
                 None => {
-                    self.found(ORPHAN, format!("{message}, conversation {id}"));
+                    self.found(finding::ORPHAN, format!("{message}, conversation {id}"));
                     self.write.ops.push(Op::Delete(Key {
                         table: key::Table::Rows,
                         bytes: row,
@@ -411,17 +400,19 @@ impl Look<'_> {
     fn reacted(&self, id: ConversationId, message: MessageId) -> Result<Reacted> {
         match self.view.message(id, message) {
             Ok(Some(there)) => Ok(Reacted::There(Box::new(there))),
-            Ok(None) => Ok(Reacted::Missing),
+            Ok(None) => Ok(Reacted::MissingRow),
             Err(Error::Corrupt { .. }) => Ok(Reacted::Damaged),
             Err(error) => Err(error),
         }
     }
 
-    fn listings(&mut self, stage: Stage, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+    fn listings(&mut self, stage: EmbeddedStage, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         let all = match stage {
-            Stage::Busy => key::all_busy(),
-            Stage::Large => key::all_larges(),
-            Stage::Conversations | Stage::Active | Stage::Pairs => key::all_activities(),
+            EmbeddedStage::Busy => key::all_busy(),
+            EmbeddedStage::Large => key::all_larges(),
+            EmbeddedStage::Conversations | EmbeddedStage::Active | EmbeddedStage::Pairs => {
+                key::all_activities()
+            }
         };
         let table = all.table;
         let span = key::behind(all, from);
@@ -436,10 +427,13 @@ impl Look<'_> {
                 table,
                 bytes: bytes.to_vec(),
             };
-            let (user, id) = key::listing_of(&row).ok_or_else(|| corrupt("inbox", KeyError))?;
+            let (user, id) = key::listing_of(&row).ok_or_else(|| corrupt("inbox", MalformedKey))?;
             let listing = self.listing(&user, id)?;
             if listing.is_none_or(|listing| key::listed(&user, id, listing) != row) {
-                self.found(NOWHERE, format!("in that of {user}, conversation {id}"));
+                self.found(
+                    finding::STRAY,
+                    format!("in that of {user}, conversation {id}"),
+                );
                 self.write.ops.push(Op::Delete(row));
                 self.touched.push(id);
             }
@@ -458,7 +452,7 @@ impl Look<'_> {
         else {
             return Ok(None);
         };
-        let Some(head) = self.view.record::<Head>(&key::head(id))? else {
+        let Some(head) = self.view.record::<HeadRecord>(&key::head(id))? else {
             return Ok(None);
         };
         let membership: Option<crate::model::Membership> =
@@ -483,7 +477,7 @@ impl Look<'_> {
             };
             let id: ConversationId =
                 record::decode(value).map_err(|error| corrupt("direct_by_pair", error))?;
-            let people: Vec<_> = match State::load(&self.view, id) {
+            let people: Vec<_> = match ConversationState::load(&self.view, id) {
                 Ok(Some(state)) if state.conversation.kind == ConversationKind::Direct => {
                     memberships(&self.view, id)?.into_keys().collect()
                 }
@@ -491,12 +485,13 @@ impl Look<'_> {
                 Err(error) => return Err(error),
             };
             let is_theirs = match &people[..] {
+                // An earlier version paired a lone participant with themselves, whatever the id.
                 [one] => key::pair(one, one) == row,
                 [one, other] => key::pair(one, other) == row,
                 _ => false,
             };
             if !is_theirs {
-                self.found(PAIR_NOWHERE, format!("to {id}"));
+                self.found(finding::PAIR_NOWHERE, format!("to {id}"));
                 self.write.ops.push(Op::Delete(row));
             }
         }

@@ -164,10 +164,10 @@ async fn answers(store: &Embedded) -> String {
     )
 }
 
-fn head(store: &Embedded, of: ConversationId) -> Head {
+fn head(store: &Embedded, of: ConversationId) -> HeadRecord {
     store
         .inner
-        .core
+        .context
         .view()
         .record(&key::head(of))
         .unwrap()
@@ -189,7 +189,7 @@ async fn each_damage_is_found_and_repaired() {
     let store = open(&folder).await;
     let before = answers(&store).await;
     let (first, second) = (user("user-00"), user("user-01"));
-    let head_of = |change: &dyn Fn(&mut Head)| {
+    let head_of = |change: &dyn Fn(&mut HeadRecord)| {
         let mut head = head(&store, group());
         change(&mut head);
         (key::head(group()), Some(record::encode(&head)))
@@ -197,7 +197,7 @@ async fn each_damage_is_found_and_repaired() {
     let listing = head(&store, group()).listing(false);
     let mut unmarked = store
         .inner
-        .core
+        .context
         .view()
         .message(group(), id(2))
         .unwrap()
@@ -206,61 +206,83 @@ async fn each_damage_is_found_and_repaired() {
     let stray = Listing::Active(START.plus_micros(99));
     type Row = (Key, Option<Vec<u8>>);
     let damages: Vec<(Row, &[&str])> = vec![
-        (head_of(&|head| head.message_count += 1), &[COUNT]),
-        (head_of(&|head| head.participant_count = 0), &[PEOPLE]),
-        (head_of(&|head| head.last_message = Some(id(4))), &[HEAD]),
+        (head_of(&|head| head.message_count += 1), &[finding::COUNT]),
+        (
+            head_of(&|head| head.participant_count = 0),
+            &[finding::ROSTER],
+        ),
+        (
+            head_of(&|head| head.last_message = Some(id(4))),
+            &[finding::HEAD],
+        ),
         // Every entry is then listed in the wrong place; only a fresh read of the head shows it.
         (
             head_of(&|head| head.last_activity = START.plus_micros(77)),
-            &[HEAD, NOWHERE],
+            &[finding::HEAD, finding::STRAY],
         ),
-        ((key::head(group()), None), &[COUNT, HEAD, NOWHERE, PEOPLE]),
-        ((key::listed(&first, group(), listing), None), &[ENTRY]),
+        (
+            (key::head(group()), None),
+            &[
+                finding::COUNT,
+                finding::HEAD,
+                finding::STRAY,
+                finding::ROSTER,
+            ],
+        ),
+        (
+            (key::listed(&first, group(), listing), None),
+            &[finding::ENTRY],
+        ),
         (
             (key::listed(&first, group(), stray), Some(Vec::new())),
-            &[NOWHERE],
+            &[finding::STRAY],
         ),
         (
             (
                 key::listed(&user("nobody"), group(), listing),
                 Some(Vec::new()),
             ),
-            &[NOWHERE],
+            &[finding::STRAY],
         ),
         (
             (key::listed(&user("user-33"), large(), Listing::Large), None),
-            &[ENTRY],
+            &[finding::ENTRY],
         ),
-        ((key::pair(&first, &second), None), &[PAIR]),
+        ((key::pair(&first, &second), None), &[finding::PAIR]),
         (
             (
                 key::pair(&first, &user("user-07")),
                 Some(record::encode(&pair())),
             ),
-            &[PAIR_NOWHERE],
+            &[finding::PAIR_NOWHERE],
         ),
         (
             (
                 key::message(group(), id(2).order_key()),
                 Some(MessageRecord::encode(&unmarked)),
             ),
-            &[MARK],
+            &[finding::REACTION_MARK],
         ),
         (
             (
                 key::roster(group()),
-                Some(record::encode(&Roster::default())),
+                Some(record::encode(&RosterRecord::default())),
             ),
-            &[PEOPLE],
+            &[finding::ROSTER],
         ),
         (
             (key::message(group(), id(2).order_key()), None),
-            &[COUNT, ORPHAN],
+            &[finding::COUNT, finding::ORPHAN],
         ),
     ];
     for ((key, value), expected) in damages {
         let is_message = key.table == key::Table::Messages && value.is_none();
-        store.inner.core.db.commit([(key.clone(), value)]).unwrap();
+        store
+            .inner
+            .context
+            .db
+            .commit([(key.clone(), value)])
+            .unwrap();
         for conversation in [group(), large(), pair()] {
             store.states().forget(conversation);
         }
@@ -290,7 +312,7 @@ async fn what_cannot_be_read_is_told_and_left() {
     let store = open(&folder).await;
     store
         .inner
-        .core
+        .context
         .db
         .commit([(
             key::message(group(), id(3).order_key()),

@@ -17,14 +17,14 @@ pub(in crate::store::embedded) trait CacheKey: Hash + Eq {
     fn shard(&self) -> u8;
 }
 
-struct Shard<K: CacheKey, V> {
+struct CacheShard<K: CacheKey, V> {
     /// Number of the last write to this shard.
     written: u64,
     values: LruCache<K, V>,
 }
 
 pub(in crate::store::embedded) struct CoherentCache<K: CacheKey, V> {
-    shards: Vec<Mutex<Shard<K, V>>>,
+    shards: Vec<Mutex<CacheShard<K, V>>>,
     /// Number of the last write or invalidation.
     writes: AtomicU64,
     meter: CacheCounts,
@@ -42,7 +42,7 @@ impl<K: CacheKey, V: Clone> CoherentCache<K, V> {
         shard_max: NonZeroUsize,
     ) -> Self {
         let shard = |_| {
-            Mutex::new(Shard {
+            Mutex::new(CacheShard {
                 written: 0,
                 values: LruCache::new(shard_max),
             })
@@ -54,7 +54,7 @@ impl<K: CacheKey, V: Clone> CoherentCache<K, V> {
         }
     }
 
-    fn shard(&self, key: &K) -> MutexGuard<'_, Shard<K, V>> {
+    fn shard(&self, key: &K) -> MutexGuard<'_, CacheShard<K, V>> {
         self.shards[usize::from(key.shard()) % self.shards.len()].lock()
     }
 
@@ -114,7 +114,7 @@ impl<K: CacheKey, V: Clone> CoherentCache<K, V> {
         self.written(key).values.pop(key);
     }
 
-    fn written(&self, key: &K) -> MutexGuard<'_, Shard<K, V>> {
+    fn written(&self, key: &K) -> MutexGuard<'_, CacheShard<K, V>> {
         let mut shard = self.shard(key);
         // A reader that takes a mark from now on reads the disk after this commit.
         shard.written = self.writes.fetch_add(1, Ordering::SeqCst) + 1;

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use super::coherent::{CacheKey, CoherentCache, Mark};
 use crate::metrics::CacheCounts;
-use crate::model::{
-    Conversation, ConversationId, ConversationKind, Direction, Membership, Role, UserId,
-};
-use crate::store::embedded::engine::db::{Missing, View, corrupt};
+use crate::model::{Conversation, ConversationId, Direction, Membership, UserId};
+use crate::store::embedded::engine::db::{MissingRow, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell};
-use crate::store::embedded::engine::record::{self, ConversationRecord, Head, Roster};
+use crate::store::embedded::engine::record::{self, ConversationRecord, HeadRecord, RosterRecord};
+use crate::store::rules::succession::{self, Succession};
 use crate::store::{Audience, Result};
 
 const SHARDS: usize = 64;
@@ -21,14 +20,14 @@ const MEMBERSHIPS_MAX: usize = 256;
 
 /// A conversation with its head, participants and membership version.
 #[derive(Debug, Clone)]
-pub(in crate::store::embedded) struct State {
+pub(in crate::store::embedded) struct ConversationState {
     pub(in crate::store::embedded) conversation: Arc<Conversation>,
-    pub(in crate::store::embedded) head: Head,
+    pub(in crate::store::embedded) head: HeadRecord,
     /// Bytes of the head on disk: the precondition of the next write.
     pub(in crate::store::embedded) head_bytes: Vec<u8>,
     /// `None` for a large conversation: its memberships are read one by one.
     pub(in crate::store::embedded) people: Option<Arc<People>>,
-    pub(in crate::store::embedded) roster: Roster,
+    pub(in crate::store::embedded) roster: RosterRecord,
     /// Effective OWNER if no participant has the stored role.
     pub(in crate::store::embedded) heir: Option<UserId>,
 }
@@ -54,7 +53,7 @@ impl People {
     }
 }
 
-impl State {
+impl ConversationState {
     pub(in crate::store::embedded) fn load(
         view: &View<'_>,
         id: ConversationId,
@@ -66,20 +65,22 @@ impl State {
         let head_key = key::head(id);
         let head_bytes = view
             .get(&head_key)?
-            .ok_or_else(|| corrupt(head_key.table_name(), Missing))?
+            .ok_or_else(|| corrupt(head_key.table_name(), MissingRow))?
             .to_vec();
         let head =
             record::decode(&head_bytes).map_err(|error| corrupt(head_key.table_name(), error))?;
-        let roster: Roster = view.record(&key::roster(id))?.unwrap_or_default();
+        let roster: RosterRecord = view.record(&key::roster(id))?.unwrap_or_default();
         let people = if conversation.is_large {
             None
         } else {
             Some(Arc::new(People::new(memberships(view, id)?)))
         };
         let heir = match &people {
-            Some(people) => heir(&conversation, &people.memberships),
+            Some(people) => Succession::of(conversation.kind, &people.memberships).heir(),
             // Only an import makes a large group without an OWNER; its first membership change ends that.
-            None if roster.owner_count == 0 => heir(&conversation, &memberships(view, id)?),
+            None if roster.owner_count == 0 => {
+                Succession::of(conversation.kind, &memberships(view, id)?).heir()
+            }
             None => None,
         };
         Ok(Some(Self {
@@ -93,7 +94,7 @@ impl State {
     }
 
     /// Copies the state with another head.
-    pub(in crate::store::embedded) fn with_head(&self, head: Head) -> Self {
+    pub(in crate::store::embedded) fn with_head(&self, head: HeadRecord) -> Self {
         Self {
             head,
             head_bytes: record::encode(&head),
@@ -125,42 +126,13 @@ impl State {
     }
 
     /// Effective membership of a user, inherited OWNER role included.
-    pub(in crate::store::embedded) fn as_it_counts(
+    pub(in crate::store::embedded) fn effective(
         &self,
         user: &UserId,
-        given: Membership,
+        stored: Membership,
     ) -> Membership {
-        let is_heir = given.is_joined() && self.heir.as_ref() == Some(user);
-        Membership {
-            role: if is_heir { Role::Owner } else { given.role },
-            ..given
-        }
+        succession::effective(self.heir.as_ref(), user, stored)
     }
-}
-
-/// Effective OWNER among memberships without a stored one.
-pub(in crate::store::embedded) fn heir<'a>(
-    conversation: &Conversation,
-    memberships: impl IntoIterator<Item = (&'a UserId, &'a Membership)>,
-) -> Option<UserId> {
-    if conversation.kind != ConversationKind::Group {
-        return None;
-    }
-    let mut next: Option<(&UserId, &Membership)> = None;
-    for (user, membership) in memberships
-        .into_iter()
-        .filter(|(_, membership)| membership.is_joined())
-    {
-        if membership.role == Role::Owner {
-            return None;
-        }
-        if next.is_none_or(|(first, of_first)| {
-            membership.succession(user) < of_first.succession(first)
-        }) {
-            next = Some((user, membership));
-        }
-    }
-    next.map(|(user, _)| user.clone())
 }
 
 /// Reads all memberships of a conversation that is not large.
@@ -171,8 +143,12 @@ pub(in crate::store::embedded) fn memberships(
     let mut memberships = BTreeMap::new();
     for row in view.scan(key::participants(id), Direction::Forward) {
         let (bytes, value) = row?;
-        let (user, cell) = key::participant_cell(&bytes)
-            .ok_or_else(|| corrupt("participants", crate::store::embedded::engine::db::KeyError))?;
+        let (user, cell) = key::participant_cell(&bytes).ok_or_else(|| {
+            corrupt(
+                "participants",
+                crate::store::embedded::engine::db::MalformedKey,
+            )
+        })?;
         if cell == Cell::Membership as u8 {
             memberships.insert(
                 user,
@@ -190,7 +166,7 @@ impl CacheKey for ConversationId {
     }
 }
 
-pub(in crate::store::embedded) struct States(CoherentCache<ConversationId, Arc<State>>);
+pub(in crate::store::embedded) struct States(CoherentCache<ConversationId, Arc<ConversationState>>);
 
 impl States {
     pub(in crate::store::embedded) fn new() -> Self {
@@ -201,7 +177,10 @@ impl States {
         ))
     }
 
-    pub(in crate::store::embedded) fn get(&self, id: ConversationId) -> Option<Arc<State>> {
+    pub(in crate::store::embedded) fn get(
+        &self,
+        id: ConversationId,
+    ) -> Option<Arc<ConversationState>> {
         self.0.get(&id)
     }
 
@@ -210,8 +189,8 @@ impl States {
         &self,
         id: ConversationId,
         user: &UserId,
-    ) -> Option<(Arc<State>, Membership)> {
-        let membership = |state: &State| {
+    ) -> Option<(Arc<ConversationState>, Membership)> {
+        let membership = |state: &ConversationState| {
             state
                 .people
                 .as_ref()
@@ -232,14 +211,14 @@ impl States {
     }
 
     /// Inserts a loaded value, unless a write came since the mark.
-    pub(in crate::store::embedded) fn put_loaded(&self, mark: Mark, state: Arc<State>) {
+    pub(in crate::store::embedded) fn put_loaded(&self, mark: Mark, state: Arc<ConversationState>) {
         if is_kept(&state) {
             self.0.put_loaded(mark, state.conversation.id, state);
         }
     }
 
     /// Writes a committed value through. Call it between commit and acknowledgement, in commit order.
-    pub(in crate::store::embedded) fn put_written(&self, state: Arc<State>) {
+    pub(in crate::store::embedded) fn put_written(&self, state: Arc<ConversationState>) {
         let id = state.conversation.id;
         if is_kept(&state) {
             self.0.put_written(id, state);
@@ -253,7 +232,7 @@ impl States {
     }
 }
 
-fn is_kept(state: &State) -> bool {
+fn is_kept(state: &ConversationState) -> bool {
     state
         .people
         .as_ref()

@@ -9,26 +9,26 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::metrics::CacheCounts;
 use crate::model::{ConversationId, OrderKey, Unread, UserId};
 use crate::store::UnreadQuery;
-use crate::store::embedded::engine::record::Head;
+use crate::store::embedded::engine::record::HeadRecord;
 
 const SHARDS: usize = 16;
 const SHARD_COUNTS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
 
-struct Counted {
+struct CachedCount {
     after: OrderKey,
     cap: u32,
-    head: Head,
+    head: HeadRecord,
     unread: Unread,
 }
 
-type Shard = LruCache<(ConversationId, UserId), Counted>;
+type CountShard = LruCache<(ConversationId, UserId), CachedCount>;
 
-pub(in crate::store::embedded) struct Counts {
-    shards: Vec<Mutex<Shard>>,
+pub(in crate::store::embedded) struct UnreadCounts {
+    shards: Vec<Mutex<CountShard>>,
     meter: CacheCounts,
 }
 
-impl Counts {
+impl UnreadCounts {
     pub(in crate::store::embedded) fn new() -> Self {
         let shards = (0..SHARDS)
             .map(|_| Mutex::new(LruCache::new(SHARD_COUNTS_MAX)))
@@ -39,7 +39,7 @@ impl Counts {
         }
     }
 
-    fn shard(&self, id: ConversationId) -> MutexGuard<'_, Shard> {
+    fn shard(&self, id: ConversationId) -> MutexGuard<'_, CountShard> {
         self.shards[usize::from(id.0.as_bytes()[15]) % SHARDS].lock()
     }
 
@@ -49,7 +49,7 @@ impl Counts {
         user: &UserId,
         query: &UnreadQuery,
         cap: u32,
-        head: &Head,
+        head: &HeadRecord,
     ) -> Option<Unread> {
         let mut shard = self.shard(query.conversation);
         let counted = shard.get(&(query.conversation, user.clone()));
@@ -69,10 +69,10 @@ impl Counts {
         user: &UserId,
         query: &UnreadQuery,
         cap: u32,
-        head: Head,
+        head: HeadRecord,
         unread: Unread,
     ) {
-        let counted = Counted {
+        let counted = CachedCount {
             after: query.after,
             cap,
             head,

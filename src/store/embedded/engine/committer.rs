@@ -69,14 +69,14 @@ impl Write {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::embedded) enum Outcome {
+pub(in crate::store::embedded) enum CommitOutcome {
     Done,
     /// A precondition failed.
     Refused,
 }
 
 #[derive(Debug, Clone, thiserror::Error)]
-pub(in crate::store::embedded) enum Fault {
+pub(in crate::store::embedded) enum CommitError {
     #[error("too many writes are waiting")]
     Full,
     #[error("the store is closed")]
@@ -102,12 +102,12 @@ pub(in crate::store::embedded) trait Engine: Send + 'static {
 struct Request {
     write: Write,
     bytes: usize,
-    done: oneshot::Sender<Result<Outcome>>,
+    done: oneshot::Sender<Result<CommitOutcome>>,
 }
 
-/// State that the committer's thread shares with callers.
+/// ConversationState that the committer's thread shares with callers.
 #[derive(Default)]
-struct Progress {
+struct CommitProgress {
     queued_writes: AtomicUsize,
     queued_bytes: AtomicUsize,
     meter: CommitMeter,
@@ -116,14 +116,14 @@ struct Progress {
     newest_id: Mutex<Option<TimeUuid>>,
 }
 
-impl Progress {
+impl CommitProgress {
     fn fail(&self, why: &str) -> Arc<str> {
         self.failure.get_or_init(|| why.into()).clone()
     }
 }
 
 pub(in crate::store::embedded) struct Committer {
-    progress: Arc<Progress>,
+    progress: Arc<CommitProgress>,
     /// `None` once closed. Dropping the sender ends the thread after the waiting writes.
     queue: Mutex<Option<SyncSender<Request>>>,
     ended: Mutex<Option<Ended>>,
@@ -138,9 +138,9 @@ impl Committer {
         engine: impl Engine,
         last: CommitRecord,
     ) -> std::io::Result<Self> {
-        let progress = Arc::new(Progress {
+        let progress = Arc::new(CommitProgress {
             newest_id: Mutex::new(last.newest_id),
-            ..Progress::default()
+            ..CommitProgress::default()
         });
         let (queue, requests) = sync_channel(QUEUE_MAX);
         let (end, ended) = sync_channel(1);
@@ -169,18 +169,18 @@ impl Committer {
 
     /// Commits a write and waits until it is on disk, without a deadline: a dependent step must not run
     /// while the outcome is open. A caller may stop waiting; the write continues.
-    pub(in crate::store::embedded) async fn commit(&self, write: Write) -> Result<Outcome> {
+    pub(in crate::store::embedded) async fn commit(&self, write: Write) -> Result<CommitOutcome> {
         match self.submit(write)?.await {
             Ok(outcome) => outcome,
-            Err(_) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed(
+            Err(_) => Err(Error::OutcomeUnknown(Box::new(CommitError::Failed(
                 "the writer has ended".into(),
             )))),
         }
     }
 
-    fn submit(&self, write: Write) -> Result<oneshot::Receiver<Result<Outcome>>> {
+    fn submit(&self, write: Write) -> Result<oneshot::Receiver<Result<CommitOutcome>>> {
         if let Some(why) = self.progress.failure.get() {
-            return Err(unavailable(Fault::Poisoned(why.clone())));
+            return Err(unavailable(CommitError::Poisoned(why.clone())));
         }
         let bytes = write.bytes();
         let queued = &self.progress.queued_bytes;
@@ -192,18 +192,18 @@ impl Committer {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, reserve)
             .is_err()
         {
-            return Err(unavailable(Fault::Full));
+            return Err(unavailable(CommitError::Full));
         }
         let (done, answer) = oneshot::channel();
         let queue = self.queue.lock();
         self.progress.queued_writes.fetch_add(1, Ordering::Relaxed);
         let sent = match queue.as_ref() {
-            None => Err(Fault::Closed),
+            None => Err(CommitError::Closed),
             Some(queue) => queue
                 .try_send(Request { write, bytes, done })
                 .map_err(|error| match error {
-                    TrySendError::Full(_) => Fault::Full,
-                    TrySendError::Disconnected(_) => Fault::Closed,
+                    TrySendError::Full(_) => CommitError::Full,
+                    TrySendError::Disconnected(_) => CommitError::Closed,
                 }),
         };
         if let Err(fault) = sent {
@@ -243,7 +243,7 @@ impl Committer {
         self.progress
             .failure
             .get()
-            .map(|why| Fault::Poisoned(why.clone()).to_string())
+            .map(|why| CommitError::Poisoned(why.clone()).to_string())
     }
 
     pub(in crate::store::embedded) fn health(&self) -> Result<(), String> {
@@ -257,7 +257,7 @@ impl Committer {
             ));
         }
         if self.queue.lock().is_none() {
-            return Err(Fault::Closed.to_string());
+            return Err(CommitError::Closed.to_string());
         }
         Ok(())
     }
@@ -269,12 +269,12 @@ impl Committer {
         };
         match ended.recv_timeout(CLOSE_MAX) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(why)) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed(why)))),
-            Err(RecvTimeoutError::Timeout) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed(
-                "the last commit does not end".into(),
-            )))),
+            Ok(Err(why)) => Err(Error::OutcomeUnknown(Box::new(CommitError::Failed(why)))),
+            Err(RecvTimeoutError::Timeout) => Err(Error::OutcomeUnknown(Box::new(
+                CommitError::Failed("the last commit does not end".into()),
+            ))),
             Err(RecvTimeoutError::Disconnected) => Err(Error::OutcomeUnknown(Box::new(
-                Fault::Failed("the writer has ended".into()),
+                CommitError::Failed("the writer has ended".into()),
             ))),
         }
     }
@@ -294,7 +294,7 @@ impl Drop for Committer {
     }
 }
 
-struct PoisonOnPanic(Arc<Progress>);
+struct PoisonOnPanic(Arc<CommitProgress>);
 
 impl Drop for PoisonOnPanic {
     fn drop(&mut self) {
@@ -307,7 +307,7 @@ impl Drop for PoisonOnPanic {
 struct Writer<E> {
     engine: E,
     requests: Receiver<Request>,
-    progress: Arc<Progress>,
+    progress: Arc<CommitProgress>,
     last: CommitRecord,
 }
 
@@ -317,7 +317,7 @@ impl<E: Engine> Writer<E> {
         while let Ok(first) = self.requests.recv() {
             let group = self.gather(first);
             if let Some(why) = self.progress.failure.get() {
-                let fault = Fault::Poisoned(why.clone());
+                let fault = CommitError::Poisoned(why.clone());
                 group
                     .into_iter()
                     .for_each(|request| answer(request.done, Err(unavailable(fault.clone()))));
@@ -364,12 +364,12 @@ impl<E: Engine> Writer<E> {
         };
         for Request { write, done, .. } in group {
             match self.take_in(&mut rows, &write.conditions, write.ops) {
-                Ok(Outcome::Done) => {
+                Ok(CommitOutcome::Done) => {
                     commit.newest_id = commit.newest_id.max(write.newest_id);
                     kept.push((write.applied, done));
                 }
                 // Answer refusals after the commit: the conflicting row may be in this group.
-                Ok(Outcome::Refused) => refused.push(done),
+                Ok(CommitOutcome::Refused) => refused.push(done),
                 Err(error) => answer(done, Err(error)),
             }
         }
@@ -383,7 +383,7 @@ impl<E: Engine> Writer<E> {
                 done,
                 committed
                     .clone()
-                    .map(|()| Outcome::Refused)
+                    .map(|()| CommitOutcome::Refused)
                     .map_err(unavailable),
             );
         }
@@ -395,7 +395,7 @@ impl<E: Engine> Writer<E> {
         mut rows: Rows,
         commit: CommitRecord,
         kept: Vec<Kept>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), CommitError> {
         rows.insert(key::meta(COMMIT), Some(record::encode(&commit)));
         self.progress.meter.writes.observe(kept.len() as f64);
         let began = Instant::now();
@@ -410,10 +410,12 @@ impl<E: Engine> Writer<E> {
             for (_, done) in kept {
                 answer(
                     done,
-                    Err(Error::OutcomeUnknown(Box::new(Fault::Failed(why.clone())))),
+                    Err(Error::OutcomeUnknown(Box::new(CommitError::Failed(
+                        why.clone(),
+                    )))),
                 );
             }
-            return Err(Fault::Poisoned(why));
+            return Err(CommitError::Poisoned(why));
         }
         self.acknowledge(commit, kept);
         Ok(())
@@ -427,12 +429,17 @@ impl<E: Engine> Writer<E> {
             if let Some(applied) = applied {
                 applied();
             }
-            answer(done, Ok(Outcome::Done));
+            answer(done, Ok(CommitOutcome::Done));
         }
     }
 
     /// Adds a write to the group, completely or not at all.
-    fn take_in(&self, rows: &mut Rows, conditions: &[Condition], ops: Vec<Op>) -> Result<Outcome> {
+    fn take_in(
+        &self,
+        rows: &mut Rows,
+        conditions: &[Condition],
+        ops: Vec<Op>,
+    ) -> Result<CommitOutcome> {
         for condition in conditions {
             let holds = match condition {
                 Condition::Absent(key) => self.newest(rows, key, |value| value.is_none())?,
@@ -441,7 +448,7 @@ impl<E: Engine> Writer<E> {
                 }
             };
             if !holds {
-                return Ok(Outcome::Refused);
+                return Ok(CommitOutcome::Refused);
             }
         }
         let mut own = Vec::with_capacity(ops.len());
@@ -459,7 +466,7 @@ impl<E: Engine> Writer<E> {
             }
         }
         rows.extend(own);
-        Ok(Outcome::Done)
+        Ok(CommitOutcome::Done)
     }
 
     /// Evaluates a function on the value that the next commit will see.
@@ -473,18 +480,18 @@ impl<E: Engine> Writer<E> {
 
 type Kept = (
     Option<Box<dyn FnOnce() + Send>>,
-    oneshot::Sender<Result<Outcome>>,
+    oneshot::Sender<Result<CommitOutcome>>,
 );
 
 /// Key of the row that holds the commit number.
 pub(in crate::store::embedded) const COMMIT: &str = "commit";
 
-fn answer(done: oneshot::Sender<Result<Outcome>>, outcome: Result<Outcome>) {
+fn answer(done: oneshot::Sender<Result<CommitOutcome>>, outcome: Result<CommitOutcome>) {
     // The caller may be gone; the write stays.
     let _ = done.send(outcome);
 }
 
-fn unavailable(fault: Fault) -> Error {
+fn unavailable(fault: CommitError) -> Error {
     Error::Unavailable(Box::new(fault))
 }
 

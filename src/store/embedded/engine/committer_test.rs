@@ -63,7 +63,13 @@ fn start(fake: Fake) -> Committer {
 }
 
 /// Starts a committer whose first commit waits for a signal: writes submitted meanwhile form one group.
-fn start_gated(fake: Fake) -> (Committer, oneshot::Receiver<Result<Outcome>>, Sender<()>) {
+fn start_gated(
+    fake: Fake,
+) -> (
+    Committer,
+    oneshot::Receiver<Result<CommitOutcome>>,
+    Sender<()>,
+) {
     let (entered, has_entered) = std::sync::mpsc::channel();
     let (go, may_go) = std::sync::mpsc::channel();
     let committer = start(Fake {
@@ -98,7 +104,7 @@ fn put_if(condition: Condition, name: &str, value: &str) -> Write {
     }
 }
 
-async fn answer_of(answer: oneshot::Receiver<Result<Outcome>>) -> Result<Outcome> {
+async fn answer_of(answer: oneshot::Receiver<Result<CommitOutcome>>) -> Result<CommitOutcome> {
     tokio::time::timeout(Duration::from_secs(10), answer)
         .await
         .expect("an answer in time")
@@ -130,12 +136,12 @@ async fn a_group_is_one_commit_and_its_conditions_see_what_it_writes() {
         .unwrap();
     go.send(()).unwrap();
     go.send(()).unwrap();
-    assert_eq!(answer_of(first).await.unwrap(), Outcome::Done);
-    assert_eq!(answer_of(made).await.unwrap(), Outcome::Done);
-    assert_eq!(answer_of(taken).await.unwrap(), Outcome::Refused);
-    assert_eq!(answer_of(moved).await.unwrap(), Outcome::Done);
-    assert_eq!(answer_of(deleted).await.unwrap(), Outcome::Done);
-    assert_eq!(answer_of(stale).await.unwrap(), Outcome::Refused);
+    assert_eq!(answer_of(first).await.unwrap(), CommitOutcome::Done);
+    assert_eq!(answer_of(made).await.unwrap(), CommitOutcome::Done);
+    assert_eq!(answer_of(taken).await.unwrap(), CommitOutcome::Refused);
+    assert_eq!(answer_of(moved).await.unwrap(), CommitOutcome::Done);
+    assert_eq!(answer_of(deleted).await.unwrap(), CommitOutcome::Done);
+    assert_eq!(answer_of(stale).await.unwrap(), CommitOutcome::Refused);
     let rows = rows.lock();
     assert_eq!(rows.get(&key("a")).unwrap(), b"3");
     assert!(!rows.contains_key(&key("first")) && !rows.contains_key(&key("b")));
@@ -158,7 +164,7 @@ async fn who_is_refused_finds_what_was_in_the_way() {
     // The group of the two waits for its signal.
     assert!(refused.try_recv().is_err());
     go.send(()).unwrap();
-    assert_eq!(answer_of(refused).await.unwrap(), Outcome::Refused);
+    assert_eq!(answer_of(refused).await.unwrap(), CommitOutcome::Refused);
     assert!(rows.lock().contains_key(&key("a")));
 }
 
@@ -175,7 +181,7 @@ async fn a_maximum_never_goes_back() {
             ],
             ..Write::default()
         };
-        assert_eq!(committer.commit(write).await.unwrap(), Outcome::Done);
+        assert_eq!(committer.commit(write).await.unwrap(), CommitOutcome::Done);
     }
     assert_eq!(rows.lock().get(&key("m")).unwrap(), b"c");
     assert_eq!(rows.lock().get(&key("last")).unwrap(), b"a");
@@ -245,7 +251,7 @@ async fn a_full_queue_refuses_by_number_and_by_bytes() {
     (0..=waiting.len()).for_each(|_| go.send(()).unwrap());
     answer_of(first).await.unwrap();
     for answer in waiting {
-        assert_eq!(answer_of(answer).await.unwrap(), Outcome::Done);
+        assert_eq!(answer_of(answer).await.unwrap(), CommitOutcome::Done);
     }
 
     let (committer, _first, go) = start_gated(Fake::default());

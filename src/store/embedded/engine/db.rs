@@ -183,12 +183,12 @@ pub(in crate::store::embedded) fn corrupt(
 /// Error of a key that does not have its table's form.
 #[derive(Debug, thiserror::Error)]
 #[error("its key has another form")]
-pub(in crate::store::embedded) struct KeyError;
+pub(in crate::store::embedded) struct MalformedKey;
 
 /// Error of a missing row that another row refers to.
 #[derive(Debug, thiserror::Error)]
 #[error("it is not there")]
-pub(in crate::store::embedded) struct Missing;
+pub(in crate::store::embedded) struct MissingRow;
 
 fn read_error(table: &'static str, error: fjall::Error) -> Error {
     if let fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) = error {

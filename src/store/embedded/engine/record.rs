@@ -11,6 +11,7 @@ use crate::model::{
     InputHash, Message, MessageId, MessageKind, OrderKey, ReadMarker, TimeUuid, Timestamp, UserId,
     conversation::GroupName,
 };
+use crate::store::rules::import::activity;
 
 /// Version of all values but messages.
 const VERSION: u8 = 1;
@@ -243,9 +244,9 @@ impl ConversationRecord {
     }
 }
 
-/// Head of a conversation: what changes with its messages and participants. One value, always written whole.
+/// HeadRecord of a conversation: what changes with its messages and participants. One value, always written whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::store::embedded) struct Head {
+pub(in crate::store::embedded) struct HeadRecord {
     pub(in crate::store::embedded) last_message: Option<MessageId>,
     /// Sort key of the inboxes.
     pub(in crate::store::embedded) last_activity: Timestamp,
@@ -259,14 +260,14 @@ pub(in crate::store::embedded) struct Head {
     pub(in crate::store::embedded) is_busy: bool,
 }
 
-impl Head {
+impl HeadRecord {
     pub(in crate::store::embedded) fn new(
         created_at: Timestamp,
         given_activity: Option<Timestamp>,
     ) -> Self {
         Self {
             last_message: None,
-            last_activity: given_activity.unwrap_or(created_at),
+            last_activity: activity(created_at, given_activity, None),
             given_activity,
             message_count: 0,
             participant_count: 0,
@@ -284,20 +285,18 @@ impl Head {
         }
     }
 
-    /// Counts one more message, at any position. The activity is the time of the last message, or a later given one.
+    /// UnreadCounts one more message, at any position. The activity is the time of the last message, or a later given one.
     pub(in crate::store::embedded) fn count(&mut self, id: MessageId) {
         let last = self.last_message.map_or(id, |last| last.max(id));
         self.last_message = Some(last);
-        self.last_activity = self
-            .given_activity
-            .map_or(last.moment(), |given| given.max(last.moment()));
+        self.last_activity = activity(self.last_activity, self.given_activity, Some(last));
         self.message_count += 1;
     }
 }
 
 /// Membership version and owner count of a conversation. Defaults to no version and no owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(in crate::store::embedded) struct Roster {
+pub(in crate::store::embedded) struct RosterRecord {
     /// See [`crate::store::MembershipSnapshot::version`].
     pub(in crate::store::embedded) version: Option<TimeUuid>,
     /// Number of current participants whose stored role is OWNER.
@@ -316,11 +315,11 @@ pub(in crate::store::embedded) struct SendRecord {
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::store::embedded) struct ChangeRecord {
     pub(in crate::store::embedded) conversation: ConversationId,
-    pub(in crate::store::embedded) kind: ChangeKind,
+    pub(in crate::store::embedded) kind: LoggedChangeKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::store::embedded) enum ChangeKind {
+pub(in crate::store::embedded) enum LoggedChangeKind {
     ConversationMade,
     MarkerMoved,
     MessageChanged,
@@ -453,7 +452,8 @@ mod tests {
     #[test]
     fn an_activity_that_was_given_counts_where_it_is_later() {
         let id = |micros| MessageId::new(Timestamp::from_micros(micros), [0; 8]);
-        let mut head = Head::new(Timestamp::from_micros(50), Some(Timestamp::from_micros(20)));
+        let mut head =
+            HeadRecord::new(Timestamp::from_micros(50), Some(Timestamp::from_micros(20)));
         head.count(id(10));
         assert_eq!(head.last_activity, Timestamp::from_micros(20));
         head.count(id(30));

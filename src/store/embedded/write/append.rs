@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::model::{
     ConversationId, IdempotencyKey, InputHash, Message, MessageId, MessageKind, UserId,
 };
-use crate::store::embedded::cache::state::State;
-use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
+use crate::store::embedded::cache::state::ConversationState;
+use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::key::{self, EntryCell};
 use crate::store::embedded::engine::record::{self, MessageRecord, SendRecord};
 use crate::store::embedded::inbox;
@@ -43,7 +43,7 @@ impl Embedded {
             let rest = if may_be_kept(&state, messages) {
                 let messages = messages.to_vec();
                 Some(
-                    self.read(move |core| not_yet_kept(core, conversation, &messages))
+                    self.read(move |context| not_yet_kept(context, conversation, &messages))
                         .await?,
                 )
             } else {
@@ -52,9 +52,9 @@ impl Embedded {
             let messages = rest.as_deref().unwrap_or(messages);
             let is_done = messages.is_empty()
                 || self
-                    .write(append(&self.inner.core, &state, messages))
+                    .write(append(&self.inner.context, &state, messages))
                     .await?
-                    == Outcome::Done;
+                    == CommitOutcome::Done;
             if is_done {
                 return Ok(Appended {
                     audience: state.audience(),
@@ -77,14 +77,14 @@ impl Embedded {
         if messages.is_empty() || may_be_kept(&state, messages) {
             return Ok(None);
         }
-        let mut write = append(&self.inner.core, &state, messages);
+        let mut write = append(&self.inner.context, &state, messages);
         write.conditions.extend(unused_keys(messages));
         Ok(match self.write(write).await? {
-            Outcome::Done => Some(Appended {
+            CommitOutcome::Done => Some(Appended {
                 audience: state.audience(),
                 taken: Vec::new(),
             }),
-            Outcome::Refused => {
+            CommitOutcome::Refused => {
                 self.states().forget(conversation);
                 None
             }
@@ -122,7 +122,7 @@ impl Embedded {
 }
 
 /// Plans the rows of these messages, on the condition that the conversation's head is that of `state`.
-fn append(core: &ReadContext, state: &State, messages: &[NewMessage]) -> Write {
+fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessage]) -> Write {
     let id = state.conversation.id;
     let mut head = state.head;
     let mut ops = Vec::with_capacity(messages.len() * 3 + 72);
@@ -164,7 +164,7 @@ fn append(core: &ReadContext, state: &State, messages: &[NewMessage]) -> Write {
     }
     let after = Arc::new(state.with_head(head));
     ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
-    let (states, known) = (Arc::clone(&core.states), Arc::clone(&core.known));
+    let (states, known) = (Arc::clone(&context.states), Arc::clone(&context.known));
     let kept = messages
         .iter()
         .map(|new| Arc::clone(&new.message))
@@ -181,7 +181,7 @@ fn append(core: &ReadContext, state: &State, messages: &[NewMessage]) -> Write {
 }
 
 /// Whether one of these messages may be stored already: an id after the last message is new.
-fn may_be_kept(state: &State, messages: &[NewMessage]) -> bool {
+fn may_be_kept(state: &ConversationState, messages: &[NewMessage]) -> bool {
     messages.iter().any(|new| {
         state
             .head
@@ -204,11 +204,11 @@ fn unused_keys(messages: &[NewMessage]) -> impl Iterator<Item = Condition> {
 
 /// Filters messages that are stored already: a write of unknown outcome may have succeeded, and must not count twice.
 fn not_yet_kept(
-    core: &ReadContext,
+    context: &ReadContext,
     conversation: ConversationId,
     messages: &[NewMessage],
 ) -> Result<Vec<NewMessage>> {
-    let view = core.view();
+    let view = context.view();
     let mut rest = Vec::with_capacity(messages.len());
     for new in messages {
         if !view.has(&key::message(conversation, new.message.id.order_key()))? {
@@ -242,12 +242,12 @@ pub(in crate::store::embedded) fn send_by_key(
 }
 
 pub(in crate::store::embedded) fn earlier_sends(
-    core: &ReadContext,
+    context: &ReadContext,
     conversation: ConversationId,
     keys: &[(UserId, IdempotencyKey)],
 ) -> Result<Vec<Option<EarlierSend>>> {
-    let view = core.view();
-    let now = core.clock.now();
+    let view = context.view();
+    let now = context.clock.now();
     let each = |(sender, client_key): &(UserId, IdempotencyKey)| {
         let record: Option<SendRecord> =
             view.record(&key::send_by_key(conversation, sender, client_key))?;

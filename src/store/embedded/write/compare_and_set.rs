@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 
 use crate::model::ConversationId;
 use crate::store::Result;
-use crate::store::embedded::cache::state::State;
-use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
+use crate::store::embedded::cache::state::ConversationState;
+use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::corrupt;
 use crate::store::embedded::engine::key::Key;
 use crate::store::embedded::engine::record;
@@ -21,13 +21,13 @@ impl Embedded {
     pub(in crate::store::embedded) async fn carry_out<T: Send + 'static>(
         &self,
         id: ConversationId,
-        plan: impl Fn(&ReadContext, &State) -> Result<Plan<T>> + Clone + Send + 'static,
+        plan: impl Fn(&ReadContext, &ConversationState) -> Result<Plan<T>> + Clone + Send + 'static,
     ) -> Result<T> {
         for _ in 0..TRIES_MAX {
             let (state, plan) = (self.state(id).await?, plan.clone());
-            let (outcome, write) = self.read(move |core| plan(core, &state)).await?;
+            let (outcome, write) = self.read(move |context| plan(context, &state)).await?;
             let is_done = match write {
-                Some(write) => self.write(write).await? == Outcome::Done,
+                Some(write) => self.write(write).await? == CommitOutcome::Done,
                 None => true,
             };
             if is_done {
@@ -52,7 +52,7 @@ impl Embedded {
         for _ in 0..TRIES_MAX {
             let at = key.clone();
             let bytes = self
-                .read(move |core| Ok(core.view().get(&at)?.map(|bytes| bytes.to_vec())))
+                .read(move |context| Ok(context.view().get(&at)?.map(|bytes| bytes.to_vec())))
                 .await?;
             let decoded = bytes.as_deref().map(record::decode).transpose();
             let before: T = decoded
@@ -68,7 +68,7 @@ impl Embedded {
                 Some(bytes) => Condition::Is(key.clone(), bytes),
                 None => Condition::Absent(key.clone()),
             });
-            if self.write(write).await? == Outcome::Done {
+            if self.write(write).await? == CommitOutcome::Done {
                 return Ok(Some(after));
             }
         }

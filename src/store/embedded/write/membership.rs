@@ -12,15 +12,16 @@ use crate::model::{
     Change, Conversation, ConversationId, Membership, Message, ReadMarker, Role, UserId,
 };
 use crate::store::embedded::Embedded;
-use crate::store::embedded::cache::state::{self, People, State, memberships};
+use crate::store::embedded::cache::state::{ConversationState, People, memberships};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::View;
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Listing};
 use crate::store::embedded::engine::record::{
-    self, ChangeKind, ConversationRecord, Head, MessageRecord, Roster,
+    self, ConversationRecord, HeadRecord, LoggedChangeKind, MessageRecord, RosterRecord,
 };
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
+use crate::store::rules::succession::Succession;
 use crate::store::{
     Audience, MembershipChange, MembershipSnapshot, MembershipTransition, Renaming, Result,
     TransitionKind,
@@ -33,7 +34,7 @@ impl Embedded {
         change: &MembershipChange,
     ) -> Result<Option<Audience>> {
         let change = Arc::new(change.clone());
-        self.carry_out(id, move |core, state| plan(core, state, &change))
+        self.carry_out(id, move |context, state| plan(context, state, &change))
             .await
     }
 
@@ -43,20 +44,20 @@ impl Embedded {
         to: &Renaming,
     ) -> Result<Audience> {
         let to = Arc::new(to.clone());
-        self.carry_out(id, move |core, state| rename(core, state, &to))
+        self.carry_out(id, move |context, state| rename(context, state, &to))
             .await
     }
 }
 
 pub(in crate::store::embedded) fn membership_snapshot(
-    core: &ReadContext,
+    context: &ReadContext,
     id: ConversationId,
     users: &[UserId],
 ) -> Result<Option<MembershipSnapshot>> {
-    let Some(state) = core.state(id)? else {
+    let Some(state) = context.state(id)? else {
         return Ok(None);
     };
-    let view = core.view();
+    let view = context.view();
     let given = users
         .iter()
         .map(|user| state.given(&view, user))
@@ -67,7 +68,7 @@ pub(in crate::store::embedded) fn membership_snapshot(
         None => successor(&state, &memberships(&view, id)?, users),
     };
     let counting = |(user, given): (&UserId, Option<Membership>)| {
-        given.map(|given| state.as_it_counts(user, given))
+        given.map(|given| state.effective(user, given))
     };
     Ok(Some(MembershipSnapshot {
         conversation: state.conversation.clone(),
@@ -79,16 +80,14 @@ pub(in crate::store::embedded) fn membership_snapshot(
 }
 
 fn successor(
-    state: &State,
+    state: &ConversationState,
     memberships: &BTreeMap<UserId, Membership>,
     without: &[UserId],
 ) -> Option<(UserId, Membership)> {
     let others = memberships
         .iter()
         .filter(|(user, _)| !without.contains(user));
-    let next = state::heir(&state.conversation, others)?;
-    let membership = *memberships.get(&next)?;
-    Some((next, membership))
+    Succession::of(state.conversation.kind, others).successor
 }
 
 /// Number of current participants with the stored role OWNER.
@@ -99,8 +98,8 @@ fn owners<'a>(memberships: impl Iterator<Item = &'a Membership>) -> u64 {
 }
 
 fn plan(
-    core: &ReadContext,
-    state: &State,
+    context: &ReadContext,
+    state: &ConversationState,
     change: &MembershipChange,
 ) -> Result<Plan<Option<Audience>>> {
     if state.roster.version == Some(change.message.id) {
@@ -109,7 +108,7 @@ fn plan(
     if state.roster.version != change.seen {
         return Ok((None, None));
     }
-    let view = core.view();
+    let view = context.view();
     let given = change
         .transitions
         .iter()
@@ -130,12 +129,11 @@ fn plan(
         head.participant_count + joined(&mut after()) - joined(&mut before.iter());
     let owner_count =
         (state.roster.owner_count + owners(after())).saturating_sub(owners(before.iter()));
-    let roster = Roster {
+    let roster = RosterRecord {
         version: Some(change.message.id),
         owner_count,
     };
-    let is_large =
-        state.conversation.is_large || head.participant_count > Conversation::FAN_OUT_MAX as u64;
+    let is_large = state.conversation.is_large_with(head.participant_count);
     let conversation = Arc::new(Conversation {
         is_large,
         ..(*state.conversation).clone()
@@ -185,7 +183,7 @@ fn plan(
             .map(|people| people.joined.clone()),
     };
     let people = people.filter(|_| !is_large);
-    let after = State {
+    let after = ConversationState {
         conversation,
         people,
         roster,
@@ -194,7 +192,7 @@ fn plan(
     };
     Ok((
         Some(told),
-        Some(write(core, state, after, ops, &change.message)),
+        Some(write(context, state, after, ops, &change.message)),
     ))
 }
 
@@ -231,7 +229,7 @@ fn turned(
         user,
         id,
         message.id,
-        ChangeKind::MembershipChanged,
+        LoggedChangeKind::MembershipChanged,
     ));
     ops
 }
@@ -239,9 +237,9 @@ fn turned(
 /// Memberships and effective OWNER after the change, for a conversation whose memberships are all cached.
 fn people_after(
     view: &View<'_>,
-    state: &State,
+    state: &ConversationState,
     conversation: &Conversation,
-    roster: Roster,
+    roster: RosterRecord,
     transitions: &[MembershipTransition],
 ) -> Result<(Option<Arc<People>>, Option<UserId>)> {
     let mut all = match &state.people {
@@ -254,13 +252,17 @@ fn people_after(
             .iter()
             .map(|transition| (transition.user.clone(), transition.membership)),
     );
-    let heir = state::heir(conversation, &all);
+    let heir = Succession::of(conversation.kind, &all).heir();
     Ok((Some(Arc::new(People::new(all))), heir))
 }
 
-fn rename(core: &ReadContext, state: &State, to: &Renaming) -> Result<Plan<Audience>> {
+fn rename(
+    context: &ReadContext,
+    state: &ConversationState,
+    to: &Renaming,
+) -> Result<Plan<Audience>> {
     let id = state.conversation.id;
-    if core
+    if context
         .view()
         .has(&key::message(id, to.message.id.order_key()))?
     {
@@ -291,20 +293,20 @@ fn rename(core: &ReadContext, state: &State, to: &Renaming) -> Result<Plan<Audie
             head.listing(is_large),
         ));
     }
-    let after = State {
+    let after = ConversationState {
         conversation,
         ..state.with_head(head)
     };
     Ok((
         audience(state),
-        Some(write(core, state, after, ops, &to.message)),
+        Some(write(context, state, after, ops, &to.message)),
     ))
 }
 
 /// Adds the SYSTEM message and the logged changes, and advances the head.
 fn kept_with(
-    state: &State,
-    head: &mut Head,
+    state: &ConversationState,
+    head: &mut HeadRecord,
     is_large: bool,
     message: &Message,
     changes: &[Change],
@@ -325,22 +327,22 @@ fn kept_with(
     ops
 }
 
-fn audience(state: &State) -> Audience {
+fn audience(state: &ConversationState) -> Audience {
     Audience {
         users: state.people.as_ref().map(|people| people.joined.clone()),
     }
 }
 
 fn write(
-    core: &ReadContext,
-    before: &State,
-    after: State,
+    context: &ReadContext,
+    before: &ConversationState,
+    after: ConversationState,
     mut ops: Vec<Op>,
     message: &Message,
 ) -> Write {
     let head = key::head(before.conversation.id);
     ops.push(Op::Put(head.clone(), after.head_bytes.clone()));
-    let (states, after) = (core.states.clone(), Arc::new(after));
+    let (states, after) = (context.states.clone(), Arc::new(after));
     Write {
         ops,
         conditions: vec![Condition::Is(head, before.head_bytes.clone())],

@@ -9,9 +9,9 @@ use crate::model::{
 };
 use crate::store::Result;
 use crate::store::embedded::Embedded;
-use crate::store::embedded::cache::state::State;
+use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
-use crate::store::embedded::engine::db::{KeyError, View, corrupt};
+use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
@@ -27,8 +27,8 @@ impl Embedded {
         change: &Change,
     ) -> Result<Option<Arc<Message>>> {
         let (emoji, change) = (emoji.clone(), change.clone());
-        self.carry_out(id, move |core, state| {
-            plan(core, state, &emoji, is_on, &change)
+        self.carry_out(id, move |context, state| {
+            plan(context, state, &emoji, is_on, &change)
         })
         .await
     }
@@ -36,14 +36,14 @@ impl Embedded {
 
 /// Plans a reaction, on the condition that the head is that of `state`: no concurrent deletion slips in.
 fn plan(
-    core: &ReadContext,
-    state: &State,
+    context: &ReadContext,
+    state: &ConversationState,
     emoji: &Emoji,
     is_on: bool,
     change: &Change,
 ) -> Result<Plan<Option<Arc<Message>>>> {
     let id = state.conversation.id;
-    let Some(present) = core.view().message(id, change.message)? else {
+    let Some(present) = context.view().message(id, change.message)? else {
         return Ok((None, None));
     };
     if present.deleted_at.is_some() {
@@ -71,7 +71,7 @@ fn plan(
             MessageRecord::encode(&message),
         ));
     }
-    let states = Arc::clone(&core.states);
+    let states = Arc::clone(&context.states);
     let write = Write {
         ops,
         conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
@@ -82,11 +82,11 @@ fn plan(
 }
 
 pub(in crate::store::embedded) fn reactions(
-    core: &ReadContext,
+    context: &ReadContext,
     viewer: &UserId,
     messages: &[(ConversationId, MessageId)],
 ) -> Result<Vec<Vec<Reaction>>> {
-    let view = core.view();
+    let view = context.view();
     messages
         .iter()
         .map(|(conversation, message)| of_message(&view, viewer, *conversation, *message))
@@ -103,7 +103,7 @@ fn of_message(
     let mut found = Vec::new();
     let mut rest = key::reactions(conversation, message);
     while let Some(row) = view.scan(rest.clone(), Direction::Forward).next() {
-        let (emoji, _) = key::reaction_of(&row?.0).ok_or_else(|| corrupt(TABLE, KeyError))?;
+        let (emoji, _) = key::reaction_of(&row?.0).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
         let all = key::reactions_of(conversation, message, &emoji);
         rest = rest.behind(&all);
         found.push(of_emoji(view, viewer, (conversation, message), emoji)?);
@@ -136,7 +136,8 @@ fn of_emoji(
         if record::decode(&value).map_err(|error| corrupt(TABLE, error))? {
             reaction.count += 1;
             if reaction.users.len() < Reaction::USERS_MAX {
-                let (_, user) = key::reaction_of(&key).ok_or_else(|| corrupt(TABLE, KeyError))?;
+                let (_, user) =
+                    key::reaction_of(&key).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
                 reaction.users.push(user);
             }
         }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::compare_and_set::Plan;
 use crate::model::{Change, ConversationId, Direction, Message, OrderKey, Revision, UserId};
 use crate::store::embedded::Embedded;
-use crate::store::embedded::cache::state::{State, States};
+use crate::store::embedded::cache::state::{ConversationState, States};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
-use crate::store::embedded::engine::db::{KeyError, corrupt};
+use crate::store::embedded::engine::db::{MalformedKey, corrupt};
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{
-    self, ChangeKind, ConversationChangeRecord, MessageRecord,
+    self, ConversationChangeRecord, LoggedChangeKind, MessageRecord,
 };
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
@@ -24,20 +24,22 @@ impl Embedded {
         change: &Change,
     ) -> Result<Option<Revised>> {
         let (revision, change) = (revision.clone(), change.clone());
-        self.carry_out(id, move |core, state| plan(core, state, &revision, &change))
-            .await
+        self.carry_out(id, move |context, state| {
+            plan(context, state, &revision, &change)
+        })
+        .await
     }
 }
 
 /// Plans a revision, on the condition that the head is that of `state`. `None` if no such message exists.
 fn plan(
-    core: &ReadContext,
-    state: &State,
+    context: &ReadContext,
+    state: &ConversationState,
     revision: &Revision,
     change: &Change,
 ) -> Result<Plan<Option<Revised>>> {
     let id = state.conversation.id;
-    let Some(present) = core.view().message(id, change.message)? else {
+    let Some(present) = context.view().message(id, change.message)? else {
         return Ok((None, None));
     };
     let revised = |message, users| {
@@ -71,13 +73,13 @@ fn plan(
         .as_ref()
         .filter(|_| is_shown)
         .map_or_else(Arc::default, |people| people.joined.clone());
-    let write = write(&core.states, state, &message, &users, change);
+    let write = write(&context.states, state, &message, &users, change);
     Ok((revised(message, users), Some(write)))
 }
 
 fn write(
     states: &Arc<States>,
-    state: &State,
+    state: &ConversationState,
     message: &Message,
     users: &[UserId],
     change: &Change,
@@ -97,7 +99,7 @@ fn write(
     ops.extend(
         users
             .iter()
-            .flat_map(|user| inbox::change(user, id, change.id, ChangeKind::MessageChanged)),
+            .flat_map(|user| inbox::change(user, id, change.id, LoggedChangeKind::MessageChanged)),
     );
     let states = states.clone();
     Write {
@@ -130,15 +132,15 @@ pub(in crate::store::embedded) fn log(id: ConversationId, change: &Change) -> [O
 }
 
 pub(in crate::store::embedded) fn changes(
-    core: &ReadContext,
+    context: &ReadContext,
     conversation: ConversationId,
     after: OrderKey,
     limit: usize,
 ) -> Result<Vec<Change>> {
-    let view = core.view();
+    let view = context.view();
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;
-        let id = key::change_id(&key).ok_or_else(|| corrupt("changes", KeyError))?;
+        let id = key::change_id(&key).ok_or_else(|| corrupt("changes", MalformedKey))?;
         let record: ConversationChangeRecord =
             record::decode(&value).map_err(|error| corrupt("changes", error))?;
         Ok(Change {

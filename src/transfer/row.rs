@@ -50,7 +50,7 @@ fn frame(header: line::Header) -> Result<Vec<ImportRow>> {
     }
 }
 
-fn user_row(user: line::User) -> Result<ImportRow> {
+fn user_row(user: line::UserLine) -> Result<ImportRow> {
     let profile = Profile {
         display_name: text(
             "displayName",
@@ -66,7 +66,7 @@ fn user_row(user: line::User) -> Result<ImportRow> {
     })
 }
 
-fn conversation_rows(line: line::Conversation, now: Timestamp) -> Result<Vec<ImportRow>> {
+fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec<ImportRow>> {
     let id = ConversationId(line.id);
     let kind = line.kind.unwrap_or(ConversationKind::Group);
     let participants = line.participants.unwrap_or_default();
@@ -114,7 +114,7 @@ fn conversation_rows(line: line::Conversation, now: Timestamp) -> Result<Vec<Imp
     Ok(rows)
 }
 
-fn participant_row(line: line::Participant, now: Timestamp) -> Result<ImportRow> {
+fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<ImportRow> {
     let state = line.state.unwrap_or(if line.left_at.is_some() {
         MembershipState::Left
     } else {
@@ -153,7 +153,7 @@ fn participant_row(line: line::Participant, now: Timestamp) -> Result<ImportRow>
     })
 }
 
-fn message_row(line: line::Message, now: Timestamp) -> Result<ImportRow> {
+fn message_row(line: line::MessageLine, now: Timestamp) -> Result<ImportRow> {
     let kind = line.kind.unwrap_or(MessageKind::Text);
     let deleted_at = moment("deletedAt", line.deleted_at)?;
     let edited_at = moment("editedAt", line.edited_at)?;
@@ -203,7 +203,7 @@ fn message_row(line: line::Message, now: Timestamp) -> Result<ImportRow> {
     })))
 }
 
-fn reaction_row(line: line::Reaction, now: Timestamp) -> Result<ImportRow> {
+fn reaction_row(line: line::ReactionLine, now: Timestamp) -> Result<ImportRow> {
     Ok(ImportRow::Reaction {
         conversation: ConversationId(line.conversation_id),
         message: message_id("messageId", &line.message_id, now)?,
@@ -212,7 +212,7 @@ fn reaction_row(line: line::Reaction, now: Timestamp) -> Result<ImportRow> {
     })
 }
 
-fn attachments(lines: Vec<line::Attachment>) -> Result<Vec<Attachment>> {
+fn attachments(lines: Vec<line::AttachmentLine>) -> Result<Vec<Attachment>> {
     if lines.len() > Attachment::COUNT_MAX {
         return Err(format!(
             "`attachments` has {} of them, and {} is the most",
@@ -234,8 +234,8 @@ fn attachments(lines: Vec<line::Attachment>) -> Result<Vec<Attachment>> {
     Ok(attachments)
 }
 
-fn attachment(line: line::Attachment) -> Result<Attachment> {
-    let line::Attachment {
+fn attachment(line: line::AttachmentLine) -> Result<Attachment> {
+    let line::AttachmentLine {
         url,
         mime_type,
         name,

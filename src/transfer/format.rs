@@ -13,7 +13,7 @@ impl Line {
     /// `Err` where the metadata of a message is damaged.
     pub(super) fn of(row: &ImportRow) -> Result<Self, MetadataError> {
         Ok(match row {
-            ImportRow::User { user, profile } => Self::User(line::User {
+            ImportRow::User { user, profile } => Self::User(line::UserLine {
                 username: user.to_string(),
                 display_name: profile.display_name.clone(),
                 avatar_url: profile.avatar_url.clone(),
@@ -22,7 +22,7 @@ impl Line {
             ImportRow::Conversation {
                 conversation,
                 last_activity,
-            } => Self::Conversation(line::Conversation {
+            } => Self::Conversation(line::ConversationLine {
                 id: conversation.id.0,
                 kind: Some(conversation.kind),
                 name: conversation
@@ -54,7 +54,7 @@ impl Line {
                 message,
                 emoji,
                 user,
-            } => Self::Reaction(line::Reaction {
+            } => Self::Reaction(line::ReactionLine {
                 conversation_id: conversation.0,
                 message_id: message.to_string(),
                 emoji: emoji.to_string(),
@@ -73,7 +73,7 @@ fn participant(
     username: String,
     membership: &Membership,
     positions: &ImportPositions,
-) -> line::Participant {
+) -> line::ParticipantLine {
     let Membership { state, role, since } = *membership;
     let (joined_at, left_at) = match state {
         MembershipState::Joined => (since, None),
@@ -85,7 +85,7 @@ fn participant(
         delivered_up_to,
         flags,
     } = *positions;
-    line::Participant {
+    line::ParticipantLine {
         conversation_id,
         username,
         state: (state == MembershipState::Left).then_some(state),
@@ -101,7 +101,7 @@ fn participant(
     }
 }
 
-fn message_line(message: &Message) -> Result<line::Message, MetadataError> {
+fn message_line(message: &Message) -> Result<line::MessageLine, MetadataError> {
     let Message {
         conversation,
         id,
@@ -120,7 +120,7 @@ fn message_line(message: &Message) -> Result<line::Message, MetadataError> {
         .map(attachment)
         .collect();
     let metadata = content.and_then(|content| content.metadata.as_ref());
-    Ok(line::Message {
+    Ok(line::MessageLine {
         conversation_id: conversation.0,
         id: id.to_string(),
         sender: sender.to_string(),
@@ -141,7 +141,7 @@ fn message_line(message: &Message) -> Result<line::Message, MetadataError> {
     })
 }
 
-fn attachment(attachment: &Attachment) -> line::Attachment {
+fn attachment(attachment: &Attachment) -> line::AttachmentLine {
     let Attachment {
         url,
         mime_type,
@@ -150,7 +150,7 @@ fn attachment(attachment: &Attachment) -> line::Attachment {
         width,
         height,
     } = attachment.clone();
-    line::Attachment {
+    line::AttachmentLine {
         url,
         mime_type,
         name,
