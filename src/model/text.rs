@@ -1,4 +1,4 @@
-//! Text that people write: its bounds, and which characters it may hold.
+//! Text of users: its bounds and its characters.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
@@ -33,7 +33,7 @@ pub fn parse_line(text: &str, bytes_max: usize) -> Result<(), TextError> {
     Ok(())
 }
 
-/// A name that a client gives: a line in which each character can be seen, or joins others that can be.
+/// A name from a client: a line of visible characters, and joiners between them.
 pub fn parse_name(text: &str, bytes_max: usize) -> Result<(), TextError> {
     parse_line(text, bytes_max)?;
     if text.chars().any(is_invisible) {
@@ -48,7 +48,8 @@ pub fn parse_name(text: &str, bytes_max: usize) -> Result<(), TextError> {
     Ok(())
 }
 
-/// Whether a message of a client must not hold it: C0 and C1 controls and DEL, but tab, line feed and carriage return.
+/// Whether a client's message must not contain the character: C0 and C1 controls and DEL, except
+/// tab, line feed and carriage return.
 pub fn is_refused_in_body(char: char) -> bool {
     char.is_control() && !matches!(char, '\t' | '\n' | '\r')
 }
@@ -58,12 +59,13 @@ fn is_joiner(char: char) -> bool {
     matches!(char, '\u{200c}' | '\u{200d}')
 }
 
-/// They choose between shapes of the character before them: of emoji, Mongolian and Chinese ones.
+/// Variation selectors: they choose the shape of an emoji, or of a Mongolian or Chinese character.
 fn is_variation_selector(char: char) -> bool {
     matches!(char, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// A character that shows nothing, or changes the direction of others: a name with one looks like another name, or like none.
+/// An invisible character, or one that changes the direction of others: a name with it looks like
+/// another name.
 ///
 /// Default_Ignorable_Code_Point and general category Cf of Unicode 16, line and paragraph separators, and the letters that are blank; but
 /// joiners, variation selectors, and the format characters that are drawn (Arabic number signs and the like).

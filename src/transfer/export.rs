@@ -1,9 +1,10 @@
-//! Writes everything of a store as lines: resumable, and in memory only a few pages at a time.
+//! Export: writes a whole store as lines. It is resumable, and holds a few pages in memory.
 //!
-//! Users come first, then each conversation with its people, its messages from the oldest on, and behind each message its reactions: so
-//! that an import of it holds nothing back. A message that cannot be read is named and left out; the rest goes on. The order is the store's own, and the last line says how far an export came.
+//! Users come first. Each conversation follows with its participants, then its messages, the oldest
+//! first, each followed by its reactions. So an import of the file postpones no line. An unreadable
+//! message is reported and left out. Users and conversations are in the order of the store, and the
+//! last line shows the position from which an export resumes.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
@@ -11,6 +12,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter};
 use tokio_util::sync::CancellationToken;
 
 use super::line::{self, FORMAT, Line};
+pub use super::progress::{Damaged, ExportCounts, LeftOut, Written};
+use super::progress::{Position, Within};
 use crate::clock::Clock;
 use crate::model::{Conversation, ConversationId, Emoji, Membership, MessageId, Timestamp, UserId};
 use crate::store::{self, ImportPositions, ImportRow, StoreAdmin, StoredMessage};
@@ -18,7 +21,7 @@ use crate::store::{self, ImportPositions, ImportRow, StoreAdmin, StoredMessage};
 /// Rows of one read.
 const PAGE: usize = 200;
 const REACTIONS_PAGE: usize = 1_000;
-/// Conversations whose beginnings are read at once, and messages whose reactions are.
+/// Conversations whose first pages are read concurrently, and messages whose reactions are.
 const CONVERSATIONS_AHEAD: usize = 8;
 const REACTIONS_AHEAD: usize = 16;
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -26,42 +29,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 pub struct Export {
     pub store: Arc<dyn StoreAdmin>,
     pub clock: Arc<dyn Clock>,
-    /// Ends the export after the page under way.
+    /// Ends the export after the current page.
     pub stop: CancellationToken,
-}
-
-/// Lines that are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ExportCounts {
-    pub users: u64,
-    pub conversations: u64,
-    pub participants: u64,
-    pub messages: u64,
-    pub reactions: u64,
-    /// With those that only frame the file.
-    pub lines: u64,
-}
-
-impl ExportCounts {
-    pub(super) fn add(&mut self, line: &Line) {
-        self.lines += 1;
-        match line {
-            Line::Header(_) | Line::End(_) => {}
-            Line::User(_) => self.users += 1,
-            Line::Conversation(_) => self.conversations += 1,
-            Line::Participant(_) => self.participants += 1,
-            Line::Message(_) => self.messages += 1,
-            Line::Reaction(_) => self.reactions += 1,
-        }
-    }
-}
-
-/// A message that cannot be read, and is left out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damaged {
-    pub conversation: ConversationId,
-    pub message: MessageId,
-    pub why: String,
 }
 
 /// Progress of a running export.
@@ -70,42 +39,12 @@ pub enum ExportReport<'a> {
     LeftOut(&'a Damaged),
 }
 
-/// Messages that were left out, by conversation.
-pub type LeftOut = BTreeSet<(ConversationId, MessageId)>;
-
-/// How far an earlier run came.
-#[derive(Debug, Clone, Default)]
-pub struct Written {
-    pub counts: ExportCounts,
-    pub left_out: LeftOut,
-    pub(super) position: Position,
-}
-
-/// Behind which line an export goes on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum Position {
-    #[default]
-    Start,
-    Header,
-    User(UserId),
-    Conversation(ConversationId, Within),
-    End,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Within {
-    Conversation,
-    Participant(UserId),
-    Message(MessageId),
-    Reaction(MessageId, (Emoji, UserId)),
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportOutcome {
     pub counts: ExportCounts,
     /// Damaged messages, those of earlier runs included.
     pub left_out: u64,
-    /// It was stopped before its end.
+    /// Whether the export was stopped before its end.
     pub is_interrupted: bool,
 }
 
@@ -121,7 +60,8 @@ type Result<T, E = Error> = std::result::Result<T, E>;
 type ExportReporter<'a> = dyn FnMut(ExportReport<'_>) + Send + 'a;
 
 impl Export {
-    /// Writes what is not written yet. What is left out is noted in `journal`, for a run that goes on after this one.
+    /// Writes the lines that earlier runs have not written. Omitted messages are listed in `journal`,
+    /// for a later run that resumes this one.
     pub async fn run(
         &self,
         output: impl AsyncWrite + Unpin + Send,
@@ -154,7 +94,8 @@ impl Export {
     }
 }
 
-/// One export under way. What it does in several steps says whether it came to its end, and was not stopped before.
+/// A running export. Its steps return whether they reached their end; false if the export was
+/// stopped.
 struct ExportRun<'a, W, J> {
     export: &'a Export,
     output: BufWriter<W>,
@@ -165,7 +106,7 @@ struct ExportRun<'a, W, J> {
     tell: &'a mut ExportReporter<'a>,
 }
 
-/// What is read of a conversation at first: of most it is all.
+/// The first pages of a conversation. Most conversations have no more.
 struct Beginning {
     conversation: Conversation,
     activity: Option<Timestamp>,
@@ -221,7 +162,7 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         self.line(&Line::of(row).map_err(unreadable)?).await
     }
 
-    /// Between two pages: whether there is to be another one.
+    /// Reports progress between two pages. Returns whether the export continues.
     fn goes_on(&mut self) -> bool {
         (self.tell)(ExportReport::Written(&self.counts));
         !self.export.stop.is_cancelled()
@@ -291,7 +232,7 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         }
     }
 
-    /// What is left of a conversation of which an earlier run wrote something.
+    /// Writes the rest of a conversation that an earlier run has begun.
     async fn rest_of(&mut self, id: ConversationId, within: Within) -> Result<bool> {
         let after = match within {
             Within::Conversation | Within::Participant(_) => {
@@ -370,7 +311,8 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         Ok(false)
     }
 
-    /// Each with its reactions, which few have. A damaged one is named and left out, with its reactions.
+    /// Writes messages with their reactions. A damaged message is reported and left out, with its
+    /// reactions.
     async fn messages(&mut self, id: ConversationId, messages: Vec<StoredMessage>) -> Result<()> {
         let store = Arc::clone(&self.export.store);
         let with_reactions = messages.into_iter().map(async |stored| {
@@ -412,7 +354,8 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         Ok(())
     }
 
-    /// Noted before any later line is written: a later run goes on behind the last line, and does not meet the message again.
+    /// Lists an omitted message before any later line is written: a later run resumes after the last
+    /// line and does not read the message again.
     async fn leave_out(&mut self, damaged: Damaged) -> Result<()> {
         (self.tell)(ExportReport::LeftOut(&damaged));
         let Damaged {
@@ -471,7 +414,7 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
     }
 }
 
-/// Behind which the next page begins. `None` where this one is the last.
+/// The key after which the next page begins. `None` after the last page.
 fn next_after<T, K>(page: &[T], key: impl Fn(&T) -> K) -> Option<K> {
     page.last().filter(|_| page.len() == PAGE).map(key)
 }

@@ -1,4 +1,4 @@
-//! What a row of a store is as a line: the way back from `rows`. What a line may leave out is left out.
+//! Format of a row as a line, the reverse of `row`. Default values are left out.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,7 +10,7 @@ use crate::model::{
 use crate::store::{ImportPositions, ImportRow};
 
 impl Line {
-    /// `Err` where the metadata of a message is damaged.
+    /// The line of a row. `Err` if the metadata of a message is damaged.
     pub(super) fn of(row: &ImportRow) -> Result<Self, MetadataError> {
         Ok(match row {
             ImportRow::User { user, profile } => Self::User(line::UserLine {

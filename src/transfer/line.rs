@@ -1,5 +1,5 @@
-//! What stands in a line: `type` first, then the fields of that type, and no others. All but the keys may be left out, and are where they
-//! say nothing.
+//! Lines: `type` first, then the fields of that type, and no others. All fields but the keys are
+//! optional, and left out if they hold the default.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::model::{ConversationKind, MembershipState, MessageKind, Role};
 
 /// The longest line, without its end.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
-/// The only format there is so far.
+/// The only format so far.
 pub const FORMAT: u32 = 1;
 
 const TYPES: &[&str] = &[
@@ -73,7 +73,7 @@ pub struct ConversationLine {
     pub created_by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_activity_at: Option<String>,
-    /// Base64url, as of 32 bytes.
+    /// Base64url of 32 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_hash: Option<String>,
     /// The short form: participants in the line of their conversation.
@@ -108,7 +108,7 @@ pub struct ParticipantLine {
     pub archived_at: Option<String>,
 }
 
-/// A participant inside of the line of its conversation.
+/// A participant in the line of its conversation.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ShortParticipant {
@@ -219,18 +219,18 @@ pub struct ReactionLine {
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct End {
-    /// Lines that stand before this one.
+    /// The number of lines before this one.
     pub lines: u64,
 }
 
 impl Line {
-    /// `Err` is what is wrong with it, without control characters and bounded, as it may hold a piece of the line.
+    /// Parses a line. The error may quote the line, so it is bounded and has no control characters.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(text).map_err(|error| plain(&error))
     }
 }
 
-/// Our lines have numbers of their own, so that only the column of the library's position is kept.
+/// Keeps only the column of the library's position, as lines are numbered by the importer.
 fn plain(error: &serde_json::Error) -> String {
     const CHARS_MAX: usize = 300;
     let text = error.to_string();
@@ -265,7 +265,8 @@ impl<'de> Visitor<'de> for LineVisitor {
         f.write_str("an object that begins with `type`")
     }
 
-    /// As `type` comes first, the rest is read straight into its own type, and is told apart from what does not belong there.
+    /// `type` comes first, so the rest is parsed directly into its own struct, which refuses unknown
+    /// fields.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Line, A::Error> {
         if map.next_key::<String>()?.as_deref() != Some("type") {
             return Err(A::Error::custom("`type` must come first"));

@@ -1,4 +1,4 @@
-//! Keeps imports in memory, for the tests of this module: what an import does around a store, with faults at will.
+//! A store in memory for the tests of an import, with injected faults.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,19 +1,25 @@
-//! The format between stores, and from elsewhere: JSON lines, one fact each.
+//! Import and export: JSON lines, one fact each, between stores and from other systems.
 //!
-//! `line` is what stands in a line, `rows` what a line means to a store and `written` the way back. `reader` cuts a file into lines and
-//! `import` brings them in; `export` writes them, into a `partial` file until it is whole. A line that is broken is named by its number and
-//! nothing of it is kept; the others go on. Importing twice is importing once.
+//! - `line`: the fields of a line.
+//! - `row`: the rows of a line, validated; `format` turns a row into its line again.
+//! - `reader`: cuts a file into lines; `import` writes their rows into a store.
+//! - `export`: writes the rows of a store, into a `partial` file until it is complete.
+//!
+//! A broken line is reported by its number and imported not at all; the others are imported. Importing
+//! a file twice is importing it once.
 
 pub mod export;
+mod format;
 pub mod import;
+mod import_run;
 pub mod line;
 #[cfg(test)]
 mod memory;
 pub mod partial;
+mod progress;
 pub mod reader;
-mod rows;
+mod row;
 mod spool;
-mod written;
 
 pub use export::Export;
 pub use import::Import;

@@ -1,6 +1,5 @@
-//! The file of an export as long as it is not whole: it lies beside the one that it becomes, and its last line says how far it came.
-//!
-//! So nothing else must be noted, a killed export goes on where it was, and the file that was asked for is there whole or not at all.
+//! Partial file of an export, beside the file that it becomes. Its last line is the position from
+//! which a killed export resumes, so the requested file is complete or does not exist.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -9,23 +8,24 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::export::{ExportCounts, LeftOut, Position, Within, Written};
 use super::line::{LINE_BYTES_MAX, Line};
-use crate::model::{ConversationId, Emoji, MessageId, UserId};
+use super::progress::{LeftOut, Position, Written};
+use crate::model::{ConversationId, MessageId};
 
-/// Digits by which the partial files of two stores are told apart.
+/// Digits that distinguish the partial files of two stores.
 const MARK_BYTES: usize = 4;
 
 pub struct Partial {
     pub path: PathBuf,
     target: PathBuf,
     file: File,
-    /// Beside it: what was left out of it so far.
+    /// The journal of omitted messages, beside the file.
     journal_path: PathBuf,
 }
 
 impl Partial {
-    /// Of an export of this store into that file, and what an earlier run left of it. Blocks.
+    /// Opens the partial file of an export of this store into that file, and reads the progress of an
+    /// earlier run. Blocks.
     pub fn open(target: &Path, store: &str) -> io::Result<(Self, Written)> {
         let mark: String = Sha256::digest(store)
             .iter()
@@ -50,7 +50,8 @@ impl Partial {
             }
             TryLockError::Error(error) => error,
         })?;
-        // An earlier version may have made it for others to read. Some file systems hold no modes: there it stays as it is.
+        // An earlier version may have created it readable for other users. On a file system
+        // without modes it stays as it is.
         let _ = file.set_permissions(Permissions::from_mode(0o600));
         let (mut written, bytes) = read(&file)?;
         written.left_out = if written.is_begun() {
@@ -58,7 +59,7 @@ impl Partial {
         } else {
             LeftOut::new()
         };
-        // A line that broke off is written again.
+        // An incomplete last line is written again.
         file.set_len(bytes)?;
         file.seek(SeekFrom::End(0))?;
         Ok((
@@ -72,7 +73,7 @@ impl Partial {
         ))
     }
 
-    /// The file in which an export notes what it leaves out. Blocks.
+    /// Opens the journal of omitted messages. Blocks.
     pub fn journal(&self, written: &Written) -> io::Result<tokio::fs::File> {
         let mut open = OpenOptions::new();
         let mut file = open
@@ -81,7 +82,7 @@ impl Partial {
             .mode(0o600)
             .open(&self.journal_path)?;
         if written.is_begun() {
-            // Ends a line that broke off.
+            // Ends an incomplete last line.
             file.write_all(b"\n")?;
         } else {
             file.set_len(0)?;
@@ -93,7 +94,7 @@ impl Partial {
         self.file.try_clone().map(tokio::fs::File::from_std)
     }
 
-    /// It is whole: it takes the place of what was there before. Blocks.
+    /// Replaces the requested file with the complete one. Blocks.
     pub fn finish(self) -> io::Result<()> {
         self.file.sync_all()?;
         std::fs::rename(&self.path, &self.target)?;
@@ -113,7 +114,8 @@ fn remove_where_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What an earlier run noted. A line that broke off belongs to a message that is met again.
+/// Reads the journal of an earlier run. An incomplete last line belongs to a message that is read
+/// again.
 fn left_out(path: &Path) -> io::Result<LeftOut> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -129,7 +131,8 @@ fn left_out(path: &Path) -> io::Result<LeftOut> {
     Ok(text.lines().filter_map(one).collect())
 }
 
-/// How far a file goes in whole lines, and how many bytes they are. From what is no export it begins anew.
+/// The position after the last complete line, and the bytes before it. A file that is no export
+/// starts anew.
 fn read(file: &File) -> io::Result<(Written, u64)> {
     let mut input = BufReader::with_capacity(256 * 1024, file);
     let (mut written, mut bytes) = (Written::default(), 0);
@@ -145,44 +148,11 @@ fn read(file: &File) -> io::Result<(Written, u64)> {
         let Ok(line) = Line::parse(line) else {
             return Ok((written, bytes));
         };
-        let Some(position) = position(&line) else {
+        let Some(position) = Position::after(&line) else {
             return Ok((written, bytes));
         };
         written.counts.add(&line);
         written.position = position;
         bytes += read as u64;
-    }
-}
-
-fn position(line: &Line) -> Option<Position> {
-    let user = |name: &str| UserId::parse(name).ok();
-    let within = |id: uuid::Uuid, within| Position::Conversation(ConversationId(id), within);
-    Some(match line {
-        Line::Header(_) => Position::Header,
-        Line::User(line) => Position::User(user(&line.username)?),
-        Line::Conversation(line) => within(line.id, Within::Conversation),
-        Line::Participant(line) => within(
-            line.conversation_id,
-            Within::Participant(user(&line.username)?),
-        ),
-        Line::Message(line) => within(
-            line.conversation_id,
-            Within::Message(MessageId::parse(&line.id)?),
-        ),
-        Line::Reaction(line) => {
-            let reaction = (Emoji::kept(&line.emoji), user(&line.username)?);
-            within(
-                line.conversation_id,
-                Within::Reaction(MessageId::parse(&line.message_id)?, reaction),
-            )
-        }
-        Line::End(_) => Position::End,
-    })
-}
-
-impl Written {
-    /// Whether there is anything of an earlier run.
-    pub fn is_begun(&self) -> bool {
-        self.counts != ExportCounts::default()
     }
 }

@@ -1,27 +1,27 @@
-//! Cuts a file into lines, and lines into batches of rows: bounded, and with the position where each batch ends.
+//! Reader of lines: cuts a file into bounded batches of rows, each with the position of its end.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use super::line::{LINE_BYTES_MAX, Line};
-use super::rows::rows;
+use super::row::rows;
 use crate::clock::Clock;
 use crate::store::ImportRow;
 
-/// Rows and bytes that go into the store at once. The unit that crosses a bound is still part of the batch.
+/// Bounds of one batch in rows and bytes. The unit that crosses a bound is part of the batch.
 pub(super) const BATCH_ROWS_MAX: usize = 1_000;
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Digits of a line number and a tab, before a line that was held back.
+/// Digits of a line number and a tab, before a line of the spool.
 const NUMBER_BYTES_MAX: usize = 21;
 
-/// One line that means something to the store.
+/// One line with rows.
 pub(super) struct Unit {
     pub(super) number: u64,
     pub(super) text: Vec<u8>,
     pub(super) rows: Vec<ImportRow>,
 }
 
-/// A line that is broken, and what is wrong with it.
+/// A broken line, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineFault {
     pub line: u64,
@@ -35,12 +35,12 @@ pub(super) struct LineBatch {
     /// Start of the next batch: the number of lines and bytes before it.
     pub(super) lines: u64,
     pub(super) offset: u64,
-    /// Whether the first line of an export was among them, and the last one.
+    /// Whether the batch has the first line of an export, and the last one.
     pub(super) has_header: bool,
     pub(super) has_end: bool,
 }
 
-/// Whether the lines of a source carry their numbers, as those do that were held back.
+/// Whether the lines of a source carry their numbers, as those of the spool do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Numbering {
     Counted,
@@ -56,7 +56,7 @@ pub(super) struct LineReader<R> {
 }
 
 impl<R: Read> LineReader<R> {
-    /// LineReader of an input that is positioned after this many lines and bytes.
+    /// A reader of an input that is positioned after this many lines and bytes.
     pub(super) fn new(
         input: R,
         numbering: Numbering,
@@ -73,7 +73,7 @@ impl<R: Read> LineReader<R> {
         }
     }
 
-    /// `None` at the end of the input.
+    /// The next batch. `None` at the end of the input.
     pub(super) fn batch(&mut self) -> io::Result<Option<LineBatch>> {
         let mut batch = LineBatch::default();
         let (mut row_count, mut bytes) = (0, 0);
@@ -116,7 +116,7 @@ impl<R: Read> LineReader<R> {
         Ok((self.offset > before).then_some(batch))
     }
 
-    /// The next line without its end; `Err` for one that is too long, which was passed over.
+    /// The next line without its end. `Err` for one that is too long, which is skipped.
     fn line(&mut self) -> io::Result<Option<Result<Vec<u8>, ()>>> {
         let bytes_max = LINE_BYTES_MAX
             + if self.numbering == Numbering::Written {

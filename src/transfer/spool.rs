@@ -1,4 +1,5 @@
-//! Lines that wait for their conversation: on disk, so that a file in any order takes no memory.
+//! Spool: lines that wait for their conversation, on disk, so that a file in any order needs no
+//! memory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,14 +11,14 @@ use super::reader::Unit;
 
 pub(super) struct Spool {
     path: PathBuf,
-    /// Whether it must be found again by a later run.
+    /// Whether a later run must find the file again.
     is_kept: bool,
     file: Option<BufWriter<File>>,
     bytes: u64,
 }
 
 impl Spool {
-    /// For a source that is read only once: it goes with the process.
+    /// A spool for a source that is read only once. It ends with the process.
     pub(super) fn passing(dir: &Path) -> Self {
         Self {
             path: dir.join(format!("import-{}.held", uuid::Uuid::new_v4())),
@@ -27,7 +28,7 @@ impl Spool {
         }
     }
 
-    /// For a source that a later run may go on with.
+    /// A spool for a source that a later run may resume.
     pub(super) fn kept(dir: &Path, name: &str) -> Self {
         Self {
             path: dir.join(format!("import-{name}.held")),
@@ -37,7 +38,7 @@ impl Spool {
         }
     }
 
-    /// Goes on behind what an earlier run had noted. `false` where that is not there any more.
+    /// Resumes after the bytes that an earlier run has noted. False if they do not exist any more.
     pub(super) async fn resume(&mut self, bytes: u64) -> io::Result<bool> {
         if bytes == 0 {
             return Ok(true);
@@ -90,7 +91,7 @@ impl Spool {
         Ok(())
     }
 
-    /// On disk, before a note speaks of it.
+    /// Syncs the file, before a note refers to it.
     pub(super) async fn sync(&mut self) -> io::Result<()> {
         let Some(file) = &mut self.file else {
             return Ok(());
@@ -103,7 +104,7 @@ impl Spool {
         }
     }
 
-    /// All that was held, from the first line on.
+    /// All lines of the spool, from the first one.
     pub(super) async fn read(&mut self) -> io::Result<Option<std::fs::File>> {
         self.sync().await?;
         let Some(file) = &mut self.file else {

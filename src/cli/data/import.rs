@@ -126,7 +126,7 @@ fn summary(counts: &ImportCounts) -> String {
     )
 }
 
-/// ImportState of an import on stderr.
+/// Progress of an import on stderr.
 struct ImportProgress {
     reporter: Reporter,
     /// Rows of an earlier run, which the rate of this one leaves out.

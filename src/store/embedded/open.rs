@@ -196,7 +196,7 @@ pub(super) fn write_note(note: &File, number: u64) -> io::Result<()> {
     note.write_all_at(format!("{number:020}\n").as_bytes(), 0)
 }
 
-/// ConversationState owned by the committer's thread.
+/// State owned by the committer's thread.
 pub(super) struct DbEngine {
     db: Db,
     known: Arc<RowCache>,

@@ -3,6 +3,7 @@
 mod export;
 mod import;
 mod import_message;
+mod import_plan;
 mod import_write;
 mod notes;
 mod token_scan;

@@ -295,45 +295,35 @@ impl ConversationCheck<'_> {
                 None,
             );
         }
-        let is_listed = if is_large {
-            !self
-                .admin
-                .inboxes
-                .large_among(user, &[id])
-                .await?
-                .is_empty()
-        } else {
-            let slot = slot_of(
-                activity
-                    .max(Some(expected.activity))
-                    .unwrap_or(expected.activity),
-            );
-            let values = values![user, slot, id];
-            self.admin
-                .executor
-                .read_one::<(Option<i64>,)>(&SELECT_HINT, values)
-                .await?
-                .is_some()
-        };
-        if !is_listed {
+        let listed_at = activity
+            .max(Some(expected.activity))
+            .unwrap_or(expected.activity);
+        if !self.is_listed(user, listed_at, is_large).await? {
             found.push((finding::HINT, example()));
+            let inboxes = &self.admin.inboxes;
             if is_large {
-                self.admin
-                    .inboxes
-                    .put_large(&mut writes, user, id, now.micros());
+                inboxes.put_large(&mut writes, user, id, now.micros());
             } else {
-                let activity = activity
-                    .max(Some(expected.activity))
-                    .unwrap_or(expected.activity);
-                self.admin
-                    .inboxes
-                    .put_hint_at(&mut writes, user, id, activity, now.micros());
+                inboxes.put_hint_at(&mut writes, user, id, listed_at, now.micros());
             }
         }
         if self.repair {
             self.admin.executor.write_all(writes).await?;
         }
         Ok(found)
+    }
+
+    /// Whether a page of the user's inbox finds the conversation.
+    async fn is_listed(&self, user: &UserId, at: Timestamp, is_large: bool) -> Result<bool> {
+        let (admin, id) = (self.admin, self.id());
+        if is_large {
+            return Ok(!admin.inboxes.large_among(user, &[id]).await?.is_empty());
+        }
+        let values = values![user, slot_of(at), id];
+        let hint = admin
+            .executor
+            .read_one::<(Option<i64>,)>(&SELECT_HINT, values);
+        Ok(hint.await?.is_some())
     }
 
     async fn count(&mut self, count: u64) -> Result<()> {

@@ -1,10 +1,12 @@
 //! Import into the embedded store: rows in order, with the heads and inboxes derived from them.
 //!
-//! A draft holds the rows of one commit. The rows of a conversation move its head and its inboxes once, at the end.
+//! A draft holds the rows of one commit. The rows of a conversation advance its head and its
+//! inboxes once, at the end ([`super::import_conversation`]).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::import_conversation::ConversationImport;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash, Membership, Message,
     MessageId, Profile, Role, TimeUuid, Timestamp, UserId,
@@ -12,11 +14,8 @@ use crate::model::{
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
 use crate::store::embedded::engine::db::{View, corrupt};
-use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Listing};
-use crate::store::embedded::engine::record::{
-    self, ConversationRecord, HeadRecord, MessageRecord, RosterRecord,
-};
-use crate::store::embedded::inbox;
+use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key};
+use crate::store::embedded::engine::record::{self, MessageRecord};
 use crate::store::embedded::message;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::append;
@@ -58,83 +57,13 @@ pub(in crate::store::embedded) fn plan(
     })
 }
 
-struct ImportDraft<'a> {
+pub(super) struct ImportDraft<'a> {
     context: &'a ReadContext,
     view: View<'a>,
-    rows: Rows,
+    pub(super) rows: Rows,
     bytes: usize,
     newest_id: Option<TimeUuid>,
-    conversations: HashMap<ConversationId, Working>,
-}
-
-/// A conversation under import.
-struct Working {
-    conversation: Conversation,
-    head: HeadRecord,
-    roster: RosterRecord,
-    /// Current participants. For a conversation that was large before: only newly imported ones.
-    joined: BTreeSet<UserId>,
-    /// Every present and former participant, unless it is large.
-    people: BTreeSet<UserId>,
-    /// `None` for a new conversation.
-    before: Option<Before>,
-    is_changed: bool,
-}
-
-/// ConversationState of a conversation on disk.
-struct Before {
-    head_bytes: Vec<u8>,
-    is_large: bool,
-    listing: Listing,
-    joined: BTreeSet<UserId>,
-}
-
-impl Working {
-    fn new(conversation: Conversation, given_activity: Option<Timestamp>) -> Self {
-        let head = HeadRecord::new(conversation.created_at, given_activity);
-        let (joined, people) = Default::default();
-        Self {
-            conversation,
-            head,
-            roster: RosterRecord::default(),
-            joined,
-            people,
-            before: None,
-            is_changed: true,
-        }
-    }
-
-    fn of(state: ConversationState) -> Self {
-        let joined: BTreeSet<UserId> = state
-            .people
-            .iter()
-            .flat_map(|people| people.joined.iter().cloned())
-            .collect();
-        let people = state
-            .people
-            .iter()
-            .flat_map(|people| people.memberships.keys().cloned())
-            .collect();
-        let before = Before {
-            head_bytes: state.head_bytes,
-            is_large: state.conversation.is_large,
-            listing: state.head.listing(state.conversation.is_large),
-            joined: joined.clone(),
-        };
-        Self {
-            conversation: (*state.conversation).clone(),
-            head: state.head,
-            roster: state.roster,
-            joined: if before.is_large {
-                BTreeSet::new()
-            } else {
-                joined
-            },
-            people,
-            before: Some(before),
-            is_changed: false,
-        }
-    }
+    conversations: HashMap<ConversationId, ConversationImport>,
 }
 
 impl ImportDraft<'_> {
@@ -168,7 +97,7 @@ impl ImportDraft<'_> {
         }
     }
 
-    fn put(&mut self, key: Key, value: Vec<u8>) {
+    pub(super) fn put(&mut self, key: Key, value: Vec<u8>) {
         self.bytes += key.bytes.len() + value.len();
         self.rows.insert(key, Some(value));
     }
@@ -179,12 +108,12 @@ impl ImportDraft<'_> {
             let Some(state) = ConversationState::load(&self.view, id)? else {
                 return Ok(false);
             };
-            self.conversations.insert(id, Working::of(state));
+            self.conversations.insert(id, ConversationImport::of(state));
         }
         Ok(true)
     }
 
-    fn changed(&mut self, id: ConversationId) -> &mut Working {
+    fn changed(&mut self, id: ConversationId) -> &mut ConversationImport {
         let working = self
             .conversations
             .get_mut(&id)
@@ -213,7 +142,7 @@ impl ImportDraft<'_> {
         self.bytes += 256;
         self.conversations.insert(
             conversation.id,
-            Working::new(conversation.clone(), last_activity),
+            ConversationImport::new(conversation.clone(), last_activity),
         );
         Ok(Imported::Added)
     }
@@ -411,7 +340,7 @@ impl ImportDraft<'_> {
     }
 
     fn finish(mut self) -> Result<Write> {
-        let mut conversations: Vec<Working> = std::mem::take(&mut self.conversations)
+        let mut conversations: Vec<ConversationImport> = std::mem::take(&mut self.conversations)
             .into_values()
             .filter(|one| one.is_changed)
             .collect();
@@ -441,73 +370,5 @@ impl ImportDraft<'_> {
             newest_id: self.newest_id,
             applied: Some(Box::new(forget)),
         })
-    }
-
-    /// Marks a conversation with several commits busy, so that no commit moves its entries.
-    fn keep_busy(&mut self, working: &mut Working) {
-        let Some(Before {
-            listing: Listing::Active(before),
-            ..
-        }) = working.before
-        else {
-            return;
-        };
-        if working.head.last_activity > before && !working.conversation.is_large {
-            working.head.is_busy = true;
-            self.put(
-                inbox::look_again(working.conversation.id, working.head.last_activity),
-                Vec::new(),
-            );
-        }
-    }
-
-    fn finish_conversation(&mut self, working: &Working) -> Result<()> {
-        let id = working.conversation.id;
-        if working
-            .before
-            .as_ref()
-            .is_none_or(|before| before.is_large != working.conversation.is_large)
-        {
-            self.put(
-                key::conversation(id),
-                ConversationRecord::encode(&working.conversation),
-            );
-        }
-        self.put(key::head(id), record::encode(&working.head));
-        self.put(key::roster(id), record::encode(&working.roster));
-        self.move_entries(working);
-        Ok(())
-    }
-
-    /// Moves the entries of all participants to the position of the head.
-    fn move_entries(&mut self, working: &Working) {
-        let id = working.conversation.id;
-        let listing = working.head.listing(working.conversation.is_large);
-        // Participants already listed in the right place. For a large conversation `joined` holds
-        // new participants only.
-        let mut in_place = None;
-        if let Some(before) = working
-            .before
-            .as_ref()
-            .filter(|before| before.listing != Listing::Large)
-        {
-            if before.listing == listing {
-                in_place = Some(&before.joined);
-            } else {
-                before.joined.iter().for_each(|user| {
-                    drop(
-                        self.rows
-                            .insert(key::listed(user, id, before.listing), None),
-                    )
-                });
-            }
-        }
-        for user in working
-            .joined
-            .iter()
-            .filter(|user| in_place.is_none_or(|users| !users.contains(*user)))
-        {
-            self.put(key::listed(user, id, listing), Vec::new());
-        }
     }
 }

@@ -5,32 +5,22 @@
 
 use std::sync::Arc;
 
-use crate::model::{
-    Conversation, ConversationId, ConversationKind, Direction, Message, MessageId, Role, TimeUuid,
-    UserId,
-};
+use crate::model::{ConversationId, ConversationKind, Direction, UserId};
 use crate::store::embedded::cache::state::{ConversationState, memberships};
-use crate::store::embedded::conversation::listed;
-use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
+use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Listing};
-use crate::store::embedded::engine::record::{
-    self, ConversationRecord, HeadRecord, MessageRecord, RosterRecord,
-};
-use crate::store::embedded::message::stored;
+use crate::store::embedded::engine::record::{self, ConversationRecord, HeadRecord};
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended};
-use crate::store::rules::import::activity;
-use crate::store::rules::{finding, pair};
-use crate::store::{
-    DAMAGED_MESSAGE, Error, Finding, Result, StoredMessage, Verified, VerifyPosition,
-};
+use crate::store::rules::finding;
+use crate::store::{Error, Finding, Result, Verified, VerifyPosition};
 
 /// Conversations of one piece. Each is checked whole.
 const CONVERSATIONS_MAX: usize = 20;
 const ROWS_MAX: usize = 5_000;
 
-/// EmbeddedStage of a verification. Never renumber it: a saved position is a stage and a key.
+/// Stage of a verification. Never renumber it: a saved position is a stage and a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EmbeddedStage {
     Conversations,
@@ -111,37 +101,16 @@ fn look(context: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verifi
     Ok((look.verified, look.write))
 }
 
-struct PieceCheck<'a> {
-    view: View<'a>,
-    verified: Verified,
-    write: Write,
+pub(super) struct PieceCheck<'a> {
+    pub(super) view: View<'a>,
+    pub(super) verified: Verified,
+    pub(super) write: Write,
     /// Conversations whose cached state may be wrong after a repair.
-    touched: Vec<ConversationId>,
-}
-
-/// Values derived from a conversation's rows.
-#[derive(Default)]
-struct Truth {
-    last_message: Option<MessageId>,
-    message_count: u64,
-    newest_change: Option<TimeUuid>,
-    joined: Vec<UserId>,
-    everybody: Vec<UserId>,
-    owner_count: u64,
-    /// Messages that cannot be read, and why.
-    damaged: Vec<String>,
-}
-
-/// The message of a reaction.
-enum Reacted {
-    There(Box<Message>),
-    MissingRow,
-    /// It was named before.
-    Damaged,
+    pub(super) touched: Vec<ConversationId>,
 }
 
 impl PieceCheck<'_> {
-    fn found(&mut self, what: &'static str, example: impl Into<String>) {
+    pub(super) fn found(&mut self, what: &'static str, example: impl Into<String>) {
         self.verified.findings.push(Finding {
             what,
             example: example.into(),
@@ -149,7 +118,7 @@ impl PieceCheck<'_> {
         });
     }
 
-    fn put(&mut self, key: Key, value: Vec<u8>) {
+    pub(super) fn put(&mut self, key: Key, value: Vec<u8>) {
         self.write.ops.push(Op::Put(key, value));
     }
 
@@ -184,226 +153,6 @@ impl PieceCheck<'_> {
             .last()
             .filter(|_| rows.len() == CONVERSATIONS_MAX)
             .map(|(key, _)| key.to_vec()))
-    }
-
-    fn conversation(&mut self, conversation: Conversation) -> Result<()> {
-        let id = conversation.id;
-        let findings = self.verified.findings.len();
-        let truth = self.truth(id)?;
-        truth
-            .damaged
-            .iter()
-            .for_each(|message| self.found(DAMAGED_MESSAGE, message));
-        let is_large = conversation.is_large_with(truth.joined.len() as u64);
-        if is_large != conversation.is_large {
-            self.found(finding::LARGE, id.to_string());
-            self.put(
-                key::conversation(id),
-                ConversationRecord::encode(&Conversation {
-                    is_large,
-                    ..conversation.clone()
-                }),
-            );
-        }
-        let head = self.head(&conversation, &truth)?;
-        for user in &truth.joined {
-            let row = key::listed(user, id, head.listing(is_large));
-            if !self.view.has(&row)? {
-                self.found(finding::ENTRY, format!("that of {user}, conversation {id}"));
-                self.put(row, Vec::new());
-            }
-        }
-        let roster: RosterRecord = self.view.record(&key::roster(id))?.unwrap_or_default();
-        if roster.owner_count != truth.owner_count {
-            self.found(
-                finding::ROSTER,
-                format!(
-                    "{} owners and not {}, conversation {id}",
-                    roster.owner_count, truth.owner_count
-                ),
-            );
-            self.put(
-                key::roster(id),
-                record::encode(&RosterRecord {
-                    owner_count: truth.owner_count,
-                    ..roster
-                }),
-            );
-        }
-        if conversation.kind == ConversationKind::Direct {
-            self.pair(id, &truth.everybody)?;
-        }
-        self.reactions(id)?;
-        if self.verified.findings.len() > findings {
-            self.touched.push(id);
-        }
-        Ok(())
-    }
-
-    fn truth(&mut self, id: ConversationId) -> Result<Truth> {
-        let mut truth = Truth::default();
-        for row in self.view.scan(key::messages(id), Direction::Forward) {
-            let StoredMessage {
-                id: message,
-                message: read,
-            } = stored(id, &row?)?;
-            truth.message_count += 1;
-            truth.last_message = truth.last_message.or(Some(message));
-            if let Err(why) = read {
-                truth
-                    .damaged
-                    .push(format!("{message}, conversation {id}: {why}"));
-            }
-        }
-        let log = key::changes_of_conversation_after(id, crate::model::OrderKey::MIN);
-        if let Some(row) = self.view.scan(log, Direction::Backward).next() {
-            truth.newest_change = key::change_id(&row?.0);
-        }
-        for one in listed(
-            &self.view,
-            id,
-            key::participants(id),
-            Direction::Forward,
-            usize::MAX,
-            &|_| true,
-        )? {
-            if one.membership.is_joined() {
-                truth.owner_count += u64::from(one.membership.role == Role::Owner);
-                truth.joined.push(one.user.clone());
-            }
-            truth.everybody.push(one.user);
-        }
-        self.verified.looked_at += 1 + truth.message_count + truth.everybody.len() as u64;
-        Ok(truth)
-    }
-
-    /// Derives the head.
-    fn head(&mut self, conversation: &Conversation, truth: &Truth) -> Result<HeadRecord> {
-        let id = conversation.id;
-        let at = key::head(id);
-        let bytes = self.view.get(&at)?;
-        let found: Option<HeadRecord> = bytes
-            .as_deref()
-            .and_then(|bytes| record::decode(bytes).ok());
-        let before = found.unwrap_or_else(|| HeadRecord::new(conversation.created_at, None));
-        let given = before.given_activity;
-        let activity = activity(conversation.created_at, given, truth.last_message);
-        let head = HeadRecord {
-            last_message: truth.last_message,
-            last_activity: activity,
-            message_count: truth.message_count,
-            participant_count: truth.joined.len() as u64,
-            newest_change: before.newest_change.max(truth.newest_change),
-            ..before
-        };
-        if found == Some(head) {
-            return Ok(head);
-        }
-        if before.message_count != head.message_count {
-            self.found(
-                finding::COUNT,
-                format!(
-                    "{} and not {}, conversation {id}",
-                    before.message_count, head.message_count
-                ),
-            );
-        }
-        if before.participant_count != head.participant_count {
-            self.found(
-                finding::ROSTER,
-                format!(
-                    "{} and not {}, conversation {id}",
-                    before.participant_count, head.participant_count
-                ),
-            );
-        }
-        let counted = HeadRecord {
-            message_count: head.message_count,
-            participant_count: head.participant_count,
-            ..before
-        };
-        if found.is_none() || counted != head {
-            self.found(finding::HEAD, id.to_string());
-        }
-        self.write.conditions.push(match bytes {
-            Some(bytes) => Condition::Is(at.clone(), bytes.to_vec()),
-            None => Condition::Absent(at.clone()),
-        });
-        self.put(at, record::encode(&head));
-        Ok(head)
-    }
-
-    fn pair(&mut self, id: ConversationId, people: &[UserId]) -> Result<()> {
-        let people: Vec<_> = people.iter().collect();
-        let Some((one, other)) = pair::of_stored(id, &people) else {
-            return Ok(());
-        };
-        let row = key::pair(one, other);
-        match self.view.record::<ConversationId>(&row)? {
-            Some(there) if there == id => {}
-            Some(there) => self.found(finding::TWICE, format!("{there} and {id}")),
-            None => {
-                self.found(finding::PAIR, id.to_string());
-                self.put(row, record::encode(&id));
-            }
-        }
-        Ok(())
-    }
-
-    fn reactions(&mut self, id: ConversationId) -> Result<()> {
-        let mut last: Option<(MessageId, Reacted)> = None;
-        let mut wrong = Vec::new();
-        for row in self.view.scan(key::reactions_in(id), Direction::Forward) {
-            let (key, _) = row?;
-            let message = key::reaction_to(&key)
-                .ok_or_else(|| corrupt("reactions_by_message", MalformedKey))?;
-            let is_next = last.as_ref().is_none_or(|(last, _)| *last != message);
-            if is_next {
-                last = Some((message, self.reacted(id, message)?));
-            }
-            match &last {
-                Some((_, Reacted::MissingRow)) => wrong.push((message, None, key.to_vec())),
-                Some((_, Reacted::There(there))) if is_next && !there.has_reactions => {
-                    wrong.push((message, Some(Message::clone(there)), Vec::new()));
-                }
-                Some((_, Reacted::There(_) | Reacted::Damaged)) | None => {}
-            }
-        }
-        for (message, there, row) in wrong {
-            match there {
-                Some(there) => {
-                    self.found(
-                        finding::REACTION_MARK,
-                        format!("{message}, conversation {id}"),
-                    );
-                    let marked = Message {
-                        has_reactions: true,
-                        ..there
-                    };
-                    self.put(
-                        key::message(id, message.order_key()),
-                        MessageRecord::encode(&marked),
-                    );
-                }
-                None => {
-                    self.found(finding::ORPHAN, format!("{message}, conversation {id}"));
-                    self.write.ops.push(Op::Delete(Key {
-                        table: key::Table::Rows,
-                        bytes: row,
-                    }));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn reacted(&self, id: ConversationId, message: MessageId) -> Result<Reacted> {
-        match self.view.message(id, message) {
-            Ok(Some(there)) => Ok(Reacted::There(Box::new(there))),
-            Ok(None) => Ok(Reacted::MissingRow),
-            Err(Error::Corrupt { .. }) => Ok(Reacted::Damaged),
-            Err(error) => Err(error),
-        }
     }
 
     fn listings(&mut self, stage: EmbeddedStage, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {

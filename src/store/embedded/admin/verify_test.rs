@@ -2,9 +2,15 @@
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::model::{Content, Emoji, Membership, MessageKind, OrderKey, PageRequest, Timestamp};
+use crate::model::{
+    Content, Conversation, Emoji, Membership, Message, MessageId, MessageKind, OrderKey,
+    PageRequest, Role, Timestamp,
+};
 use crate::store::embedded::Options;
-use crate::store::{ImportPositions, ImportRow, Imported, Store as _, StoreAdmin as _};
+use crate::store::embedded::engine::record::{MessageRecord, RosterRecord};
+use crate::store::{
+    DAMAGED_MESSAGE, ImportPositions, ImportRow, Imported, Store as _, StoreAdmin as _,
+};
 
 const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 

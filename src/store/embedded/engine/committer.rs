@@ -105,7 +105,7 @@ struct Request {
     done: oneshot::Sender<Result<CommitOutcome>>,
 }
 
-/// ConversationState that the committer's thread shares with callers.
+/// State that the committer's thread shares with callers.
 #[derive(Default)]
 struct CommitProgress {
     queued_writes: AtomicUsize,

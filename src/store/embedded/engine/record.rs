@@ -244,7 +244,7 @@ impl ConversationRecord {
     }
 }
 
-/// HeadRecord of a conversation: what changes with its messages and participants. One value, always written whole.
+/// Head of a conversation: the values that its messages and participants change, written as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::store::embedded) struct HeadRecord {
     pub(in crate::store::embedded) last_message: Option<MessageId>,
@@ -285,7 +285,7 @@ impl HeadRecord {
         }
     }
 
-    /// UnreadCounts one more message, at any position. The activity is the time of the last message, or a later given one.
+    /// Counts one more message, at any position. The activity is the time of the last message, or a later given one.
     pub(in crate::store::embedded) fn count(&mut self, id: MessageId) {
         let last = self.last_message.map_or(id, |last| last.max(id));
         self.last_message = Some(last);

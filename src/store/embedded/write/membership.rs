@@ -109,30 +109,9 @@ fn plan(
         return Ok((None, None));
     }
     let view = context.view();
-    let given = change
-        .transitions
-        .iter()
-        .map(|transition| state.given(&view, &transition.user))
-        .collect::<Result<Vec<_>>>()?;
-    let before: Vec<_> = given.into_iter().flatten().collect();
-    let after = || {
-        change
-            .transitions
-            .iter()
-            .map(|transition| &transition.membership)
-    };
-    let joined = |memberships: &mut dyn Iterator<Item = &Membership>| {
-        memberships.filter(|one| one.is_joined()).count() as u64
-    };
     let mut head = state.head;
-    head.participant_count =
-        head.participant_count + joined(&mut after()) - joined(&mut before.iter());
-    let owner_count =
-        (state.roster.owner_count + owners(after())).saturating_sub(owners(before.iter()));
-    let roster = RosterRecord {
-        version: Some(change.message.id),
-        owner_count,
-    };
+    let (participant_count, roster) = counts_after(&view, state, change)?;
+    head.participant_count = participant_count;
     let is_large = state.conversation.is_large_with(head.participant_count);
     let conversation = Arc::new(Conversation {
         is_large,
@@ -154,26 +133,7 @@ fn plan(
         state.head.listing(state.conversation.is_large),
         head.listing(is_large),
     );
-    ops.extend(
-        change
-            .transitions
-            .iter()
-            .flat_map(|transition| turned(transition, &change.message, from, to)),
-    );
-    if let Some(people) = &state.people {
-        let transitions = |user: &UserId| {
-            change.transitions.iter().any(|transition| {
-                transition.user == *user && transition.kind != TransitionKind::Stays
-            })
-        };
-        let staying: Vec<_> = people
-            .joined
-            .iter()
-            .filter(|user| !transitions(user))
-            .cloned()
-            .collect();
-        ops.extend(inbox::relist(&staying, conversation.id, from, to));
-    }
+    ops.extend(moved_entries(state, change, from, to));
     let (people, heir) = people_after(&view, state, &conversation, roster, &change.transitions)?;
     let told = Audience {
         users: state
@@ -194,6 +154,66 @@ fn plan(
         Some(told),
         Some(write(context, state, after, ops, &change.message)),
     ))
+}
+
+/// The number of participants and the roster after the change.
+fn counts_after(
+    view: &View<'_>,
+    state: &ConversationState,
+    change: &MembershipChange,
+) -> Result<(u64, RosterRecord)> {
+    let before = change
+        .transitions
+        .iter()
+        .map(|transition| state.given(view, &transition.user))
+        .collect::<Result<Vec<_>>>()?;
+    let before = || before.iter().flatten();
+    let after = || {
+        change
+            .transitions
+            .iter()
+            .map(|transition| &transition.membership)
+    };
+    let joined = |memberships: &mut dyn Iterator<Item = &Membership>| {
+        memberships.filter(|one| one.is_joined()).count() as u64
+    };
+    let participant_count =
+        state.head.participant_count + joined(&mut after()) - joined(&mut before());
+    let owner_count = (state.roster.owner_count + owners(after())).saturating_sub(owners(before()));
+    let roster = RosterRecord {
+        version: Some(change.message.id),
+        owner_count,
+    };
+    Ok((participant_count, roster))
+}
+
+/// Operations that move the entries of all participants: of those in the change, and of the others.
+fn moved_entries(
+    state: &ConversationState,
+    change: &MembershipChange,
+    from: Listing,
+    to: Listing,
+) -> Vec<Op> {
+    let mut ops: Vec<_> = change
+        .transitions
+        .iter()
+        .flat_map(|transition| turned(transition, &change.message, from, to))
+        .collect();
+    if let Some(people) = &state.people {
+        let moves = |user: &UserId| {
+            change.transitions.iter().any(|transition| {
+                transition.user == *user && transition.kind != TransitionKind::Stays
+            })
+        };
+        let staying: Vec<_> = people
+            .joined
+            .iter()
+            .filter(|user| !moves(user))
+            .cloned()
+            .collect();
+        ops.extend(inbox::relist(&staying, state.conversation.id, from, to));
+    }
+    ops
 }
 
 /// Operations for one user of the change.

@@ -1,0 +1,324 @@
+//! A run of an import: batches into the store, progress into its note, lines that wait into the spool.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::import::{
+    Count, Error, Import, ImportCounts, ImportOutcome, ImportReport, ImportReporter, ImportState,
+};
+use super::reader::{BATCH_ROWS_MAX, LineBatch, LineFault, LineReader, Numbering, Unit};
+use super::spool::Spool;
+use crate::model::id::pair_key;
+use crate::model::{ConversationId, ConversationKind, UserId};
+use crate::store::{self, ImportRow, Imported};
+
+/// Batches that are read before the store takes them.
+const BATCHES_AHEAD: usize = 2;
+
+/// A running import.
+pub(super) struct ImportRun<'a> {
+    pub(super) import: &'a Import,
+    pub(super) note: Option<String>,
+    pub(super) spool: Spool,
+    pub(super) progress: ImportState,
+    pub(super) has_added: bool,
+}
+
+/// Handling of a line whose conversation or message does not exist.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IfMissing {
+    Hold,
+    Name,
+}
+
+impl ImportRun<'_> {
+    /// Expires all cursors issued before the import, because they know nothing of imported rows. The expiry is persisted first, so that a
+    /// crash cannot skip it, and revoked if the import added nothing.
+    pub(super) async fn all(
+        mut self,
+        input: impl Read + Send + 'static,
+        tell: &mut ImportReporter<'_>,
+    ) -> Result<ImportOutcome, Error> {
+        let store = Arc::clone(&self.import.store);
+        let before = store.note(store::NOTE_IMPORTED_AT).await?;
+        store
+            .set_note(
+                store::NOTE_IMPORTED_AT,
+                Some(&self.import.clock.now().to_string()),
+            )
+            .await?;
+        let outcome = self.bring_in(input, tell).await?;
+        if !self.has_added {
+            store
+                .set_note(store::NOTE_IMPORTED_AT, before.as_deref())
+                .await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn bring_in(
+        &mut self,
+        input: impl Read + Send + 'static,
+        tell: &mut ImportReporter<'_>,
+    ) -> Result<ImportOutcome, Error> {
+        let mut batches = self.read(input, Numbering::Counted);
+        while let Some(batch) = self.next(&mut batches).await? {
+            let (offset, lines) = (batch.offset, batch.lines);
+            self.progress.has_header |= batch.has_header;
+            self.progress.has_end |= batch.has_end;
+            self.keep(batch, IfMissing::Hold, tell).await?;
+            (self.progress.offset, self.progress.lines) = (offset, lines);
+            self.spool.sync().await.map_err(Error::Hold)?;
+            self.progress.held_bytes = self.spool.bytes();
+            self.write_note().await?;
+            tell(ImportReport::Progress(&self.progress));
+        }
+        let before_held = self.progress;
+        for are_reactions in [false, true] {
+            let Some(held) = self.spool.read().await.map_err(Error::Hold)? else {
+                break;
+            };
+            let mut batches = self.read(held, Numbering::Written);
+            while let Some(mut batch) = self.next(&mut batches).await? {
+                batch
+                    .units
+                    .retain(|unit| is_reaction(unit) == are_reactions);
+                self.keep(batch, IfMissing::Name, tell).await?;
+                tell(ImportReport::Progress(&self.progress));
+            }
+        }
+        let is_interrupted = self.import.stop.is_cancelled();
+        if self.progress.has_header && !self.progress.has_end && !is_interrupted {
+            let reason =
+                "the file is not whole: it begins as an export, and its end is missing".to_owned();
+            self.broken(
+                &LineFault {
+                    line: self.progress.lines + 1,
+                    reason,
+                },
+                tell,
+            );
+        }
+        if is_interrupted {
+            self.progress = before_held;
+        } else {
+            if let Some(note) = &self.note {
+                self.import.store.set_note(note, None).await?;
+            }
+            self.spool.remove().await.map_err(Error::Hold)?;
+        }
+        Ok(ImportOutcome {
+            counts: self.progress.counts,
+            is_interrupted,
+        })
+    }
+
+    /// Reads batches on a thread of its own, as many as the channel holds. The thread ends with the
+    /// input, or when the receiver is dropped.
+    fn read(
+        &self,
+        input: impl Read + Send + 'static,
+        numbering: Numbering,
+    ) -> mpsc::Receiver<io::Result<LineBatch>> {
+        let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
+        let (lines, offset) = if numbering == Numbering::Counted {
+            (self.progress.lines, self.progress.offset)
+        } else {
+            (0, 0)
+        };
+        let mut reader =
+            LineReader::new(input, numbering, self.import.clock.clone(), lines, offset);
+        tokio::task::spawn_blocking(move || {
+            while let Some(batch) = reader.batch().transpose() {
+                let is_last = batch.is_err();
+                if sender.blocking_send(batch).is_err() || is_last {
+                    break;
+                }
+            }
+        });
+        receiver
+    }
+
+    /// The next batch. `None` at the end, or if the import was stopped.
+    async fn next(
+        &self,
+        batches: &mut mpsc::Receiver<io::Result<LineBatch>>,
+    ) -> Result<Option<LineBatch>, Error> {
+        tokio::select! {
+            biased;
+            () = self.import.stop.cancelled() => Ok(None),
+            batch = batches.recv() => batch.transpose().map_err(Error::Read),
+        }
+    }
+
+    async fn keep(
+        &mut self,
+        mut batch: LineBatch,
+        missing: IfMissing,
+        tell: &mut ImportReporter<'_>,
+    ) -> Result<(), Error> {
+        self.leave_out_second_pairs(&mut batch).await?;
+        for fault in &batch.faults {
+            self.broken(fault, tell);
+        }
+        let rows: Vec<_> = batch
+            .units
+            .iter()
+            .flat_map(|unit| unit.rows.iter().cloned())
+            .collect();
+        let mut fates = Vec::with_capacity(rows.len());
+        for chunk in rows.chunks(BATCH_ROWS_MAX) {
+            fates.extend(self.import.store.import(chunk).await?);
+        }
+        self.has_added |= fates.contains(&Imported::Added);
+        let mut fates = &fates[..];
+        for unit in &batch.units {
+            let (own, rest) = fates.split_at(unit.rows.len());
+            fates = rest;
+            self.judge(unit, own, missing, tell).await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a second direct conversation of two users as a whole. The store takes rows one by one,
+    /// and would import half of it.
+    async fn leave_out_second_pairs(&self, batch: &mut LineBatch) -> Result<(), Error> {
+        let mut pairs = HashMap::new();
+        let mut units = Vec::with_capacity(batch.units.len());
+        for unit in batch.units.drain(..) {
+            if let Some((id, one, other)) = direct(&unit.rows) {
+                let earlier = *pairs.entry(pair_key(one, other)).or_insert(id);
+                let kept = self
+                    .import
+                    .store
+                    .direct_conversation(one, other)
+                    .await?
+                    .unwrap_or(earlier);
+                if kept != id {
+                    let reason =
+                        format!("these two have another direct conversation already: {kept}");
+                    batch.faults.push(LineFault {
+                        line: unit.number,
+                        reason,
+                    });
+                    continue;
+                }
+            }
+            units.push(unit);
+        }
+        batch.units = units;
+        Ok(())
+    }
+
+    async fn judge(
+        &mut self,
+        unit: &Unit,
+        fates: &[Imported],
+        missing: IfMissing,
+        tell: &mut ImportReporter<'_>,
+    ) -> Result<(), Error> {
+        let refused = fates.iter().find_map(|fate| {
+            if let Imported::Refused(reason) = fate {
+                Some(*reason)
+            } else {
+                None
+            }
+        });
+        let is_missing = fates.iter().any(|fate| {
+            matches!(
+                fate,
+                Imported::ConversationMissing | Imported::MessageMissing
+            )
+        });
+        if refused.is_none() && is_missing && missing == IfMissing::Hold {
+            return self.spool.push(unit).await.map_err(Error::Hold);
+        }
+        for (row, fate) in unit.rows.iter().zip(fates) {
+            let count = self.progress.counts.of(row);
+            match fate {
+                Imported::Added => count.added += 1,
+                Imported::Unchanged => count.unchanged += 1,
+                Imported::ConversationMissing | Imported::MessageMissing | Imported::Refused(_) => {
+                }
+            }
+        }
+        let reason = match refused {
+            Some(reason) => reason.to_owned(),
+            None if is_missing => absent(&unit.rows, fates),
+            None => return Ok(()),
+        };
+        self.broken(
+            &LineFault {
+                line: unit.number,
+                reason,
+            },
+            tell,
+        );
+        Ok(())
+    }
+
+    fn broken(&mut self, fault: &LineFault, tell: &mut ImportReporter<'_>) {
+        self.progress.counts.broken_lines += 1;
+        tell(ImportReport::Broken(fault));
+    }
+
+    async fn write_note(&self) -> Result<(), Error> {
+        let Some(note) = &self.note else {
+            return Ok(());
+        };
+        let text = serde_json::to_string(&self.progress).expect("plain numbers serialise");
+        Ok(self.import.store.set_note(note, Some(&text)).await?)
+    }
+}
+
+impl ImportCounts {
+    fn of(&mut self, row: &ImportRow) -> &mut Count {
+        match row {
+            ImportRow::User { .. } => &mut self.users,
+            ImportRow::Conversation { .. } => &mut self.conversations,
+            ImportRow::Participant { .. } => &mut self.participants,
+            ImportRow::Message(_) => &mut self.messages,
+            ImportRow::Reaction { .. } => &mut self.reactions,
+        }
+    }
+}
+
+/// The pair of a direct conversation, if one unit holds all of it.
+fn direct(rows: &[ImportRow]) -> Option<(ConversationId, &UserId, &UserId)> {
+    let ImportRow::Conversation { conversation, .. } = rows.first()? else {
+        return None;
+    };
+    if conversation.kind != ConversationKind::Direct {
+        return None;
+    }
+    let users: Vec<_> = rows
+        .iter()
+        .filter_map(|row| {
+            if let ImportRow::Participant { user, .. } = row {
+                Some(user)
+            } else {
+                None
+            }
+        })
+        .collect();
+    let (one, other) = store::pair_of_participants(conversation.id, &users)?;
+    Some((conversation.id, one, other))
+}
+
+fn is_reaction(unit: &Unit) -> bool {
+    matches!(unit.rows[..], [ImportRow::Reaction { .. }])
+}
+
+fn absent(rows: &[ImportRow], fates: &[Imported]) -> String {
+    if let ([ImportRow::Reaction { message, .. }], [Imported::MessageMissing]) = (rows, fates) {
+        return format!("message {message} is not in the file or in the store");
+    }
+    let conversation = rows.iter().find_map(ImportRow::conversation);
+    format!(
+        "conversation {} is not in the file or in the store",
+        conversation.map(|id| id.to_string()).unwrap_or_default()
+    )
+}
