@@ -153,7 +153,7 @@ fn audiences_of_the_server_are_no_audience_of_users() {
             .to_string();
         assert_eq!(
             refused,
-            "--token-audience: must be another name: the server gives its own tokens this one"
+            "--token-audience: must be another name: the server reserves this one for its own tokens"
         );
     }
 }
