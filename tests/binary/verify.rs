@@ -158,7 +158,7 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
     // With the bucket, its message is one that the rest did not agree with.
     for kind in kinds.into_iter().chain([
         "a conversation whose head does not agree with its history",
-        "an entry that is behind its conversation",
+        "an inbox entry that is behind its conversation",
     ]) {
         let line = said
             .lines()

@@ -222,7 +222,7 @@ async fn keys_that_went_wrong_are_named_by_readiness_while_the_old_ones_serve() 
             "{logged}"
         );
         let expected = format!(
-            "ready, but {} cannot be used for tokens: {reason}; tokens are checked by the keys from before\n",
+            "ready, but {} cannot be used for tokens: {reason}; the server verifies tokens with the previous keys\n",
             path.display()
         );
         assert_eq!(
