@@ -108,7 +108,8 @@ pub(in crate::store::embedded) struct MessageRecord {
 /// Prefix of a [`MessageRecord`]: enough for an unread count, without the body.
 #[derive(Debug, Deserialize)]
 pub(in crate::store::embedded) struct MessageLead<'a> {
-    sender: &'a str,
+    /// Bytes of the name: a count compares them, and need not check that they are UTF-8.
+    sender: &'a [u8],
     kind: MessageKind,
     deleted_at: Option<Timestamp>,
 }
@@ -120,7 +121,9 @@ impl<'a> MessageLead<'a> {
 
     /// As [`Message::counts_as_unread_for`].
     pub(in crate::store::embedded) fn counts_as_unread_for(&self, user: &UserId) -> bool {
-        self.kind == MessageKind::Text && self.sender != user.as_str() && self.deleted_at.is_none()
+        self.kind == MessageKind::Text
+            && self.sender != user.as_str().as_bytes()
+            && self.deleted_at.is_none()
     }
 }
 
