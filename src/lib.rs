@@ -22,7 +22,7 @@
 //!   (graphql-transport-ws), the pages, and [`server::admin`] (metrics, health, backups). Admission control and the
 //!   bytes below HTTP have folders of their own.
 //! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write; [`load`] is the load generator of `wideroom bench`.
-//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (rate limits), [`metrics`], [`config`] and [`telemetry`] (logs).
+//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (rate limits), [`weak_map`], [`metrics`], [`config`] and [`telemetry`] (logs).
 //!
 //! # Invariants
 //!
@@ -133,3 +133,4 @@ pub mod server;
 pub mod store;
 pub mod telemetry;
 pub mod transfer;
+pub mod weak_map;

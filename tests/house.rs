@@ -9,7 +9,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("clock", &["model"]),
     ("metrics", &[]),
-    ("store", &["clock", "metrics", "model"]),
+    ("weak_map", &[]),
+    ("store", &["clock", "metrics", "model", "weak_map"]),
     ("bus", &["metrics", "model"]),
     ("rate", &["metrics"]),
     (
@@ -17,11 +18,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["bus", "clock", "metrics", "model", "rate", "store"],
     ),
     // graphql maps the store's errors to the codes of the API.
-    ("graphql", &["chat", "metrics", "model", "rate", "store"]),
+    (
+        "graphql",
+        &["chat", "metrics", "model", "rate", "store", "weak_map"],
+    ),
     ("auth", &["clock", "model"]),
     (
         "server",
-        &["auth", "clock", "graphql", "metrics", "model", "rate"],
+        &[
+            "auth", "clock", "graphql", "metrics", "model", "rate", "weak_map",
+        ],
     ),
     (
         "config",

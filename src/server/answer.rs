@@ -11,8 +11,8 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use super::chunks::ChunkedText;
 pub(super) use crate::graphql::Code;
 use crate::graphql::{
-    AnswerBudget, Exceeded, HeldBytes, RETRY_AFTER_MS, RequestError, RequestErrorKind,
-    SharedPayload, is_request_error,
+    AnswerBudget, Exceeded, RETRY_AFTER_MS, RequestError, RequestErrorKind, SharedPayload,
+    is_request_error,
 };
 
 /// Retry hint where the time of the next free permit is unknown.
@@ -101,8 +101,8 @@ pub(super) struct Answer {
 
 /// One delivery of a subscription.
 pub(super) enum Delivery {
-    /// JSON of an event. Its bytes count in the user's quota until they are written.
-    Event(EventText, Option<HeldBytes>),
+    /// JSON of an event.
+    Event(EventText),
     /// Error that ends the subscription.
     Refused(Answer),
 }

@@ -16,16 +16,17 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, Stream, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
-use super::admission::{
-    AddressPermit, AnswerQuota, Caller, ClientAddress, Peer, TooManyConnections,
-};
+use super::admission::{AddressPermit, Caller, ClientAddress, Peer, TooManyConnections};
 use super::answer::{Answer, Code, Delivery, EventText, ExecutionResult, Problem};
 use super::chunks::ChunkedText;
 use super::connection::ConnectionState;
 use super::context::Server;
 use super::metrics::{OpenSubscription, ServerMetrics};
 use crate::auth::{self, Identity};
-use crate::graphql::{AnswerBudget, CoercedVariables, EventResponse, ExecutionLimits, Prepared};
+use crate::graphql::{
+    AnswerAccount, AnswerBudget, CoercedVariables, EventResponse, ExecutionLimits, HeldBytes,
+    Prepared,
+};
 use crate::model::UserId;
 
 /// Most characters of an operation's name in the log: the client chooses it.
@@ -110,7 +111,7 @@ impl Server {
         caller: &Caller,
     ) -> SubscriptionDeliveries {
         let (executor, viewer) = (Arc::clone(&self.executor), caller.viewer.clone());
-        let (quota, budget) = (self.quotas.of(caller), self.quotas.event_budget());
+        let (account, budget) = (self.quotas.account(caller), self.quotas.event_budget());
         let limits = ExecutionLimits {
             budget: Arc::clone(&budget),
             pace: self.admission.pace(viewer.as_ref(), ready.cost),
@@ -122,7 +123,7 @@ impl Server {
         };
         SubscriptionDeliveries {
             phase: SubscriptionPhase::Opening(opening.boxed()),
-            quota,
+            account,
             budget,
             open: OpenSubscription::new(&self.metrics),
         }
@@ -132,7 +133,7 @@ impl Server {
 /// Stream of the deliveries of one subscription.
 pub(super) struct SubscriptionDeliveries {
     phase: SubscriptionPhase,
-    quota: Option<Arc<AnswerQuota>>,
+    account: Option<Arc<AnswerAccount>>,
     /// Budget of each event in turn.
     budget: Arc<AnswerBudget>,
     open: OpenSubscription,
@@ -159,7 +160,17 @@ impl SubscriptionPhase {
 }
 
 impl SubscriptionDeliveries {
-    /// Renders an event and counts its bytes in the quota.
+    /// Account in which the bytes of events count until they are written.
+    pub(super) fn account(&self) -> Option<&Arc<AnswerAccount>> {
+        self.account.as_ref()
+    }
+
+    /// Counts the bytes of a delivery that waits to be written.
+    pub(super) fn hold(&self, bytes: usize) -> Option<HeldBytes> {
+        self.account.as_ref().map(|account| account.hold(bytes))
+    }
+
+    /// Renders an event.
     fn delivery(&self, told: EventResponse) -> Delivery {
         let text = match told {
             EventResponse::Shared(payload) => EventText::Shared(payload),
@@ -172,11 +183,7 @@ impl SubscriptionDeliveries {
             }
         };
         self.budget.rewind(0);
-        let held = self
-            .quota
-            .as_ref()
-            .map(|quota| quota.bytes.hold(text.as_str().len()));
-        Delivery::Event(text, held)
+        Delivery::Event(text)
     }
 
     fn text(&self, answer: &Answer) -> String {
@@ -196,9 +203,9 @@ impl Stream for SubscriptionDeliveries {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         // Backpressure: while a user reads no answers, the stream waits. Later it reads the missed events from the store.
         if self
-            .quota
+            .account
             .as_ref()
-            .is_some_and(|quota| !quota.bytes.has_room(cx.waker()))
+            .is_some_and(|account| !account.has_room(cx.waker()))
         {
             return Poll::Pending;
         }

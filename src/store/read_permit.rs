@@ -3,44 +3,41 @@
 //! The user is an ambient value of the task (a task-local): the store's methods do not name whom they read for, and answers from memory pay
 //! nothing for it.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::model::UserId;
+use crate::weak_map::WeakMap;
 
 tokio::task_local! {
     static READER: ReadingUser;
 }
 
 /// How many reads of one user may be under way at once. More wait, in their order.
+#[derive(Debug)]
 pub struct ReadShares {
     most: usize,
-    /// One semaphore for each user who reads or waits now, and for no other.
-    users: Mutex<HashMap<UserId, Arc<Semaphore>>>,
+    users: WeakMap<UserId, Semaphore>,
 }
 
-#[derive(Clone)]
 struct ReadingUser {
     user: UserId,
     shares: Arc<ReadShares>,
+    /// Share of the user, from the first read on.
+    share: OnceLock<Arc<Semaphore>>,
 }
 
 /// A permit for one read of a user. It is held until the read ends, also where the reader has gone away.
-pub(super) struct UserReadPermit {
-    reader: ReadingUser,
-    share: Option<Arc<Semaphore>>,
-    permit: Option<OwnedSemaphorePermit>,
-}
+pub(super) struct UserReadPermit(
+    #[expect(dead_code, reason = "held for its Drop")] OwnedSemaphorePermit,
+);
 
 impl ReadShares {
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most: most.clamp(1, Semaphore::MAX_PERMITS),
-            users: Mutex::default(),
+            users: WeakMap::default(),
         })
     }
 
@@ -50,71 +47,32 @@ impl ReadShares {
         user: &UserId,
         work: impl Future<Output = T>,
     ) -> T {
-        READER
-            .scope(
-                ReadingUser {
-                    user: user.clone(),
-                    shares: Arc::clone(self),
-                },
-                work,
-            )
-            .await
-    }
-
-    fn users(&self) -> MutexGuard<'_, HashMap<UserId, Arc<Semaphore>>> {
-        self.users.lock()
-    }
-
-    fn share_of(&self, user: &UserId) -> Arc<Semaphore> {
-        Arc::clone(
-            self.users()
-                .entry(user.clone())
-                .or_insert_with(|| Arc::new(Semaphore::new(self.most))),
-        )
+        let reader = ReadingUser {
+            user: user.clone(),
+            shares: Arc::clone(self),
+            share: OnceLock::new(),
+        };
+        READER.scope(reader, work).await
     }
 }
 
-impl fmt::Debug for ReadShares {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadShares")
-            .field("most", &self.most)
-            .finish_non_exhaustive()
+impl ReadingUser {
+    fn share(&self) -> Arc<Semaphore> {
+        let share = || {
+            self.shares
+                .users
+                .get_or_insert_with(self.user.clone(), || Semaphore::new(self.shares.most))
+        };
+        Arc::clone(self.share.get_or_init(share))
     }
 }
 
 impl UserReadPermit {
     /// Waits for a permit of the user of this task. `None` where the task reads for no user.
     pub(super) async fn wait() -> Option<Self> {
-        let reader = READER.try_with(Clone::clone).ok()?;
-        let share = reader.shares.share_of(&reader.user);
-        let mut turn = Self {
-            reader,
-            share: Some(Arc::clone(&share)),
-            permit: None,
-        };
-        turn.permit = Some(
-            share
-                .acquire_owned()
-                .await
-                .expect("no share is ever closed"),
-        );
-        Some(turn)
-    }
-}
-
-impl Drop for UserReadPermit {
-    fn drop(&mut self) {
-        drop(self.permit.take());
-        let ReadingUser { user, shares } = &self.reader;
-        let mut users = shares.users();
-        // While the map is held nobody comes, and of two that go one is the last.
-        drop(self.share.take());
-        if users
-            .get(user)
-            .is_some_and(|share| Arc::strong_count(share) == 1)
-        {
-            users.remove(user);
-        }
+        let share = READER.try_with(ReadingUser::share).ok()?;
+        let permit = share.acquire_owned().await;
+        Some(Self(permit.expect("no share is ever closed")))
     }
 }
 
@@ -144,7 +102,6 @@ mod tests {
         turn(&bob).await;
         drop(held);
         drop(third.await);
-        assert!(shares.users().is_empty(), "nobody is remembered");
         assert!(
             UserReadPermit::wait().await.is_none(),
             "what is read for nobody has no bound of its own"

@@ -35,8 +35,6 @@ pub struct AnswerBudget {
     exceeded: AtomicU8,
     charged: AtomicUsize,
     account: Option<Arc<AnswerAccount>>,
-    /// Concurrency permit of the server, released with the budget.
-    permit: Option<Box<dyn Send + Sync>>,
     /// Current event of a subscription.
     event: Mutex<EventPosition>,
 }
@@ -63,22 +61,8 @@ impl AnswerBudget {
             exceeded,
             charged,
             account: None,
-            permit: None,
             event: Mutex::default(),
         }
-    }
-
-    /// A budget that also charges the account of a user.
-    pub fn of(account: Arc<AnswerAccount>, bytes_max: usize) -> Self {
-        let mut budget = Self::new(bytes_max);
-        budget.account = Some(account);
-        budget
-    }
-
-    /// Holds a permit until the budget is dropped.
-    pub fn with_permit(mut self, permit: Box<dyn Send + Sync>) -> Self {
-        self.permit = Some(permit);
-        self
     }
 
     pub fn bytes_max(&self) -> usize {
@@ -181,6 +165,7 @@ impl Drop for AnswerBudget {
     fn drop(&mut self) {
         if let Some(account) = &self.account {
             account.release(*self.charged.get_mut());
+            account.answers.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -192,8 +177,10 @@ impl From<Exceeded> for ServerError {
     }
 }
 
-/// Account of one user: the bytes of all unfinished answers and events.
+/// Account of one user: the unfinished answers, and the bytes of these and of events.
 pub struct AnswerAccount {
+    answers: AtomicUsize,
+    answers_max: usize,
     bytes: AtomicUsize,
     bytes_max: usize,
     /// Wakers of subscriptions that wait for room.
@@ -201,12 +188,25 @@ pub struct AnswerAccount {
 }
 
 impl AnswerAccount {
-    pub fn new(bytes_max: usize) -> Self {
+    pub fn new(answers_max: usize, bytes_max: usize) -> Self {
         Self {
+            answers: AtomicUsize::new(0),
+            answers_max,
             bytes: AtomicUsize::new(0),
             bytes_max,
             waiting: Mutex::default(),
         }
+    }
+
+    /// Budget of one more answer, which counts until the budget is dropped. `None` if too many are unfinished.
+    pub fn admit(self: &Arc<Self>, bytes_max: usize) -> Option<AnswerBudget> {
+        let more = |answers: usize| (answers < self.answers_max).then_some(answers + 1);
+        self.answers
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()?;
+        let mut budget = AnswerBudget::new(bytes_max);
+        budget.account = Some(Arc::clone(self));
+        Some(budget)
     }
 
     pub fn bytes(&self) -> usize {
@@ -273,6 +273,19 @@ pub struct HeldBytes {
     bytes: usize,
 }
 
+impl HeldBytes {
+    /// Charges this many bytes instead.
+    pub fn set(&mut self, bytes: usize) {
+        if bytes > self.bytes {
+            let more = bytes - self.bytes;
+            self.account.bytes.fetch_add(more, Ordering::AcqRel);
+        } else if bytes < self.bytes {
+            self.account.release(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+}
+
 impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.account.release(self.bytes);
@@ -296,15 +309,16 @@ mod tests {
 
     #[test]
     fn a_budget_ends_with_its_answer_or_with_its_account() {
-        let account = Arc::new(AnswerAccount::new(10));
-        let first = AnswerBudget::of(Arc::clone(&account), 8);
+        let account = Arc::new(AnswerAccount::new(2, 10));
+        let first = account.admit(8).unwrap();
         assert_eq!(first.spend(8), Ok(()));
         assert_eq!(first.spend(1), Err(Exceeded::Answer));
         assert_eq!(
             (first.exceeded(), account.bytes()),
             (Some(Exceeded::Answer), 8)
         );
-        let second = AnswerBudget::of(Arc::clone(&account), 8);
+        let second = account.admit(8).unwrap();
+        assert!(account.admit(8).is_none());
         assert_eq!(second.spend(3), Err(Exceeded::User));
         drop(first);
         assert_eq!((second.spend(1), account.bytes()), (Err(Exceeded::User), 0));
@@ -321,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_release_wakes_an_event_that_waits_for_room() {
-        let account = Arc::new(AnswerAccount::new(10));
+        let account = Arc::new(AnswerAccount::new(1, 10));
         let woken = Arc::new(Woken(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
         let held = account.hold(25);
@@ -330,5 +344,17 @@ mod tests {
         drop(small);
         drop(held);
         assert!(woken.0.load(Ordering::Relaxed) && account.has_room(&waker));
+    }
+
+    #[test]
+    fn held_bytes_follow_the_bytes_that_wait() {
+        let account = Arc::new(AnswerAccount::new(1, 10));
+        let mut held = account.hold(0);
+        for bytes in [7, 12, 3] {
+            held.set(bytes);
+            assert_eq!(account.bytes(), bytes);
+        }
+        drop(held);
+        assert_eq!(account.bytes(), 0);
     }
 }

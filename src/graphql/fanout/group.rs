@@ -12,7 +12,6 @@ use futures_util::stream::{self, BoxStream};
 use tokio::time::timeout;
 
 use super::SubscriptionGroups;
-use super::group_key::GroupKey;
 use super::payload_cache::{PayloadSlot, RenderedPayload, SlotKey};
 use super::pooled_execution::ExecutionPool;
 use super::response::{EventResponse, shared_payload};
@@ -34,7 +33,6 @@ static GROUP_IDS: AtomicU64 = AtomicU64::new(0);
 /// Equal subscriptions. The group lives as long as its subscribers.
 pub(super) struct SubscriptionGroup {
     pub(super) groups: Arc<SubscriptionGroups>,
-    key: GroupKey,
     id: u64,
     independence: ViewerIndependence,
     pub(super) prepared: Prepared,
@@ -60,23 +58,15 @@ enum NotShared {
     Withheld,
 }
 
-impl Drop for SubscriptionGroup {
-    fn drop(&mut self) {
-        self.groups.remove(&self.key);
-    }
-}
-
 impl SubscriptionGroup {
     pub(super) fn new(
         groups: Arc<SubscriptionGroups>,
-        key: GroupKey,
         independence: ViewerIndependence,
         prepared: Prepared,
         variables: Variables,
     ) -> Self {
         Self {
             groups,
-            key,
             id: GROUP_IDS.fetch_add(1, Ordering::Relaxed),
             independence,
             prepared,

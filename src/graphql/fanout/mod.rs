@@ -20,13 +20,11 @@ mod response;
 mod update;
 mod viewer_independence;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use async_graphql::{Request, Response, Variables};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use parking_lot::Mutex;
 
 use self::group::SubscriptionGroup;
 use self::group_key::GroupKey;
@@ -40,6 +38,7 @@ use super::execution::{AnswerBudget, ExecutionLimits, Prepared};
 use super::scope::ExecutionContext;
 use crate::chat::Chat;
 use crate::model::UserId;
+use crate::weak_map::WeakMap;
 
 /// Starts the execution of a subscription by the schema.
 type OpenStream = dyn Fn(&Prepared, Request) -> BoxStream<'static, Response> + Send + Sync;
@@ -48,7 +47,7 @@ type OpenStream = dyn Fn(&Prepared, Request) -> BoxStream<'static, Response> + S
 pub(in crate::graphql) struct SubscriptionGroups {
     chat: Chat,
     open_stream: Box<OpenStream>,
-    groups: Mutex<HashMap<GroupKey, Weak<SubscriptionGroup>>>,
+    groups: WeakMap<GroupKey, SubscriptionGroup>,
     payloads: PayloadCache,
 }
 
@@ -60,7 +59,7 @@ impl SubscriptionGroups {
         Arc::new(Self {
             chat,
             open_stream: Box::new(open_stream),
-            groups: Mutex::default(),
+            groups: WeakMap::default(),
             payloads: PayloadCache::default(),
         })
     }
@@ -121,30 +120,8 @@ impl SubscriptionGroups {
         variables: Variables,
     ) -> Arc<SubscriptionGroup> {
         let key = GroupKey::new(&prepared, &variables);
-        let mut groups = self.groups.lock();
-        if let Some(group) = groups.get(&key).and_then(Weak::upgrade) {
-            return group;
-        }
-        let group = Arc::new(SubscriptionGroup::new(
-            Arc::clone(self),
-            key.clone(),
-            independence,
-            prepared,
-            variables,
-        ));
-        groups.insert(key, Arc::downgrade(&group));
-        group
-    }
-
-    /// Removes a group that is being dropped. A new group may have taken its key already; that one
-    /// stays.
-    fn remove(&self, key: &GroupKey) {
-        let mut groups = self.groups.lock();
-        if groups
-            .get(key)
-            .is_some_and(|group| group.strong_count() == 0)
-        {
-            groups.remove(key);
-        }
+        self.groups.get_or_insert_with(key, || {
+            SubscriptionGroup::new(Arc::clone(self), independence, prepared, variables)
+        })
     }
 }

@@ -177,7 +177,10 @@ impl RunningStream {
     fn deliver(&mut self, delivery: Option<Delivery>) -> Bytes {
         let format = self.response.format;
         match delivery {
-            Some(Delivery::Event(text, held)) => format.deliver(&text, held),
+            Some(Delivery::Event(text)) => {
+                let held = self.response.deliveries.hold(text.as_str().len());
+                format.deliver(&text, held)
+            }
             Some(Delivery::Refused(answer)) => {
                 self.phase = StreamPhase::Over;
                 answer.code().clone_into(&mut self.code);

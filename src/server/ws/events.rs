@@ -14,7 +14,6 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::message_rate::MessageRate;
 use super::protocol;
-use crate::graphql::HeldBytes;
 use crate::server::answer::{Answer, Delivery, ExecutionResult};
 use crate::server::operation::SubscriptionDeliveries;
 
@@ -42,8 +41,8 @@ pub(super) enum SocketEvent {
     Received(Option<Result<Message, axum::Error>>, Duration),
     /// Answer of a query or a mutation.
     Answered(OperationId, ExecutionResult),
-    /// `next` message of a subscription. Its bytes count in the quota until they are written.
-    Delivered(String, Option<HeldBytes>),
+    /// `next` message of a subscription.
+    Delivered(String),
     /// Error that ends a subscription.
     Refused(OperationId, Answer),
     /// End of a subscription.
@@ -179,8 +178,8 @@ impl RunningOperation {
                     Some(Delivery::Refused(answer)) => {
                         SocketEvent::Refused(Arc::clone(&self.id), answer)
                     }
-                    Some(Delivery::Event(text, held)) => {
-                        SocketEvent::Delivered(protocol::next(head, text.as_str()), held)
+                    Some(Delivery::Event(text)) => {
+                        SocketEvent::Delivered(protocol::next(head, text.as_str()))
                     }
                 }),
         };

@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::protocol::{self, Close, Incoming, Outgoing};
-use super::send_queue::HeldBudget;
 use super::socket::{Socket, SocketEnd, SocketSession};
 use crate::graphql::{AnswerBudget, CoercedVariables, Prepared};
 use crate::server::admission::Caller;
@@ -187,12 +186,12 @@ impl Socket {
         line: LogLine,
     ) {
         match budget {
-            None => self.operations.subscription(
-                &mut self.sources,
-                id,
-                line,
-                self.server.subscribe(prepared, ready, caller),
-            ),
+            None => {
+                let deliveries = self.server.subscribe(prepared, ready, caller);
+                self.send_queue.charge_events(deliveries.account());
+                self.operations
+                    .subscription(&mut self.sources, id, line, deliveries);
+            }
             Some(budget) => {
                 let (server, deadline) = (
                     Arc::clone(&self.server),
@@ -229,8 +228,7 @@ impl Socket {
             );
         } else {
             text.push_framing(protocol::NEXT_TAIL);
-            self.send_queue
-                .push_answer(text.into_text(), Some(HeldBudget::Answer(budget)));
+            self.send_queue.push_answer(text.into_text(), Some(budget));
             self.send_queue
                 .push_answer(Outgoing::Complete { id }.json(), None);
         }

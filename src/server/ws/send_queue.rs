@@ -14,7 +14,7 @@ use futures_util::{Sink, SinkExt};
 use tokio::time::{Instant, timeout};
 
 use super::protocol::Close;
-use crate::graphql::{AnswerBudget, HeldBytes};
+use crate::graphql::{AnswerAccount, AnswerBudget, HeldBytes};
 use crate::metrics::IntGauge;
 
 /// Capacity that an idle queue retains.
@@ -34,8 +34,12 @@ pub(super) struct SendQueue<S> {
     bound: QueueLoad,
     /// The sink may hold bytes that the system has not taken.
     is_unflushed: bool,
-    /// Budgets of those bytes, held until the system has taken them.
-    unflushed: Vec<HeldBudget>,
+    /// Budgets of the answers in those bytes, held until the system has taken them.
+    unflushed: Vec<Arc<AnswerBudget>>,
+    unflushed_event_bytes: usize,
+    /// Bytes of events that the system has not taken, in the user's account. Most events are written at once, and never
+    /// count.
+    waiting_events: Option<HeldBytes>,
     /// Time since when a write waits without progress.
     stuck_since: Option<Instant>,
     waiting: QueueGauge,
@@ -44,14 +48,8 @@ pub(super) struct SendQueue<S> {
 struct Queued {
     text: Utf8Bytes,
     is_event: bool,
-    held: Option<HeldBudget>,
-}
-
-/// Budget that a message holds until it is written.
-#[expect(dead_code, reason = "held for its Drop")]
-pub(super) enum HeldBudget {
-    Answer(Arc<AnswerBudget>),
-    Event(HeldBytes),
+    /// Budget of an answer.
+    budget: Option<Arc<AnswerBudget>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,11 +92,20 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
             },
             is_unflushed: false,
             unflushed: Vec::new(),
+            unflushed_event_bytes: 0,
+            waiting_events: None,
             stuck_since: None,
             waiting: QueueGauge {
                 all: waiting,
                 ours: 0,
             },
+        }
+    }
+
+    /// Sets the account in which the bytes of waiting events count.
+    pub(super) fn charge_events(&mut self, account: Option<&Arc<AnswerAccount>>) {
+        if self.waiting_events.is_none() {
+            self.waiting_events = account.map(|account| account.hold(0));
         }
     }
 
@@ -122,7 +129,7 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
     }
 
     /// Queues a message that cannot wait. A single message may exceed the bound of bytes; otherwise it could never be sent.
-    pub(super) fn push(&mut self, text: String, held: Option<HeldBudget>) -> Result<(), Full> {
+    pub(super) fn push(&mut self, text: String) -> Result<(), Full> {
         let is_over = self.events.messages >= self.bound.messages
             || self.events.bytes.saturating_add(text.len()) > self.bound.bytes;
         if is_over && self.events.messages > 0 {
@@ -130,21 +137,21 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
         }
         self.events.messages += 1;
         self.events.bytes += text.len();
-        self.enqueue(text, true, held);
+        self.enqueue(text, true, None);
         Ok(())
     }
 
     /// Queues an answer. The caller checked [`SendQueue::has_room`] before.
-    pub(super) fn push_answer(&mut self, text: String, held: Option<HeldBudget>) {
-        self.enqueue(text, false, held);
+    pub(super) fn push_answer(&mut self, text: String, budget: Option<Arc<AnswerBudget>>) {
+        self.enqueue(text, false, budget);
     }
 
-    fn enqueue(&mut self, text: String, is_event: bool, held: Option<HeldBudget>) {
+    fn enqueue(&mut self, text: String, is_event: bool, budget: Option<Arc<AnswerBudget>>) {
         self.bytes += text.len();
         self.queue.push_back(Queued {
             text: text.into(),
             is_event,
-            held,
+            budget,
         });
     }
 
@@ -159,7 +166,14 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
             _ => Some(Instant::now()),
         };
         self.waiting.set(self.queue.len());
+        self.count_waiting_events();
         flushed
+    }
+
+    fn count_waiting_events(&mut self) {
+        if let Some(waiting) = &mut self.waiting_events {
+            waiting.set(self.events.bytes + self.unflushed_event_bytes);
+        }
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
@@ -168,16 +182,17 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
             if let Some(Queued {
                 text,
                 is_event,
-                held,
+                budget,
             }) = self.queue.pop_front()
             {
                 self.bytes -= text.len();
                 if is_event {
                     self.events.messages -= 1;
                     self.events.bytes -= text.len();
+                    self.unflushed_event_bytes += text.len();
                 }
                 self.is_unflushed = true;
-                self.unflushed.extend(held);
+                self.unflushed.extend(budget);
                 self.sink.start_send_unpin(Message::Text(text))?;
             }
         }
@@ -186,6 +201,7 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
         ready!(self.sink.poll_flush_unpin(cx))?;
         self.is_unflushed = false;
         self.unflushed.clear();
+        self.unflushed_event_bytes = 0;
         Poll::Ready(Ok(()))
     }
 
@@ -210,6 +226,7 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
         self.queue.clear();
         self.bytes = 0;
         self.events = QueueLoad::default();
+        self.count_waiting_events();
     }
 }
 
@@ -233,21 +250,21 @@ mod tests {
     fn events_are_bounded_in_messages_and_in_bytes() {
         let mut by_messages = send_queue();
         for _ in 0..3 {
-            by_messages.push("a".to_owned(), None).unwrap();
+            by_messages.push("a".to_owned()).unwrap();
         }
-        assert_eq!(by_messages.push("a".to_owned(), None), Err(Full));
+        assert_eq!(by_messages.push("a".to_owned()), Err(Full));
         let mut by_bytes = send_queue();
-        by_bytes.push("0123456".to_owned(), None).unwrap();
-        assert_eq!(by_bytes.push("789a".to_owned(), None), Err(Full));
-        by_bytes.push("789".to_owned(), None).unwrap();
+        by_bytes.push("0123456".to_owned()).unwrap();
+        assert_eq!(by_bytes.push("789a".to_owned()), Err(Full));
+        by_bytes.push("789".to_owned()).unwrap();
         assert!(!by_bytes.has_room());
     }
 
     #[test]
     fn one_message_may_be_larger_than_the_queue() {
         let mut send_queue = send_queue();
-        send_queue.push("x".repeat(100), None).unwrap();
-        assert_eq!(send_queue.push("x".to_owned(), None), Err(Full));
+        send_queue.push("x".repeat(100)).unwrap();
+        assert_eq!(send_queue.push("x".to_owned()), Err(Full));
     }
 
     #[test]
@@ -255,13 +272,13 @@ mod tests {
         let mut send_queue = send_queue();
         send_queue.push_answer("x".repeat(100), None);
         assert!(!send_queue.has_room());
-        send_queue.push("x".to_owned(), None).unwrap();
+        send_queue.push("x".to_owned()).unwrap();
     }
 
     #[tokio::test]
     async fn a_write_makes_room_again() {
         let mut send_queue = send_queue();
-        send_queue.push("x".repeat(100), None).unwrap();
+        send_queue.push("x".repeat(100)).unwrap();
         send_queue.push_answer("x".repeat(100), None);
         assert!(!send_queue.is_idle());
         poll_fn(|cx| send_queue.poll_flush(cx)).await.unwrap();
@@ -301,7 +318,7 @@ mod tests {
     async fn a_message_is_stuck_from_the_first_try_and_counts_until_it_is_dropped() {
         let all = metrics::gauge("waiting", "In a test.");
         let mut send_queue = SendQueue::new(Shut, 3, 100, all.clone());
-        send_queue.push("a".to_owned(), None).unwrap();
+        send_queue.push("a".to_owned()).unwrap();
         assert_eq!((send_queue.stuck_since(), all.get()), (None, 0));
         assert!(
             poll_fn(|cx| Poll::Ready(send_queue.poll_flush(cx)))
@@ -310,7 +327,7 @@ mod tests {
         );
         let since = send_queue.stuck_since();
         assert!(since.is_some());
-        send_queue.push("b".to_owned(), None).unwrap();
+        send_queue.push("b".to_owned()).unwrap();
         assert!(
             poll_fn(|cx| Poll::Ready(send_queue.poll_flush(cx)))
                 .await

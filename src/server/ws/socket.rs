@@ -21,7 +21,7 @@ use super::linger;
 use super::message_rate::MessageRate;
 use super::operations::Operations;
 use super::protocol::{Close, Outgoing};
-use super::send_queue::{Full, HeldBudget, SendQueue};
+use super::send_queue::{Full, SendQueue};
 use super::socket_permit::SocketPermit;
 use super::timers::{Due, Timers};
 use crate::graphql::OnlineGuard;
@@ -229,9 +229,7 @@ impl Socket {
 
     fn handle(&mut self, event: SocketEvent) -> Result<(), SocketEnd> {
         match event {
-            SocketEvent::Delivered(text, held) => {
-                Ok(self.send_queue.push(text, held.map(HeldBudget::Event))?)
-            }
+            SocketEvent::Delivered(text) => Ok(self.send_queue.push(text)?),
             SocketEvent::Received(frame, over_for) => self.read(frame, over_for),
             SocketEvent::Answered(id, result) => {
                 self.answer(&id, result);
@@ -277,7 +275,7 @@ impl Socket {
     }
 
     pub(super) fn send(&mut self, message: &Outgoing<'_>) -> Result<(), SocketEnd> {
-        Ok(self.send_queue.push(message.json(), None)?)
+        Ok(self.send_queue.push(message.json())?)
     }
 }
 
