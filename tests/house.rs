@@ -121,6 +121,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "http",
             "pages",
             "operation",
+            "identification",
             "context",
             "bounds",
             "connection",

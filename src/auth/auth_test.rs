@@ -43,6 +43,8 @@ fn an_issued_token_names_its_user_until_it_ends() {
         identity,
         Identity {
             user: alice,
+            is_service: false,
+            issued_at: Some(now),
             expires_at: Some(now.plus_micros(60_000_000))
         }
     );

@@ -77,6 +77,8 @@ mod tests {
             exp: None,
             nbf: None,
             iat: None,
+            scope: None,
+            is_of_provider: false,
         }
     }
 

@@ -32,6 +32,8 @@ pub(super) struct VerificationKey {
     pub(super) id: Option<String>,
     pub(super) algorithm: Algorithm,
     pub(super) checking: DecodingKey,
+    /// Whether the key is an identity provider's. Its tokens make only listed subjects a service.
+    pub(super) is_of_provider: bool,
 }
 
 impl VerificationKey {
@@ -40,6 +42,7 @@ impl VerificationKey {
             id: None,
             algorithm: Algorithm::HS256,
             checking: DecodingKey::from_secret(secret),
+            is_of_provider: false,
         }
     }
 
@@ -58,6 +61,7 @@ impl VerificationKey {
             id,
             algorithm,
             checking,
+            is_of_provider: true,
         })
     }
 

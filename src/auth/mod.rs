@@ -12,6 +12,7 @@ mod key;
 mod keyring;
 mod keys;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub const LEEWAY: Duration = Duration::from_secs(5);
 pub const BACKUP_AUDIENCE: &str = "wideroom-backup";
 /// Audience of the tokens that the pages of `--demo` issue. Only a server with `--demo` accepts it.
 pub const DEMO_AUDIENCE: &str = "wideroom-demo";
+/// Scope of a service's token.
+pub const SERVICE_SCOPE: &str = "wideroom:service";
 /// Allowed signature algorithms. `none` is not among them, and each key is bound to one of them.
 const ALGORITHMS: [Algorithm; 4] = [
     Algorithm::HS256,
@@ -58,6 +61,9 @@ pub struct TokenRules {
     pub leeway: Duration,
     /// Longest life of a token, from `iat` to `exp`. `None` accepts any.
     pub life_max: Option<Duration>,
+    /// Subjects that are services by tokens of an identity provider (`keys`). Tokens of `secret` and of
+    /// the data folder need no entry.
+    pub service_subjects: BTreeSet<UserId>,
 }
 
 impl Default for TokenRules {
@@ -69,6 +75,7 @@ impl Default for TokenRules {
             issuer: None,
             leeway: LEEWAY,
             life_max: None,
+            service_subjects: BTreeSet::new(),
         }
     }
 }
@@ -95,6 +102,10 @@ pub struct Auth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub user: UserId,
+    /// Whether the token makes its user a service.
+    pub is_service: bool,
+    /// Issue time, if the token names one.
+    pub issued_at: Option<Timestamp>,
     /// Expiry; every token of this version has one.
     pub expires_at: Option<Timestamp>,
 }
@@ -106,18 +117,31 @@ struct Claims {
     /// Seconds since 1970, also with a fraction (RFC 7519, 2).
     exp: Option<f64>,
     nbf: Option<f64>,
-    /// Used for the life of the token only: an `iat` that is no number counts as missing.
+    /// An `iat` that is no number counts as missing.
     #[serde(default, deserialize_with = "number")]
     iat: Option<f64>,
+    /// Scopes with spaces between them (RFC 8693, 4.2). A `scope` that is no text counts as missing.
+    #[serde(default, deserialize_with = "text")]
+    scope: Option<String>,
+    /// Whether a key of an identity provider signed the token.
+    #[serde(skip)]
+    is_of_provider: bool,
 }
 
 fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     Ok(<serde_json::Value as serde::Deserialize>::deserialize(deserializer)?.as_f64())
 }
 
+fn text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let value = <serde_json::Value as serde::Deserialize>::deserialize(deserializer)?;
+    Ok(value.as_str().map(str::to_owned))
+}
+
 #[derive(serde::Serialize)]
 struct Issued<'a> {
     sub: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a str>,
     iat: i64,
     exp: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -235,9 +259,15 @@ impl Auth {
         {
             return Err(Error::NotYet);
         }
+        let has_scope = claims
+            .scope
+            .is_some_and(|scope| scope.split(' ').any(|one| one == SERVICE_SCOPE));
         let user = UserId::parse(&claims.sub.ok_or(Error::Subject)?).map_err(|_| Error::Subject)?;
+        let is_trusted = !claims.is_of_provider || self.rules.service_subjects.contains(&user);
         Ok(Identity {
             user,
+            is_service: has_scope && is_trusted,
+            issued_at: claims.iat.map(moment),
             expires_at: Some(expires_at),
         })
     }
@@ -261,7 +291,12 @@ impl Auth {
                 .map_err(|error| reason(&error))
             {
                 Err(Error::Signature) => {}
-                decoded => return decoded.map(|decoded| decoded.claims),
+                decoded => {
+                    return decoded.map(|decoded| Claims {
+                        is_of_provider: key.is_of_provider,
+                        ..decoded.claims
+                    });
+                }
             }
         }
         if keys.iter().all(|key| key.algorithm != header.alg) {
@@ -278,20 +313,34 @@ impl Auth {
 
     /// Issues a token for a user that expires after `ttl`.
     pub fn issue(&self, user: &UserId, ttl: Duration, now: Timestamp) -> String {
-        self.sign(user, ttl, now, self.rules.audience.as_deref())
+        self.sign(user, None, ttl, now, self.rules.audience.as_deref())
+    }
+
+    /// Issues a token of a service that expires after `ttl`.
+    pub fn issue_service(&self, service: &UserId, ttl: Duration, now: Timestamp) -> String {
+        let audience = self.rules.audience.as_deref();
+        self.sign(service, Some(SERVICE_SCOPE), ttl, now, audience)
     }
 
     /// Issues a token that only a server with `--demo` accepts.
     pub fn issue_demo(&self, user: &UserId, ttl: Duration, now: Timestamp) -> String {
         self.sign(
             user,
+            None,
             self.rules.life_max.map_or(ttl, |max| max.min(ttl)),
             now,
             Some(DEMO_AUDIENCE),
         )
     }
 
-    fn sign(&self, user: &UserId, ttl: Duration, now: Timestamp, aud: Option<&str>) -> String {
+    fn sign(
+        &self,
+        user: &UserId,
+        scope: Option<&str>,
+        ttl: Duration,
+        now: Timestamp,
+        aud: Option<&str>,
+    ) -> String {
         let iat = now.micros().div_euclid(1_000_000);
         let exp = now
             .plus_micros(micros(ttl.as_secs_f64()))
@@ -299,6 +348,7 @@ impl Auth {
             .div_euclid(1_000_000);
         let claims = Issued {
             sub: user.as_str(),
+            scope,
             iat,
             exp,
             aud,

@@ -12,8 +12,11 @@ use crate::model::{UserId, UserIdError};
 #[derive(clap::Args)]
 pub(super) struct TokenFlags {
     /// Username in the token: 1 to 128 bytes of text without control characters
-    #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_user)]
-    user: UserId,
+    #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_user, required_unless_present = "service", conflicts_with = "service")]
+    user: Option<UserId>,
+    /// Name of a service, instead of a user: the token of a backend, which may act as every user
+    #[arg(long, env = "WIDEROOM_SERVICE", hide_env_values = true, value_name = "NAME", value_parser = parse_user)]
+    service: Option<UserId>,
     /// Lifetime of the token
     #[arg(long, env = "WIDEROOM_TTL", hide_env_values = true, value_name = "TIME", default_value = "24h", value_parser = config::parse_duration)]
     ttl: Duration,
@@ -30,12 +33,20 @@ pub(super) fn run(flags: &TokenFlags) -> Result<(), Error> {
     if let Some(max) = config.tokens.life_max.filter(|max| flags.ttl > *max) {
         return Err(Error::LongLife(max));
     }
-    // The server reads the other key files; this command signs with the key of the data folder.
+    // The keys of a provider verify only. Tokens are signed with the secret or the key of the data folder.
     let rules = TokenRules {
         secret: None,
         keys: None,
-        ..config.tokens
+        ..config.tokens.clone()
     };
-    let auth = Auth::open(&config.data)?.with_rules(rules)?;
-    print(&auth.issue(&flags.user, flags.ttl, SystemClock.now()))
+    let auth = match &config.tokens.secret {
+        Some(path) => Auth::open_secret(path)?,
+        None => Auth::open(&config.data)?,
+    };
+    let (auth, now) = (auth.with_rules(rules)?, SystemClock.now());
+    match (&flags.user, &flags.service) {
+        (_, Some(service)) => print(&auth.issue_service(service, flags.ttl, now)),
+        (Some(user), None) => print(&auth.issue(user, flags.ttl, now)),
+        (None, None) => unreachable!("one of the two flags is required"),
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{PageChoice, Scope, Setting, value};
 use crate::auth::{BACKUP_AUDIENCE, DEMO_AUDIENCE};
+use crate::model::UserId;
 
 /// Settings of access, in the order of the help.
 pub const ACCESS: &[Setting] = &[
@@ -20,9 +21,9 @@ pub const ACCESS: &[Setting] = &[
     Setting {
         name: "token-secret-file",
         environment: "WIDEROOM_TOKEN_SECRET_FILE",
-        scope: Scope::Serve,
+        scope: Scope::Data,
         value_name: Some("FILE"),
-        help: "File of a secret of at least 32 bytes that verifies tokens (HS256), instead of the key in the data folder. The server reads it again when it changes",
+        help: "File of a secret of at least 32 bytes that verifies tokens (HS256) and signs those of `wideroom token`, instead of the key in the data folder. The server reads it again when it changes",
         beyond: None,
         get: |config| show_path(config.tokens.secret.as_deref()),
         set: |config, text| value::set_option(&mut config.tokens.secret, text),
@@ -101,6 +102,33 @@ pub const ACCESS: &[Setting] = &[
             } else {
                 value::set_time(&mut life, text).map(|()| Some(life))?
             };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "service-subjects",
+        environment: "WIDEROOM_SERVICE_SUBJECTS",
+        scope: Scope::Serve,
+        value_name: Some("NAMES"),
+        help: "Subjects, with commas between them, that are services when a key of token-keys-file signed their token and its scope has `wideroom:service`",
+        beyond: None,
+        get: |config| {
+            let names = &config.tokens.service_subjects;
+            if names.is_empty() {
+                return "none".to_owned();
+            }
+            names
+                .iter()
+                .map(UserId::as_str)
+                .collect::<Vec<_>>()
+                .join(",")
+        },
+        set: |config, text| {
+            let names = text.split(',').filter(|_| text != "none");
+            config.tokens.service_subjects = names
+                .map(|name| UserId::parse(name.trim()))
+                .collect::<Result<_, _>>()
+                .map_err(|_| "must be usernames with commas between them, or none")?;
             Ok(())
         },
     },

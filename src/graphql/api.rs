@@ -18,7 +18,7 @@ use super::scope::ExecutionContext;
 use super::{ChatSchema, OnlineGuard, OperationExecutor, schema};
 use crate::chat::Chat;
 use crate::metrics::Metrics;
-use crate::model::UserId;
+use crate::model::Viewer;
 use crate::rate::Pace;
 
 /// The API over a chat.
@@ -56,7 +56,7 @@ impl Api {
         self.documents.counts().register(metrics);
     }
 
-    fn context(&self, viewer: Option<UserId>, limits: ExecutionLimits) -> ExecutionContext {
+    fn context(&self, viewer: Option<Viewer>, limits: ExecutionLimits) -> ExecutionContext {
         ExecutionContext::new(self.chat.clone(), viewer, limits)
     }
 }
@@ -71,7 +71,7 @@ impl OperationExecutor for Api {
         &self,
         prepared: &Prepared,
         variables: Variables,
-        viewer: Option<UserId>,
+        viewer: Option<Viewer>,
         budget: Arc<AnswerBudget>,
     ) -> Response {
         let is_authenticated = viewer.is_some();
@@ -85,7 +85,7 @@ impl OperationExecutor for Api {
         // Boxed: the library's future is tens of KiB, and each wrapper around it would copy it.
         let execution = Box::pin(self.schemas.for_document(prepared).execute(request));
         let mut response = match &viewer {
-            Some(viewer) => self.chat.reading_for(viewer, execution).await,
+            Some(viewer) => self.chat.reading_for(&viewer.user, execution).await,
             None => execution.await,
         };
         record_validity(prepared, is_authenticated, &response);
@@ -95,15 +95,16 @@ impl OperationExecutor for Api {
         response
     }
 
-    fn arrive(&self, viewer: &UserId) -> OnlineGuard {
-        Box::new(self.chat.presence.connect(viewer))
+    fn arrive(&self, viewer: &Viewer) -> Option<OnlineGuard> {
+        let guard = self.chat.presence.arrive(viewer)?;
+        Some(Box::new(guard))
     }
 
     async fn subscribe(
         &self,
         prepared: &Prepared,
         variables: Variables,
-        viewer: Option<UserId>,
+        viewer: Option<Viewer>,
         limits: ExecutionLimits,
     ) -> BoxStream<'static, EventResponse> {
         if let Some(independence) = ViewerIndependence::of(prepared) {
@@ -121,7 +122,7 @@ impl OperationExecutor for Api {
             .inspect(move |response| record_validity(&prepared, is_authenticated, response))
             .map(EventResponse::Own)
             .boxed();
-        let Some(viewer) = viewer else {
+        let Some(Viewer { user: viewer, .. }) = viewer else {
             return responses;
         };
         let chat = self.chat.clone();

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use async_graphql::{Response, Variables};
 use futures_util::stream::BoxStream;
 
-use crate::model::UserId;
+use crate::model::Viewer;
 
 /// Executes operations. The trait is object safe, so that the server does not depend on the schema.
 #[async_trait::async_trait]
@@ -54,20 +54,20 @@ pub trait OperationExecutor: Send + Sync + 'static {
         &self,
         prepared: &Prepared,
         variables: Variables,
-        viewer: Option<UserId>,
+        viewer: Option<Viewer>,
         budget: Arc<AnswerBudget>,
     ) -> Response;
 
     /// Marks a viewer as online until the guard is dropped. The server calls it for each socket and
-    /// stream.
-    fn arrive(&self, viewer: &UserId) -> OnlineGuard;
+    /// stream. `None` if a service acts in the user's name: the user is not there.
+    fn arrive(&self, viewer: &Viewer) -> Option<OnlineGuard>;
 
     /// Opens a subscription. Dropping the stream closes it.
     async fn subscribe(
         &self,
         prepared: &Prepared,
         variables: Variables,
-        viewer: Option<UserId>,
+        viewer: Option<Viewer>,
         limits: ExecutionLimits,
     ) -> BoxStream<'static, EventResponse>;
 }

@@ -11,13 +11,13 @@ use super::error::{Error, Result};
 use super::execution::{AnswerBudget, ExecutionLimits};
 use super::loader::Loaders;
 use crate::chat::{self, Chat};
-use crate::model::{Message, UserId};
+use crate::model::{Message, UserId, Viewer};
 use crate::rate::Pace;
 
 /// Data of one request in the context of its execution.
 pub(super) struct ExecutionContext {
     chat: Chat,
-    viewer: Option<UserId>,
+    viewer: Option<Viewer>,
     scope: OnceLock<ViewerScope>,
     /// Byte budget of the answer, or of the current event.
     pub(super) budget: Arc<AnswerBudget>,
@@ -26,7 +26,7 @@ pub(super) struct ExecutionContext {
 }
 
 impl ExecutionContext {
-    pub(super) fn new(chat: Chat, viewer: Option<UserId>, limits: ExecutionLimits) -> Self {
+    pub(super) fn new(chat: Chat, viewer: Option<Viewer>, limits: ExecutionLimits) -> Self {
         let ExecutionLimits { budget, pace } = limits;
         Self {
             chat,
@@ -38,7 +38,7 @@ impl ExecutionContext {
     }
 
     /// The context of an execution without a pace of its own: its driver pays for each event.
-    pub(super) fn unpaced(chat: Chat, viewer: Option<UserId>, budget: Arc<AnswerBudget>) -> Self {
+    pub(super) fn unpaced(chat: Chat, viewer: Option<Viewer>, budget: Arc<AnswerBudget>) -> Self {
         let limits = ExecutionLimits {
             budget,
             pace: Pace::free(),
@@ -54,7 +54,7 @@ impl ExecutionContext {
             .map_err(|_| Error::answer_too_large())
     }
 
-    fn viewer(&self) -> Result<&UserId> {
+    fn viewer(&self) -> Result<&Viewer> {
         self.viewer.as_ref().ok_or_else(Error::unauthenticated)
     }
 }
@@ -69,7 +69,10 @@ pub(super) struct ViewerScope(Arc<ScopeData>);
 
 pub(super) struct ScopeData {
     pub(super) chat: Chat,
+    /// The user whose rights the operation has.
     pub(super) viewer: UserId,
+    /// The same user, and the service behind the call.
+    pub(super) caller: Viewer,
     pub(super) loaders: Loaders,
     withheld: Option<WithheldSenders>,
 }
@@ -78,21 +81,23 @@ pub(super) struct ScopeData {
 type WithheldSenders = Mutex<BTreeSet<UserId>>;
 
 impl ViewerScope {
-    pub(super) fn new(chat: &Chat, viewer: &UserId) -> Self {
-        Self::with(chat, viewer, None)
+    pub(super) fn new(chat: &Chat, caller: &Viewer) -> Self {
+        Self::with(chat, caller.clone(), None)
     }
 
     /// The scope of an execution whose payload a group of viewers shares. It leaves out every
     /// `clientKey`.
     pub(super) fn for_group(chat: &Chat, viewer: &UserId) -> Self {
-        Self::with(chat, viewer, Some(WithheldSenders::default()))
+        let caller = Viewer::from(viewer.clone());
+        Self::with(chat, caller, Some(WithheldSenders::default()))
     }
 
-    fn with(chat: &Chat, viewer: &UserId, withheld: Option<WithheldSenders>) -> Self {
+    fn with(chat: &Chat, caller: Viewer, withheld: Option<WithheldSenders>) -> Self {
         Self(Arc::new(ScopeData {
             chat: chat.clone(),
-            viewer: viewer.clone(),
-            loaders: Loaders::new(chat, viewer),
+            viewer: caller.user.clone(),
+            loaders: Loaders::new(chat, &caller.user),
+            caller,
             withheld,
         }))
     }
@@ -137,7 +142,7 @@ impl ViewerScope {
 
     /// A new scope of the same viewer, without reads.
     pub(super) fn renewed(&self) -> Self {
-        Self::new(&self.chat, &self.viewer)
+        Self::new(&self.chat, &self.caller)
     }
 }
 

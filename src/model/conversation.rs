@@ -118,5 +118,7 @@ pub struct Participant {
     pub membership: Membership,
     /// [`OrderKey::MIN`] before the first read. It never decreases, unlike the read marker of the inbox.
     pub read_up_to: OrderKey,
+    /// Whether a service moved that marker in the user's name, before the user acted.
+    pub is_read_by_service: bool,
     pub delivered_up_to: OrderKey,
 }

@@ -72,6 +72,52 @@ impl ReadMarker {
     }
 }
 
+/// Position of a user's newest act of one kind, as a maximum register: of two values the greater bytes are the later act.
+///
+/// An act of a service in the user's name shows in markers and receipts, but it is no consent of the user. At one
+/// position the user's own act is the greater one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActPosition {
+    pub up_to: OrderKey,
+    pub is_by_service: bool,
+}
+
+impl ActPosition {
+    /// Last byte of a service's act.
+    const BY_SERVICE: u8 = 1;
+
+    pub fn own(up_to: OrderKey) -> Self {
+        Self {
+            up_to,
+            is_by_service: false,
+        }
+    }
+
+    /// An own act is its order key. A service's act is the position just before, and one byte.
+    pub fn to_bytes(self) -> Vec<u8> {
+        if self.is_by_service {
+            [self.up_to.before().0.as_slice(), &[Self::BY_SERVICE]].concat()
+        } else {
+            self.up_to.0.to_vec()
+        }
+    }
+
+    /// `None` if the bytes are no position.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        match bytes.split_at_checked(16)? {
+            (key, []) => Some(Self::own(OrderKey(key.try_into().ok()?))),
+            (key, [Self::BY_SERVICE]) => {
+                let before = u128::from_be_bytes(key.try_into().ok()?);
+                Some(Self {
+                    up_to: OrderKey(before.checked_add(1)?.to_be_bytes()),
+                    is_by_service: true,
+                })
+            }
+            (_, _) => None,
+        }
+    }
+}
+
 /// Settings of a user on an inbox entry.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
@@ -90,6 +136,8 @@ pub struct InboxRow {
     pub last_message: Option<MessageId>,
     pub marker: ReadMarker,
     pub sent_up_to: Option<MessageId>,
+    /// Whether a service sent that message in the user's name, before the user acted.
+    pub is_sent_by_service: bool,
     pub flags: Flags,
 }
 
@@ -185,6 +233,27 @@ mod tests {
     }
 
     #[test]
+    fn an_own_act_is_greater_than_one_of_a_service_at_the_same_position() {
+        let (own, earlier, later) = (
+            ActPosition::own(id(500).order_key()),
+            ActPosition::own(id(499).order_key()),
+            ActPosition::own(id(501).order_key()),
+        );
+        let by_service = ActPosition {
+            is_by_service: true,
+            ..own
+        };
+        let bytes = [earlier, by_service, own, later].map(ActPosition::to_bytes);
+        assert!(bytes.is_sorted());
+        for act in [own, by_service] {
+            assert_eq!(ActPosition::from_bytes(&act.to_bytes()), Some(act));
+        }
+        for broken in [&[0; 15][..], &[0; 18], &[2; 17]] {
+            assert_eq!(ActPosition::from_bytes(broken), None);
+        }
+    }
+
+    #[test]
     fn a_later_epoch_wins_over_a_later_position() {
         let read = ReadMarker {
             epoch: 5,
@@ -206,6 +275,7 @@ mod tests {
             last_message: None,
             marker,
             sent_up_to,
+            is_sent_by_service: false,
             flags: Flags::default(),
         }
     }

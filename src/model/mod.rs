@@ -14,6 +14,7 @@ pub mod receipt;
 pub mod text;
 pub mod time;
 pub mod user;
+pub mod viewer;
 
 pub use change::{Change, ChangeKind, Revision};
 pub use content::{Attachment, Body, Content};
@@ -22,7 +23,7 @@ pub use conversation::{
 };
 pub use event::{Event, InboxChange, Notice, Topic};
 pub use id::{ChangeId, ConversationId, DirectIds, MessageId, OrderKey, TimeUuid};
-pub use inbox::{Flags, InboxKey, InboxRow, ReadMarker, Unread, hidden_larges};
+pub use inbox::{ActPosition, Flags, InboxKey, InboxRow, ReadMarker, Unread, hidden_larges};
 pub use message::{IdempotencyKey, InputHash, Message, MessageKind};
 pub use metadata::{Metadata, MetadataError};
 pub use page::{Cut, Direction, Page, PageRequest};
@@ -31,3 +32,4 @@ pub use receipt::DeliveryStatus;
 pub use text::TextError;
 pub use time::Timestamp;
 pub use user::{Presence, Profile, UserId, UserIdError};
+pub use viewer::{Viewer, ViewerKind};

@@ -75,6 +75,7 @@ mod tests {
             user: user(name),
             membership: Membership::joined(Role::Member),
             read_up_to: position(read),
+            is_read_by_service: false,
             delivered_up_to: position(delivered),
         }
     }

@@ -28,6 +28,8 @@ pub(super) struct Problem {
     pub(super) code: Code,
     pub(super) sentence: String,
     positions: Vec<Pos>,
+    /// Name of the refused input.
+    input_path: Option<&'static str>,
     /// Time after which the client may retry.
     retry_after: Option<Duration>,
     /// HTTP header of the refusal.
@@ -41,6 +43,7 @@ impl Problem {
             code,
             sentence: sentence.into(),
             positions: Vec::new(),
+            input_path: None,
             retry_after: None,
             header: None,
         }
@@ -61,6 +64,14 @@ impl Problem {
     /// Refusal at a limit of concurrency: a permit must be released first, at an unknown time.
     pub(super) fn too_many(sentence: impl Into<String>) -> Self {
         Self::too_fast(sentence, PERMIT_RETRY_AFTER)
+    }
+
+    /// Names the refused input.
+    pub(super) fn with_input_path(self, name: &'static str) -> Self {
+        Self {
+            input_path: Some(name),
+            ..self
+        }
     }
 
     pub(super) fn with_header(self, name: HeaderName, value: &'static str) -> Self {
@@ -291,6 +302,9 @@ impl From<Problem> for Answer {
         let mut error = ServerError::new(problem.sentence, None);
         error.locations = problem.positions;
         extensions(&mut error).set("code", problem.code.as_str());
+        if let Some(name) = problem.input_path {
+            extensions(&mut error).set("inputPath", Value::List(vec![Value::from(name)]));
+        }
         if let Some(retry_after) = problem.retry_after {
             let wait = u64::try_from(retry_after.as_millis())
                 .unwrap_or(u64::MAX)

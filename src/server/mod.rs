@@ -11,6 +11,7 @@ mod chunks;
 mod connection;
 mod context;
 mod http;
+mod identification;
 mod metrics;
 mod operation;
 mod origin;
@@ -47,7 +48,9 @@ const BACKLOG: u32 = 4_096;
 pub fn router(server: Arc<Server>, pages: Router) -> Router {
     let graphql = any(http::graphql);
     let graphql = match server.bounds.origins.cors() {
-        Some(cors) => graphql.layer(cors),
+        Some(cors) => graphql
+            .layer(cors)
+            .layer(map_response(origin::without_service_header)),
         None => graphql,
     };
     Router::new()

@@ -22,12 +22,11 @@ use super::chunks::ChunkedText;
 use super::connection::ConnectionState;
 use super::context::Server;
 use super::metrics::{OpenSubscription, ServerMetrics};
-use crate::auth::{self, Identity};
 use crate::graphql::{
     AnswerAccount, AnswerBudget, CoercedVariables, EventResponse, ExecutionLimits, HeldBytes,
     Prepared,
 };
-use crate::model::UserId;
+use crate::model::{UserId, Viewer};
 
 /// Most characters of an operation's name in the log: the client chooses it.
 const NAME_CHARS_MAX: usize = 64;
@@ -55,30 +54,12 @@ impl Server {
         }
     }
 
-    /// Identifies the user of a `Bearer` token. Calls `admit` before it verifies a signature.
-    pub(super) fn identify(
-        &self,
-        authorization: &str,
-        admit: impl FnOnce() -> Result<(), Problem>,
-    ) -> Result<Identity, IdentifyError> {
-        let token = match authorization.split_once(' ') {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-            _ => {
-                return Err(IdentifyError::Token(
-                    "The authorization must be `Bearer` and a token.".to_owned(),
-                ));
-            }
-        };
-        self.auth
-            .verify_after(token, || admit().map_err(IdentifyError::NotAdmitted))
-    }
-
     /// Executes a query or a mutation, at most until the deadline.
     pub(super) async fn execute(
         &self,
         prepared: &Prepared,
         variables: Variables,
-        viewer: Option<UserId>,
+        viewer: Option<Viewer>,
         deadline: Instant,
         budget: Arc<AnswerBudget>,
     ) -> ExecutionResult {
@@ -223,23 +204,6 @@ impl Stream for SubscriptionDeliveries {
     }
 }
 
-/// Reason for an authorization that identifies no user.
-pub(super) enum IdentifyError {
-    /// The token is invalid: a sentence for the client.
-    Token(String),
-    /// The server refused to verify the signature.
-    NotAdmitted(Problem),
-}
-
-impl From<auth::Error> for IdentifyError {
-    fn from(error: auth::Error) -> Self {
-        let said = error.to_string();
-        let mut rest = said.chars();
-        let first = rest.next().map(|first| first.to_ascii_uppercase());
-        Self::Token(first.into_iter().chain(rest).chain(['.']).collect())
-    }
-}
-
 fn panicked(panic: &(dyn Any + Send)) -> Answer {
     let said = panic
         .downcast_ref::<&str>()
@@ -279,7 +243,7 @@ pub(super) struct LogLine {
     transport: &'static str,
     kind: Option<OperationType>,
     operation: Option<String>,
-    viewer: Option<UserId>,
+    viewer: Option<Viewer>,
     is_ended: bool,
 }
 
@@ -301,7 +265,7 @@ impl LogLine {
         self.transport = transport;
     }
 
-    pub(super) fn viewer(&mut self, viewer: Option<&UserId>) {
+    pub(super) fn viewer(&mut self, viewer: Option<&Viewer>) {
         self.viewer = viewer.cloned();
     }
 
@@ -320,7 +284,12 @@ impl LogLine {
         tracing::info!(
             transport = self.transport,
             operation.name = self.operation.as_deref(),
-            viewer.id = self.viewer.as_ref().map(UserId::as_str),
+            viewer.id = self.viewer.as_ref().map(|viewer| viewer.user.as_str()),
+            service.id = self
+                .viewer
+                .as_ref()
+                .and_then(Viewer::service_name)
+                .map(UserId::as_str),
             duration_ms = took.as_micros() as f64 / 1e3,
             code,
             "request"

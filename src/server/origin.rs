@@ -7,8 +7,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::response::Response;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use url::{Origin, Url};
+
+/// Header of a service that names the user in whose name it acts.
+pub(super) const AS_HEADER: &str = "wideroom-as";
 
 /// Time for which a browser may cache a preflight.
 const MAX_AGE: Duration = Duration::from_secs(3_600);
@@ -101,7 +105,7 @@ impl Origins {
         let layer = CorsLayer::new()
             .allow_origin(allowed)
             .allow_methods([Method::GET, Method::POST]);
-        // Clients send headers of their own; no header grants a permission by itself.
+        // Clients send headers of their own. `without_service_header` removes the one that grants a permission.
         let layer = layer.allow_headers(AllowHeaders::mirror_request());
         Some(
             layer
@@ -117,6 +121,32 @@ impl Origins {
         };
         self.has(origin) || is_our_own(origin, headers)
     }
+}
+
+/// Removes the header of services from the allowed ones. A page of a foreign origin has no business with the token of a
+/// service.
+pub(super) async fn without_service_header(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let Some(allowed) = headers
+        .get(header::ACCESS_CONTROL_ALLOW_HEADERS)
+        .and_then(|value| value.to_str().ok())
+    else {
+        return response;
+    };
+    let kept: Vec<_> = allowed
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.eq_ignore_ascii_case(AS_HEADER))
+        .collect();
+    match HeaderValue::from_str(&kept.join(",")) {
+        Ok(kept) if !kept.is_empty() => {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, kept);
+        }
+        Ok(_) | Err(_) => {
+            headers.remove(header::ACCESS_CONTROL_ALLOW_HEADERS);
+        }
+    }
+    response
 }
 
 /// Whether the page came from the requested host. The scheme may differ, because a proxy may terminate TLS.

@@ -261,6 +261,7 @@ mod tests {
             user: UserId::parse("ann").unwrap(),
             membership: Membership::joined(Role::Member),
             read_up_to,
+            is_read_by_service: false,
             delivered_up_to: OrderKey::MIN,
         };
         let (min, five, nine) = (OrderKey::MIN, id(5).order_key(), id(9).order_key());

@@ -18,6 +18,8 @@ pub struct MarkerMove {
     pub marker: ReadMarker,
     /// The maximum of the read receipts, which never goes back: `None` when marking unread.
     pub read_up_to: Option<OrderKey>,
+    /// Whether a service moves it in the name of a user who has not acted in the conversation yet.
+    pub is_by_service: bool,
     /// Id of the move in the user's `changes_by_user`.
     pub change: ChangeId,
 }

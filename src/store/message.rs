@@ -10,6 +10,8 @@ pub struct NewMessage {
     pub message: Arc<Message>,
     /// The hash of the input, for a message with a `client_key`.
     pub input_hash: Option<InputHash>,
+    /// Whether a service sends it in the name of a sender who has not acted in the conversation yet.
+    pub is_by_service: bool,
 }
 
 /// An earlier send under the same idempotency key.

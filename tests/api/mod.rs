@@ -22,6 +22,7 @@ mod receipt;
 mod revision;
 mod sample;
 mod send;
+mod services;
 mod shared;
 mod subscription;
 mod typing;

@@ -1,10 +1,14 @@
 //! Each kind of key opens the door to its own algorithm, and to nothing else.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jsonwebtoken::Algorithm;
 use serde_json::{Value, json};
 use wideroom::auth::{Auth, Error, TokenRules};
+use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::model::UserId;
 
 use super::files::{
     EC_384, Folder, LOCAL, Pair, RSA_SHORT, assert_alice, by_keys, by_secret, by_secret_file,
@@ -302,4 +306,54 @@ fn audience_and_issuer_must_be_the_ones_that_are_wanted() {
         std::time::Duration::from_secs(60),
         wideroom::clock::Clock::now(&wideroom::clock::SystemClock),
     )));
+}
+
+#[test]
+fn a_scope_makes_a_service_and_a_providers_key_only_of_a_listed_subject() {
+    let with_scope = |scope: Value| {
+        let mut claims = claims();
+        claims["scope"] = scope;
+        claims
+    };
+    let local = Auth::with_secret(LOCAL);
+    let is_service = |scope: Value| {
+        let identity = local.verify(&by_secret(LOCAL, &with_scope(scope))).unwrap();
+        identity.is_service
+    };
+    for scope in ["wideroom:service", "openid wideroom:service email"] {
+        assert!(is_service(json!(scope)), "{scope}");
+    }
+    for other in [
+        json!("wideroom:services"),
+        json!("WIDEROOM:SERVICE"),
+        json!("openid,wideroom:service"),
+        json!(["wideroom:service"]),
+        json!(7),
+        Value::Null,
+    ] {
+        assert!(!is_service(other.clone()), "{other}");
+    }
+    let (folder, pair) = (Folder::new(), Pair::ed());
+    let keys = folder.write("keys.pem", &pair.public);
+    let token = pair.sign(pair.algorithm, None, &with_scope(json!("wideroom:service")));
+    for (listed, expected) in [(&[][..], false), (&["bob"], false), (&["alice"], true)] {
+        let rules = TokenRules {
+            keys: Some(keys.clone()),
+            service_subjects: listed
+                .iter()
+                .map(|name| UserId::parse(name).unwrap())
+                .collect(),
+            ..TokenRules::default()
+        };
+        let auth = Auth::with_secret(LOCAL).with_rules(rules).unwrap();
+        assert_eq!(auth.verify(&token).unwrap().is_service, expected);
+    }
+}
+
+#[test]
+fn a_demo_token_is_no_service() {
+    let auth = Auth::with_secret(LOCAL).with_demo();
+    let alice = UserId::parse("alice").unwrap();
+    let token = auth.issue_demo(&alice, Duration::from_secs(60), SystemClock.now());
+    assert!(!auth.verify(&token).unwrap().is_service);
 }

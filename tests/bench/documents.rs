@@ -32,7 +32,7 @@ pub async fn measure(world: &World) {
                         .execute(
                             &prepared,
                             Variables::default(),
-                            Some(viewer.clone()),
+                            Some(viewer.clone().into()),
                             Default::default(),
                         )
                         .await;

@@ -227,7 +227,7 @@ async fn execution(world: &World, size: &Size) {
         let response = futures_util::FutureExt::now_or_never(world.api.execute(
             &prepared,
             Default::default(),
-            Some(viewer.clone()),
+            Some(viewer.clone().into()),
             Default::default(),
         ));
         drop(black_box(

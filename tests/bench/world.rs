@@ -191,7 +191,7 @@ impl World {
             .execute(
                 &prepared,
                 Variables::from_json(variables),
-                Some(viewer.clone()),
+                Some(viewer.clone().into()),
                 Arc::default(),
             )
             .await;
@@ -221,7 +221,7 @@ impl World {
             .subscribe(
                 &prepared,
                 Variables::from_json(variables),
-                Some(viewer.clone()),
+                Some(viewer.clone().into()),
                 limits,
             )
             .await

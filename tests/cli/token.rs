@@ -78,3 +78,48 @@ fn a_broken_key_is_one_clear_line_that_does_not_show_it() {
     );
     program.run(&["token", "--user", "alice"]).failed(1, &line);
 }
+
+#[test]
+fn a_service_gets_a_token_with_the_scope() {
+    let program = Program::new();
+    let ended = program.run(&["token", "--service", "backend", "--ttl", "1h"]);
+    let identity = Auth::open(&program.data())
+        .unwrap()
+        .verify(ended.succeeded().trim())
+        .unwrap();
+    assert!(identity.is_service);
+    assert_eq!(identity.user.as_str(), "backend");
+    let ended = program.run(&["token", "--user", "alice"]);
+    let auth = Auth::open(&program.data()).unwrap();
+    assert!(!auth.verify(ended.succeeded().trim()).unwrap().is_service);
+    for wrong in [
+        &["token"][..],
+        &["token", "--user", "a", "--service", "b"],
+        &["token", "--service", ""],
+    ] {
+        assert_eq!(program.run(wrong).code, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_secret_signs_instead_of_the_key_of_the_data_folder() {
+    let program = Program::new();
+    let path = program.dir.path().join("secret");
+    std::fs::write(&path, "a secret of thirty-two bytes, and a few more").unwrap();
+    let secret = path.to_str().unwrap();
+    let auth = Auth::open_secret(&path).unwrap();
+    for name in ["--user", "--service"] {
+        let ended = program.run(&["token", name, "alice", "--token-secret-file", secret]);
+        let identity = auth.verify(ended.succeeded().trim()).unwrap();
+        assert_eq!(identity.is_service, name == "--service");
+    }
+    assert!(!program.data().exists(), "no key was made");
+    std::fs::write(&path, "short").unwrap();
+    let ended = program.run(&["token", "--user", "alice", "--token-secret-file", secret]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.stderr.contains("a secret has at least 32 bytes"),
+        "{}",
+        ended.stderr
+    );
+}

@@ -35,7 +35,7 @@ async fn the_worst_documents_are_refused_in_no_time() {
                     .execute(
                         &prepared,
                         Variables::default(),
-                        Some(alice.clone()),
+                        Some(alice.clone().into()),
                         Default::default(),
                     )
                     .await;

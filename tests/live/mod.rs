@@ -16,6 +16,7 @@ mod rates;
 mod read_shares;
 mod refusals;
 mod schema;
+mod services;
 mod stream_bounds;
 mod streams;
 mod trusted;

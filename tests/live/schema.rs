@@ -13,7 +13,7 @@ use wideroom::graphql::{
     self, AnswerBudget, DocumentBounds, DocumentCache, ExecutionLimits, OnlineGuard,
     OperationExecutor, Prepared, RequestError,
 };
-use wideroom::model::UserId;
+use wideroom::model::Viewer;
 
 /// How many of `forever`, `flood` and `slow` are alive.
 type Alive = Arc<watch::Sender<usize>>;
@@ -30,7 +30,7 @@ impl TestApi {
         Self { schema, documents }
     }
 
-    fn request(prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Request {
+    fn request(prepared: &Prepared, variables: Variables, viewer: Option<Viewer>) -> Request {
         let mut request = Request::new("").variables(variables).data(viewer);
         request.operation_name = prepared.name.as_ref().map(ToString::to_string);
         request.set_parsed_query((*prepared.document).clone());
@@ -48,7 +48,7 @@ impl OperationExecutor for TestApi {
         &self,
         prepared: &Prepared,
         variables: Variables,
-        viewer: Option<UserId>,
+        viewer: Option<Viewer>,
         _: Arc<AnswerBudget>,
     ) -> Response {
         self.schema
@@ -56,15 +56,15 @@ impl OperationExecutor for TestApi {
             .await
     }
 
-    fn arrive(&self, _: &UserId) -> OnlineGuard {
-        Box::new(())
+    fn arrive(&self, viewer: &Viewer) -> Option<OnlineGuard> {
+        (!viewer.is_acted_for()).then(|| Box::new(()) as OnlineGuard)
     }
 
     async fn subscribe(
         &self,
         prepared: &Prepared,
         variables: Variables,
-        viewer: Option<UserId>,
+        viewer: Option<Viewer>,
         _: ExecutionLimits,
     ) -> BoxStream<'static, graphql::EventResponse> {
         self.schema
@@ -88,13 +88,21 @@ impl Query {
 
     async fn me(&self, context: &Context<'_>) -> Result<String, Error> {
         let viewer = context
-            .data::<Option<UserId>>()?
+            .data::<Option<Viewer>>()?
             .as_ref()
-            .map(ToString::to_string);
+            .map(|viewer| viewer.user.to_string());
         viewer.ok_or_else(|| {
             Error::new("Sign in first.")
                 .extend_with(|_, extensions| extensions.set("code", "UNAUTHENTICATED"))
         })
+    }
+
+    /// The service behind the call.
+    async fn service(&self, context: &Context<'_>) -> Result<Option<String>, Error> {
+        let viewer = context.data::<Option<Viewer>>()?.as_ref();
+        Ok(viewer
+            .and_then(Viewer::service_name)
+            .map(ToString::to_string))
     }
 
     /// The library hands an error of `Result<Option<_>>` to the parent; this way round it stays with the field.
@@ -141,6 +149,14 @@ pub(super) struct Told;
 
 #[Subscription(name = "Subscription")]
 impl Told {
+    /// The user and the service behind the call.
+    async fn whose(&self, context: &Context<'_>) -> Result<impl Stream<Item = String>, Error> {
+        let viewer = context.data::<Option<Viewer>>()?.clone().unwrap();
+        let service = viewer.service_name().map(ToString::to_string);
+        let whose = format!("{} by {}", viewer.user, service.unwrap_or_default());
+        Ok(stream::iter([whose]))
+    }
+
     async fn count(&self, to: i32) -> impl Stream<Item = i32> {
         stream::iter(0..to)
     }

@@ -82,6 +82,15 @@ impl World {
         issue(SECRET, name, ttl)
     }
 
+    /// A token with the scope of a service.
+    pub(super) fn service_token(&self, name: &str) -> String {
+        Auth::with_secret(SECRET).issue_service(
+            &UserId::parse(name).unwrap(),
+            LIFE,
+            SystemClock.now(),
+        )
+    }
+
     pub(super) fn forged(&self) -> String {
         issue(
             b"another key of thirty-two bytes.",

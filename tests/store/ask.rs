@@ -177,6 +177,7 @@ pub async fn mark(store: &dyn Store, user: &UserId, conversation: ConversationId
         conversation,
         marker: ReadMarker { epoch, up_to },
         read_up_to: receipt.then_some(up_to),
+        is_by_service: false,
         change,
     };
     store.move_read_marker(user, &moved).await.unwrap();

@@ -63,7 +63,7 @@ impl Door {
             .execute(
                 &prepared,
                 Variables::from_json(variables),
-                Some(viewer.clone()),
+                Some(viewer.clone().into()),
                 Arc::default(),
             )
             .await;

@@ -193,6 +193,7 @@ async fn crowd(place: &Place, name: &str, numbers: &mut Numbers) -> (UserId, Vec
                 last_message: Some(id(micros)),
                 marker: Default::default(),
                 sent_up_to: None,
+                is_sent_by_service: false,
                 flags: Flags::default(),
             });
         }

@@ -634,6 +634,7 @@ impl Player<'_> {
             conversation,
             marker,
             read_up_to,
+            is_by_service: false,
             change: change(micros),
         };
         format!(

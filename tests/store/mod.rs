@@ -198,6 +198,7 @@ contract! {
             a_delivery_is_a_maximum_in_any_order_of_arrival,
             a_delivery_changes_no_inbox,
             receivers_were_there_and_still_are,
+            an_act_of_a_service_is_marked_until_the_user_acts,
         }
         profile {
             omitted_profile_fields_stay_unchanged,

@@ -49,6 +49,7 @@ pub async fn marks_and_sends_at_once_lose_nothing(store: &dyn Store) {
                 conversation: conversation_id(number),
                 marker,
                 read_up_to: None,
+                is_by_service: false,
                 change: change(500),
             };
             store.move_read_marker(&people[1], &to).await.unwrap();

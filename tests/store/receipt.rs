@@ -3,13 +3,17 @@
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
-use wideroom::model::{Membership, MembershipState, OrderKey, PageRequest, Role, UserId};
-use wideroom::store::{ImportPositions, ImportRow, Store, StoreAdmin};
+use wideroom::model::{
+    Membership, MembershipState, OrderKey, PageRequest, ReadMarker, Role, UserId,
+};
+use wideroom::store::{ImportPositions, ImportRow, MarkerMove, NewMessage, Store, StoreAdmin};
 
 use super::ask::{
     assert_newest, assert_page, make, participant, requests, row, runner, send_all, slice,
 };
-use crate::support::words::{START, change, conversation_id, crowd, group_row, id, user, users};
+use crate::support::words::{
+    START, change, conversation_id, crowd, group_row, id, new, text, user, users,
+};
 
 pub async fn a_delivery_is_a_maximum_in_any_order_of_arrival(store: &dyn Store) {
     let people = crowd(33);
@@ -197,4 +201,52 @@ pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &d
         Ok(())
     });
     outcome.unwrap_or_else(|fault| panic!("{fault}"));
+}
+
+/// The register of each act says whether only a service acted: the act of a service shows in markers and
+/// receipts, and the user's own act at the same position replaces it, in any order of arrival.
+pub async fn an_act_of_a_service_is_marked_until_the_user_acts(store: &dyn Store) {
+    let people = users(["ann", "ben"]);
+    let (ann, conversation) = (&people[0], conversation_id(1));
+    make(store, conversation, &people).await;
+    let send = async |micros: i64, is_by_service: bool| {
+        let new = NewMessage {
+            is_by_service,
+            ..new(text(conversation, id(micros), ann))
+        };
+        store.append_messages(conversation, &[new]).await.unwrap();
+        let row = row(store, ann, conversation).await;
+        (row.sent_up_to, row.is_sent_by_service)
+    };
+    assert_eq!(send(10, true).await, (Some(id(10)), true));
+    assert_eq!(send(11, false).await, (Some(id(11)), false));
+    assert_eq!(send(12, true).await, (Some(id(12)), true));
+    let mark = async |micros: i64, is_by_service: bool| {
+        let up_to = id(micros).order_key();
+        let to = MarkerMove {
+            conversation,
+            marker: ReadMarker { epoch: 0, up_to },
+            read_up_to: Some(up_to),
+            is_by_service,
+            change: change(20 + micros),
+        };
+        store.move_read_marker(ann, &to).await.unwrap();
+        let participant = participant(store, conversation, ann).await.unwrap();
+        (participant.read_up_to, participant.is_read_by_service)
+    };
+    let position = |micros: i64| id(micros).order_key();
+    assert_eq!(mark(10, true).await, (position(10), true));
+    assert_eq!(mark(10, false).await, (position(10), false));
+    assert_eq!(
+        mark(10, true).await,
+        (position(10), false),
+        "the user's own act stays"
+    );
+    assert_eq!(mark(12, true).await, (position(12), true));
+    assert_eq!(mark(11, false).await, (position(12), true));
+    let page = store
+        .participants(conversation, &PageRequest::first(1))
+        .await
+        .unwrap();
+    assert!(page.items[0].is_read_by_service, "lists say the same");
 }

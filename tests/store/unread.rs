@@ -445,6 +445,7 @@ pub async fn a_later_epoch_wins(store: &dyn Store) {
         conversation: conversation_id(1),
         marker: far,
         read_up_to: None,
+        is_by_service: false,
         change: change(2_000),
     };
     store.move_read_marker(&ann, &to).await.unwrap();

@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod cassandra;
 pub mod client;
+pub mod door;
 pub mod ground;
 pub mod nats;
 pub mod node;

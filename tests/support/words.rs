@@ -146,6 +146,7 @@ pub fn new(message: Message) -> NewMessage {
     NewMessage {
         message: Arc::new(message),
         input_hash,
+        is_by_service: false,
     }
 }
 

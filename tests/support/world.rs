@@ -15,12 +15,19 @@ use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{
     Api, DocumentBounds, EventResponse, ExecutionLimits, OperationExecutor, SharedPayload,
 };
-use wideroom::model::UserId;
+use wideroom::model::{UserId, Viewer};
 use wideroom::rate::Pace;
 use wideroom::store::StoreAdmin;
 use wideroom::transfer::Import;
 
+use super::door::{Door, SERVICE, Said};
 use super::ground::Ground;
+
+/// Set where a service acts for every actor of this process, through `Wideroom-As`.
+pub(crate) const BY_SERVICE: &str = "WIDEROOM_TEST_BY_SERVICE";
+
+/// How often a query is asked until two answers of one moment are equal.
+const COMPARISONS_MAX: usize = 20;
 
 /// How long a test waits for what must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,12 +36,15 @@ pub(crate) struct World {
     pub(crate) api: Arc<Api>,
     pub(crate) chat: Chat,
     pub(crate) store: Arc<dyn StoreAdmin>,
+    door: Option<Door>,
     ground: Ground,
 }
 
 pub(crate) struct Actor {
     api: Arc<Api>,
     user: Option<UserId>,
+    /// The door through which a service acts for this actor.
+    door: Option<Door>,
 }
 
 /// Answer to one request.
@@ -42,7 +52,12 @@ pub(crate) struct Actor {
 pub(crate) struct Answer(pub(crate) Value);
 
 /// Stream of the payloads of one subscription.
-pub(crate) struct Stream(BoxStream<'static, EventResponse>);
+pub(crate) struct Stream(Payloads);
+
+enum Payloads {
+    Api(BoxStream<'static, EventResponse>),
+    Door(BoxStream<'static, Value>),
+}
 
 impl World {
     pub(crate) async fn open() -> Self {
@@ -81,10 +96,12 @@ impl World {
             .await
             .unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
+        let door = std::env::var_os(BY_SERVICE).map(|_| Door::of(&chat));
         Self {
             api,
             chat,
             store,
+            door,
             ground,
         }
     }
@@ -121,9 +138,10 @@ impl World {
             api,
             chat,
             store,
+            door,
             ground,
         } = self;
-        drop((api, chat, store));
+        drop((api, chat, store, door));
         Self::without_rates(ground, Bounds::default()).await
     }
 
@@ -131,6 +149,7 @@ impl World {
         Actor {
             api: Arc::clone(&self.api),
             user: Some(UserId::parse(name).unwrap()),
+            door: self.door.clone(),
         }
     }
 
@@ -139,6 +158,7 @@ impl World {
         Actor {
             api: Arc::clone(&self.api),
             user: None,
+            door: None,
         }
     }
 }
@@ -148,19 +168,24 @@ impl Actor {
         Self {
             api: Arc::clone(api),
             user: Some(user.clone()),
+            door: None,
         }
     }
 
     pub(crate) async fn ask(&self, document: &str, variables: Value) -> Answer {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_ne!(prepared.operation, OperationType::Subscription);
+        if let (Some(door), Some(user)) = (&self.door, &self.user) {
+            let is_query = prepared.operation == OperationType::Query;
+            return ask_by_service(door, user, document, variables, is_query).await;
+        }
         let variables = prepared
             .coerce(Variables::from_json(variables))
             .unwrap()
             .variables;
         let response = self
             .api
-            .execute(&prepared, variables, self.user.clone(), Arc::default())
+            .execute(&prepared, variables, self.viewer(), Arc::default())
             .await;
         Answer(serde_json::to_value(response).unwrap())
     }
@@ -170,7 +195,20 @@ impl Actor {
         self.ask(document, variables).await.data()
     }
 
+    /// The caller of the operations of this actor.
+    fn viewer(&self) -> Option<Viewer> {
+        let user = self.user.clone()?;
+        Some(match &self.door {
+            Some(_) => Viewer::acting(user, UserId::parse(SERVICE).unwrap()),
+            None => user.into(),
+        })
+    }
+
     pub(crate) fn subscribe(&self, document: &str, variables: Value) -> Stream {
+        if let (Some(door), Some(user)) = (&self.door, &self.user) {
+            let badge = door.service().acting_as(user.as_str());
+            return Stream(Payloads::Door(door.subscribe(&badge, document, &variables)));
+        }
         self.subscribe_at(document, variables, Pace::free())
     }
 
@@ -182,16 +220,16 @@ impl Actor {
             .coerce(Variables::from_json(variables))
             .unwrap()
             .variables;
-        let (api, user) = (Arc::clone(&self.api), self.user.clone());
+        let (api, user) = (Arc::clone(&self.api), self.viewer());
         let limits = ExecutionLimits {
             budget: Arc::default(),
             pace,
         };
-        Stream(
+        Stream(Payloads::Api(
             async move { api.subscribe(&prepared, variables, user, limits).await }
                 .flatten_stream()
                 .boxed(),
-        )
+        ))
     }
 
     /// Why this is not even executed.
@@ -313,16 +351,15 @@ impl Stream {
         let told = tokio::time::timeout(PATIENCE, self.0.next())
             .await
             .expect("nothing came");
-        let told = told.expect("the stream ended");
-        (
-            Answer(serde_json::to_value(&told).unwrap()),
-            matches!(told, EventResponse::Shared(_)),
-        )
+        told.expect("the stream ended")
     }
 
     /// The bytes that come next, which are shared with others.
     pub(crate) async fn payload(&mut self) -> SharedPayload {
-        match tokio::time::timeout(PATIENCE, self.0.next())
+        let Payloads::Api(payloads) = &mut self.0 else {
+            panic!("a door shows no shared bytes")
+        };
+        match tokio::time::timeout(PATIENCE, payloads.next())
             .await
             .expect("nothing came")
         {
@@ -343,6 +380,62 @@ impl Stream {
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.0.next().now_or_never().is_none()
     }
+}
+
+impl Payloads {
+    async fn next(&mut self) -> Option<(Answer, bool)> {
+        match self {
+            Self::Api(responses) => responses.next().await.map(|told| {
+                let is_shared = matches!(told, EventResponse::Shared(_));
+                (Answer(serde_json::to_value(&told).unwrap()), is_shared)
+            }),
+            Self::Door(payloads) => payloads.next().await.map(|told| (Answer(told), false)),
+        }
+    }
+}
+
+/// The bytes of an answer without its positions of streams, which move with the clock.
+fn at_rest(said: &Said) -> (u16, String) {
+    let mut text = said.text.clone();
+    for name in ["\"eventsCursor\":\"", "\"updatesCursor\":\""] {
+        let mut from = 0;
+        while let Some(found) = text[from..].find(name) {
+            from += found + name.len();
+            let length = text[from..].find('"').unwrap();
+            text.replace_range(from..from + length, "");
+        }
+    }
+    (said.status, text)
+}
+
+/// Asks through `Wideroom-As`. A query gives the same bytes as with the user's own token; it is asked
+/// again where something changed between the two.
+async fn ask_by_service(
+    door: &Door,
+    user: &UserId,
+    document: &str,
+    variables: Value,
+    is_query: bool,
+) -> Answer {
+    let acting = door.service().acting_as(user.as_str());
+    let mut by_service = door.ask(&acting, document, &variables).await;
+    if is_query {
+        let own = door.user(user.as_str());
+        let mut tries = 0;
+        loop {
+            let by_user = door.ask(&own, document, &variables).await;
+            if at_rest(&by_user) == at_rest(&by_service) {
+                break;
+            }
+            tries += 1;
+            assert!(
+                tries < COMPARISONS_MAX,
+                "by a service: {by_service:?}, by the user: {by_user:?}"
+            );
+            by_service = door.ask(&acting, document, &variables).await;
+        }
+    }
+    Answer(by_service.json())
 }
 
 pub(crate) fn text(value: &Value) -> String {

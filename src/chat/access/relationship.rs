@@ -2,7 +2,8 @@
 //!
 //! Anybody may add anybody to a conversation, so membership alone is no consent. The other user
 //! must have acted there since joining, with a TEXT message or a `markRead`, or a third user must
-//! have created the group. Large groups are no relationships.
+//! have created the group. Large groups are no relationships. An act of a service in the user's name is
+//! no consent.
 //!
 //! Cost on a cluster, in statements: 5 to 9 for each user. If strangers remain, the newest 200
 //! entries of the viewer: 2 each for the viewer's own participation, 1 for the participants of each
@@ -206,6 +207,21 @@ impl Relationships {
         Ok(Some(row.is_some_and(|row| has_sent(&row, &participant))))
     }
 
+    /// Whether a participant has acted in the conversation since joining: a consent that a service's act
+    /// must not hide.
+    pub(crate) async fn has_acted(&self, user: &UserId, id: ConversationId) -> Result<bool> {
+        let key = (id, user.clone());
+        let found = self.store.participants_by_name(&[key]).await?.pop();
+        let Some(participant) = found.flatten() else {
+            return Ok(false);
+        };
+        if has_read(&participant) {
+            return Ok(true);
+        }
+        let row = self.store.inbox_rows(user, &[id]).await?.pop().flatten();
+        Ok(row.is_some_and(|row| has_sent(&row, &participant)))
+    }
+
     async fn direct_acquaintance(&self, viewer: &UserId, user: &UserId) -> Result<Acquaintance> {
         if user == viewer {
             return Ok(Acquaintance {
@@ -248,17 +264,23 @@ fn was_read_or_created_by_another(
     // A group without a creator was imported, so neither of the two created it.
     let creator = conversation.created_by.as_ref();
     let is_third = creator != Some(viewer) && creator != Some(&participant.user);
-    let has_read = match participant.membership.since {
-        Some(joined) => participant.read_up_to.moment() > joined,
-        None => participant.read_up_to > OrderKey::MIN,
-    };
-    has_read || (is_third && is_small_group(conversation))
+    has_read(participant) || (is_third && is_small_group(conversation))
+}
+
+/// Whether the participant has read something since joining.
+fn has_read(participant: &Participant) -> bool {
+    !participant.is_read_by_service
+        && match participant.membership.since {
+            Some(joined) => participant.read_up_to.moment() > joined,
+            None => participant.read_up_to > OrderKey::MIN,
+        }
 }
 
 /// Whether the participant has sent a message since joining. Messages from before a departure do
 /// not count.
 fn has_sent(row: &InboxRow, participant: &Participant) -> bool {
-    row.sent_up_to.is_some_and(|sent| {
+    let own = row.sent_up_to.filter(|_| !row.is_sent_by_service);
+    own.is_some_and(|sent| {
         participant
             .membership
             .since

@@ -109,6 +109,7 @@ mod tests {
                 up_to: OrderKey::MIN,
             },
             sent_up_to: None,
+            is_sent_by_service: false,
             flags: Flags {
                 is_muted,
                 is_pinned: false,

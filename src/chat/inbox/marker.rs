@@ -7,12 +7,12 @@ use futures_util::future::try_join;
 
 use super::InboxService;
 use crate::chat::error::{Error, Result};
-use crate::model::{Conversation, ConversationId, InboxRow, MessageId, ReadMarker, UserId};
+use crate::model::{Conversation, ConversationId, InboxRow, MessageId, ReadMarker, UserId, Viewer};
 use crate::store::MarkerMove;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MarkerDirection {
-    Forward,
+    Forward { is_by_service: bool },
     Back,
 }
 
@@ -21,10 +21,12 @@ impl InboxService {
     /// Returns the entry after the write.
     pub async fn mark_read(
         self: &Arc<Self>,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         conversation: ConversationId,
         message: Option<MessageId>,
     ) -> Result<InboxRow> {
+        let caller = &caller.into();
+        let viewer = &caller.user;
         let (conversation, row) = self.visible_entry(viewer, conversation).await?;
         let target = match message {
             // The newest message exists; most calls name it.
@@ -38,18 +40,43 @@ impl InboxService {
         match target {
             // The marker advances even if a message of the viewer has advanced the effective
             // position: receipts depend on the marker.
-            Some(target) if target.order_key() > row.marker.up_to => {
+            Some(target)
+                if target.order_key() > row.marker.up_to
+                    || self.was_read_by_service(caller, &row, target).await? =>
+            {
                 // The marker keeps the epoch that was read. A concurrent `markUnread` has a later
                 // epoch, and wins.
                 let marker = ReadMarker {
                     epoch: row.marker.epoch,
                     up_to: target.order_key(),
                 };
-                self.move_marker(viewer, conversation, row, marker, MarkerDirection::Forward)
+                let is_by_service = caller.is_acted_for()
+                    && !self
+                        .relationships
+                        .has_acted(viewer, conversation.id)
+                        .await?;
+                let direction = MarkerDirection::Forward { is_by_service };
+                self.move_marker(viewer, conversation, row, marker, direction)
                     .await
             }
             _ => Ok(row),
         }
+    }
+
+    /// Whether only a service has read this far in the viewer's name. The viewer's own mark at the same
+    /// position is a consent, so it is written although it moves nothing.
+    async fn was_read_by_service(
+        &self,
+        caller: &Viewer,
+        row: &InboxRow,
+        target: MessageId,
+    ) -> Result<bool> {
+        if caller.is_acted_for() || target.order_key() != row.marker.up_to {
+            return Ok(false);
+        }
+        let key = (row.conversation, caller.user.clone());
+        let found = self.store.participants_by_name(&[key]).await?.pop();
+        Ok(found.flatten().is_some_and(|one| one.is_read_by_service))
     }
 
     /// Moves the viewer's marker back to just before this message. A marker at or before that
@@ -124,7 +151,10 @@ impl InboxService {
     ) -> Result<InboxRow> {
         let lease = self.in_flight.allocate(1);
         let change = lease.newest();
-        let is_forward = direction == MarkerDirection::Forward;
+        let (is_forward, is_by_service) = match direction {
+            MarkerDirection::Forward { is_by_service } => (true, is_by_service),
+            MarkerDirection::Back => (false, false),
+        };
         if !is_forward {
             // The new epoch is later than all messages sent so far, so that none of the viewer's
             // own counts as read.
@@ -134,6 +164,7 @@ impl InboxService {
             conversation: row.conversation,
             marker,
             read_up_to: is_forward.then_some(marker.up_to),
+            is_by_service,
             change,
         };
         let written = self.store.move_read_marker(viewer, &to).await;

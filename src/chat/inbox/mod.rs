@@ -8,6 +8,7 @@ mod receipt;
 use std::sync::Arc;
 
 use crate::chat::access::Access;
+use crate::chat::access::relationship::Relationships;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::Result;
@@ -22,6 +23,7 @@ pub struct InboxService {
     store: Arc<dyn Store>,
     access: Arc<Access>,
     history: Arc<HistoryService>,
+    relationships: Arc<Relationships>,
     in_flight: InFlightIds,
     publisher: Arc<Publisher>,
     tasks: Arc<WriteTasks>,
@@ -37,6 +39,7 @@ impl InboxService {
             store: Arc::clone(&components.store),
             access: Arc::clone(&components.access),
             history: Arc::clone(&components.history),
+            relationships: Arc::clone(&components.relationships),
             in_flight: components.in_flight.clone(),
             publisher: Arc::clone(&components.publisher),
             tasks: Arc::clone(&components.tasks),

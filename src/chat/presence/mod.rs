@@ -18,7 +18,7 @@ use crate::chat::access::relationship::Relationships;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::Result;
-use crate::model::{Presence, Timestamp, UserId};
+use crate::model::{Presence, Timestamp, UserId, Viewer};
 use crate::store::Store;
 
 pub struct PresenceService {
@@ -48,7 +48,13 @@ impl PresenceService {
         }
     }
 
-    /// Call when a user opens a socket or stream. The user is online until the guard is dropped.
+    /// Call when a viewer opens a socket or stream. The viewer is online until the guard is dropped. A
+    /// service that acts in a user's name brings nobody online.
+    pub fn arrive(&self, viewer: &Viewer) -> Option<PresenceGuard> {
+        (!viewer.is_acted_for()).then(|| self.connect(&viewer.user))
+    }
+
+    /// The user is online until the guard is dropped.
     pub fn connect(&self, user: &UserId) -> PresenceGuard {
         self.table.connect(user)
     }

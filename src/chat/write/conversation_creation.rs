@@ -9,6 +9,7 @@ use super::introduction::StrangerCharge;
 use crate::chat::error::{Error, Result};
 use crate::model::{
     Conversation, ConversationId, ConversationKind, DirectIds, GroupName, InputHash, Role, UserId,
+    Viewer,
 };
 use crate::store::{Created, NewConversation};
 
@@ -17,9 +18,11 @@ impl WriteService {
     /// user may have one with themselves.
     pub async fn start_direct(
         self: &Arc<Self>,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         username: &str,
     ) -> Result<Arc<Conversation>> {
+        let caller = &caller.into();
+        let viewer = &caller.user;
         let peer = parse_username(username)?;
         let context = &self.context;
         // Read first: an imported conversation may have another id than the pair's own.
@@ -43,7 +46,7 @@ impl WriteService {
         introductions
             .check_conversation_bound(viewer, &users, &["input", "username"])
             .await?;
-        let charge = introductions.charge_strangers(viewer, &users).await?;
+        let charge = introductions.charge_strangers(caller, &users).await?;
         let participants = users.into_iter().map(|user| (user, Role::Member)).collect();
         let new = ConversationDraft {
             id,
@@ -68,11 +71,13 @@ impl WriteService {
     /// idempotency key returns the same group.
     pub async fn create_group(
         self: &Arc<Self>,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         name: &str,
         usernames: &[String],
         key: Option<&str>,
     ) -> Result<Arc<Conversation>> {
+        let caller = &caller.into();
+        let viewer = &caller.user;
         let name = parse_group_name(name)?;
         let others = parse_usernames(usernames)?;
         let key = key.map(parse_key).transpose()?;
@@ -88,7 +93,7 @@ impl WriteService {
         let charge = if may_exist && self.has_taken_part(viewer, id).await? {
             StrangerCharge::default()
         } else {
-            self.charge_group(viewer, &users).await?
+            self.charge_group(caller, &users).await?
         };
         let role = |user: &UserId| {
             if user == viewer {
@@ -129,7 +134,8 @@ impl WriteService {
     }
 
     /// Checks the bounds of a new group, and charges for its strangers.
-    async fn charge_group(&self, viewer: &UserId, users: &[UserId]) -> Result<StrangerCharge> {
+    async fn charge_group(&self, caller: &Viewer, users: &[UserId]) -> Result<StrangerCharge> {
+        let viewer = &caller.user;
         let introductions = &self.context.introductions;
         introductions
             .check_conversation_bound(viewer, users, &["input", "usernames"])
@@ -139,7 +145,7 @@ impl WriteService {
                 .check_large_bound(None, Some(viewer), users)
                 .await?;
         }
-        introductions.charge_strangers(viewer, users).await
+        introductions.charge_strangers(caller, users).await
     }
 
     /// Ids of new direct conversations, read from the store once.

@@ -5,7 +5,7 @@ use super::command::group::{GroupCommand, parse_group_name, parse_username, pars
 use super::conversation_queue::Work;
 use super::group_policy::GroupPolicy;
 use crate::chat::error::{Error, Result};
-use crate::model::{ConversationId, Role, UserId};
+use crate::model::{ConversationId, Role, UserId, Viewer};
 
 impl WriteService {
     /// Renames a group. The same name again changes nothing.
@@ -24,16 +24,18 @@ impl WriteService {
     /// named users.
     pub async fn add_participants(
         &self,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         conversation: ConversationId,
         usernames: &[String],
     ) -> Result<Vec<UserId>> {
+        let caller = &caller.into();
+        let viewer = &caller.user;
         let users = parse_usernames(usernames)?;
         self.context
             .access
             .participation_for_write(viewer, conversation)
             .await?;
-        self.check_introductions(viewer, conversation, &users)
+        self.check_introductions(caller, conversation, &users)
             .await?;
         self.run_group_command(viewer, conversation, GroupCommand::Add(users.clone()))
             .await?;
@@ -92,10 +94,11 @@ impl WriteService {
     /// pays nothing.
     async fn check_introductions(
         &self,
-        viewer: &UserId,
+        caller: &Viewer,
         conversation: ConversationId,
         users: &[UserId],
     ) -> Result<()> {
+        let viewer = &caller.user;
         let command = GroupCommand::Add(users.to_vec());
         let concerned = command.concerned(viewer);
         let members = self
@@ -116,7 +119,7 @@ impl WriteService {
         introductions
             .check_conversation_bound(viewer, &new, &["input", "usernames"])
             .await?;
-        introductions.charge_strangers(viewer, &new).await.map(drop)
+        introductions.charge_strangers(caller, &new).await.map(drop)
     }
 
     async fn run_group_command(

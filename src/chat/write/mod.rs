@@ -26,6 +26,7 @@ use self::command::revision::RevisionDraft;
 use self::conversation_queue::{ConversationQueues, Work};
 use self::conversation_writer::WriteContext;
 use self::introduction::Introductions;
+use crate::chat::access::relationship::Relationships;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::Result;
@@ -33,12 +34,13 @@ use crate::chat::participants::ParticipantService;
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::write_tasks::WriteTasks;
 use crate::metrics::Metrics;
-use crate::model::{ConversationId, DirectIds, Message, MessageId, UserId};
+use crate::model::{ConversationId, DirectIds, Message, MessageId, UserId, Viewer};
 use crate::rate::Rate;
 
 pub struct WriteService {
     context: Arc<WriteContext>,
     participants: Arc<ParticipantService>,
+    relationships: Arc<Relationships>,
     queues: ConversationQueues,
     tasks: Arc<WriteTasks>,
     sends: RateLimit,
@@ -63,6 +65,7 @@ impl WriteService {
             queues: ConversationQueues::new(Arc::clone(&context), Arc::clone(&tasks), bounds),
             context,
             participants: Arc::clone(&components.participants),
+            relationships: Arc::clone(&components.relationships),
             tasks,
             sends: RateLimit::new("sends", rate, rates.is_on),
             direct_ids: OnceCell::new(),
@@ -87,12 +90,19 @@ impl WriteService {
     /// attempt, or `Conflict` if its input differs.
     pub async fn send(
         &self,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         conversation: ConversationId,
         mut draft: Draft,
     ) -> Result<Arc<Message>> {
+        let caller = caller.into();
+        let viewer = &caller.user;
         draft.leave_epoch = self.accept_writer(viewer, conversation).await?;
-        self.sends.take(viewer)?;
+        // A service pays its own rate at the door, whoever it acts for.
+        if caller.service_name().is_none() {
+            self.sends.take(viewer)?;
+        }
+        draft.is_by_service =
+            caller.is_acted_for() && !self.relationships.has_acted(viewer, conversation).await?;
         if let Some(reply_to) = draft.reply_to {
             self.context
                 .history

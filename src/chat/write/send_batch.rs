@@ -193,6 +193,7 @@ impl ConversationWriter {
         NewMessage {
             message: Arc::new(message),
             input_hash: send.draft.key.as_ref().map(|_| send.draft.hash),
+            is_by_service: send.draft.is_by_service,
         }
     }
 

@@ -20,7 +20,7 @@ use super::viewer_independence::ViewerIndependence;
 use crate::chat::UpdateKey;
 use crate::graphql::execution::{AnswerBudget, Exceeded, ExecutionLimits, Prepared};
 use crate::graphql::scope::ViewerScope;
-use crate::model::OrderKey;
+use crate::model::{OrderKey, Viewer};
 use crate::rate::{Pace, Paid};
 
 /// Deadline of waiting for another subscriber's execution.
@@ -291,9 +291,10 @@ impl SubscriptionGroup {
         }
     }
 
-    /// A scope for one update, for the viewer of this stream.
+    /// A scope for one update, for the viewer of this stream. No field of its document is a service's.
     fn scope(&self, updates: &UpdateStream) -> ViewerScope {
-        ViewerScope::new(&self.groups.chat, updates.guard().viewer())
+        let viewer = Viewer::from(updates.guard().viewer().clone());
+        ViewerScope::new(&self.groups.chat, &viewer)
     }
 }
 

@@ -37,7 +37,7 @@ pub use self::viewer_independence::is_viewer_independent;
 use super::execution::{AnswerBudget, ExecutionLimits, Prepared};
 use super::scope::ExecutionContext;
 use crate::chat::Chat;
-use crate::model::UserId;
+use crate::model::Viewer;
 use crate::weak_map::WeakMap;
 
 /// Starts the execution of a subscription by the schema.
@@ -70,7 +70,7 @@ impl SubscriptionGroups {
         prepared: Prepared,
         independence: ViewerIndependence,
         variables: Variables,
-        viewer: Option<UserId>,
+        viewer: Option<Viewer>,
         limits: ExecutionLimits,
     ) -> BoxStream<'static, EventResponse> {
         let slot = Arc::default();
@@ -103,7 +103,7 @@ impl SubscriptionGroups {
         &self,
         prepared: &Prepared,
         variables: Variables,
-        viewer: Option<UserId>,
+        viewer: Option<Viewer>,
         budget: Arc<AnswerBudget>,
         handoff: StreamHandoff,
     ) -> BoxStream<'static, Response> {

@@ -15,7 +15,7 @@ use crate::chat;
 use crate::graphql::error::Error;
 use crate::graphql::execution::AnswerBudget;
 use crate::graphql::scope::ViewerScope;
-use crate::model::UserId;
+use crate::model::{UserId, Viewer};
 
 /// Idle executions of one group.
 const IDLE_EXECUTIONS_MAX: usize = 4;
@@ -79,7 +79,7 @@ impl SubscriptionGroup {
         let answers = self.groups.open(
             &self.prepared,
             self.variables.clone(),
-            Some(viewer.clone()),
+            Some(Viewer::from(viewer.clone())),
             Arc::clone(&budget),
             StreamHandoff::Receiving(Mutex::new(Some(updates))),
         );

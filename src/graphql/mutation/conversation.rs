@@ -122,7 +122,7 @@ async fn start_direct(
     let conversation = scope
         .chat
         .writes
-        .start_direct(&scope.viewer, &input.username)
+        .start_direct(&scope.caller, &input.username)
         .await?;
     let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
     let conversation = Conversation::new(&scope, conversation);
@@ -143,7 +143,7 @@ async fn create(
     let conversation = scope
         .chat
         .writes
-        .create_group(&scope.viewer, &input.name, &input.usernames, key)
+        .create_group(&scope.caller, &input.name, &input.usernames, key)
         .await?;
     let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
     let conversation = Conversation::new(&scope, conversation);

@@ -117,7 +117,7 @@ impl InboxMutation {
             let row = scope
                 .chat
                 .inbox
-                .mark_read(&scope.viewer, conversation, message)
+                .mark_read(&scope.caller, conversation, message)
                 .await?;
             Ok(Some(MarkReadPayload {
                 inbox_entry: InboxEntry::new(&scope, row),

@@ -139,7 +139,7 @@ impl MessageMutation {
             let message = scope
                 .chat
                 .writes
-                .send(&scope.viewer, conversation, draft)
+                .send(&scope.caller, conversation, draft)
                 .await?;
             Ok(Some(SendMessagePayload {
                 scope,

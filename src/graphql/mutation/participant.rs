@@ -152,7 +152,7 @@ async fn add(
     let users = scope
         .chat
         .writes
-        .add_participants(&scope.viewer, id, &input.usernames)
+        .add_participants(&scope.caller, id, &input.usernames)
         .await?;
     let participants = scope
         .chat

@@ -63,7 +63,7 @@ impl AnswerQuotas {
     pub(crate) fn account(&self, caller: &Caller) -> Option<Arc<AnswerAccount>> {
         let (answers_max, bytes_max) = self.max?;
         let owner = match &caller.viewer {
-            Some(viewer) => QuotaOwner::User(viewer.clone()),
+            Some(viewer) => QuotaOwner::User(viewer.user.clone()),
             None => QuotaOwner::ClientAddress(caller.address),
         };
         let new = || AnswerAccount::new(answers_max, bytes_max);
@@ -77,6 +77,7 @@ mod tests {
 
     use super::*;
     use crate::metrics;
+    use crate::model::Viewer;
 
     #[test]
     fn an_answer_counts_until_its_budget_is_dropped() {
@@ -84,7 +85,7 @@ mod tests {
             AnswerQuotas::new(10, Some((2, 15)), metrics::counter("refused", "In a test."));
         let address = ClientAddress::from(IpAddr::from(Ipv4Addr::LOCALHOST));
         let alice = Caller {
-            viewer: UserId::parse("alice").ok(),
+            viewer: UserId::parse("alice").ok().map(Viewer::from),
             address,
         };
         let stranger = Caller {

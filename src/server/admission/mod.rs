@@ -4,7 +4,8 @@
 //!
 //! A request pays one token before the server reads it, so every refusal is paid. It pays the rest of its price before
 //! the execution, so that a refusal always means "nothing was done". While no user is known the address pays: for
-//! opening a socket, for verifying a signature, and for requests without a token.
+//! opening a socket, for verifying a signature, and for requests without a token. A service has rates and limits of its
+//! own, and pays also for what it does in the name of a user.
 
 mod address;
 mod answer_quota;
@@ -26,8 +27,8 @@ pub(crate) use self::networks::AddressPermit;
 pub use self::networks::NetworkFactors;
 use self::networks::{AddressBuckets, AddressConcurrency};
 use crate::graphql::OperationCost;
-use crate::metrics::{IntCounterVec, Metrics};
-use crate::model::UserId;
+use crate::metrics::{IntCounter, IntCounterVec, Metrics};
+use crate::model::{UserId, Viewer};
 use crate::rate::{Buckets, Pace, Pacing, Rate, TooFast};
 use crate::server::answer::Problem;
 
@@ -46,6 +47,11 @@ pub struct AdmissionBounds {
     /// Requests of one address while no user is known.
     pub address_per_second: u32,
     pub address_burst: u32,
+    /// Requests, executions of subscription events and root fields of mutations of a service, whoever it acts for.
+    pub service_per_second: u32,
+    pub service_burst: u32,
+    /// WebSockets of a service, and its subscriptions over HTTP.
+    pub service_sockets: usize,
     pub user_sockets: usize,
     pub address_sockets: usize,
     /// Connections that are not WebSockets. Connections of a trusted proxy do not count.
@@ -70,6 +76,9 @@ impl Default for AdmissionBounds {
             mutations_burst: 60,
             address_per_second: 50,
             address_burst: 200,
+            service_per_second: 200,
+            service_burst: 800,
+            service_sockets: 1_000,
             user_sockets: 10,
             address_sockets: 100,
             address_connections: 1_000,
@@ -84,10 +93,10 @@ impl Default for AdmissionBounds {
 /// Fields of an answer that one token pays for.
 const FIELDS_PER_TOKEN: usize = 200;
 
-/// Sender of a request: the address, and the user if a token named one.
+/// Sender of a request: the address, and the viewer if there is a valid token.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    pub(crate) viewer: Option<UserId>,
+    pub(crate) viewer: Option<Viewer>,
     pub(crate) address: ClientAddress,
 }
 
@@ -96,36 +105,70 @@ pub(crate) struct TooManyConnections;
 
 pub(crate) struct Admission {
     bounds: AdmissionBounds,
-    queries: Arc<Pacing>,
-    mutations: Buckets,
+    users: SubjectLimits,
+    services: SubjectLimits,
     addresses: AddressBuckets,
-    user_sockets: ConcurrencyLimit<UserId>,
     address_sockets: AddressConcurrency,
     address_connections: AddressConcurrency,
-    user_streams: ConcurrencyLimit<UserId>,
+}
+
+/// Rates and limits of one kind of subjects: users or services.
+struct SubjectLimits {
+    queries: Arc<Pacing>,
+    queries_burst: u32,
+    mutations: Buckets,
+    sockets: ConcurrencyLimit<UserId>,
+    sockets_max: usize,
+    streams: ConcurrencyLimit<UserId>,
+    streams_max: usize,
+}
+
+impl SubjectLimits {
+    fn of_users(bounds: &AdmissionBounds, refused: impl Fn(&str) -> IntCounter) -> Self {
+        let queries = Rate::per_second(bounds.queries_per_second, bounds.queries_burst);
+        let mutations = Rate::per_second(bounds.mutations_per_second, bounds.mutations_burst);
+        Self {
+            queries: Pacing::new("queries", Buckets::new("queries", queries)),
+            queries_burst: bounds.queries_burst,
+            mutations: Buckets::new("mutations", mutations),
+            sockets: ConcurrencyLimit::new(bounds.user_sockets, refused("user_sockets")),
+            sockets_max: bounds.user_sockets,
+            streams: ConcurrencyLimit::new(bounds.user_streams, refused("user_streams")),
+            streams_max: bounds.user_streams,
+        }
+    }
+
+    fn of_services(bounds: &AdmissionBounds, refused: impl Fn(&str) -> IntCounter) -> Self {
+        let rate = Rate::per_second(bounds.service_per_second, bounds.service_burst);
+        let max = bounds.service_sockets;
+        Self {
+            queries: Pacing::new("service_queries", Buckets::new("service_queries", rate)),
+            queries_burst: bounds.service_burst,
+            mutations: Buckets::new("service_mutations", rate),
+            sockets: ConcurrencyLimit::new(max, refused("service_sockets")),
+            sockets_max: max,
+            streams: ConcurrencyLimit::new(max, refused("service_streams")),
+            streams_max: max,
+        }
+    }
+
+    fn register(&self, metrics: &Metrics) {
+        self.queries.register(metrics);
+        self.mutations.register(metrics);
+    }
 }
 
 impl Admission {
     pub(crate) fn new(bounds: AdmissionBounds, refusals: IntCounterVec) -> Self {
-        let refused = |what| refusals.with_label_values(&[what]);
+        let refused = |what: &str| refusals.with_label_values(&[what]);
         Self {
-            queries: Pacing::new(
-                "queries",
-                Buckets::new(
-                    "queries",
-                    Rate::per_second(bounds.queries_per_second, bounds.queries_burst),
-                ),
-            ),
-            mutations: Buckets::new(
-                "mutations",
-                Rate::per_second(bounds.mutations_per_second, bounds.mutations_burst),
-            ),
+            users: SubjectLimits::of_users(&bounds, refused),
+            services: SubjectLimits::of_services(&bounds, refused),
             addresses: AddressBuckets::new(
                 "address",
                 Rate::per_second(bounds.address_per_second, bounds.address_burst),
                 bounds.networks,
             ),
-            user_sockets: ConcurrencyLimit::new(bounds.user_sockets, refused("user_sockets")),
             address_sockets: AddressConcurrency::new(
                 bounds.address_sockets,
                 bounds.networks,
@@ -136,15 +179,22 @@ impl Admission {
                 bounds.networks,
                 &refused("address_connections"),
             ),
-            user_streams: ConcurrencyLimit::new(bounds.user_streams, refused("user_streams")),
             bounds,
         }
     }
 
     pub(crate) fn register(&self, metrics: &Metrics) {
-        self.queries.register(metrics);
-        self.mutations.register(metrics);
+        self.users.register(metrics);
+        self.services.register(metrics);
         self.addresses.register(metrics);
+    }
+
+    /// Limits of the subject that pays for a viewer.
+    fn limits_of(&self, viewer: &Viewer) -> &SubjectLimits {
+        match viewer.service_name() {
+            Some(_) => &self.services,
+            None => &self.users,
+        }
     }
 
     /// Takes the one token that every request costs, before the server reads the request.
@@ -163,10 +213,10 @@ impl Admission {
             return Ok(());
         }
         let (burst, token_every) = match &caller.viewer {
-            Some(_) => (
-                self.bounds.queries_burst,
-                self.queries.buckets().token_every(),
-            ),
+            Some(viewer) => {
+                let limits = self.limits_of(viewer);
+                (limits.queries_burst, limits.queries.buckets().token_every())
+            }
             None => (self.bounds.address_burst, self.addresses.token_every()),
         };
         // A bucket holds at most its burst, and the request has taken one token already.
@@ -177,8 +227,8 @@ impl Admission {
         }
         match (&caller.viewer, operation) {
             (Some(viewer), OperationType::Mutation) => paid(
-                self.mutations.take(
-                    viewer,
+                self.limits_of(viewer).mutations.take(
+                    viewer.subject(),
                     u32::try_from(cost.roots).unwrap_or(u32::MAX),
                     Instant::now(),
                 ),
@@ -189,9 +239,12 @@ impl Admission {
     }
 
     /// Pace of the event executions that a subscription pays itself.
-    pub(crate) fn pace(&self, viewer: Option<&UserId>, cost: OperationCost) -> Pace {
+    pub(crate) fn pace(&self, viewer: Option<&Viewer>, cost: OperationCost) -> Pace {
         match viewer {
-            Some(viewer) if self.bounds.is_on => self.queries.pace(viewer, price(cost)),
+            Some(viewer) if self.bounds.is_on => {
+                let queries = &self.limits_of(viewer).queries;
+                queries.pace(viewer.subject(), price(cost))
+            }
             Some(_) | None => Pace::free(),
         }
     }
@@ -200,7 +253,11 @@ impl Admission {
         match &caller.viewer {
             _ if !self.bounds.is_on => Ok(()),
             Some(viewer) => paid(
-                self.queries.buckets().take(viewer, tokens, Instant::now()),
+                self.limits_of(viewer).queries.buckets().take(
+                    viewer.subject(),
+                    tokens,
+                    Instant::now(),
+                ),
                 extra_wait,
             ),
             None => paid(
@@ -241,33 +298,36 @@ impl Admission {
         })
     }
 
-    /// Acquires a socket permit of a user. `Err` holds the limit.
+    /// Acquires a socket permit of the viewer's subject. `Err` holds the limit.
     pub(crate) fn socket_of(
         &self,
-        user: &UserId,
+        viewer: &Viewer,
     ) -> Result<Option<ConcurrencyPermit<UserId>>, usize> {
         if !self.bounds.is_on {
             return Ok(None);
         }
-        self.user_sockets
-            .acquire(user.clone())
+        let limits = self.limits_of(viewer);
+        limits
+            .sockets
+            .acquire(viewer.subject().clone())
             .map(Some)
-            .ok_or(self.bounds.user_sockets)
+            .ok_or(limits.sockets_max)
     }
 
-    /// Acquires a stream permit of a user.
+    /// Acquires a stream permit of the viewer's subject.
     pub(crate) fn stream_of(
         &self,
-        user: &UserId,
+        viewer: &Viewer,
     ) -> Result<Option<ConcurrencyPermit<UserId>>, Problem> {
         if !self.bounds.is_on {
             return Ok(None);
         }
-        let counted = self.user_streams.acquire(user.clone());
+        let limits = self.limits_of(viewer);
+        let counted = limits.streams.acquire(viewer.subject().clone());
         counted.map(Some).ok_or_else(|| {
             Problem::too_many(format!(
                 "A user has at most {} open streams.",
-                self.bounds.user_streams
+                limits.streams_max
             ))
         })
     }

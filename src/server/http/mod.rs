@@ -24,12 +24,12 @@ use self::execution::{HttpOutcome, RequestContext, execute, execute_batch, not_a
 use self::negotiation::{AcceptedMedia, Media};
 pub(super) use self::response::refuse;
 use self::response::{answered, respond, respond_in, response};
-use crate::auth::Identity;
 use crate::model::Timestamp;
 use crate::server::admission::Caller;
 use crate::server::answer::{Answer, Code, Problem};
 use crate::server::context::Server;
-use crate::server::operation::{IdentifyError, LogLine};
+use crate::server::identification::{ActedUser, IdentifyError, authorization, not_a_service};
+use crate::server::operation::LogLine;
 use crate::server::request::{GraphqlRequest, Parameters, ParsedBody, bad_json, not_a_request};
 
 pub(super) async fn graphql(State(server): State<Arc<Server>>, request: Request) -> Response {
@@ -93,8 +93,7 @@ async fn answer(
 ) -> Result<HttpOutcome, Problem> {
     let deadline = Instant::now() + server.bounds.request;
     let (head, body) = request.into_parts();
-    let (caller, expires_at) = enter(server, &head)?;
-    line.viewer(caller.viewer.as_ref());
+    let (caller, expires_at) = enter(server, &head, line)?;
     if accepted.is_nothing() {
         let sentence = "Answers are `application/graphql-response+json`, `application/json`, `text/event-stream` or, to subscriptions, \
                         `multipart/mixed;subscriptionSpec=1.0`, and `Accept` allows none of them.";
@@ -151,30 +150,48 @@ async fn answer(
 /// Identifies the caller and takes the token that every request costs, whatever its outcome.
 ///
 /// The user pays; while no user is known the address pays, also before the server verifies a signature. The viewer is
-/// `None` without a token: an operation that needs a viewer refuses by itself.
-fn enter(server: &Server, head: &Parts) -> Result<(Caller, Option<Timestamp>), Problem> {
+/// `None` without a token: an operation that needs a viewer refuses by itself. A service pays for the
+/// user in whose name it acts.
+fn enter(
+    server: &Server,
+    head: &Parts,
+    line: &mut LogLine,
+) -> Result<(Caller, Option<Timestamp>), Problem> {
     let stranger = Caller {
         viewer: None,
         address: server.address(&head.extensions, &head.headers),
     };
-    let Some(authorization) = head.headers.get(header::AUTHORIZATION) else {
+    let acted_user = ActedUser::of(&head.headers);
+    let Some(authorization) = authorization(&head.headers) else {
         server.admission.enter(&stranger)?;
-        return Ok((stranger, None));
+        return match acted_user {
+            Some(_) => Err(not_a_service()),
+            None => Ok((stranger, None)),
+        };
     };
     let mut is_paid = false;
-    // A header that is not text is no token.
-    let identified = server.identify(authorization.to_str().unwrap_or_default(), || {
+    let identified = server.identify(authorization, || {
         is_paid = true;
         server.admission.enter(&stranger)
     });
     match identified {
-        Ok(Identity { user, expires_at }) => {
+        Ok(identified) => {
+            line.viewer(Some(&identified.viewer));
             let caller = Caller {
-                viewer: Some(user),
+                viewer: Some(identified.viewer.clone()),
                 ..stranger
             };
             server.admission.enter(&caller)?;
-            Ok((caller, expires_at))
+            let identified = match acted_user {
+                Some(user) => identified.acting_as(user)?,
+                None => identified,
+            };
+            line.viewer(Some(&identified.viewer));
+            let caller = Caller {
+                viewer: Some(identified.viewer),
+                ..caller
+            };
+            Ok((caller, identified.expires_at))
         }
         Err(IdentifyError::NotAdmitted(problem)) => Err(problem),
         Err(IdentifyError::Token(sentence)) => {

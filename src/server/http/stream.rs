@@ -66,7 +66,9 @@ impl SubscriptionResponse {
             .flatten();
         let expiry = expires_at
             .map(|expires_at| TokenExpiry::new(expires_at, server.clock.as_ref(), Instant::now()));
-        let here = viewer.as_ref().map(|viewer| server.executor.arrive(viewer));
+        let here = viewer
+            .as_ref()
+            .and_then(|viewer| server.executor.arrive(viewer));
         let deliveries = server.subscribe(prepared, ready, caller);
         Ok(Self {
             server: Arc::clone(server),

@@ -15,7 +15,8 @@ use crate::graphql::{AnswerBudget, CoercedVariables, Prepared};
 use crate::server::admission::Caller;
 use crate::server::answer::{Answer, Code, ExecutionResult, Problem};
 use crate::server::chunks::ChunkedText;
-use crate::server::operation::{IdentifyError, LogLine};
+use crate::server::identification::{ActedUser, Identified, IdentifyError, not_a_service};
+use crate::server::operation::LogLine;
 use crate::server::request::GraphqlRequest;
 
 /// Admitted operation and the budget of its answer; a subscription has a budget for each event instead.
@@ -43,7 +44,10 @@ impl Socket {
                 Err(Close::too_big(self.bounds().message_bytes).into())
             }
             Some(Ok(Message::Text(text))) => match Incoming::parse(&text)? {
-                Incoming::Init { authorization } => self.init(authorization.as_deref()),
+                Incoming::Init {
+                    authorization,
+                    acted_user,
+                } => self.init(authorization.as_deref(), acted_user.as_deref()),
                 Incoming::Ping { payload } => self.send(&Outgoing::Pong { payload }),
                 Incoming::Pong => Ok(()),
                 Incoming::Subscribe { id, payload } => self.subscribe(&id, payload),
@@ -55,21 +59,19 @@ impl Socket {
         }
     }
 
-    fn init(&mut self, authorization: Option<&str>) -> Result<(), SocketEnd> {
+    fn init(
+        &mut self,
+        authorization: Option<&str>,
+        acted_user: Option<&str>,
+    ) -> Result<(), SocketEnd> {
         if matches!(self.session, SocketSession::Open { .. }) {
             return Err(Close::too_many_inits().into());
         }
         // The address paid for this verification when the socket was opened.
-        let identity = authorization
-            .map(|authorization| self.server.identify(authorization, || Ok(())))
-            .transpose();
-        let identity = identity.map_err(|error| match error {
-            IdentifyError::Token(sentence) => Close::forbidden(&sentence),
-            IdentifyError::NotAdmitted(problem) => Close::forbidden(&problem.sentence),
-        })?;
+        let identity = self.identify(authorization, acted_user)?;
         let user_permit = identity
             .as_ref()
-            .map(|identity| self.server.admission.socket_of(&identity.user))
+            .map(|identity| self.server.admission.socket_of(&identity.viewer))
             .transpose();
         let user_permit = user_permit.map_err(Close::too_many_sockets)?.flatten();
         if identity.is_some() {
@@ -85,16 +87,47 @@ impl Socket {
             self.server.clock.as_ref(),
             Instant::now(),
         );
-        let viewer = identity.map(|identity| identity.user);
+        let viewer = identity.map(|identity| identity.viewer);
         let here = viewer
             .as_ref()
-            .map(|viewer| self.server.executor.arrive(viewer));
+            .and_then(|viewer| self.server.executor.arrive(viewer));
         self.session = SocketSession::Open {
             viewer,
             _user_permit: user_permit,
             _here: here,
         };
         self.send(&Outgoing::ConnectionAck)
+    }
+
+    fn identify(
+        &self,
+        authorization: Option<&str>,
+        acted_user: Option<&str>,
+    ) -> Result<Option<Identified>, Close> {
+        let Some(authorization) = authorization else {
+            return match acted_user {
+                Some(_) => Err(Close::forbidden(&not_a_service().sentence)),
+                None => Ok(None),
+            };
+        };
+        let identified = match self.server.identify(authorization, || Ok(())) {
+            Ok(identified) => identified,
+            Err(IdentifyError::Token(sentence)) => return Err(Close::forbidden(&sentence)),
+            Err(IdentifyError::NotAdmitted(problem)) => {
+                return Err(Close::forbidden(&problem.sentence));
+            }
+        };
+        let Some(name) = acted_user else {
+            return Ok(Some(identified));
+        };
+        let acting = identified.acting_as(ActedUser::named(name));
+        acting.map(Some).map_err(|problem| {
+            if problem.code == Code::BadUserInput {
+                Close::invalid(problem.sentence)
+            } else {
+                Close::forbidden(&problem.sentence)
+            }
+        })
     }
 
     fn subscribe(&mut self, id: &str, payload: &RawValue) -> Result<(), SocketEnd> {

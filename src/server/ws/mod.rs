@@ -30,6 +30,7 @@ use crate::server::connection::{ConnectionState, Permit};
 use crate::server::context::Server;
 use crate::server::http;
 use crate::server::operation::LogLine;
+use crate::server::origin::AS_HEADER;
 
 const SUBPROTOCOL: &str = "graphql-transport-ws";
 
@@ -56,6 +57,13 @@ pub(super) async fn upgrade(
         viewer: None,
         address,
     }) {
+        return refused(&server, problem);
+    }
+    // Ignored, it would make a service act under its own name.
+    if headers.contains_key(AS_HEADER) {
+        let sentence = "A socket names the user in whose name a service acts in connection_init, as `as`; \
+                        the header Wideroom-As is for HTTP.";
+        let problem = Problem::new(StatusCode::BAD_REQUEST, Code::BadUserInput, sentence);
         return refused(&server, problem);
     }
     let upgrade = match upgrade {

@@ -148,6 +148,8 @@ impl Close {
 pub(super) enum Incoming<'a> {
     Init {
         authorization: Option<String>,
+        /// User in whose name a service acts.
+        acted_user: Option<String>,
     },
     Ping {
         payload: Option<&'a RawValue>,
@@ -173,13 +175,15 @@ struct Envelope<'a> {
     payload: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(expecting = "a JSON object")]
 struct InitPayload {
     #[serde(rename = "Authorization", default)]
     upper: Option<String>,
     #[serde(rename = "authorization", default)]
     lower: Option<String>,
+    #[serde(rename = "as", default)]
+    acted_user: Option<String>,
 }
 
 impl<'a> Incoming<'a> {
@@ -195,10 +199,15 @@ impl<'a> Incoming<'a> {
                         serde_json::from_str::<InitPayload>(raw.get()).map_err(Close::invalid)
                     })
                 });
-                let authorization = payload
-                    .transpose()?
-                    .and_then(|payload| payload.upper.or(payload.lower));
-                Ok(Self::Init { authorization })
+                let InitPayload {
+                    upper,
+                    lower,
+                    acted_user,
+                } = payload.transpose()?.unwrap_or_default();
+                Ok(Self::Init {
+                    authorization: upper.or(lower),
+                    acted_user,
+                })
             }
             "ping" => Ok(Self::Ping {
                 payload: payload.map(object).transpose()?,
@@ -343,7 +352,7 @@ mod tests {
             r#"{"type":"connection_init","payload":{"authorization":"Bearer x","other":[1]}}"#,
         ] {
             assert!(
-                matches!(Incoming::parse(text), Ok(Incoming::Init { authorization: Some(token) }) if token == "Bearer x")
+                matches!(Incoming::parse(text), Ok(Incoming::Init { authorization: Some(token), .. }) if token == "Bearer x")
             );
         }
         for text in [
@@ -355,7 +364,8 @@ mod tests {
                 matches!(
                     Incoming::parse(text),
                     Ok(Incoming::Init {
-                        authorization: None
+                        authorization: None,
+                        ..
                     })
                 ),
                 "{text}"

@@ -25,7 +25,7 @@ use super::send_queue::{Full, SendQueue};
 use super::socket_permit::SocketPermit;
 use super::timers::{Due, Timers};
 use crate::graphql::OnlineGuard;
-use crate::model::UserId;
+use crate::model::{UserId, Viewer};
 use crate::server::admission::{ClientAddress, ConcurrencyPermit};
 use crate::server::bounds::SocketBounds;
 use crate::server::context::Server;
@@ -47,7 +47,7 @@ pub(super) struct Socket {
 pub(super) enum SocketSession {
     Waiting,
     Open {
-        viewer: Option<UserId>,
+        viewer: Option<Viewer>,
         _user_permit: Option<ConcurrencyPermit<UserId>>,
         _here: Option<OnlineGuard>,
     },

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::inbox;
 use super::read_context::ReadContext;
 use crate::model::{
-    Conversation, ConversationId, Direction, Membership, OrderKey, Page, PageRequest, Participant,
-    Role, UserId,
+    ActPosition, Conversation, ConversationId, Direction, Membership, OrderKey, Page, PageRequest,
+    Participant, Role, UserId,
 };
 use crate::store::embedded::cache::state::{ConversationState, People, States};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
@@ -295,7 +295,7 @@ pub(super) fn listed(
 #[derive(Default)]
 struct Cells {
     membership: Option<Membership>,
-    read_up_to: Option<OrderKey>,
+    read_up_to: Option<ActPosition>,
     delivered_up_to: Option<OrderKey>,
 }
 
@@ -306,7 +306,7 @@ impl Cells {
                 record::decode(value).map(|membership| self.membership = Some(membership))
             }
             cell if cell == Cell::ReadUpTo as u8 => {
-                record::decode_position(value).map(|position| self.read_up_to = Some(position))
+                record::decode_act(value).map(|act| self.read_up_to = Some(act))
             }
             cell if cell == Cell::DeliveredUpTo as u8 => {
                 record::decode_position(value).map(|position| self.delivered_up_to = Some(position))
@@ -321,7 +321,8 @@ impl Cells {
             conversation,
             user,
             membership: self.membership?,
-            read_up_to: self.read_up_to.unwrap_or(OrderKey::MIN),
+            read_up_to: self.read_up_to.map_or(OrderKey::MIN, |act| act.up_to),
+            is_read_by_service: self.read_up_to.is_some_and(|act| act.is_by_service),
             delivered_up_to: self.delivered_up_to.unwrap_or(OrderKey::MIN),
         })
     }
@@ -338,7 +339,7 @@ pub(super) fn participants_by_name(
             membership: view.record(&key::participant(*conversation, user, Cell::Membership))?,
             read_up_to: view.decoded(
                 &key::participant(*conversation, user, Cell::ReadUpTo),
-                record::decode_position,
+                record::decode_act,
             )?,
             delivered_up_to: view.decoded(
                 &key::participant(*conversation, user, Cell::DeliveredUpTo),

@@ -5,8 +5,8 @@ use std::collections::{HashMap, hash_map};
 use super::conversation;
 use super::read_context::{ReadContext, ReadSnapshot};
 use crate::model::{
-    ChangeId, Conversation, ConversationId, Direction, InboxKey, InboxRow, OrderKey, Page,
-    PageRequest, TimeUuid, Timestamp, UserId, hidden_larges,
+    ActPosition, ChangeId, Conversation, ConversationId, Direction, InboxKey, InboxRow, OrderKey,
+    Page, PageRequest, TimeUuid, Timestamp, UserId, hidden_larges,
 };
 use crate::store::embedded::cache::row::Entry;
 use crate::store::embedded::engine::committer::{Op, Write};
@@ -84,10 +84,14 @@ pub(super) fn move_marker(user: &UserId, to: &MarkerMove) -> Write {
         key::entry(user, to.conversation, EntryCell::Marker),
         record::encode_marker(to.marker),
     )];
-    if let Some(read_up_to) = to.read_up_to {
+    if let Some(up_to) = to.read_up_to {
+        let act = ActPosition {
+            up_to,
+            is_by_service: to.is_by_service,
+        };
         ops.push(Op::Max(
             key::participant(to.conversation, user, Cell::ReadUpTo),
-            record::encode_position(read_up_to),
+            record::encode_act(act),
         ));
     }
     ops.extend(change(
@@ -160,6 +164,7 @@ pub(super) fn row(conversation: ConversationId, head: &HeadRecord, entry: Entry)
     let Entry {
         marker,
         sent_up_to,
+        is_sent_by_service,
         flags,
     } = entry;
     InboxRow {
@@ -168,6 +173,7 @@ pub(super) fn row(conversation: ConversationId, head: &HeadRecord, entry: Entry)
         last_message,
         marker,
         sent_up_to,
+        is_sent_by_service,
         flags,
     }
 }

@@ -31,9 +31,11 @@ pub(super) struct OracleConversation {
 pub(super) struct OracleParticipant {
     pub(super) membership: Membership,
     pub(super) read_up_to: OrderKey,
+    pub(super) is_read_by_service: bool,
     pub(super) delivered_up_to: OrderKey,
     pub(super) marker: ReadMarker,
     pub(super) sent_up_to: Option<MessageId>,
+    pub(super) is_sent_by_service: bool,
     pub(super) flags: Flags,
     pub(super) newest_change: Option<TimeUuid>,
 }
@@ -43,9 +45,11 @@ impl OracleParticipant {
         Self {
             membership,
             read_up_to: OrderKey::MIN,
+            is_read_by_service: false,
             delivered_up_to: OrderKey::MIN,
             marker: ReadMarker::default(),
             sent_up_to: None,
+            is_sent_by_service: false,
             flags: Flags::default(),
             newest_change: None,
         }
@@ -263,6 +267,7 @@ impl OracleConversation {
             last_message: self.last_message(),
             marker: participant.marker,
             sent_up_to: participant.sent_up_to,
+            is_sent_by_service: participant.is_sent_by_service,
             flags: participant.flags,
         })
     }
@@ -273,6 +278,7 @@ impl OracleConversation {
             user: user.clone(),
             membership: self.counting(user, participant),
             read_up_to: participant.read_up_to,
+            is_read_by_service: participant.is_read_by_service,
             delivered_up_to: participant.delivered_up_to,
         })
     }

@@ -307,13 +307,20 @@ impl Store for Naive {
         let Some(stored) = kept.conversations.get_mut(&conversation) else {
             return Err(not_there());
         };
-        for NewMessage { message, .. } in &messages {
+        for NewMessage {
+            message,
+            is_by_service,
+            ..
+        } in &messages
+        {
             stored.messages.insert(message.id, message.clone());
             stored.newest_send = stored.newest_send.max(Some(message.id));
             if let (MessageKind::Text, Some(participant)) =
                 (message.kind, stored.people.get_mut(&message.sender))
+                && Some(message.id) > participant.sent_up_to
             {
-                participant.sent_up_to = participant.sent_up_to.max(Some(message.id));
+                participant.sent_up_to = Some(message.id);
+                participant.is_sent_by_service = *is_by_service;
             }
         }
         let users = (!stored.record.is_large)
@@ -321,6 +328,7 @@ impl Store for Naive {
         for NewMessage {
             message,
             input_hash,
+            is_by_service: _,
         } in messages
         {
             kept.saw(message.id);
@@ -634,9 +642,14 @@ impl Store for Naive {
             return Ok(());
         };
         participant.marker = participant.marker.max(to.marker);
-        participant.read_up_to = participant
-            .read_up_to
-            .max(to.read_up_to.unwrap_or(OrderKey::MIN));
+        if let Some(up_to) = to.read_up_to {
+            // At one position the user's own act is the greater one.
+            let known = (participant.read_up_to, !participant.is_read_by_service);
+            if (up_to, !to.is_by_service) > known {
+                participant.read_up_to = up_to;
+                participant.is_read_by_service = to.is_by_service;
+            }
+        }
         participant.newest_change = participant.newest_change.max(Some(to.change));
         Ok(())
     }

@@ -38,6 +38,8 @@ pub struct Draft {
     pub(crate) bytes: usize,
     /// Leave epoch in which the sender was known to take part.
     pub(crate) leave_epoch: u64,
+    /// Whether a service sends it in the name of a sender who has not acted in the conversation yet.
+    pub(crate) is_by_service: bool,
 }
 
 impl Draft {
@@ -72,6 +74,7 @@ impl Draft {
             hash,
             bytes,
             leave_epoch: 0,
+            is_by_service: false,
         })
     }
 }

@@ -11,8 +11,8 @@ use scylla::value::Row;
 use super::Admin;
 use super::import::ImportedConversation;
 use crate::model::{
-    Conversation, ConversationId, Emoji, InputHash, Membership, Message, MessageId, Timestamp,
-    UserId,
+    ActPosition, Conversation, ConversationId, Emoji, InputHash, Membership, Message, MessageId,
+    Timestamp, UserId,
 };
 use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::{Writes, concurrently};
@@ -370,7 +370,7 @@ impl Admin {
         writes.push(&IMPORT_ENTRY, values);
         if read_up_to.is_some() || delivered_up_to.is_some() {
             let (read_up_to, delivered_up_to) = (
-                read_up_to.map(MessageId::order_key),
+                read_up_to.map(|message| ActPosition::own(message.order_key())),
                 delivered_up_to.map(MessageId::order_key),
             );
             self.participants

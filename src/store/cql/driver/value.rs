@@ -4,7 +4,9 @@ use scylla::value::{CqlTimeuuid, CqlValue, MaybeUnset};
 use uuid::Uuid;
 
 use super::error::corrupt;
-use crate::model::{ConversationId, OrderKey, ReadMarker, TimeUuid, Timestamp, UserId};
+use crate::model::{
+    ActPosition, ConversationId, OrderKey, ReadMarker, TimeUuid, Timestamp, UserId,
+};
 use crate::store::Result;
 
 /// The write timestamp of every maximum register: of two cells with one timestamp, the one with the greater bytes wins.
@@ -36,6 +38,7 @@ into_cql! {
     Uuid: uuid => CqlValue::Uuid(uuid),
     TimeUuid: id => CqlValue::Timeuuid(id.uuid().into()),
     OrderKey: key => CqlValue::Blob(key.0.to_vec()),
+    ActPosition: act => CqlValue::Blob(act.to_bytes()),
     ReadMarker: marker => CqlValue::Blob(marker.to_bytes().to_vec()),
     Timestamp: moment => CqlValue::BigInt(moment.micros()),
     &UserId: user => CqlValue::Text(user.as_str().to_owned()),
@@ -95,6 +98,11 @@ pub(crate) fn order_key(table: &'static str, bytes: &[u8]) -> Result<OrderKey> {
         .try_into()
         .map(OrderKey)
         .map_err(|_| corrupt(table, "an order key has 16 bytes"))
+}
+
+/// The position of an act in a maximum register.
+pub(crate) fn act_position(table: &'static str, bytes: &[u8]) -> Result<ActPosition> {
+    ActPosition::from_bytes(bytes).ok_or_else(|| corrupt(table, "it is the position of no act"))
 }
 
 pub(crate) fn marker(table: &'static str, bytes: &[u8]) -> Result<ReadMarker> {

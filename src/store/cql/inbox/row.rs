@@ -10,11 +10,13 @@ use uuid::Uuid;
 
 use super::Inboxes;
 use super::flags::decode_flags;
-use crate::model::{ConversationId, InboxRow, Membership, MessageId, Timestamp, UserId};
+use crate::model::{
+    ActPosition, ConversationId, InboxRow, Membership, MessageId, Timestamp, UserId,
+};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{list, marker, order_key, row_limit, values};
+use crate::store::cql::driver::value::{act_position, list, marker, row_limit, values};
 use crate::store::cql::message::head_cache::HeadSummary;
 use crate::store::cql::message::register::{LastMessage, decode_membership};
 
@@ -152,8 +154,11 @@ impl Inboxes {
             archived_at,
             _,
         ) = columns;
-        let sent = |bytes: Vec<u8>| {
-            MessageId::from_order_key(order_key(TABLE, &bytes)?)
+        let sent = sent_up_to
+            .map(|bytes| act_position(TABLE, &bytes))
+            .transpose()?;
+        let sent_message = |act: ActPosition| {
+            MessageId::from_order_key(act.up_to)
                 .ok_or_else(|| corrupt(TABLE, "what was sent is the order key of a message"))
         };
         let last_message = last_message
@@ -172,7 +177,8 @@ impl Inboxes {
                 .map(|bytes| marker(TABLE, &bytes))
                 .transpose()?
                 .unwrap_or_default(),
-            sent_up_to: sent_up_to.map(sent).transpose()?,
+            sent_up_to: sent.map(sent_message).transpose()?,
+            is_sent_by_service: sent.is_some_and(|act| act.is_by_service),
             flags: decode_flags(is_muted, is_pinned, archived_at),
         })
     }

@@ -1,7 +1,9 @@
 //! Writes to inboxes: entries, markers, activity hints and the change log. All are blind, for the batch of the event that causes them.
 
 use super::Inboxes;
-use crate::model::{ChangeId, ConversationId, Membership, OrderKey, ReadMarker, Timestamp, UserId};
+use crate::model::{
+    ActPosition, ChangeId, ConversationId, Membership, ReadMarker, Timestamp, UserId,
+};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
@@ -57,7 +59,7 @@ impl Inboxes {
         conversation: ConversationId,
         last: Option<&LastMessage>,
         activity: Option<Timestamp>,
-        sent_up_to: Option<OrderKey>,
+        sent_up_to: Option<ActPosition>,
     ) {
         let values = values![
             REGISTER_TIMESTAMP,
@@ -80,7 +82,7 @@ impl Inboxes {
         activity: Timestamp,
         at: i64,
     ) {
-        let sent_up_to: Option<OrderKey> = None;
+        let sent_up_to: Option<ActPosition> = None;
         writes.push(
             &UPDATE_ENTRY,
             values![

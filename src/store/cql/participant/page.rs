@@ -8,12 +8,13 @@ use super::Participants;
 use super::pager::{NameRange, Named, Pager, successor};
 use super::roster::{Roster, TABLE};
 use crate::model::{
-    ConversationId, Direction, MessageId, OrderKey, Page, PageRequest, Participant, UserId,
+    ActPosition, ConversationId, Direction, MessageId, OrderKey, Page, PageRequest, Participant,
+    UserId,
 };
 use crate::store::Result;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{order_key, user, values};
+use crate::store::cql::driver::value::{act_position, order_key, user, values};
 use crate::store::cql::message::register::decode_membership;
 
 statements! {
@@ -47,11 +48,16 @@ fn decode(
     };
     let up_to =
         |bytes: Option<Vec<u8>>| bytes.map_or(Ok(OrderKey::MIN), |bytes| order_key(TABLE, &bytes));
+    let read = match read_up_to {
+        Some(bytes) => act_position(TABLE, &bytes)?,
+        None => ActPosition::own(OrderKey::MIN),
+    };
     let participant = Participant {
         conversation,
         user: user(TABLE, &name)?,
         membership: decode_membership(TABLE, &membership)?,
-        read_up_to: up_to(read_up_to)?,
+        read_up_to: read.up_to,
+        is_read_by_service: read.is_by_service,
         delivered_up_to: up_to(delivered_up_to)?,
     };
     Ok(Some((

@@ -1,7 +1,7 @@
 //! Writes to the rows of participants: first memberships and rosters, receipts, and completed changes.
 
 use super::Participants;
-use crate::model::{ChangeId, ConversationId, Membership, OrderKey, UserId};
+use crate::model::{ActPosition, ChangeId, ConversationId, Membership, OrderKey, UserId};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
@@ -89,7 +89,7 @@ impl Participants {
         writes: &mut Writes,
         id: ConversationId,
         user: &UserId,
-        read_up_to: Option<OrderKey>,
+        read_up_to: Option<ActPosition>,
         delivered_up_to: Option<OrderKey>,
     ) {
         writes.push(

@@ -12,7 +12,7 @@ use futures_util::future::{join, try_join_all};
 use super::Sends;
 use super::idempotency::PlacedMessage;
 use super::writer_cache::{ConversationWriteState, HintUpdate, KnownParticipants};
-use crate::model::{Conversation, ConversationId, Message, MessageKind, OrderKey, UserId};
+use crate::model::{ActPosition, Conversation, ConversationId, Message, MessageKind, UserId};
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::inbox::Inboxes;
@@ -50,6 +50,7 @@ impl Sends {
         let new = NewMessage {
             message: Arc::new(message.clone()),
             input_hash: None,
+            is_by_service: false,
         };
         Ok(self
             .append(message.conversation, &[new], bucket, extra)
@@ -295,7 +296,7 @@ struct SendEffects<'a> {
     conversation: ConversationId,
     last: LastMessage,
     /// The newest message of each sender; `None` for a sender in whose name the server spoke.
-    sent: BTreeMap<&'a UserId, Option<OrderKey>>,
+    sent: BTreeMap<&'a UserId, Option<ActPosition>>,
 }
 
 impl<'a> SendEffects<'a> {
@@ -306,11 +307,17 @@ impl<'a> SendEffects<'a> {
             .max_by_key(|one| one.message().id)
             .expect("a part has a message");
         let mut sent = BTreeMap::new();
-        for message in part.iter().map(PlacedMessage::message) {
+        for one in part {
+            let message = one.message();
             // A SYSTEM message moves no marker of the user in whose name it is.
-            let up_to = (message.kind == MessageKind::Text).then_some(message.id.order_key());
-            let known = sent.entry(&message.sender).or_insert(up_to);
-            *known = up_to.max(*known);
+            let act = (message.kind == MessageKind::Text).then(|| ActPosition {
+                up_to: message.id.order_key(),
+                is_by_service: one.new.is_by_service,
+            });
+            let known = sent.entry(&message.sender).or_insert(act);
+            if act.map(|act| act.up_to) > known.map(|known| known.up_to) {
+                *known = act;
+            }
         }
         let Message {
             conversation,

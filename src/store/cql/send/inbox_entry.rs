@@ -3,7 +3,7 @@
 use futures_util::future::join;
 
 use super::Sends;
-use crate::model::{ConversationId, Flags, OrderKey, UserId};
+use crate::model::{ActPosition, ConversationId, Flags, OrderKey, UserId};
 use crate::store::cql::driver::error::unknown;
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
@@ -14,9 +14,13 @@ impl Sends {
         let mut writes = Writes::logged();
         self.inboxes
             .put_marker(&mut writes, user, to.conversation, to.marker);
-        if to.read_up_to.is_some() {
+        if let Some(up_to) = to.read_up_to {
+            let act = ActPosition {
+                up_to,
+                is_by_service: to.is_by_service,
+            };
             self.participants
-                .put_receipts(&mut writes, to.conversation, user, to.read_up_to, None);
+                .put_receipts(&mut writes, to.conversation, user, Some(act), None);
         }
         self.inboxes.put_inbox_change(
             &mut writes,

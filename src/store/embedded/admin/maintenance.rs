@@ -267,6 +267,7 @@ mod tests {
                 conversation,
                 marker: ReadMarker::default(),
                 read_up_to: None,
+                is_by_service: false,
                 change,
             };
             store.move_read_marker(&user, &to).await.unwrap();
@@ -351,6 +352,7 @@ mod tests {
                         &[NewMessage {
                             message: Arc::new(message),
                             input_hash: None,
+                            is_by_service: false,
                         }],
                     )
                     .await

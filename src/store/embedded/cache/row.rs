@@ -23,6 +23,7 @@ const BODY_BYTES_MAX: usize = 1_024;
 pub(in crate::store::embedded) struct Entry {
     pub(in crate::store::embedded) marker: ReadMarker,
     pub(in crate::store::embedded) sent_up_to: Option<MessageId>,
+    pub(in crate::store::embedded) is_sent_by_service: bool,
     pub(in crate::store::embedded) flags: Flags,
 }
 
@@ -185,7 +186,11 @@ impl Entry {
                     .unwrap_or_default()
             }
             EntryCell::SentUpTo => {
-                self.sent_up_to = value.map(record::decode_message_id).transpose()?
+                let act = value.map(record::decode_act).transpose()?;
+                self.sent_up_to = act
+                    .map(|act| MessageId::from_order_key(act.up_to).ok_or(DecodeError::Position))
+                    .transpose()?;
+                self.is_sent_by_service = act.is_some_and(|act| act.is_by_service);
             }
             EntryCell::Flags => {
                 self.flags = value.map(record::decode).transpose()?.unwrap_or_default()

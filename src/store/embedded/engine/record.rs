@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::key::Listing;
 use crate::model::{
-    self, ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey,
-    InputHash, Message, MessageId, MessageKind, OrderKey, ReadMarker, TimeUuid, Timestamp, UserId,
-    conversation::GroupName,
+    self, ActPosition, ChangeId, Content, Conversation, ConversationId, ConversationKind,
+    IdempotencyKey, InputHash, Message, MessageId, MessageKind, OrderKey, ReadMarker, TimeUuid,
+    Timestamp, UserId, conversation::GroupName,
 };
 use crate::store::rules::import::activity;
 
@@ -76,10 +76,12 @@ pub(in crate::store::embedded) fn decode_position(bytes: &[u8]) -> Result<OrderK
     ))
 }
 
-pub(in crate::store::embedded) fn decode_message_id(
-    bytes: &[u8],
-) -> Result<MessageId, DecodeError> {
-    MessageId::from_order_key(decode_position(bytes)?).ok_or(DecodeError::Position)
+pub(in crate::store::embedded) fn encode_act(act: ActPosition) -> Vec<u8> {
+    [&[VERSION], act.to_bytes().as_slice()].concat()
+}
+
+pub(in crate::store::embedded) fn decode_act(bytes: &[u8]) -> Result<ActPosition, DecodeError> {
+    ActPosition::from_bytes(body(bytes)?).ok_or(DecodeError::Length)
 }
 
 pub(in crate::store::embedded) fn encode_marker(marker: ReadMarker) -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::{
-    ConversationId, IdempotencyKey, InputHash, Message, MessageId, MessageKind, UserId,
+    ActPosition, ConversationId, IdempotencyKey, InputHash, Message, MessageKind, UserId,
 };
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
@@ -126,10 +126,11 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
     let id = state.conversation.id;
     let mut head = state.head;
     let mut ops = Vec::with_capacity(messages.len() * 3 + 72);
-    let mut sent: HashMap<&UserId, MessageId> = HashMap::new();
+    let mut sent: HashMap<&UserId, ActPosition> = HashMap::new();
     for NewMessage {
         message,
         input_hash,
+        is_by_service,
     } in messages
     {
         head.count(message.id);
@@ -139,9 +140,14 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
         ));
         // A SYSTEM message moves no marker of its sender.
         if message.kind == MessageKind::Text {
-            sent.entry(&message.sender)
-                .and_modify(|last| *last = message.id.max(*last))
-                .or_insert(message.id);
+            let act = ActPosition {
+                up_to: message.id.order_key(),
+                is_by_service: *is_by_service,
+            };
+            let known = sent.entry(&message.sender).or_insert(act);
+            if act.up_to > known.up_to {
+                *known = act;
+            }
         }
         if let (Some(client_key), Some(input_hash)) = (&message.client_key, input_hash) {
             ops.extend(send_by_key(message, client_key, *input_hash));
@@ -150,7 +156,7 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
     for (sender, last) in sent {
         ops.push(Op::Max(
             key::entry(sender, id, EntryCell::SentUpTo),
-            record::encode_position(last.order_key()),
+            record::encode_act(last),
         ));
     }
     if let Some(people) = &state.people {

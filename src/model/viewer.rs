@@ -1,0 +1,83 @@
+//! Viewer: the authenticated caller of an operation.
+
+use super::UserId;
+
+/// Authenticated caller of an operation. The operation has the rights of `user`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Viewer {
+    pub user: UserId,
+    pub kind: ViewerKind,
+}
+
+/// Relation between the caller and the user whose rights the operation has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ViewerKind {
+    /// The user's own token.
+    User,
+    /// A service under its own name.
+    Service,
+    /// The named service acts as the user.
+    ActingService(UserId),
+}
+
+impl Viewer {
+    pub fn service(user: UserId) -> Self {
+        Self {
+            user,
+            kind: ViewerKind::Service,
+        }
+    }
+
+    /// The service of this name, which acts as the user.
+    pub fn acting(user: UserId, service: UserId) -> Self {
+        Self {
+            user,
+            kind: ViewerKind::ActingService(service),
+        }
+    }
+
+    /// Whether the caller is a service under its own name: the only caller of service fields.
+    pub fn is_service(&self) -> bool {
+        self.kind == ViewerKind::Service
+    }
+
+    /// Whether the user takes no part in this act: a service acts in the user's name.
+    pub fn is_acted_for(&self) -> bool {
+        matches!(self.kind, ViewerKind::ActingService(_))
+    }
+
+    /// The service behind the call, under its own name or as a user.
+    pub fn service_name(&self) -> Option<&UserId> {
+        match &self.kind {
+            ViewerKind::User => None,
+            ViewerKind::Service => Some(&self.user),
+            ViewerKind::ActingService(service) => Some(service),
+        }
+    }
+
+    /// The subject of the token: the identity that pays for the call.
+    pub fn subject(&self) -> &UserId {
+        self.service_name().unwrap_or(&self.user)
+    }
+}
+
+impl From<&Viewer> for Viewer {
+    fn from(viewer: &Viewer) -> Self {
+        viewer.clone()
+    }
+}
+
+impl From<&UserId> for Viewer {
+    fn from(user: &UserId) -> Self {
+        user.clone().into()
+    }
+}
+
+impl From<UserId> for Viewer {
+    fn from(user: UserId) -> Self {
+        Self {
+            user,
+            kind: ViewerKind::User,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Identification of a caller: the token, and the user in whose name a service acts.
+
+use axum::http::{HeaderMap, StatusCode, header};
+
+use super::answer::{Code, Problem};
+use super::context::Server;
+use super::origin::AS_HEADER;
+use crate::auth::{self, Identity};
+use crate::model::{Timestamp, UserId, Viewer};
+
+/// Input path of a refused name.
+const AS_PATH: &str = "Wideroom-As";
+
+/// Caller whose token is valid.
+#[derive(Debug, Clone)]
+pub(super) struct Identified {
+    pub(super) viewer: Viewer,
+    pub(super) expires_at: Option<Timestamp>,
+}
+
+/// Reason for an authorization that identifies no user.
+pub(super) enum IdentifyError {
+    /// The token is invalid: a sentence for the client.
+    Token(String),
+    /// The server refused to verify the signature.
+    NotAdmitted(Problem),
+}
+
+impl From<auth::Error> for IdentifyError {
+    fn from(error: auth::Error) -> Self {
+        let said = error.to_string();
+        let mut rest = said.chars();
+        let first = rest.next().map(|first| first.to_ascii_uppercase());
+        Self::Token(first.into_iter().chain(rest).chain(['.']).collect())
+    }
+}
+
+impl Server {
+    /// Identifies the subject of a `Bearer` token. Calls `admit` before it verifies a signature.
+    pub(super) fn identify(
+        &self,
+        authorization: &str,
+        admit: impl FnOnce() -> Result<(), Problem>,
+    ) -> Result<Identified, IdentifyError> {
+        let token = match authorization.split_once(' ') {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
+            _ => {
+                return Err(IdentifyError::Token(
+                    "The authorization must be `Bearer` and a token.".to_owned(),
+                ));
+            }
+        };
+        self.auth
+            .verify_after(token, || admit().map_err(IdentifyError::NotAdmitted))
+            .map(Identified::from)
+    }
+}
+
+impl From<Identity> for Identified {
+    fn from(identity: Identity) -> Self {
+        let Identity {
+            user,
+            is_service,
+            issued_at: _,
+            expires_at,
+        } = identity;
+        let viewer = if is_service {
+            Viewer::service(user)
+        } else {
+            Viewer::from(user)
+        };
+        Self { viewer, expires_at }
+    }
+}
+
+impl Identified {
+    /// The caller in the name of a user. Only a service may act as another user.
+    pub(super) fn acting_as(self, user: ActedUser) -> Result<Self, Problem> {
+        // First the right, then the name: a stranger learns nothing about names.
+        if !self.viewer.is_service() {
+            return Err(not_a_service());
+        }
+        let viewer = Viewer::acting(user.0?, self.viewer.user);
+        Ok(Self { viewer, ..self })
+    }
+}
+
+/// User named by `Wideroom-As`, or the reason why the name is refused.
+pub(super) struct ActedUser(Result<UserId, Problem>);
+
+impl ActedUser {
+    /// `None` without the header.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(AS_HEADER).iter();
+        let first = values.next()?;
+        if values.next().is_some() {
+            let sentence = "The header Wideroom-As may occur only once.";
+            let twice = Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence);
+            return Some(Self(Err(twice)));
+        }
+        // A name is UTF-8; the header type of the library accepts only ASCII as text.
+        Some(Self::parse(std::str::from_utf8(first.as_bytes()).ok()))
+    }
+
+    /// The name in `connection_init`.
+    pub(super) fn named(name: &str) -> Self {
+        Self::parse(Some(name))
+    }
+
+    fn parse(name: Option<&str>) -> Self {
+        let refuse = |why: &str| {
+            let sentence = format!("Wideroom-As names no user: {why}.");
+            Problem::new(StatusCode::BAD_REQUEST, Code::BadUserInput, sentence)
+                .with_input_path(AS_PATH)
+        };
+        Self(match name.map(UserId::parse) {
+            Some(Ok(user)) => Ok(user),
+            Some(Err(error)) => Err(refuse(&error.to_string())),
+            None => Err(refuse("a username is UTF-8")),
+        })
+    }
+}
+
+/// Refusal of `Wideroom-As` without the scope, whoever is named.
+pub(super) fn not_a_service() -> Problem {
+    let sentence = format!(
+        "Only a service may send Wideroom-As: its token has the scope `{}`.",
+        auth::SERVICE_SCOPE
+    );
+    Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence)
+}
+
+/// Whether the request has a token.
+pub(super) fn authorization(headers: &HeaderMap) -> Option<&str> {
+    // A header that is not text is no token.
+    headers
+        .get(header::AUTHORIZATION)
+        .map(|value| value.to_str().unwrap_or_default())
+}

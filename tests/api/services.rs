@@ -1,0 +1,302 @@
+//! Services: `Wideroom-As` through the real HTTP door, over the whole chat.
+
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wideroom::server::{AdmissionBounds, ServerBounds};
+
+use crate::support::door::{Door, SERVICE};
+use crate::support::program::Running;
+use crate::support::world::{Actor, BY_SERVICE, World};
+
+const NAME: &str = "{ viewer { username } }";
+
+/// Cases of users who act themselves: consent, rates that a service pays itself, presence, and bytes that
+/// several streams of one process share.
+const ELSEWHERE: [&str; 12] = [
+    "api::introduction::",
+    "api::large_events::a_payload_over_64_kib_is_kept_in_no_notice_and_no_memo",
+    "api::pace::documents_of_clients_without_a_token_evict_nobody_elses",
+    "api::pace::equal_subscriptions_pay_once_for_what_they_share",
+    "api::pace::one_who_cannot_pay_takes_what_others_execute_and_keeps_nobody_waiting",
+    "api::presence::",
+    "api::rates::new_direct_conversations_have_a_rate_and_known_ones_have_none",
+    "api::rates::sends_of_a_user_have_a_rate_over_all_conversations",
+    "api::shared::a_removed_user_gets_no_shared_payload",
+    "api::shared::a_sender_alone_is_shown_the_key_of_the_send_and_all_others_share",
+    "api::shared::equal_subscriptions_get_the_same_bytes_wherever_they_began",
+    "api::shared::viewer_independent_fields_are_equal_for_every_viewer",
+];
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// This program once more: a service acts for every user of every case, over HTTP and its streams, and each
+/// query gives the same bytes as with the user's own token.
+#[tokio::test]
+async fn every_case_holds_in_the_name_of_a_user() {
+    let mut cases = Command::new(std::env::current_exe().unwrap());
+    cases.args([
+        "api::",
+        "--skip",
+        "api::cluster::",
+        "--skip",
+        "api::services::",
+    ]);
+    cases.args(ELSEWHERE.iter().flat_map(|case| ["--skip", case]));
+    cases.env(BY_SERVICE, "1");
+    let mut running = Running::spawn(cases.stdin(Stdio::null()).stdout(Stdio::piped()));
+    let mut stdout = running.child.stdout.take().unwrap();
+    let said = tokio::task::spawn_blocking(move || {
+        let mut said = String::new();
+        stdout.read_to_string(&mut said).map(|_| said)
+    });
+    let said = tokio::time::timeout(PATIENCE, said)
+        .await
+        .expect("the cases end")
+        .unwrap()
+        .unwrap();
+    assert!(running.child.wait().unwrap().success(), "{said}");
+    let count = said.lines().find_map(|line| {
+        let count = line.strip_prefix("test result: ok. ")?;
+        count.split(' ').next()?.parse::<usize>().ok()
+    });
+    assert!(count.is_some_and(|count| count > 100), "{said}");
+}
+
+#[tokio::test]
+async fn only_a_service_acts_as_a_user_whoever_is_named() {
+    let world = World::open().await;
+    let door = Door::of(&world.chat);
+    world.user("alice").direct("bob").await;
+    let acting = door.service().acting_as("alice");
+    let said = door.ask(&acting, NAME, &json!({})).await;
+    assert_eq!(
+        said.json(),
+        json!({"data": {"viewer": {"username": "alice"}}})
+    );
+    let said = door.ask(&door.service(), NAME, &json!({})).await;
+    assert_eq!(
+        said.json(),
+        json!({"data": {"viewer": {"username": SERVICE}}})
+    );
+    // A user exists by being named, for a service too.
+    let unknown = door.service().acting_as("nobody yet");
+    let said = door.ask(&unknown, NAME, &json!({})).await;
+    assert_eq!(said.json()["data"]["viewer"]["username"], "nobody yet");
+    let mut refusals = Vec::new();
+    for named in [
+        "alice",
+        "mallory",
+        "nobody yet",
+        "",
+        "a\tb",
+        &"x".repeat(129),
+    ] {
+        let said = door
+            .ask(&door.user("mallory").acting_as(named), NAME, &json!({}))
+            .await;
+        assert_eq!((said.status, said.code().as_str()), (403, "FORBIDDEN"));
+        refusals.push(said);
+    }
+    assert!(
+        refusals.iter().all(|said| *said == refusals[0]),
+        "a stranger learns nothing about the name: {refusals:?}"
+    );
+    let twice = door.service().acting_as("alice").acting_as("alice");
+    let said = door.ask(&twice, NAME, &json!({})).await;
+    assert_eq!((said.status, said.code().as_str()), (403, "FORBIDDEN"));
+    for bad in [&b""[..], b"a\tb", &[b'x'; 129], b"\xff\xfe"] {
+        let said = door
+            .ask(&door.service().with_header(bad), NAME, &json!({}))
+            .await;
+        assert_eq!((said.status, said.code().as_str()), (400, "BAD_USER_INPUT"));
+        let extensions = &said.json()["errors"][0]["extensions"];
+        assert_eq!(extensions["inputPath"], json!(["Wideroom-As"]), "{bad:?}");
+        assert!(said.json().get("data").is_none());
+    }
+    let umlaut = door.service().acting_as("Ärzte ohne Grenzen 🚑");
+    let said = door.ask(&umlaut, NAME, &json!({})).await;
+    assert_eq!(
+        said.json()["data"]["viewer"]["username"],
+        "Ärzte ohne Grenzen 🚑"
+    );
+}
+
+async fn sees(viewer: &Actor, conversation: &str, name: &str) -> bool {
+    let document = "query($c: ID!) { conversation(id: $c) { participants { edges { node { user { username presence { isOnline } } } } } } }";
+    let data = viewer.data(document, json!({"c": conversation})).await;
+    let edges = data["conversation"]["participants"]["edges"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let user = edges
+        .into_iter()
+        .map(|edge| edge["node"]["user"].clone())
+        .find(|user| user["username"] == name)
+        .unwrap();
+    user["presence"] != Value::Null
+}
+
+/// Alice in a direct conversation that bob started: what he sees of her presence.
+struct Meeting {
+    world: World,
+    door: Door,
+    conversation: String,
+    bob: Actor,
+    alice: Actor,
+    /// A message of bob's.
+    message: String,
+}
+
+impl Meeting {
+    async fn new() -> Self {
+        let world = World::open().await;
+        let (bob, alice) = (world.user("bob"), world.user("alice"));
+        let conversation = bob.direct("alice").await;
+        let message = bob.send(&conversation, "Hello").await.id;
+        let door = Door::of(&world.chat);
+        assert!(!sees(&bob, &conversation, "alice").await);
+        Self {
+            world,
+            door,
+            conversation,
+            bob,
+            alice,
+            message,
+        }
+    }
+
+    async fn is_seen(&self) -> bool {
+        sees(&self.bob, &self.conversation, "alice").await
+    }
+
+    async fn ask_as_alice(&self, document: &str, variables: Value) -> Value {
+        let acting = self.door.service().acting_as("alice");
+        let said = self.door.ask(&acting, document, &variables).await;
+        assert!(said.json().get("errors").is_none(), "{said:?}");
+        said.json()
+    }
+
+    async fn send_as_alice(&self) {
+        let document = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"by a bot\"}) { messageEdge { node { sender { username } } } } }";
+        let said = self
+            .ask_as_alice(document, json!({"c": self.conversation}))
+            .await;
+        assert_eq!(
+            said["data"]["sendMessage"]["messageEdge"]["node"]["sender"]["username"],
+            "alice"
+        );
+    }
+
+    async fn read_as_alice(&self) {
+        let document = "mutation($c: ID!) { markRead(input: {conversationId: $c}) { inboxEntry { unreadCount } } }";
+        let said = self
+            .ask_as_alice(document, json!({"c": self.conversation}))
+            .await;
+        assert_eq!(said["data"]["markRead"]["inboxEntry"]["unreadCount"], 0);
+    }
+}
+
+#[tokio::test]
+async fn no_act_of_a_service_is_a_consent() {
+    let meeting = Meeting::new().await;
+    meeting.read_as_alice().await;
+    assert!(!meeting.is_seen().await, "a mark of the service");
+    meeting.send_as_alice().await;
+    assert!(!meeting.is_seen().await, "a send of the service");
+    assert_eq!(meeting.alice.unread(&meeting.conversation).await, 0);
+    let status = "query($m: ID!) { node(id: $m) { ... on Message { status } } }";
+    let data = meeting
+        .bob
+        .data(status, json!({"m": meeting.message}))
+        .await;
+    assert_eq!(data["node"]["status"], "READ", "receipts show it");
+    meeting.alice.send(&meeting.conversation, "It is me").await;
+    assert!(meeting.is_seen().await, "her own send");
+    meeting.send_as_alice().await;
+    meeting.read_as_alice().await;
+    assert!(meeting.is_seen().await, "a consent stays");
+}
+
+#[tokio::test]
+async fn a_mark_of_ones_own_is_a_consent_although_a_service_has_marked_before() {
+    let meeting = Meeting::new().await;
+    meeting.read_as_alice().await;
+    assert!(!meeting.is_seen().await);
+    meeting.alice.mark_read(&meeting.conversation, None).await;
+    assert!(meeting.is_seen().await);
+    meeting.bob.send(&meeting.conversation, "Hello again").await;
+    meeting.read_as_alice().await;
+    assert!(meeting.is_seen().await, "a consent stays");
+}
+
+#[tokio::test]
+async fn a_stream_in_the_name_of_a_user_makes_nobody_present() {
+    let meeting = Meeting::new().await;
+    meeting.alice.send(&meeting.conversation, "Hello").await;
+    let document = "subscription { inboxUpdated { cursor } }";
+    let acting = meeting.door.service().acting_as("alice");
+    let mut stream = meeting.door.subscribe(&acting, document, &json!({}));
+    let first = futures_util::StreamExt::next(&mut stream).await.unwrap();
+    assert!(first["data"]["inboxUpdated"]["cursor"].is_string());
+    let presence = "query { viewer { presence { isOnline lastSeenAt } } }";
+    let data = meeting.alice.data(presence, json!({})).await;
+    assert_eq!(
+        data["viewer"]["presence"],
+        json!({"isOnline": false, "lastSeenAt": null})
+    );
+    let mut own = meeting
+        .door
+        .subscribe(&meeting.door.user("alice"), document, &json!({}));
+    futures_util::StreamExt::next(&mut own).await.unwrap();
+    let data = meeting.alice.data(presence, json!({})).await;
+    assert_eq!(data["viewer"]["presence"]["isOnline"], true);
+    drop((stream, own));
+    drop(meeting.world);
+}
+
+#[tokio::test]
+async fn a_service_pays_for_the_users_that_it_acts_for() {
+    let world = World::with_rates(wideroom::chat::RateBounds {
+        sends_per_second: 1,
+        sends_burst: 1,
+        strangers_per_hour: 1,
+        ..Default::default()
+    })
+    .await;
+    let rates = AdmissionBounds {
+        queries_per_second: 1,
+        queries_burst: 1_000,
+        mutations_per_second: 1,
+        mutations_burst: 2,
+        service_per_second: 1,
+        service_burst: 7,
+        ..AdmissionBounds::default()
+    };
+    let door = Door::with(
+        &world.chat,
+        ServerBounds {
+            rates,
+            ..ServerBounds::default()
+        },
+    );
+    let start = "mutation($u: String!) { startDirectConversation(input: {username: $u}) { conversation { id } } }";
+    for number in 0..7 {
+        let acting = door.service().acting_as(&format!("user {number}"));
+        let said = door.ask(&acting, start, &json!({"u": "somebody"})).await;
+        assert_eq!(said.code(), "", "{said:?}");
+    }
+    let acting = door.service().acting_as("yet another");
+    let said = door.ask(&acting, start, &json!({"u": "bob"})).await;
+    assert_eq!((said.status, said.code().as_str()), (429, "RATE_LIMITED"));
+    let other = door.service_named("another backend").acting_as("alice");
+    for name in ["bob", "carol", "dave"] {
+        let said = door.ask(&other, start, &json!({"u": name})).await;
+        assert_eq!(said.code(), "", "no rate of alice holds: {said:?}");
+    }
+    let said = door
+        .ask(&door.user("alice"), start, &json!({"u": "bob"}))
+        .await;
+    assert_eq!(said.code(), "", "alice has paid for nothing: {said:?}");
+}
