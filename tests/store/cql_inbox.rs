@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use scylla::client::session::Session;
+use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::unprepared::Statement;
 use wideroom::model::{
@@ -482,6 +484,78 @@ async fn sends_leave_no_tombstones_in_an_inbox() {
         tombstones_met(&place, &hints, (ann.as_str(), i32::MAX, 0, 20)).await,
         0
     );
+}
+
+#[tokio::test]
+async fn a_page_of_a_user_with_very_active_conversations_reads_few_tombstones() {
+    const CONVERSATIONS: usize = 5_000;
+    const HOURS: i64 = 24;
+    const TOMBSTONES_MAX: u64 = 1_000;
+    let Some(place) = Place::open().await else {
+        return;
+    };
+    let ann = user("ann");
+    let conversations: Vec<_> = (0..CONVERSATIONS)
+        .map(|_| ConversationId::random())
+        .collect();
+    // Every conversation was active in each hour of a day, and each hour's send has deleted the hint of the hour before.
+    let forgotten = (0..HOURS).flat_map(|hour| {
+        let of = |conversation: &ConversationId| {
+            let at = at((hour + 1) * HOUR);
+            let values = (at, ann.as_str(), slot(hour * HOUR), conversation.0);
+            (&place.forget, values)
+        };
+        conversations.iter().map(of).collect::<Vec<_>>()
+    });
+    let forgotten: Vec<_> = forgotten.collect();
+    futures_util::stream::iter(forgotten.chunks(250))
+        .for_each_concurrent(8, async |piece| {
+            let mut batch = Batch::new(BatchType::Unlogged);
+            let mut values = Vec::new();
+            for (statement, row) in piece {
+                batch.append_statement((*statement).clone());
+                values.push(row);
+            }
+            place.session.batch(&batch, values).await.unwrap();
+        })
+        .await;
+    let moment = |number: usize| HOURS * HOUR + i64::try_from(number).unwrap() * 1_000;
+    futures_util::stream::iter(conversations.iter().enumerate())
+        .for_each_concurrent(64, async |(number, conversation)| {
+            place.join(&ann, *conversation, JOINED).await;
+            place.raise(&ann, *conversation, moment(number)).await;
+            place.hint(&ann, *conversation, moment(number)).await;
+        })
+        .await;
+    // Two pages: the second begins behind a cursor.
+    let mut request = PageRequest::first(20);
+    for page in 0..2 {
+        let found = place.store().inbox(&ann, &request).await.unwrap();
+        let expected = conversations.iter().rev().skip(page * 20).take(20);
+        let shown = found.items.iter().map(|row| row.conversation);
+        assert!(shown.eq(expected.copied()), "page {page}");
+        assert!(found.has_next);
+        request = request.after(found.items.last().unwrap().key());
+    }
+    // The two statements of such a page.
+    let first = Question {
+        source: include_str!("../../src/store/cql/inbox/activity_index.rs"),
+        pieces: &[
+            "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot <= ? AND slot >= ? ORDER BY slot DESC, conversation_id DESC LIMIT ?",
+        ],
+    };
+    let rest = Question {
+        source: include_str!("../../src/store/cql/inbox/activity_index.rs"),
+        pieces: &[
+            "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND (slot, conversation_id) < (?, ?) AND (slot) >= (?) ORDER BY slot DESC, conversation_id DESC LIMIT ?",
+        ],
+    };
+    let last = conversations.iter().min().unwrap();
+    let newest = slot(HOURS * HOUR);
+    let met = tombstones_met(&place, &first, (ann.as_str(), i32::MAX, 0, 74)).await
+        + tombstones_met(&place, &rest, (ann.as_str(), newest, last.0, newest, 1_000)).await;
+    println!("{CONVERSATIONS} conversations active for {HOURS} hours: {met} tombstones");
+    assert!(met <= TOMBSTONES_MAX, "{met} tombstones");
 }
 
 async fn set(place: &Place, user: &UserId, to: FlagsChange) -> Option<Flags> {

@@ -17,6 +17,8 @@ use crate::store::cql::driver::value::values;
 const READ_MAX: i32 = 1_000;
 /// Extra rows of the first read: a page ends inside an hour, and that hour must be read whole.
 const SPARE: i32 = 32;
+/// A scan that goes on reads so many times as much.
+const LIMIT_GROWTH: i32 = 4;
 /// Stale hints that one page deletes, so that the batch stays small.
 const STALE_MAX: usize = 50;
 
@@ -59,6 +61,9 @@ enum At {
 }
 
 /// Scan of a user's hints in the hours that a part of the list touches, in one direction.
+///
+/// A page needs its last hour whole. The rest of that hour is read by itself: a read that went on into the hours behind it would pass all the
+/// hints that sends have deleted there.
 pub(crate) struct ActivityScan<'a> {
     inboxes: &'a Inboxes,
     user: &'a UserId,
@@ -101,42 +106,64 @@ impl<'a> ActivityScan<'a> {
 
     /// The hints of the next hours. `None` after the last one.
     pub(crate) async fn next(&mut self) -> Result<Option<ActivityRun>> {
+        if !self.rest.is_empty() {
+            return self.rest_of_hour().await.map(Some);
+        }
         if matches!(self.at, At::End) {
             return Ok(None);
         }
-        let mut hints = std::mem::take(&mut self.rest);
-        loop {
-            let read = self.read().await?;
-            let is_last = read.len() < usize::try_from(self.limit).expect("a limit is positive");
-            self.limit = READ_MAX;
-            self.at = match read.last() {
-                Some(last) if !is_last => At::After(last.slot, last.key.conversation),
-                Some(_) | None => At::End,
-            };
-            hints.extend(read);
-            let Some(last) = hints.last().filter(|_| !is_last).map(|hint| hint.slot) else {
-                return Ok(Some(ActivityRun {
-                    hints,
-                    reached: None,
-                }));
-            };
-            let whole = hints.partition_point(|hint| hint.slot != last);
-            if whole > 0 {
-                self.rest = hints.split_off(whole);
-                let reached = hints.last().map(|hint| hint.slot);
-                return Ok(Some(ActivityRun { hints, reached }));
-            }
+        let mut hints = self.read(self.newest, self.oldest, self.limit).await?;
+        let last = hints.last().map(|hint| (hint.slot, hint.key.conversation));
+        let is_end = hints.len() < usize::try_from(self.limit).expect("a limit is positive");
+        self.limit = self.limit.saturating_mul(LIMIT_GROWTH).min(READ_MAX);
+        let Some((slot, conversation)) = last.filter(|_| !is_end) else {
+            self.at = At::End;
+            return Ok(Some(ActivityRun {
+                hints,
+                reached: None,
+            }));
+        };
+        self.at = At::After(slot, conversation);
+        self.rest = hints.split_off(hints.partition_point(|hint| hint.slot != slot));
+        match hints.last().map(|hint| hint.slot) {
+            None => self.rest_of_hour().await.map(Some),
+            reached => Ok(Some(ActivityRun { hints, reached })),
         }
     }
 
-    async fn read(&self) -> Result<Vec<ActivityHint>> {
-        let Self {
-            user,
-            newest,
-            oldest,
-            limit,
-            ..
-        } = *self;
+    /// Reads the hour in which the last read ended to its end, and goes on behind it.
+    async fn rest_of_hour(&mut self) -> Result<ActivityRun> {
+        let mut hints = std::mem::take(&mut self.rest);
+        let slot = hints.last().expect("the hour has a hint").slot;
+        loop {
+            let read = self.read(slot, slot, READ_MAX).await?;
+            let is_end = read.len() < usize::try_from(READ_MAX).expect("it is positive");
+            hints.extend(read);
+            if let Some(last) = hints.last().filter(|_| !is_end) {
+                self.at = At::After(slot, last.key.conversation);
+                continue;
+            }
+            let is_last = match self.direction {
+                Direction::Forward => {
+                    self.newest = slot - 1;
+                    self.newest < self.oldest
+                }
+                Direction::Backward => {
+                    self.oldest = slot + 1;
+                    self.oldest > self.newest
+                }
+            };
+            self.at = if is_last { At::End } else { At::Start };
+            return Ok(ActivityRun {
+                hints,
+                reached: Some(slot).filter(|_| !is_last),
+            });
+        }
+    }
+
+    /// Reads on between two hours.
+    async fn read(&self, newest: i32, oldest: i32, limit: i32) -> Result<Vec<ActivityHint>> {
+        let user = self.user;
         let (statement, values) = match (self.direction, self.at) {
             (Direction::Forward, At::After(slot, conversation)) => (
                 &SELECT_OLDER_THAN,
