@@ -40,6 +40,7 @@ pub use self::bounds::{Bounds, RateBounds};
 pub use self::error::{Error, Result, StoreFailure};
 pub use self::history::{HistoryRequest, HistoryService};
 pub use self::inbox::InboxService;
+pub use self::inbox::PreviewFields;
 pub use self::inbox::entry_settings::EntrySettings;
 pub use self::inbox::page::{InboxFilter, InboxPage, InboxSummary};
 pub use self::participants::ParticipantService;

@@ -1,25 +1,35 @@
 //! Participants of conversations, their receipts, and the profiles of users.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
+use lru::LruCache;
+use parking_lot::Mutex;
 
 use crate::chat::access::Access;
 use crate::chat::error::Result;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Message, Page, PageRequest, Participant,
-    Profile, UserId,
+    Conversation, ConversationId, Message, Page, PageRequest, Participant, Profile, UserId,
 };
 use crate::store::Store;
+
+/// Direct conversations whose participants are cached, each with two usernames.
+const DIRECT_PAIRS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
 
 pub struct ParticipantService {
     store: Arc<dyn Store>,
     access: Arc<Access>,
+    direct_pairs: Mutex<LruCache<ConversationId, [UserId; 2]>>,
 }
 
 impl ParticipantService {
     pub(crate) fn new(store: Arc<dyn Store>, access: Arc<Access>) -> Self {
-        Self { store, access }
+        Self {
+            store,
+            access,
+            direct_pairs: Mutex::new(LruCache::new(DIRECT_PAIRS_MAX)),
+        }
     }
 
     /// A page of the participants, ordered by username (bytewise). The caller has checked the
@@ -142,26 +152,35 @@ impl ParticipantService {
             .await?)
     }
 
-    /// The other participant of a direct conversation, or the viewer in a conversation with
-    /// themselves. `None` for a group. The caller has checked the viewer's access.
-    pub async fn direct_peer(
+    /// The other participant of each direct conversation, or the viewer in a conversation with
+    /// themselves. The caller has checked the viewer's access.
+    pub async fn direct_peers(
         &self,
         viewer: &UserId,
-        conversation: &Conversation,
-    ) -> Result<Option<UserId>> {
-        if conversation.kind != ConversationKind::Direct {
-            return Ok(None);
-        }
-        let both = self
-            .store
-            .participants(conversation.id, &PageRequest::first(2))
-            .await?;
-        let other = both
-            .items
+        conversations: &[ConversationId],
+    ) -> Result<Vec<UserId>> {
+        let pairs = conversations.iter().map(|id| self.direct_pair(*id));
+        let peer = |pair: Vec<UserId>| pair.into_iter().find(|user| user != viewer);
+        Ok(try_join_all(pairs)
+            .await?
             .into_iter()
-            .map(|participant| participant.user)
-            .find(|user| user != viewer);
-        Ok(Some(other.unwrap_or_else(|| viewer.clone())))
+            .map(|pair| peer(pair).unwrap_or_else(|| viewer.clone()))
+            .collect())
+    }
+
+    /// The participants of a direct conversation. Nobody joins or leaves one, so a pair is cached.
+    /// A single participant is not: an import may add the other one.
+    async fn direct_pair(&self, conversation: ConversationId) -> Result<Vec<UserId>> {
+        if let Some(pair) = self.direct_pairs.lock().get(&conversation) {
+            return Ok(pair.to_vec());
+        }
+        let page = PageRequest::first(2);
+        let participants = self.store.participants(conversation, &page).await?.items;
+        let users: Vec<_> = participants.into_iter().map(|one| one.user).collect();
+        if let Ok(pair) = <[UserId; 2]>::try_from(users.clone()) {
+            self.direct_pairs.lock().put(conversation, pair);
+        }
+        Ok(users)
     }
 
     pub async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {

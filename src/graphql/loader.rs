@@ -103,6 +103,8 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
 /// Loaders of one request, or of one event of a subscription. They cache for as long as that.
 pub(super) struct Loaders {
     pub(super) conversations: Loader<ConversationId, Option<Arc<Conversation>>>,
+    /// The other participants of direct conversations that the viewer may see.
+    pub(super) direct_peers: Loader<ConversationId, UserId>,
     /// Not checked against the viewer: `InboxEntry::load` also loads the conversation, which is.
     pub(super) entries: Loader<ConversationId, Option<InboxRow>>,
     pub(super) last_messages: Loader<ConversationId, Option<MessageId>>,
@@ -123,6 +125,9 @@ impl Loaders {
         Self {
             conversations: Loader::new(chat, viewer, |chat, viewer, ids| {
                 Box::pin(async move { chat.access.conversations(&viewer, &ids).await })
+            }),
+            direct_peers: Loader::new(chat, viewer, |chat, viewer, ids| {
+                Box::pin(async move { chat.participants.direct_peers(&viewer, &ids).await })
             }),
             entries: Loader::new(chat, viewer, |chat, viewer, ids| {
                 Box::pin(async move { chat.inbox.entries(&viewer, &ids).await })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{ChangeId, Conversation, Membership, Role, TimeUuid, UserId};
+use crate::model::{ChangeId, Conversation, Membership, Role, UserId};
 
 /// A conversation to create, with its participants.
 #[derive(Debug, Clone)]
@@ -28,7 +28,4 @@ pub enum Created {
 pub struct Participation {
     pub conversation: Arc<Conversation>,
     pub membership: Membership,
-    /// The newest message or change of the conversation, after which the ids of the next write lie:
-    /// another server may have written it. `None` where this server allocates all ids itself.
-    pub newest: Option<TimeUuid>,
 }

@@ -1,7 +1,10 @@
 //! Changes of inbox entries, and requests about them.
 
+use std::sync::Arc;
+
 use crate::model::{
-    ChangeId, ConversationId, Flags, InboxRow, OrderKey, ReadMarker, TimeUuid, Timestamp,
+    ChangeId, ConversationId, Flags, InboxRow, Message, MessageId, OrderKey, ReadMarker, TimeUuid,
+    Timestamp, Unread,
 };
 
 /// A request for the unread count of an inbox entry.
@@ -9,6 +12,23 @@ use crate::model::{
 pub struct UnreadQuery {
     pub conversation: ConversationId,
     pub after: OrderKey,
+}
+
+/// A request for the parts of an inbox entry that lie in its conversation.
+#[derive(Debug, Clone, Copy)]
+pub struct PreviewQuery {
+    pub conversation: ConversationId,
+    /// The position after which unread messages are counted. `None` asks for no count.
+    pub unread_after: Option<OrderKey>,
+    /// The newest message, as the row of the entry names it. `None` asks for no message.
+    pub last_message: Option<MessageId>,
+}
+
+/// The parts of an inbox entry that a [`PreviewQuery`] asked for.
+#[derive(Debug, Clone, Default)]
+pub struct EntryPreview {
+    pub unread: Option<Unread>,
+    pub last_message: Option<Arc<Message>>,
 }
 
 /// A move of a user's read marker.

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPositions,
-    ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
-    NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store, StoreAdmin,
-    StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, Error, FlagsChange,
+    ImportPositions, ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot,
+    NewConversation, NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Result,
+    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{
@@ -150,6 +150,7 @@ instrumented! {
             conversation_count(user: &UserId, limit: usize) -> usize;
             large_conversations(user: &UserId) -> Vec<ConversationId>;
             unread(user: &UserId, queries: &[UnreadQuery], cap: u32) -> Vec<Unread>;
+            previews(user: &UserId, queries: &[PreviewQuery], cap: u32) -> Vec<EntryPreview>;
             move_read_marker(user: &UserId, to: &MarkerMove) -> ();
             mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> ();
             receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant>;

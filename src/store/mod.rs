@@ -47,6 +47,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::try_join;
 
 pub use self::admin::{
     DAMAGED_MESSAGE, Finding, ImportPositions, ImportRow, Imported, NOTE_DIRECT_SECRET,
@@ -54,7 +55,9 @@ pub use self::admin::{
 };
 pub use self::conversation::{Created, NewConversation, Participation};
 pub use self::error::{Cause, Error, Result};
-pub use self::inbox::{Archive, ChangedRow, FlagsChange, MarkerMove, UnreadQuery};
+pub use self::inbox::{
+    Archive, ChangedRow, EntryPreview, FlagsChange, MarkerMove, PreviewQuery, UnreadQuery,
+};
 pub use self::instrumented::InstrumentedStore;
 pub use self::membership::{
     MembershipChange, MembershipSnapshot, MembershipTransition, Renaming, TransitionKind,
@@ -339,6 +342,49 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// read. The cap 0 asks whether anything is unread.
     async fn unread(&self, user: &UserId, queries: &[UnreadQuery], cap: u32)
     -> Result<Vec<Unread>>;
+
+    /// The unread counts and newest messages of inbox entries: as [`Store::unread`] and
+    /// [`Store::messages`] answer. A store that keeps both in one place reads them together.
+    async fn previews(
+        &self,
+        user: &UserId,
+        queries: &[PreviewQuery],
+        cap: u32,
+    ) -> Result<Vec<EntryPreview>> {
+        let counted = queries.iter().filter_map(|query| {
+            query.unread_after.map(|after| UnreadQuery {
+                conversation: query.conversation,
+                after,
+            })
+        });
+        let keys = queries.iter().filter_map(|query| {
+            query
+                .last_message
+                .map(|message| (query.conversation, message))
+        });
+        let (counted, keys): (Vec<_>, Vec<_>) = (counted.collect(), keys.collect());
+        let unread = async {
+            if counted.is_empty() {
+                return Ok(Vec::new());
+            }
+            self.unread(user, &counted, cap).await
+        };
+        let messages = async {
+            if keys.is_empty() {
+                return Ok(Vec::new());
+            }
+            self.messages(&keys).await
+        };
+        let (unread, messages) = try_join(unread, messages).await?;
+        let (mut unread, mut messages) = (unread.into_iter(), messages.into_iter());
+        Ok(queries
+            .iter()
+            .map(|query| EntryPreview {
+                unread: query.unread_after.and_then(|_| unread.next()),
+                last_message: query.last_message.and_then(|_| messages.next().flatten()),
+            })
+            .collect())
+    }
 
     /// Moves a user's read marker. A maximum register: the greater marker stays whatever the order
     /// of arrival.

@@ -14,8 +14,8 @@ use wideroom::model::{
     Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, MarkerMove,
-    MembershipChange, MembershipSnapshot, NewConversation, NewMessage, Participation,
+    Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange, MarkerMove,
+    MembershipChange, MembershipSnapshot, NewConversation, NewMessage, Participation, PreviewQuery,
     ProfileChange, Renaming, Result, Revised, Store, UnreadQuery, Wake,
 };
 
@@ -301,6 +301,15 @@ impl Store for Slow {
         cap: u32,
     ) -> Result<Vec<Unread>> {
         self.inner.unread(user, questions, cap).await
+    }
+
+    async fn previews(
+        &self,
+        user: &UserId,
+        queries: &[PreviewQuery],
+        cap: u32,
+    ) -> Result<Vec<EntryPreview>> {
+        self.inner.previews(user, queries, cap).await
     }
 
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {

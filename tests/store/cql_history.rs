@@ -680,3 +680,37 @@ async fn a_count_stays_exact_whatever_comes_late() {
     println!("count after late ones: {sent} statements");
     assert!(sent <= 4);
 }
+
+#[tokio::test]
+async fn a_late_message_makes_a_count_read_its_own_bucket_only() {
+    const DAYS: i64 = 40;
+    let Some(bench) = Bench::open().await else {
+        return;
+    };
+    let conversation = new_conversation();
+    let mut expected = 0;
+    // A bucket a day, each too small to be worth a checkpoint while it is counted; the count of each day goes on from the summary.
+    for day in -DAYS..0 {
+        let rows: Vec<_> = (0..100_i64)
+            .map(|n| say(conversation, at(day * DAY + n * SECOND), ONE_DAY))
+            .collect();
+        bench.clock.set(NOW.plus_micros(day * DAY));
+        bench.put_all(&rows).await;
+        expected += 100;
+        assert_eq!(bench.count(conversation).await.0, expected, "day {day}");
+    }
+    bench.clock.set(NOW);
+    assert_eq!(bench.count(conversation).await.0, expected);
+    let late = say(conversation, at(-20 * DAY + HOUR), ONE_DAY);
+    bench.put_late(&late.0, late.1, NOW).await;
+    let now = NOW.plus_micros(70 * SECOND);
+    bench.clock.set(now);
+    let (count, sent) = bench.count(conversation).await;
+    println!("count of {DAYS} buckets after a late message: {sent} statements");
+    assert_eq!(count, expected + 1);
+    // The young rows of the index, all of it in four widths, the bucket of the late message, and the checkpoints.
+    assert!(sent <= 1 + 4 + 1 + 1, "{sent} statements");
+    let (count, sent) = bench.count(conversation).await;
+    assert_eq!(count, expected + 1);
+    assert!(sent <= 2, "{sent} statements for a count that was kept");
+}

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use wideroom::clock::ManualClock;
-use wideroom::model::{Change, ChangeKind, ConversationId, Revision, UserId};
+use wideroom::model::{Change, ChangeKind, ConversationId, GroupName, Revision, UserId};
 use wideroom::store::cql::Cql;
-use wideroom::store::{Imported, Store, StoreAdmin};
+use wideroom::store::{Imported, Renaming, Store, StoreAdmin};
 
 use super::membership::{changing, joins};
 use super::stage::keyspace;
 use crate::support::words::{
     NOW, change, conversation_id, crowd, direct, group, group_row, id, message_row, new,
-    new_salt_among_others, participant_row, text,
+    new_salt_among_others, participant_row, system, text,
 };
 
 async fn open() -> Option<Cql> {
@@ -58,7 +58,21 @@ async fn questions_and_changes_cost_what_they_concern() {
     )
     .await;
     assert!(found.unwrap()[0].is_some());
-    told.push(("a participation", participation, 2));
+    told.push(("a participation, first time", participation, 2));
+    let (participation, found) = cost(
+        &store,
+        store.participations(&people[0], &[conversation_id(1), conversation_id(2)]),
+    )
+    .await;
+    assert!(found.unwrap().iter().all(Option::is_some));
+    // The memberships together, and the conversation that was not read before.
+    told.push(("two participations", participation, 2));
+    let (participation, _) = cost(
+        &store,
+        store.participations(&people[0], &[conversation_id(1), conversation_id(2)]),
+    )
+    .await;
+    told.push(("two participations again", participation, 1));
     let (counts, found) = cost(&store, store.participant_counts(&[conversation_id(2)])).await;
     assert_eq!(found.unwrap(), [50]);
     told.push(("a count", counts, 1));
@@ -123,20 +137,12 @@ async fn an_import_takes_few_statements_a_row() {
 }
 
 #[tokio::test]
-async fn a_seat_says_what_is_newest_there_whoever_wrote_it() {
+async fn the_newest_event_is_that_of_any_server() {
     let (Some(store), Some(other)) = (open().await, open().await) else {
         return;
     };
     let people = crowd(2);
-    let newest = async || {
-        store
-            .participations(&people[0], &[conversation_id(1)])
-            .await
-            .unwrap()[0]
-            .as_ref()
-            .unwrap()
-            .newest
-    };
+    let newest = async || store.newest_events(&[conversation_id(1)]).await.unwrap()[0];
     store
         .create_conversation(&group(conversation_id(1), &people))
         .await
@@ -160,4 +166,51 @@ async fn a_seat_says_what_is_newest_there_whoever_wrote_it() {
         .await
         .unwrap();
     assert_eq!(newest().await, Some(change(7)));
+}
+
+#[tokio::test]
+async fn a_cached_conversation_shows_each_change_of_another_server_at_once() {
+    let (Some(store), Some(other)) = (open().await, open().await) else {
+        return;
+    };
+    let people = crowd(34);
+    let conversation = conversation_id(1);
+    let shown = async || {
+        let found = store.participations(&people[0], &[conversation]).await;
+        let conversation = found.unwrap().remove(0).unwrap().conversation;
+        let name = conversation
+            .name
+            .as_ref()
+            .map(|name| name.as_str().to_owned());
+        (name, conversation.is_large)
+    };
+    store
+        .create_conversation(&group(conversation, &people[..32]))
+        .await
+        .unwrap();
+    let (first, is_large) = shown().await;
+    assert!(!is_large);
+    let renaming = Renaming {
+        name: GroupName::parse("Another name").unwrap(),
+        message: Arc::new(system(conversation, id(5), &people[1])),
+        change: Change {
+            id: id(4),
+            kind: ChangeKind::ConversationRenamed,
+            message: id(5),
+            user: people[1].clone(),
+        },
+    };
+    other
+        .rename_conversation(conversation, &renaming)
+        .await
+        .unwrap();
+    assert_ne!(first.as_deref(), Some("Another name"));
+    assert_eq!(shown().await, (Some("Another name".to_owned()), false));
+    let joining = changing(conversation, 10, Some(change(0)), &[joins(&people[33], 10)]);
+    other
+        .change_membership(conversation, &joining)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(shown().await, (Some("Another name".to_owned()), true));
 }

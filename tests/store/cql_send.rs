@@ -1,6 +1,6 @@
 //! Rows that sends and changes write to the tables of a cluster, read through a separate session.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -423,6 +423,50 @@ async fn another_server_finishes_what_was_claimed_in_the_bucket_of_the_claim() {
 }
 
 #[tokio::test]
+async fn a_keyed_retry_on_another_server_appends_nothing_and_keeps_the_count() {
+    let Some(kept) = StoreFixture::open().await else {
+        return;
+    };
+    let Some(other) = StoreFixture::open_in_the_same_case(&kept).await else {
+        return;
+    };
+    let [ann, ben, cem] = users(["ann", "ben", "cem"]);
+    let conversation = conversation_id(1);
+    kept.make(conversation, &[ann.clone(), ben.clone()]).await;
+    let minutes = |count: i64| HOUR - count * 60_000_000;
+    let first = with_key(text(conversation, id(minutes(10)), &ann), "k");
+    for new_message in [first.clone(), new(text(conversation, id(minutes(9)), &ben))] {
+        let messages = [new_message];
+        kept.store
+            .append_messages(conversation, &messages)
+            .await
+            .unwrap();
+    }
+    // The count is kept in a row of its own, by the count of the messages that are a minute old.
+    let [count] = kept.store.message_counts(&[conversation]).await.unwrap()[..] else {
+        panic!("one count");
+    };
+    assert_eq!(count, 2);
+    let summary = async || {
+        let select = "SELECT counted FROM buckets_by_conversation WHERE conversation_id = ? AND width = -1 AND start = 0";
+        let rows: Vec<(Option<Vec<u8>>,)> = kept.rows(select, (conversation.0,)).await;
+        rows.into_iter().next().and_then(|(counted,)| counted)
+    };
+    let before = summary().await;
+    assert!(before.is_some());
+    // A participant whom the first attempt did not know: its server may have died before it saw them.
+    kept.add(conversation, 7, std::slice::from_ref(&cem)).await;
+    let outcome = other.append_messages(conversation, &[first]).await.unwrap();
+    assert!(outcome.taken.is_empty());
+    assert_eq!(summary().await, before, "the count stays");
+    assert_eq!(kept.kept(conversation).await.len(), 2);
+    assert!(
+        kept.entry(&cem, conversation).await.is_some(),
+        "the inbox of a newcomer has it"
+    );
+}
+
+#[tokio::test]
 async fn the_same_messages_go_to_the_same_bucket_also_from_a_server_that_forgot() {
     let Some(on) = StoreFixture::open().await else {
         return;
@@ -694,6 +738,53 @@ async fn every_write_wakes_the_other_servers() {
     );
     on.clock.set(NOW.plus_micros(40_000_000));
     assert!(woken(NOW.plus_micros(40_000_000)).await.is_empty());
+}
+
+#[tokio::test]
+async fn several_servers_together_keep_the_bound_of_a_partition() {
+    // Each writes a fraction of what one partition may hold, and all of them more than that.
+    const SERVERS: usize = 6;
+    const MESSAGES: i64 = 30_000;
+    const BATCH: i64 = 50;
+    let Some(fixture) = StoreFixture::open().await else {
+        return;
+    };
+    let mut servers = Vec::new();
+    for _ in 0..SERVERS {
+        let Some(server) = StoreFixture::open_in_the_same_case(&fixture).await else {
+            return;
+        };
+        servers.push(server);
+    }
+    let [ann, ben] = users(["ann", "ben"]);
+    let conversation = conversation_id(1);
+    fixture.make(conversation, &[ann.clone(), ben]).await;
+    for batch in 0..MESSAGES / BATCH {
+        let server = &servers[usize::try_from(batch).unwrap() % SERVERS];
+        let messages: Vec<_> = (0..BATCH)
+            .map(|n| batch * BATCH + n)
+            .map(|n| new(text(conversation, id(n * 100_000), &ann)))
+            .collect();
+        let now = START.plus_micros((batch + 1) * BATCH * 100_000);
+        fixture.clock.set(now);
+        // As a send does that comes through the chat.
+        server.newest_events(&[conversation]).await.unwrap();
+        server
+            .append_messages(conversation, &messages)
+            .await
+            .unwrap();
+    }
+    let mut rows: BTreeMap<(i8, i64), usize> = BTreeMap::new();
+    for (_, bucket) in fixture.kept(conversation).await {
+        *rows.entry(bucket).or_default() += 1;
+    }
+    println!("{SERVERS} servers, {MESSAGES} messages: {rows:?}");
+    assert_eq!(
+        rows.values().sum::<usize>(),
+        usize::try_from(MESSAGES).unwrap()
+    );
+    let most = rows.values().max().unwrap();
+    assert!(*most <= 20_000 + SERVERS * 600, "{rows:?}");
 }
 
 #[tokio::test]

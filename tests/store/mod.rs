@@ -12,6 +12,7 @@ mod cql_people;
 mod cql_reaction;
 mod cql_reads;
 mod cql_send;
+mod demo_cost;
 mod differential;
 mod disk;
 mod export;

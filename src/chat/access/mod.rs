@@ -5,7 +5,10 @@ pub(crate) mod membership_guard;
 pub(crate) mod participant_cache;
 pub(crate) mod relationship;
 
+use std::pin::pin;
 use std::sync::Arc;
+
+use futures_util::future::{Either, select};
 
 use self::leave_epoch::LeaveEpoch;
 use self::participant_cache::ParticipantCache;
@@ -96,10 +99,18 @@ impl Access {
         viewer: &UserId,
         id: ConversationId,
     ) -> Result<Participation> {
-        let participation = self.participation(viewer, id).await?;
-        if let Some(newest) = participation.newest {
-            self.in_flight.observe(newest);
+        if !self.in_flight.is_shared() {
+            return self.participation(viewer, id).await;
         }
+        let participation = pin!(self.participation(viewer, id));
+        let conversations = [id];
+        let newest = pin!(self.store.newest_events(&conversations));
+        // The membership decides: a stranger's answer does not wait for the conversation.
+        let (participation, newest) = match select(participation, newest).await {
+            Either::Left((participation, newest)) => (participation?, newest.await?),
+            Either::Right((newest, participation)) => (participation.await?, newest?),
+        };
+        self.in_flight.observe_remote(newest.into_iter().flatten());
         Ok(participation)
     }
 

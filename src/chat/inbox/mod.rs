@@ -17,7 +17,14 @@ use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::publisher::Publisher;
 use crate::chat::write_tasks::WriteTasks;
 use crate::model::{ConversationId, InboxRow, Unread, UserId};
-use crate::store::{Store, UnreadQuery};
+use crate::store::{EntryPreview, PreviewQuery, Store, UnreadQuery};
+
+/// The fields of a preview that a client selected.
+#[derive(Debug, Clone, Copy)]
+pub struct PreviewFields {
+    pub unread: bool,
+    pub last_message: bool,
+}
 
 pub struct InboxService {
     store: Arc<dyn Store>,
@@ -70,6 +77,29 @@ impl InboxService {
     /// Unread count and first unread message of each entry.
     pub async fn unread(&self, viewer: &UserId, rows: &[InboxRow]) -> Result<Vec<Unread>> {
         self.unread_up_to(viewer, rows, self.unread_cap).await
+    }
+
+    /// Unread counts and newest messages of entries. The rows name the messages.
+    pub async fn previews(
+        &self,
+        viewer: &UserId,
+        rows: &[InboxRow],
+        wanted: PreviewFields,
+    ) -> Result<Vec<EntryPreview>> {
+        let query = |row: &InboxRow| PreviewQuery {
+            conversation: row.conversation,
+            unread_after: (wanted.unread && row.may_be_unread()).then(|| row.read_up_to()),
+            last_message: row.last_message.filter(|_| wanted.last_message),
+        };
+        let queries: Vec<_> = rows.iter().map(query).collect();
+        let previews = self
+            .store
+            .previews(viewer, &queries, self.unread_cap)
+            .await?;
+        let messages = previews.iter().filter_map(|one| one.last_message.as_ref());
+        self.in_flight
+            .observe_remote(messages.map(|message| message.id));
+        Ok(previews)
     }
 
     async fn unread_up_to(

@@ -107,13 +107,16 @@ impl Conversation {
     /// Null for a group.
     async fn direct_peer(&self) -> Nullable<User> {
         nullable(async {
+            if self.conversation.kind != model::ConversationKind::Direct {
+                return Ok(None);
+            }
             let peer = self
                 .scope
-                .chat
-                .participants
-                .direct_peer(&self.scope.viewer, &self.conversation)
+                .loaders
+                .direct_peers
+                .load(self.conversation.id)
                 .await?;
-            Ok(peer.map(|user| User::new(&self.scope, user)))
+            Ok(Some(User::new(&self.scope, peer)))
         })
         .await
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
 use async_graphql::{Context, ID, InputObject, Lookahead, Object, SimpleObject};
-use futures_util::future::{join, try_join};
+use futures_util::future::try_join;
 
 use super::sync_fields::{JsonText, SyncFields, SyncList};
 use super::{Conversation, ConversationKind, Message};
@@ -262,47 +262,33 @@ impl InboxEntryConnection {
     async fn load_entries(&self, asked: &Lookahead<'_>) -> Vec<InboxEntry> {
         let InboxEntryConnection { scope, page, .. } = self;
         let rows: Vec<_> = page.rows.iter().map(|(row, _)| *row).collect();
-        let last: Vec<_> = rows
-            .iter()
-            .map(|row| row.last_message.map(|last| (row.conversation, last)))
-            .collect();
-        let messages = async {
-            if !asked.field("lastMessage").exists() {
-                return Vec::new();
-            }
-            let keys: Vec<_> = last.iter().flatten().copied().collect();
-            // After a failed read, the field that needs the value reads it again and reports the
-            // error.
-            scope.chat.history.messages(&keys).await.unwrap_or_default()
+        let wanted = chat::PreviewFields {
+            unread: asked.field("unreadCount").exists()
+                || asked.field("unreadCountIsCapped").exists(),
+            last_message: asked.field("lastMessage").exists(),
         };
-        let unread = async {
-            if !asked.field("unreadCount").exists() && !asked.field("unreadCountIsCapped").exists()
-            {
-                return Vec::new();
-            }
-            scope
-                .chat
-                .inbox
-                .unread(&scope.viewer, &rows)
-                .await
-                .unwrap_or_default()
+        // After a failed read, the field that needs the value reads it again and reports the error.
+        let previews = if wanted.unread || wanted.last_message {
+            let read = scope.chat.inbox.previews(&scope.viewer, &rows, wanted);
+            read.await.unwrap_or_default()
+        } else {
+            Vec::new()
         };
-        let (messages, unread) = join(messages, unread).await;
-        let (mut messages, mut unread) = (messages.into_iter(), unread.into_iter());
-        let entry =
-            |((row, conversation), last): (&(InboxRow, Arc<model::Conversation>), &Option<_>)| {
-                let read = ReadBefore {
-                    conversation: Some(Arc::clone(conversation)),
-                    last_message: last.and_then(|_| messages.next().flatten()),
-                    unread: unread.next(),
-                };
-                InboxEntry {
-                    scope: scope.clone(),
-                    row: *row,
-                    read,
-                }
+        let mut previews = previews.into_iter();
+        let entry = |(row, conversation): &(InboxRow, Arc<model::Conversation>)| {
+            let preview = previews.next().unwrap_or_default();
+            let read = ReadBefore {
+                conversation: Some(Arc::clone(conversation)),
+                last_message: preview.last_message,
+                unread: preview.unread,
             };
-        page.rows.iter().zip(&last).map(entry).collect()
+            InboxEntry {
+                scope: scope.clone(),
+                row: *row,
+                read,
+            }
+        };
+        page.rows.iter().map(entry).collect()
     }
 }
 

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use super::driver::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
 use super::driver::statement::Statement;
 
+/// Tables that no LOGGED batch writes: their rows are claimed by lightweight transactions.
+const UNBATCHED: &[&str] = &["sends_by_key"];
+
 fn statements() -> Vec<&'static Statement> {
     super::statements().into_iter().flatten().copied().collect()
 }
@@ -133,7 +136,7 @@ fn every_read_names_its_partition_and_every_list_its_bound() {
 #[test]
 fn no_batch_replays_into_a_table_that_forgets_sooner() {
     let tables = MIGRATIONS.iter().flat_map(|migration| migration.statements);
-    for text in tables {
+    for text in tables.filter(|text| !UNBATCHED.iter().any(|table| text.contains(table))) {
         if let Some(seconds) = text.split("gc_grace_seconds = ").nth(1) {
             let seconds: u32 = seconds.split_whitespace().next().unwrap().parse().unwrap();
             assert!(seconds >= 86_400, "{text}");

@@ -11,10 +11,11 @@ use crate::model::{
     Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPositions, ImportRow,
-    Imported, MarkerMove, MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET,
-    NOTE_IMPORTED_AT, NewConversation, NewMessage, Participation, ProfileChange, Renaming, Result,
-    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake, rules,
+    Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange,
+    ImportPositions, ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot,
+    NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage, Participation, PreviewQuery,
+    ProfileChange, Renaming, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
+    Verified, VerifyPosition, Wake, rules,
 };
 
 #[async_trait]
@@ -199,7 +200,7 @@ impl Store for Cql {
         &self,
         conversations: &[ConversationId],
     ) -> Result<Vec<Option<TimeUuid>>> {
-        self.messages.newest_events(conversations).await
+        self.sends.newest_events(conversations).await
     }
 
     async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
@@ -250,6 +251,15 @@ impl Store for Cql {
         cap: u32,
     ) -> Result<Vec<Unread>> {
         self.messages.unread(user, queries, cap).await
+    }
+
+    async fn previews(
+        &self,
+        user: &UserId,
+        queries: &[PreviewQuery],
+        cap: u32,
+    ) -> Result<Vec<EntryPreview>> {
+        self.inboxes.previews(user, queries, cap).await
     }
 
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {

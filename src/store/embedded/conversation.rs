@@ -175,7 +175,6 @@ fn participation(state: &ConversationState, viewer: &UserId, given: Membership) 
     Participation {
         conversation: state.conversation.clone(),
         membership: state.effective(viewer, given),
-        newest: None,
     }
 }
 

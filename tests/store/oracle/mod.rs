@@ -120,7 +120,6 @@ impl Store for Naive {
             Some(Participation {
                 conversation: Arc::new(stored.record.clone()),
                 membership: stored.counting(viewer, participant),
-                newest: None,
             })
         };
         Ok(self

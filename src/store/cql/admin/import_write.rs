@@ -235,8 +235,8 @@ impl Admin {
             concurrently(users.map(put).collect()).await?;
         }
         if is_large && !conversation.is_large {
-            let mut flag = Writes::of_one_partition();
-            self.messages.put_is_large(&mut flag, conversation.id);
+            let mut flag = Writes::logged();
+            self.participants.put_is_large(&mut flag, conversation.id);
             self.executor.write_all(flag).await?;
         }
         Ok(is_large)

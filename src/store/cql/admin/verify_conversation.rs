@@ -198,8 +198,8 @@ impl ConversationCheck<'_> {
                     .put_large(&mut writes, user, self.id(), now);
                 self.admin.executor.write_all(writes).await?;
             }
-            let mut writes = Writes::of_one_partition();
-            self.admin.messages.put_is_large(&mut writes, self.id());
+            let mut writes = Writes::logged();
+            self.admin.participants.put_is_large(&mut writes, self.id());
             self.admin.executor.write_all(writes).await?;
         }
         Ok(true)

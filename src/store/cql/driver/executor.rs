@@ -24,6 +24,8 @@ const IN_FLIGHT_MAX: usize = 1_024;
 const PERMIT_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a read waits for the other reads of its user.
 const USER_PERMIT_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Partitions that one read names in an `IN`. Its coordinator reads them concurrently, so a list of small rows costs one statement for many.
+pub(crate) const PARTITIONS_MAX: usize = 16;
 /// Requests that one answer sends concurrently.
 const CONCURRENCY: usize = 32;
 

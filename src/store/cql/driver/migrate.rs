@@ -12,7 +12,7 @@ use scylla::statement::{Consistency, Statement};
 use super::address::Address;
 use super::connect::connect;
 use super::open_error::ClusterOpenError;
-use super::schema::{MIGRATIONS, Migration, SCHEMA_MIGRATIONS, in_keyspace};
+use super::schema::{AddedColumns, MIGRATIONS, Migration, SCHEMA_MIGRATIONS, in_keyspace};
 use crate::clock::Clock;
 
 /// The default replication factor: the number of nodes, at most this.
@@ -73,6 +73,9 @@ pub async fn migrate(
                 .await
                 .map_err(failed)?;
         }
+        for added in migration.columns {
+            add_columns(&session, keyspace, added).await?;
+        }
         let record = format!(
             "INSERT INTO \"{keyspace}\".schema_migrations (version, checksum, applied_at) VALUES (?, ?, ?) IF NOT EXISTS"
         );
@@ -93,6 +96,52 @@ pub async fn migrate(
         applied,
         version: newest(),
     })
+}
+
+/// Adds the columns that a table lacks. Another migration may add them at the same time.
+async fn add_columns(
+    session: &Session,
+    keyspace: &str,
+    added: &AddedColumns,
+) -> Result<(), ClusterOpenError> {
+    let lacking = async || {
+        let present = present_columns(session, keyspace, added.table).await?;
+        Ok::<_, ClusterOpenError>(added.statement(&present))
+    };
+    let Some(statement) = lacking().await? else {
+        return Ok(());
+    };
+    let statement = patient(&in_keyspace(&statement, keyspace));
+    match session.query_unpaged(statement, ()).await {
+        Ok(_) => Ok(()),
+        Err(_) if lacking().await?.is_none() => Ok(()),
+        Err(error) => Err(ClusterOpenError::Migrate {
+            source: Box::new(error),
+        }),
+    }
+}
+
+async fn present_columns(
+    session: &Session,
+    keyspace: &str,
+    table: &str,
+) -> Result<Vec<String>, ClusterOpenError> {
+    let broken = |source: crate::store::Cause| ClusterOpenError::Migrate { source };
+    let read =
+        "SELECT column_name FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?";
+    let rows = session
+        .query_unpaged(read, (keyspace, table))
+        .await
+        .map_err(|error| broken(Box::new(error)))?
+        .into_rows_result()
+        .map_err(|error| broken(Box::new(error)))?;
+    let names = rows
+        .rows::<(String,)>()
+        .map_err(|error| broken(Box::new(error)))?;
+    names
+        .map(|row| row.map(|(name,)| name))
+        .collect::<Result<_, _>>()
+        .map_err(|error| broken(Box::new(error)))
 }
 
 /// Checks that the keyspace has the schema of this version. The error says what the operator can do.

@@ -8,21 +8,70 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 /// All migrations, in order. A released one never changes. Every statement can be repeated.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    statements: TABLES,
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        statements: TABLES,
+        columns: &[],
+    },
+    Migration {
+        version: 2,
+        statements: &[KEYS_GC_GRACE],
+        columns: &[DESCRIPTION_CELLS],
+    },
+];
 
 pub(crate) struct Migration {
     pub(crate) version: i32,
     pub(crate) statements: &'static [&'static str],
+    pub(crate) columns: &'static [AddedColumns],
 }
+
+/// Columns that a migration adds to a table. Not every cluster knows `ADD IF NOT EXISTS`, so only those that the table lacks are added.
+pub(crate) struct AddedColumns {
+    pub(crate) table: &'static str,
+    /// Each with its type.
+    pub(crate) columns: &'static [(&'static str, &'static str)],
+}
+
+impl AddedColumns {
+    /// The statement that adds those columns that a table with these ones lacks. `None` if it lacks none.
+    pub(crate) fn statement(&self, present: &[String]) -> Option<String> {
+        let lacking: Vec<_> = self
+            .columns
+            .iter()
+            .filter(|(name, _)| !present.iter().any(|present| present == name))
+            .map(|(name, kind)| format!("{name} {kind}"))
+            .collect();
+        let table = self.table;
+        (!lacking.is_empty()).then(|| {
+            format!(
+                "ALTER TABLE {{keyspace}}.{table} ADD ({})",
+                lacking.join(", ")
+            )
+        })
+    }
+}
+
+/// No batch writes the keys, so nothing is replayed into them. Cassandra keeps the Paxos state of a claim as long as this.
+const KEYS_GC_GRACE: &str = "ALTER TABLE {keyspace}.sends_by_key WITH gc_grace_seconds = 10800";
+
+/// The parts of a conversation that change, beside the memberships that every reader of it reads.
+const DESCRIPTION_CELLS: AddedColumns = AddedColumns {
+    table: "participants_by_conversation",
+    columns: &[("name", "text static"), ("is_large", "boolean static")],
+};
 
 impl Migration {
     /// A checksum of the text, by which a keyspace with another schema is detected.
     pub(crate) fn checksum(&self) -> String {
         let mut hash = Sha256::new();
         for statement in self.statements {
+            hash.update(statement.as_bytes());
+            hash.update([0]);
+        }
+        for added in self.columns {
+            let statement = added.statement(&[]).unwrap_or_default();
             hash.update(statement.as_bytes());
             hash.update([0]);
         }
@@ -208,10 +257,29 @@ mod tests {
     }
 
     #[test]
+    fn only_columns_that_a_table_lacks_are_added() {
+        let added = |present: &[&str]| {
+            let present: Vec<_> = present.iter().map(|name| (*name).to_owned()).collect();
+            DESCRIPTION_CELLS.statement(&present)
+        };
+        let table = "ALTER TABLE {keyspace}.participants_by_conversation";
+        assert_eq!(
+            added(&["roster"]).unwrap(),
+            format!("{table} ADD (name text static, is_large boolean static)")
+        );
+        assert_eq!(
+            added(&["roster", "name"]).unwrap(),
+            format!("{table} ADD (is_large boolean static)")
+        );
+        assert_eq!(added(&["is_large", "name"]), None);
+    }
+
+    #[test]
     fn every_table_has_an_id_of_its_own_in_each_keyspace() {
         let all: Vec<_> = MIGRATIONS
             .iter()
             .flat_map(|migration| migration.statements)
+            .filter(|statement| statement.starts_with("CREATE TABLE"))
             .chain([&SCHEMA_MIGRATIONS])
             .collect();
         let made = |keyspace| {

@@ -5,6 +5,7 @@ mod changes;
 pub(crate) mod flags;
 pub(crate) mod large;
 mod page;
+mod preview;
 pub(crate) mod row;
 pub(crate) mod writes;
 

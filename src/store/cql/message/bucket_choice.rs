@@ -1,7 +1,11 @@
 //! Bucket choice: picks the partition of each new message, so that no partition exceeds its bound and a quiet conversation has few.
 //!
-//! A partition stays under 100,000 messages and 50 MB. The width of a new bucket follows the rate of the last one, both ways. A full bucket
-//! is left at once for a narrower one. Each server counts only its own messages; the room that it leaves is for the other servers.
+//! A partition stays under 100,000 messages and 50 MB, of all servers together. The width of a new bucket follows the rate of the last one,
+//! both ways. A full bucket is left at once for a narrower one.
+//!
+//! Each server counts its own messages. To bound those of all servers, a chooser follows the bucket of the newest message, whichever server
+//! wrote it, and asks for a measurement of its bucket: after [`MEASURE_MESSAGES`] of its own messages, or after [`MEASURE_MICROS`]. The room
+//! between the bound at which a bucket is left and that of a partition is for what the servers write between two measurements.
 //!
 //! A retried message goes to the bucket of the first try, although the width may have changed meanwhile: the chooser remembers the bucket of
 //! each run of messages.
@@ -17,6 +21,14 @@ const TARGET: Fill = Fill {
     messages: 10_000,
     bytes: 5 << 20,
 };
+/// Own messages after which a bucket is measured again.
+const MEASURE_MESSAGES: u64 = 500;
+/// Time after which a bucket is measured again.
+const MEASURE_MICROS: i64 = 60 * 1_000_000;
+/// Messages that come so far apart do not fill a bucket: the widest one then holds at most 14,400 of them.
+const SPARSE_MICROS: i64 = 60 * 1_000_000;
+/// The newest messages whose span is the present rate.
+pub(crate) const SAMPLE_MESSAGES: usize = 200;
 /// Runs that are remembered. A batch has fewer messages, and each may have a bucket of its own.
 const RUNS_MAX: usize = 128;
 
@@ -33,6 +45,32 @@ pub(crate) struct BucketChooser {
     /// The first message of each run, with its bucket, ascending.
     runs: VecDeque<(OrderKey, Bucket)>,
     newest: Option<OrderKey>,
+    /// The newest message of any server.
+    newest_of_all: Option<TimeUuid>,
+    meter: Meter,
+}
+
+/// Knowledge of a chooser about the messages of all servers.
+#[derive(Debug, Default)]
+struct Meter {
+    measured_at: Timestamp,
+    /// Own messages since then.
+    own: u64,
+    /// Whether messages came close together since then.
+    is_lively: bool,
+    /// The time of the oldest message of the sample, and the number of messages since.
+    sample: Option<(Timestamp, u64)>,
+    /// All own messages: their average size stands for that of all servers' messages.
+    total: Fill,
+}
+
+/// A measured bucket: the messages of all servers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BucketMeasurement {
+    pub(crate) bucket: Bucket,
+    pub(crate) messages: u64,
+    /// The newest messages, at most [`SAMPLE_MESSAGES`], and the time of the oldest among them.
+    pub(crate) sample: Option<(Timestamp, u64)>,
 }
 
 impl BucketChooser {
@@ -47,6 +85,8 @@ impl BucketChooser {
             fills,
             runs: VecDeque::new(),
             newest: None,
+            newest_of_all: None,
+            meter: Meter::default(),
         };
         if let Some(last) = last {
             (chooser.current, chooser.since) = (last, last.start);
@@ -90,9 +130,69 @@ impl BucketChooser {
         if fill.0 != bucket {
             *fill = (bucket, Fill::default());
         }
-        fill.1.messages += 1;
-        fill.1.bytes += bytes as u64;
+        let one = Fill {
+            messages: 1,
+            bytes: bytes as u64,
+        };
+        fill.1 += one;
+        self.meter.total += one;
+        self.meter.own += 1;
+        if let Some((_, count)) = &mut self.meter.sample {
+            *count += 1;
+        }
+        self.note_newest(id);
         Some(bucket)
+    }
+
+    /// Follows the newest message of another server to its bucket. So the servers do not fill one bucket each, and all leave a full one.
+    pub(crate) fn follow(&mut self, newest: TimeUuid, bucket: Bucket) {
+        if self.newest_of_all >= Some(newest) {
+            return;
+        }
+        self.note_newest(newest);
+        if bucket != self.current {
+            self.since = bucket.start.max(self.since);
+            self.current = bucket;
+            self.is_resumed = true;
+        }
+    }
+
+    fn note_newest(&mut self, id: TimeUuid) {
+        if let Some(before) = self.newest_of_all {
+            let gap = id.moment().micros() - before.moment().micros();
+            self.meter.is_lively |= gap < SPARSE_MICROS;
+        }
+        self.newest_of_all = self.newest_of_all.max(Some(id));
+    }
+
+    /// The bucket to measure now, if it is time. The next one is due later, also if this one fails.
+    pub(crate) fn take_measurement(&mut self, now: Timestamp) -> Option<Bucket> {
+        let meter = &mut self.meter;
+        let is_old = meter.measured_at.plus_micros(MEASURE_MICROS) <= now;
+        if meter.own < MEASURE_MESSAGES && !(is_old && meter.is_lively) {
+            return None;
+        }
+        (meter.measured_at, meter.own, meter.is_lively) = (now, 0, false);
+        Some(self.current)
+    }
+
+    /// Takes the messages of all servers into account.
+    pub(crate) fn note_measurement(&mut self, measurement: BucketMeasurement) {
+        let BucketMeasurement {
+            bucket,
+            messages,
+            sample,
+        } = measurement;
+        self.meter.sample = sample;
+        let all = self.meter.total.scaled_to(messages);
+        let fill = &mut self.fills[bucket.width as usize];
+        if fill.0 != bucket {
+            *fill = (bucket, Fill::default());
+        }
+        fill.1 = fill.1.max(all);
+        if bucket == self.current {
+            self.is_resumed = false;
+        }
     }
 
     /// The bucket that a message went to, if it is still remembered.
@@ -124,8 +224,21 @@ impl BucketChooser {
         if self.is_resumed {
             last.messages = last.messages.max(TARGET.messages);
         }
+        // A bucket that became full says little about the rate at its end: it may have been quiet until a moment ago.
+        let present = self
+            .meter
+            .sample
+            .filter(|_| !self.has_room(self.current))
+            .map(|(from, count)| {
+                let sampled = self.meter.total.scaled_to(count);
+                (sampled, id.moment().micros() - from.micros())
+            });
         let fits = |bucket: &Bucket| {
-            let expected = last.scaled(bucket.width.micros(), elapsed);
+            let width = bucket.width.micros();
+            let mut expected = last.scaled(width, elapsed);
+            if let Some((sampled, span)) = present {
+                expected = expected.max(sampled.scaled(width, span));
+            }
             let is_wide_enough =
                 expected.messages <= TARGET.messages && expected.bytes <= TARGET.bytes;
             self.has_room(*bucket) && (is_wide_enough || bucket.width == Width::Minute)
@@ -271,6 +384,116 @@ mod tests {
         assert_eq!(width_after(3_601 * SECOND), Width::Hour);
         assert_eq!(width_after(DAY), Width::Day);
         assert_eq!(width_after(400 * DAY), Width::TenDays);
+    }
+
+    /// Servers that write to one conversation, each with a chooser, and the rows of all of them.
+    struct Servers {
+        choosers: Vec<BucketChooser>,
+        rows: HashMap<Bucket, Vec<Timestamp>>,
+        head: Option<(TimeUuid, Bucket)>,
+        measurements: usize,
+    }
+
+    impl Servers {
+        fn new(count: usize) -> Self {
+            Self {
+                choosers: (0..count).map(|_| BucketChooser::from(None)).collect(),
+                rows: HashMap::new(),
+                head: None,
+                measurements: 0,
+            }
+        }
+
+        /// A server sends: it has read the head before, and measures afterwards.
+        fn send(&mut self, server: usize, micros: i64) {
+            let chooser = &mut self.choosers[server];
+            if let Some((newest, bucket)) = self.head {
+                chooser.follow(newest, bucket);
+            }
+            let id = id(micros);
+            let bucket = chooser.choose(id, 200).unwrap();
+            self.head = Some((id, bucket));
+            self.rows.entry(bucket).or_default().push(id.moment());
+            if let Some(bucket) = chooser.take_measurement(id.moment()) {
+                self.measurements += 1;
+                let rows = self.rows.get(&bucket).map_or(&[][..], Vec::as_slice);
+                let newest = &rows[rows.len().saturating_sub(SAMPLE_MESSAGES)..];
+                chooser.note_measurement(BucketMeasurement {
+                    bucket,
+                    messages: rows.len() as u64,
+                    sample: newest.first().map(|oldest| (*oldest, newest.len() as u64)),
+                });
+            }
+        }
+
+        fn fullest(&self) -> usize {
+            self.rows.values().map(Vec::len).max().unwrap_or(0)
+        }
+    }
+
+    #[test]
+    fn twenty_servers_together_keep_the_bound_of_a_partition() {
+        // 0.2 messages/s of all servers for ten days: 172,800 messages, 8,640 of each.
+        let mut servers = Servers::new(20);
+        for n in 0..172_800_i64 {
+            servers.send(usize::try_from(n * 7 % 20).unwrap(), n * 5 * SECOND);
+        }
+        assert!(
+            servers.fullest() <= 20_000 + 20 * 500,
+            "{}",
+            servers.fullest()
+        );
+        // A day's messages exceed the target of a bucket, so the full one is followed by hours.
+        assert!(
+            servers.rows.len() <= 10 * 24,
+            "{} buckets",
+            servers.rows.len()
+        );
+        assert!(
+            servers.measurements <= 172_800 / 5,
+            "{}",
+            servers.measurements
+        );
+        // Then 40 messages/s for half an hour.
+        for n in 0..72_000_i64 {
+            let micros = 10 * DAY + n * SECOND / 40;
+            servers.send(usize::try_from(n * 7 % 20).unwrap(), micros);
+        }
+        assert!(
+            servers.fullest() <= 20_000 + 20 * 500,
+            "{}",
+            servers.fullest()
+        );
+    }
+
+    #[test]
+    fn a_quiet_conversation_is_never_measured() {
+        let mut servers = Servers::new(3);
+        for n in 0..400_i64 {
+            servers.send(usize::try_from(n % 3).unwrap(), n * 90 * SECOND);
+        }
+        assert_eq!(servers.measurements, 0);
+        assert_eq!(servers.rows.len(), 1);
+    }
+
+    #[test]
+    fn a_chooser_follows_the_newest_message_of_another_server() {
+        let mut chooser = BucketChooser::from(None);
+        let own = chooser.choose(id(0), 1).unwrap();
+        let narrow = Bucket::holding(id(SECOND).moment(), Width::Hour);
+        chooser.follow(id(SECOND), narrow);
+        assert_eq!(chooser.choose(id(2 * SECOND), 1), Some(narrow));
+        assert_eq!(
+            chooser.choose(id(0), 1),
+            Some(own),
+            "a retry stays in its bucket"
+        );
+        chooser.follow(id(SECOND), own);
+        assert_eq!(
+            chooser.choose(id(3 * SECOND), 1),
+            Some(narrow),
+            "a head that was read before leads nowhere"
+        );
     }
 
     proptest! {

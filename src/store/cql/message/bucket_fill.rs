@@ -1,5 +1,7 @@
 //! Fill of a bucket: how many messages and bytes it holds, and the bounds that keep a partition small.
 
+use std::ops::AddAssign;
+
 use super::register::encode_content;
 use crate::model::Message;
 
@@ -27,6 +29,24 @@ impl Fill {
         self.messages < bound.messages && self.bytes < bound.bytes
     }
 
+    /// The fill by so many messages of the size that these ones have on average.
+    pub(crate) fn scaled_to(self, messages: u64) -> Self {
+        let bytes =
+            u128::from(self.bytes) * u128::from(messages) / u128::from(self.messages.max(1));
+        Self {
+            messages,
+            bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The greater of two fills, by messages and by bytes.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            messages: self.messages.max(other.messages),
+            bytes: self.bytes.max(other.bytes),
+        }
+    }
+
     /// The fill after `micros`, at the rate at which this one came in `elapsed` microseconds.
     pub(crate) fn scaled(self, micros: i64, elapsed: i64) -> Self {
         let scale = |value: u64| {
@@ -38,6 +58,13 @@ impl Fill {
             messages: scale(self.messages),
             bytes: scale(self.bytes),
         }
+    }
+}
+
+impl AddAssign for Fill {
+    fn add_assign(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
     }
 }
 

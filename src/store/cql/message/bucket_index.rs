@@ -7,12 +7,13 @@
 //!
 //! A short index is read whole by one statement, a long one in pieces from where a page needs it.
 
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{try_join, try_join_all};
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
-use scylla::value::CqlValue;
+use uuid::Uuid;
 
 use super::bucket::{Bucket, Width};
 use super::count::{Checkpoint, SUMMARY_WIDTH};
@@ -20,7 +21,7 @@ use super::interval_set::{Interval, IntervalSet};
 use super::{Messages, OVERLAP_MICROS};
 use crate::model::{ConversationId, Direction, MessageId, Timestamp};
 use crate::store::Result;
-use crate::store::cql::driver::executor::concurrently;
+use crate::store::cql::driver::executor::{PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, pair, row_limit, values};
 
@@ -41,6 +42,8 @@ const PAIRS_MAX: usize = 20;
 
 statements! {
     SELECT_INDEX: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? LIMIT ?";
+    SELECT_INDEXES: Read "SELECT conversation_id, width, start, counted FROM buckets_by_conversation WHERE conversation_id IN ? PER PARTITION LIMIT ?";
+    SELECT_YOUNG_BUCKETS: Read "SELECT conversation_id, width, start, counted FROM buckets_by_conversation WHERE conversation_id IN ? AND (width, start) IN ?";
     SELECT_BUCKETS: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? AND (width, start) IN ?";
     SELECT_OLDER_BUCKETS: Read "SELECT start FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start < ? LIMIT ?";
     SELECT_NEWER_BUCKETS: Read "SELECT start FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start >= ? AND start < ? ORDER BY width DESC, start ASC LIMIT ?";
@@ -163,7 +166,46 @@ pub(crate) fn candidates(id: MessageId) -> impl Iterator<Item = Bucket> {
         .map(move |width| Bucket::holding(id.moment(), width))
 }
 
+fn decode_checkpoint(counted: Option<Vec<u8>>) -> Result<Option<Checkpoint>> {
+    let decoded = counted.as_deref().map(Checkpoint::decode).transpose()?;
+    Ok(decoded.flatten())
+}
+
 impl Messages {
+    /// The checkpoints of those among these buckets that have one.
+    pub(crate) async fn read_checkpoints(
+        &self,
+        conversation: ConversationId,
+        buckets: &[Bucket],
+    ) -> Result<HashMap<Bucket, Checkpoint>> {
+        let mut found = HashMap::new();
+        for (width, start, counted) in self.read_rows(conversation, buckets).await? {
+            if let Some(checkpoint) = decode_checkpoint(counted)? {
+                found.insert(Bucket::from_row(width, start)?, checkpoint);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The index rows of some buckets.
+    async fn read_rows(
+        &self,
+        conversation: ConversationId,
+        buckets: &[Bucket],
+    ) -> Result<Vec<IndexRow>> {
+        let reads = buckets.chunks(PAIRS_MAX).map(|piece| {
+            let keys = list(
+                piece
+                    .iter()
+                    .map(|bucket| pair(bucket.width.number(), bucket.start)),
+            );
+            self.executor
+                .read::<IndexRow>(&SELECT_BUCKETS, values![conversation, keys])
+        });
+        let rows = concurrently(reads.collect()).await?;
+        Ok(rows.into_iter().flatten().collect())
+    }
+
     /// Remembers that a bucket holds messages: a client may read one of them by id next.
     pub(crate) fn note_bucket(&self, conversation: ConversationId, bucket: Bucket) {
         self.index.note_present(conversation, bucket);
@@ -175,18 +217,8 @@ impl Messages {
         conversation: ConversationId,
         buckets: &[Bucket],
     ) -> Result<Vec<Bucket>> {
-        let reads = buckets.chunks(PAIRS_MAX).map(|piece| {
-            let keys = list(
-                piece
-                    .iter()
-                    .map(|bucket| pair(bucket.width.number(), bucket.start)),
-            );
-            self.executor
-                .read::<IndexRow>(&SELECT_BUCKETS, values![conversation, keys])
-        });
-        let rows = concurrently(reads.collect()).await?;
+        let rows = self.read_rows(conversation, buckets).await?;
         rows.into_iter()
-            .flatten()
             .map(|(width, start, _)| Bucket::from_row(width, start))
             .collect()
     }
@@ -209,7 +241,19 @@ impl Next {
     }
 }
 
+type IndexRowOf = (Uuid, i8, i64, Option<Vec<u8>>);
+
+fn by_conversation(rows: Vec<Vec<IndexRowOf>>) -> HashMap<ConversationId, Vec<IndexRow>> {
+    let mut found: HashMap<_, Vec<_>> = HashMap::new();
+    for (id, width, start, counted) in rows.into_iter().flatten() {
+        let rows = found.entry(ConversationId(id)).or_default();
+        rows.push((width, start, counted));
+    }
+    found
+}
+
 /// The index of one conversation, as one request sees it.
+#[derive(Clone)]
 pub(crate) struct IndexView {
     conversation: ConversationId,
     known: CachedIndex,
@@ -218,8 +262,10 @@ pub(crate) struct IndexView {
     has_young: bool,
     /// The checkpoint of the whole conversation, if there is one. Read with the young buckets.
     pub(crate) summary: Option<Checkpoint>,
-    /// All rows, if this view has read the whole index.
-    pub(crate) rows: Option<Vec<(Bucket, Option<Checkpoint>)>>,
+    /// The rows that this view has read.
+    rows: Vec<(Bucket, Option<Checkpoint>)>,
+    /// Whether these are all rows of the index.
+    has_all: bool,
 }
 
 impl IndexView {
@@ -246,8 +292,89 @@ impl IndexView {
             young: Default::default(),
             has_young: false,
             summary: None,
-            rows: None,
+            rows: Vec::new(),
+            has_all: false,
         }
+    }
+
+    /// Opens the indexes of several conversations together, none named twice, in their order. Short ones have their young buckets.
+    pub(crate) async fn open_many(
+        messages: &Messages,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Self>> {
+        let now = messages.clock.now();
+        let mut views = HashMap::with_capacity(conversations.len());
+        let (mut unknown, mut cached, mut long) = (Vec::new(), Vec::new(), Vec::new());
+        for conversation in conversations {
+            match messages.index.get(*conversation, now) {
+                Cached::Fresh(known) if !known.is_long => {
+                    cached.push(Self::new(*conversation, known));
+                }
+                Cached::Fresh(_) | Cached::Long => long.push(*conversation),
+                Cached::Nothing => unknown.push(*conversation),
+            }
+        }
+        let (whole, cached) = try_join(
+            Self::read_wholes(messages, &unknown),
+            Self::read_young_of(messages, cached, now),
+        )
+        .await?;
+        let mut whole = by_conversation(whole);
+        for conversation in unknown {
+            let rows = whole.remove(&conversation).unwrap_or_default();
+            match Self::of_whole(messages, conversation, now, rows)? {
+                Some(view) => drop(views.insert(conversation, view)),
+                None => {
+                    // The next one to open it need not read it whole to find that out.
+                    let known = CachedIndex::new(now, true);
+                    messages.index.store(conversation, &known, &[]);
+                    long.push(conversation);
+                }
+            }
+        }
+        views.extend(cached.into_iter().map(|view| (view.conversation, view)));
+        for conversation in long {
+            views.insert(conversation, Self::open(messages, conversation).await?);
+        }
+        Ok(conversations
+            .iter()
+            .filter_map(|conversation| views.remove(conversation))
+            .collect())
+    }
+
+    async fn read_wholes(
+        messages: &Messages,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Vec<IndexRowOf>>> {
+        let limit = row_limit(WHOLE_MAX + 1);
+        let reads = conversations.chunks(PARTITIONS_MAX).map(|piece| {
+            let ids = list(piece.iter().copied());
+            messages.executor.read(&SELECT_INDEXES, values![ids, limit])
+        });
+        concurrently(reads.collect()).await
+    }
+
+    /// Reads the young buckets of cached indexes.
+    async fn read_young_of(
+        messages: &Messages,
+        views: Vec<Self>,
+        now: Timestamp,
+    ) -> Result<Vec<Self>> {
+        let reads = views.chunks(PARTITIONS_MAX).map(|piece| {
+            let keys: BTreeSet<_> = piece.iter().flat_map(|view| view.young_keys(now)).collect();
+            let keys = list(keys.into_iter().map(|(width, start)| pair(width, start)));
+            let ids = list(piece.iter().map(|view| view.conversation));
+            messages
+                .executor
+                .read(&SELECT_YOUNG_BUCKETS, values![ids, keys])
+        });
+        let mut rows = by_conversation(concurrently(reads.collect()).await?);
+        let mut opened = Vec::with_capacity(views.len());
+        for mut view in views {
+            view.take_young(rows.remove(&view.conversation).unwrap_or_default())?;
+            opened.push(view);
+        }
+        Ok(opened)
     }
 
     /// Reads the whole index by one statement. `None` if it is too long.
@@ -256,24 +383,33 @@ impl IndexView {
         conversation: ConversationId,
         now: Timestamp,
     ) -> Result<Option<Self>> {
-        let limit = WHOLE_MAX + 1;
-        let rows: Vec<IndexRow> = messages
+        let limit = row_limit(WHOLE_MAX + 1);
+        let rows = messages
             .executor
-            .read(&SELECT_INDEX, values![conversation, row_limit(limit)])
+            .read(&SELECT_INDEX, values![conversation, limit])
             .await?;
-        if rows.len() == limit {
+        Self::of_whole(messages, conversation, now, rows)
+    }
+
+    /// The view of all rows of an index, and its cache entry. `None` if they are too many.
+    fn of_whole(
+        messages: &Messages,
+        conversation: ConversationId,
+        now: Timestamp,
+        rows: Vec<IndexRow>,
+    ) -> Result<Option<Self>> {
+        if rows.len() > WHOLE_MAX {
             return Ok(None);
         }
         let mut view = Self::new(conversation, CachedIndex::new(now, false));
-        let (mut old, mut all): ([Vec<i64>; 4], _) = (Default::default(), Vec::new());
-        for (bucket, counted) in view.take_rows(rows)? {
+        let mut old: [Vec<i64>; 4] = Default::default();
+        for bucket in view.take_rows(rows)? {
             let position = if bucket.start.micros() < view.known.young_from(bucket.width) {
                 &mut old
             } else {
                 &mut view.young
             };
             position[bucket.width as usize].push(bucket.start.micros());
-            all.push((bucket, counted));
         }
         for width in Width::ALL {
             view.young[width as usize].sort_unstable();
@@ -286,7 +422,7 @@ impl IndexView {
                 starts,
             });
         }
-        (view.rows, view.has_young) = (Some(all), true);
+        (view.has_all, view.has_young) = (true, true);
         messages.index.store(conversation, &view.known, &[]);
         Ok(Some(view))
     }
@@ -296,23 +432,37 @@ impl IndexView {
         if self.has_young {
             return Ok(());
         }
-        let last = messages.clock.now().plus_micros(AHEAD_MICROS).micros();
-        let mut keys: Vec<CqlValue> = vec![pair(SUMMARY_WIDTH, 0_i64)];
-        for width in Width::ALL {
-            let starts = (self.known.young_from(width)..=last)
-                .step_by(usize::try_from(width.micros()).expect("a width is positive"));
-            keys.extend(starts.map(|start| pair(width.number(), start)));
-        }
+        let keys = self.young_keys(messages.clock.now());
         debug_assert!(
             keys.len() <= PAIRS_MAX,
             "a cached index is younger than two minutes"
         );
+        let keys = list(keys.into_iter().map(|(width, start)| pair(width, start)));
         let rows = messages
             .executor
-            .read(&SELECT_BUCKETS, values![self.conversation, list(keys)])
+            .read(&SELECT_BUCKETS, values![self.conversation, keys])
             .await?;
-        for (bucket, _) in self.take_rows(rows)? {
-            self.young[bucket.width as usize].push(bucket.start.micros());
+        self.take_young(rows)
+    }
+
+    /// The keys of the index rows that young buckets can have, and that of the summary.
+    fn young_keys(&self, now: Timestamp) -> Vec<(i8, i64)> {
+        let last = now.plus_micros(AHEAD_MICROS).micros();
+        let mut keys = vec![(SUMMARY_WIDTH, 0)];
+        for width in Width::ALL {
+            let starts = (self.known.young_from(width)..=last)
+                .step_by(usize::try_from(width.micros()).expect("a width is positive"));
+            keys.extend(starts.map(|start| (width.number(), start)));
+        }
+        keys
+    }
+
+    /// Takes the rows of the young buckets. There may be others, which other views asked for.
+    fn take_young(&mut self, rows: Vec<IndexRow>) -> Result<()> {
+        for bucket in self.take_rows(rows)? {
+            if bucket.start.micros() >= self.known.young_from(bucket.width) {
+                self.young[bucket.width as usize].push(bucket.start.micros());
+            }
         }
         for starts in &mut self.young {
             starts.sort_unstable();
@@ -321,21 +471,51 @@ impl IndexView {
         Ok(())
     }
 
-    fn take_rows(&mut self, rows: Vec<IndexRow>) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
+    /// Takes the rows of an index, and returns their buckets.
+    fn take_rows(&mut self, rows: Vec<IndexRow>) -> Result<Vec<Bucket>> {
         let mut buckets = Vec::with_capacity(rows.len());
         for (width, start, counted) in rows {
-            let counted = counted
-                .as_deref()
-                .map(Checkpoint::decode)
-                .transpose()?
-                .flatten();
+            let counted = decode_checkpoint(counted)?;
             if width == SUMMARY_WIDTH {
                 self.summary = counted;
             } else {
-                buckets.push((Bucket::from_row(width, start)?, counted));
+                let bucket = Bucket::from_row(width, start)?;
+                buckets.push(bucket);
+                self.rows.push((bucket, counted));
             }
         }
         Ok(buckets)
+    }
+
+    /// All rows, if this view has read the whole index.
+    pub(crate) fn take_whole(&mut self) -> Option<Vec<(Bucket, Option<Checkpoint>)>> {
+        self.has_all.then(|| std::mem::take(&mut self.rows))
+    }
+
+    /// The checkpoints of some buckets. Reads those that this view has not read.
+    pub(crate) async fn checkpoints(
+        &self,
+        messages: &Messages,
+        buckets: &[Bucket],
+    ) -> Result<Vec<Option<Checkpoint>>> {
+        let mut known: HashMap<_, _> = self.rows.iter().copied().collect();
+        let missing: Vec<_> = buckets
+            .iter()
+            .copied()
+            .filter(|bucket| !known.contains_key(bucket))
+            .collect();
+        let read = messages
+            .read_checkpoints(self.conversation, &missing)
+            .await?;
+        known.extend(read.into_iter().map(|(bucket, one)| (bucket, Some(one))));
+        Ok(buckets
+            .iter()
+            .map(|bucket| known.get(bucket).copied().flatten())
+            .collect())
+    }
+
+    pub(crate) const fn conversation(&self) -> ConversationId {
+        self.conversation
     }
 
     /// The moment since which other servers may have changed the index unnoticed by this view.

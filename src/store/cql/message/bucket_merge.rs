@@ -48,6 +48,21 @@ impl Messages {
             return Ok(Vec::new());
         }
         let mut view = IndexView::open(self, conversation).await?;
+        self.merge_in(&mut view, range, direction, count).await
+    }
+
+    /// The same by an index that was opened before.
+    pub(crate) async fn merge_in<R: BucketRow>(
+        &self,
+        view: &mut IndexView,
+        range: IdRange,
+        direction: Direction,
+        count: usize,
+    ) -> Result<Vec<R>> {
+        if count == 0 || range.ids().is_none() {
+            return Ok(Vec::new());
+        }
+        let conversation = view.conversation();
         let mut merge = Merge {
             direction,
             range,
@@ -57,9 +72,7 @@ impl Messages {
         let mut buckets = BucketQueue::new(direction, range);
         let mut read_count = 0;
         loop {
-            let wave = merge
-                .wave(self, &mut view, &mut buckets, read_count)
-                .await?;
+            let wave = merge.wave(self, view, &mut buckets, read_count).await?;
             if wave.is_empty() {
                 return Ok(merge.found);
             }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use scylla::value::{CqlTimeuuid, Row};
+use uuid::Uuid;
 
 use super::Messages;
 use super::register::LastMessage;
@@ -14,14 +15,18 @@ use crate::model::{
 };
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
-use crate::store::cql::driver::executor::{Writes, concurrently};
+use crate::store::cql::driver::executor::{PARTITIONS_MAX, Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, order_key, time_uuid, user, values};
+use crate::store::cql::driver::value::{
+    REGISTER_TIMESTAMP, list, order_key, time_uuid, user, values,
+};
 
 const TABLE: &str = "conversations";
 
 statements! {
     SELECT_CONVERSATION: Read "SELECT kind, name, created_at, created_by, input_hash, is_large, made, last_message, newest_change, last_activity, WRITETIME(last_activity) FROM conversations WHERE conversation_id = ?";
+    SELECT_DESCRIPTION: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large FROM conversations WHERE conversation_id = ?";
+    SELECT_DESCRIPTIONS: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large FROM conversations WHERE conversation_id IN ?";
     CLAIM_CONVERSATION: Conditional "INSERT INTO conversations (conversation_id, kind, created_at, created_by, input_hash, made) VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS";
     UPDATE_HEAD: Write "UPDATE conversations USING TIMESTAMP ? SET last_message = ?, newest_change = ?, last_activity = ? WHERE conversation_id = ?";
     UPDATE_IS_LARGE: Write "UPDATE conversations USING TIMESTAMP ? SET is_large = ? WHERE conversation_id = ?";
@@ -152,6 +157,37 @@ impl Messages {
         }))
     }
 
+    /// Conversations without their heads, those that exist, in no order. No id may be named twice.
+    pub(crate) async fn conversations(
+        &self,
+        ids: &[ConversationId],
+    ) -> Result<Vec<Arc<Conversation>>> {
+        type Columns = (
+            Uuid,
+            Option<i8>,
+            Option<String>,
+            Option<i64>,
+            Option<String>,
+            Option<Vec<u8>>,
+            Option<bool>,
+        );
+        let reads = ids.chunks(PARTITIONS_MAX).map(|piece| match piece {
+            [id] => self
+                .executor
+                .read::<Columns>(&SELECT_DESCRIPTION, values![*id]),
+            piece => self
+                .executor
+                .read(&SELECT_DESCRIPTIONS, values![list(piece.iter().copied())]),
+        });
+        let mut found = Vec::with_capacity(ids.len());
+        for columns in concurrently(reads.collect()).await?.into_iter().flatten() {
+            let (id, kind, name, created_at, created_by, input_hash, is_large) = columns;
+            let description = (kind, name, created_at, created_by, input_hash, is_large);
+            found.extend(decode_conversation(ConversationId(id), description)?.map(Arc::new));
+        }
+        Ok(found)
+    }
+
     /// The head of a conversation as it is now; the default one if there is no row.
     pub(crate) async fn head(&self, id: ConversationId) -> Result<Head> {
         self.columns(id).await?.map_or_else(
@@ -202,20 +238,14 @@ impl Messages {
         &self,
         conversations: &[ConversationId],
     ) -> Result<Vec<Option<MessageId>>> {
-        let each = conversations
-            .iter()
-            .map(async |id| Ok(self.head(*id).await?.last.map(|last| last.id)));
-        concurrently(each.collect()).await
+        let heads = self.heads_now(conversations).await?;
+        let last = |head: Head| head.last.map(|last| last.id);
+        Ok(heads.into_iter().map(last).collect())
     }
 
-    pub(crate) async fn newest_events(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<TimeUuid>>> {
-        let each = conversations
-            .iter()
-            .map(async |id| Ok(self.head(*id).await?.newest()));
-        concurrently(each.collect()).await
+    /// Heads as they are now.
+    pub(crate) async fn heads_now(&self, conversations: &[ConversationId]) -> Result<Vec<Head>> {
+        concurrently(conversations.iter().map(|id| self.head(*id)).collect()).await
     }
 
     /// Creates the row of a conversation by a lightweight transaction. False if there is one already.

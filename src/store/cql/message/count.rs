@@ -1,8 +1,9 @@
 //! Message counts: checkpoints, and the rows after them.
 //!
 //! A checkpoint says how many messages there are up to an order key. The conversation has one, its summary, in a row of the index that
-//! belongs to no bucket; a bucket that took long to count has one of its own. As a rule a count reads the summary and the rows after it,
-//! whatever the length of the history. Without a summary it adds up the checkpoints of the buckets and counts the rest.
+//! belongs to no bucket. Each bucket has one of its own, in its row, which covers it wholly once it is finished. As a rule a count reads the
+//! summary and the rows after it, whatever the length of the history. Without a summary it adds up the checkpoints of the buckets, and reads
+//! only the rows that they do not cover.
 //!
 //! A checkpoint covers only ids that are [`SETTLED_MICROS`] old. Its write timestamp is the moment at which its read began. A writer of a
 //! message older than [`LATE_MICROS`] invalidates, in the same batch, the checkpoints that may cover it, with a timestamp ahead of all
@@ -136,6 +137,15 @@ impl Messages {
         Ok(())
     }
 
+    /// The number of messages in one bucket, of whichever server. It does not grow with the bucket's history, but for the first one.
+    pub(crate) async fn bucket_fill(
+        &self,
+        conversation: ConversationId,
+        bucket: Bucket,
+    ) -> Result<u64> {
+        MessageCounter::begin(self, conversation).fill(bucket).await
+    }
+
     pub(crate) async fn message_counts(
         &self,
         conversations: &[ConversationId],
@@ -150,21 +160,29 @@ impl Messages {
     }
 }
 
-/// Counted messages: those that a checkpoint may cover, and younger ones.
-#[derive(Debug, Clone, Copy, Default)]
-struct CountedRows {
+/// The count of one bucket.
+#[derive(Debug, Clone, Copy)]
+struct BucketCount {
+    bucket: Bucket,
+    /// Messages after the position since which the counter counts, that a checkpoint may cover.
     settled: u64,
+    /// Younger messages.
     recent: u64,
-    /// The number of rows read for it.
-    rows: u64,
+    /// Settled messages after the checkpoint of the bucket.
+    advanced: u64,
+    /// The checkpoint that the count allows. `None` if it reaches no further than the one before.
+    reached: Option<Checkpoint>,
 }
 
-impl CountedRows {
-    fn sum(tallies: impl IntoIterator<Item = Self>) -> Self {
-        tallies.into_iter().fold(Self::default(), |sum, one| Self {
-            settled: sum.settled + one.settled,
-            recent: sum.recent + one.recent,
-            rows: sum.rows + one.rows,
+impl BucketCount {
+    fn checkpoint(&self) -> Option<(Option<Bucket>, Checkpoint)> {
+        Some((Some(self.bucket), self.reached?))
+    }
+
+    /// The settled and the recent messages of several buckets.
+    fn sum(counts: &[Self]) -> (u64, u64) {
+        counts.iter().fold((0, 0), |(settled, recent), one| {
+            (settled + one.settled, recent + one.recent)
         })
     }
 }
@@ -193,7 +211,7 @@ impl<'a> MessageCounter<'a> {
         let mut view = IndexView::open(self.messages, self.conversation).await?;
         view.read_young(self.messages).await?;
         let Some(summary) = view.summary else {
-            return self.count_all(view.rows.take()).await;
+            return self.count_all(view.take_whole()).await;
         };
         let after = IdRange::WHOLE.after(summary.up_to);
         let buckets = self
@@ -201,37 +219,44 @@ impl<'a> MessageCounter<'a> {
             .buckets_of(&mut view, after, BUCKETS_MAX + 1)
             .await?;
         if buckets.len() > BUCKETS_MAX {
-            return self.count_all(view.rows.take()).await;
+            return self.count_all(view.take_whole()).await;
         }
-        let tallies = concurrently(
-            buckets
-                .iter()
-                .map(|bucket| self.count_rows(*bucket, after))
-                .collect(),
-        )
-        .await?;
-        let tally = CountedRows::sum(tallies);
-        if tally.settled >= ROWS_WORTH || (tally.settled > 0 && buckets.len() > BUCKETS_WORTH) {
+        let checkpoints = view.checkpoints(self.messages, &buckets).await?;
+        let counts = buckets
+            .iter()
+            .zip(checkpoints)
+            .map(|(bucket, checkpoint)| self.count_bucket(*bucket, checkpoint, summary.up_to));
+        let counts = concurrently(counts.collect()).await?;
+        let (settled, recent) = BucketCount::sum(&counts);
+        if counts.iter().any(|count| self.is_worth_writing(count))
+            || (settled > 0 && buckets.len() > BUCKETS_WORTH)
+        {
             // The cached index was read before this count began and may lack a bucket that a late message has opened since.
             let read_at = self.began_at.min(view.read_at());
-            self.persist(
-                read_at,
-                &[(None, self.settled_to_here(summary.count + tally.settled))],
-            )
-            .await;
+            let mut checkpoints: Vec<_> =
+                counts.iter().filter_map(BucketCount::checkpoint).collect();
+            checkpoints.extend(self.summary(summary.count + settled, Some(summary)));
+            self.persist(read_at, &checkpoints).await;
         }
-        Ok(summary.count + tally.settled + tally.recent)
+        Ok(summary.count + settled + recent)
     }
 
-    fn settled_to_here(&self, count: u64) -> Checkpoint {
-        Checkpoint {
-            up_to: self.watermark.before(),
-            count,
-        }
+    /// The summary of so many messages. `None` if a checkpoint that they were counted by reaches further: a server with a later clock wrote it.
+    fn summary(
+        &self,
+        count: u64,
+        counted_by: impl IntoIterator<Item = Checkpoint>,
+    ) -> Option<(Option<Bucket>, Checkpoint)> {
+        let up_to = self.watermark.before();
+        let is_further = |checkpoint: Checkpoint| checkpoint.up_to > up_to;
+        let is_whole = !counted_by.into_iter().any(is_further);
+        is_whole.then_some((None, Checkpoint { up_to, count }))
     }
 
-    async fn count_rows(&self, bucket: Bucket, range: IdRange) -> Result<CountedRows> {
-        Ok(self.count_after(bucket, range, None).await?.0)
+    /// Whether the next count is much shorter by this checkpoint. That of a finished bucket is written once, and serves for good.
+    fn is_worth_writing(&self, count: &BucketCount) -> bool {
+        let is_finished = IdRange::of_bucket(count.bucket).end <= self.watermark;
+        count.reached.is_some() && (is_finished || count.advanced >= ROWS_WORTH)
     }
 
     /// Adds up all buckets, by their checkpoints as far as these reach. `rows` is the index, if it was read just now.
@@ -240,50 +265,42 @@ impl<'a> MessageCounter<'a> {
             Some(rows) => rows,
             None => self.read_index().await?,
         };
-        let counted = rows
-            .iter()
-            .map(|(bucket, checkpoint)| self.count_bucket(*bucket, *checkpoint))
-            .collect();
-        let counted: Vec<(Bucket, CountedRows, Option<Checkpoint>)> = concurrently(counted).await?;
-        let tally = CountedRows::sum(counted.iter().map(|(_, tally, _)| *tally));
-        let is_worth_writing = |tally: &CountedRows| {
-            tally.rows >= ROWS_WORTH || (tally.rows > 0 && rows.len() > BUCKETS_MAX)
-        };
-        let worth = counted
-            .iter()
-            .filter(|(_, tally, _)| is_worth_writing(tally));
-        let mut checkpoints: Vec<_> = worth
-            .filter_map(|(bucket, _, reached)| Some((Some(*bucket), (*reached)?)))
-            .collect();
-        if tally.settled > 0 {
-            checkpoints.push((None, self.settled_to_here(tally.settled)));
+        let counts = rows.iter().map(async |(bucket, checkpoint)| {
+            let since = checkpoint.map_or(OrderKey::MIN, |checkpoint| checkpoint.up_to);
+            self.count_bucket(*bucket, *checkpoint, since).await
+        });
+        let counts = concurrently(counts.collect()).await?;
+        let (mut settled, recent) = BucketCount::sum(&counts);
+        let counted_by = || rows.iter().filter_map(|(_, checkpoint)| *checkpoint);
+        settled += counted_by().map(|checkpoint| checkpoint.count).sum::<u64>();
+        let worth = counts.iter().filter(|count| self.is_worth_writing(count));
+        let mut checkpoints: Vec<_> = worth.filter_map(BucketCount::checkpoint).collect();
+        if settled > 0 {
+            checkpoints.extend(self.summary(settled, counted_by()));
         }
         self.persist(self.began_at, &checkpoints).await;
-        Ok(tally.settled + tally.recent)
+        Ok(settled + recent)
     }
 
+    /// Counts the messages of a bucket after a position. The rows that neither the position nor the checkpoint of the bucket covers are read;
+    /// those after the checkpoint make the next one.
     async fn count_bucket(
         &self,
         bucket: Bucket,
         checkpoint: Option<Checkpoint>,
-    ) -> Result<(Bucket, CountedRows, Option<Checkpoint>)> {
-        let checkpoint = checkpoint.unwrap_or(Checkpoint::NONE);
-        let after = IdRange::WHOLE.after(checkpoint.up_to);
-        let (mut tally, reached) = self.count_after(bucket, after, Some(checkpoint)).await?;
-        tally.settled += checkpoint.count;
-        Ok((bucket, tally, reached))
-    }
-
-    /// Counts the rows of a bucket in a range, and returns the checkpoint that they allow: `None` if it reaches no further than before.
-    async fn count_after(
-        &self,
-        bucket: Bucket,
-        range: IdRange,
-        from: Option<Checkpoint>,
-    ) -> Result<(CountedRows, Option<Checkpoint>)> {
-        let mut rest = range.intersect(IdRange::of_bucket(bucket));
-        let settled_end = self.watermark.min(IdRange::of_bucket(bucket).end);
-        let mut tally = CountedRows::default();
+        since: OrderKey,
+    ) -> Result<BucketCount> {
+        let whole = IdRange::of_bucket(bucket);
+        let from = checkpoint.unwrap_or(Checkpoint::NONE);
+        let settled_end = self.watermark.min(whole.end);
+        let mut rest = IdRange::WHOLE.after(since.min(from.up_to)).intersect(whole);
+        let mut count = BucketCount {
+            bucket,
+            settled: 0,
+            recent: 0,
+            advanced: 0,
+            reached: None,
+        };
         let mut kept = 0;
         while rest.ids().is_some() {
             let summaries: Vec<MessageSummary> = self
@@ -296,38 +313,48 @@ impl<'a> MessageCounter<'a> {
                     ROWS_MAX,
                 )
                 .await?;
-            let settled = summaries
-                .iter()
-                .filter(|summary| summary.order_key() < settled_end)
-                .count() as u64;
-            tally.settled += settled;
-            tally.recent += summaries.len() as u64 - settled;
-            tally.rows += summaries.len() as u64;
+            for key in summaries.iter().map(MessageSummary::order_key) {
+                let is_settled = key < settled_end;
+                count.advanced += u64::from(is_settled && key > from.up_to);
+                count.settled += u64::from(is_settled && key > since);
+                count.recent += u64::from(!is_settled && key > since);
+            }
             let Some(last) = summaries.last().filter(|_| summaries.len() == ROWS_MAX) else {
                 break;
             };
             rest = rest.after(last.order_key());
-            if let Some(from) = from
-                && last.order_key() < settled_end
-                && tally.rows >= kept + ROWS_KEPT
-            {
-                kept = tally.rows;
+            if last.order_key() < settled_end && count.advanced >= kept + ROWS_KEPT {
+                kept = count.advanced;
                 let checkpoint = Checkpoint {
                     up_to: last.order_key(),
-                    count: from.count + tally.settled,
+                    count: from.count + count.advanced,
                 };
                 self.persist(self.began_at, &[(Some(bucket), checkpoint)])
                     .await;
             }
         }
-        let reached = from.map(|from| Checkpoint {
+        let reached = Checkpoint {
             up_to: settled_end.before(),
-            count: from.count + tally.settled,
-        });
-        Ok((
-            tally,
-            reached.filter(|reached| from.is_some_and(|from| reached.up_to > from.up_to)),
-        ))
+            count: from.count + count.advanced,
+        };
+        count.reached = Some(reached).filter(|reached| reached.up_to > from.up_to);
+        Ok(count)
+    }
+
+    /// The number of messages in one bucket. It keeps the checkpoint, so the next one reads only the rows after it.
+    async fn fill(&self, bucket: Bucket) -> Result<u64> {
+        let checkpoints = self
+            .messages
+            .read_checkpoints(self.conversation, &[bucket])
+            .await?;
+        let checkpoint = checkpoints.get(&bucket).copied();
+        let since = checkpoint.map_or(OrderKey::MIN, |checkpoint| checkpoint.up_to);
+        let count = self.count_bucket(bucket, checkpoint, since).await?;
+        if count.advanced >= ROWS_WORTH {
+            let checkpoints: Vec<_> = count.checkpoint().into_iter().collect();
+            self.persist(self.began_at, &checkpoints).await;
+        }
+        Ok(checkpoint.map_or(0, |checkpoint| checkpoint.count) + count.settled + count.recent)
     }
 
     /// The whole index with its checkpoints.

@@ -7,13 +7,13 @@ use scylla::value::CqlTimeuuid;
 
 use super::Messages;
 use super::bucket::Bucket;
-use super::bucket_index::candidates;
+use super::bucket_index::{IndexView, candidates};
 use super::bucket_merge::BucketRow;
 use super::id_range::IdRange;
 use super::row::{MessageColumns, decode_message, message_columns};
 use crate::model::{
     ConversationId, Cut, Direction, Message, MessageId, MessageKind, OrderKey, Page, PageRequest,
-    TimeUuid, Unread, UserId,
+    TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::{Statement, statements};
@@ -99,6 +99,12 @@ pub(crate) struct MessageSummary {
     sender: String,
     is_text: bool,
     is_deleted: bool,
+}
+
+impl MessageSummary {
+    pub(crate) fn moment(&self) -> Timestamp {
+        self.id.moment()
+    }
 }
 
 impl BucketRow for MessageSummary {
@@ -304,18 +310,42 @@ impl Messages {
         queries: &[UnreadQuery],
         cap: u32,
     ) -> Result<Vec<Unread>> {
-        concurrently(
-            queries
-                .iter()
-                .map(|query| self.unread_of_one(user, *query, cap))
-                .collect(),
-        )
-        .await
+        let conversations = queries.iter().map(|query| query.conversation);
+        let views = self.index_views(conversations).await?;
+        let each = queries.iter().map(async |query| {
+            let mut view = views[&query.conversation].clone();
+            self.unread_after(user, &mut view, query.after, cap).await
+        });
+        concurrently(each.collect()).await
     }
 
-    async fn unread_of_one(&self, user: &UserId, query: UnreadQuery, cap: u32) -> Result<Unread> {
+    /// The indexes of some conversations, read together.
+    pub(crate) async fn index_views(
+        &self,
+        conversations: impl Iterator<Item = ConversationId>,
+    ) -> Result<HashMap<ConversationId, IndexView>> {
+        let mut ids: Vec<_> = conversations.collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let views = match ids.as_slice() {
+            [id] => vec![IndexView::open(self, *id).await?],
+            ids => IndexView::open_many(self, ids).await?,
+        };
+        Ok(views
+            .into_iter()
+            .map(|view| (view.conversation(), view))
+            .collect())
+    }
+
+    pub(crate) async fn unread_after(
+        &self,
+        user: &UserId,
+        view: &mut IndexView,
+        after: OrderKey,
+        cap: u32,
+    ) -> Result<Unread> {
         let mut unread = Unread::default();
-        let mut newer = IdRange::WHOLE.after(query.after);
+        let mut newer = IdRange::WHOLE.after(after);
         let mut examined = 0;
         // As a rule every row counts, so one row more than the cap decides. Only a second read takes the rest of the rows that may be read.
         let mut wanted = usize::try_from(cap)
@@ -325,7 +355,7 @@ impl Messages {
         loop {
             // Ascending: the first message that counts is the first unread one.
             let summaries: Vec<MessageSummary> = self
-                .merge(query.conversation, newer, Direction::Forward, wanted)
+                .merge_in(view, newer, Direction::Forward, wanted)
                 .await?;
             for summary in &summaries {
                 examined += 1;

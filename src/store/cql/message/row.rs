@@ -113,7 +113,7 @@ impl Messages {
             .find_map(|(message, bucket)| Some((message?, bucket))))
     }
 
-    async fn message_in(
+    pub(crate) async fn message_in(
         &self,
         conversation: ConversationId,
         id: MessageId,

@@ -1,5 +1,6 @@
 //! Participants: their rows, the roster of a conversation, pairs of direct conversations, and profiles.
 
+mod description_cache;
 mod page;
 mod pager;
 pub(crate) mod pair;
@@ -10,6 +11,7 @@ pub(crate) mod writes;
 
 use std::sync::Arc;
 
+use self::description_cache::DescriptionCache;
 use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use super::message::Messages;
@@ -33,10 +35,15 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
 pub(crate) struct Participants {
     executor: Arc<Executor>,
     messages: Arc<Messages>,
+    descriptions: DescriptionCache,
 }
 
 impl Participants {
     pub(crate) fn new(executor: Arc<Executor>, messages: Arc<Messages>) -> Self {
-        Self { executor, messages }
+        Self {
+            executor,
+            messages,
+            descriptions: DescriptionCache::new(),
+        }
     }
 }

@@ -1,21 +1,34 @@
 //! Participation: a viewer's membership in a conversation, beside the conversation itself.
+//!
+//! The membership is read each time, with the cells of the conversation that change. The rest of the conversation is cached.
 
-use std::pin::pin;
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use futures_util::future::{Either, select};
+use uuid::Uuid;
 
 use super::Participants;
+use super::description_cache::DescriptionCells;
 use super::roster::{Roster, TABLE};
-use crate::model::{ConversationId, UserId};
-use crate::store::cql::driver::executor::concurrently;
+use crate::model::{Conversation, ConversationId, Membership, UserId};
+use crate::store::cql::driver::executor::{PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::values;
+use crate::store::cql::driver::value::{list, values};
 use crate::store::cql::message::register::decode_membership;
 use crate::store::{Participation, Result};
 
 statements! {
-    SELECT_PARTICIPATION: Read "SELECT membership, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
+    SELECT_PARTICIPATION: Read "SELECT conversation_id, membership, roster, name, is_large FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
+    SELECT_PARTICIPATIONS: Read "SELECT conversation_id, membership, roster, name, is_large FROM participants_by_conversation WHERE conversation_id IN ? AND user_id = ?";
 }
+
+type ParticipationColumns = (
+    Uuid,
+    Option<Vec<u8>>,
+    Option<Vec<u8>>,
+    Option<String>,
+    Option<bool>,
+);
 
 impl Participants {
     pub(crate) async fn participations(
@@ -23,44 +36,79 @@ impl Participants {
         viewer: &UserId,
         conversations: &[ConversationId],
     ) -> Result<Vec<Option<Participation>>> {
-        concurrently(
-            conversations
-                .iter()
-                .map(|id| self.participation(viewer, *id))
-                .collect(),
-        )
-        .await
+        let mut ids = conversations.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut found: HashMap<ConversationId, (Membership, DescriptionCells)> = HashMap::new();
+        for columns in self.read_participations(viewer, &ids).await? {
+            let (id, membership, roster, name, is_large) = columns;
+            // A marker without a membership is no participation.
+            let Some(membership) = membership else {
+                continue;
+            };
+            let stored = decode_membership(TABLE, &membership)?;
+            let membership = Roster::decode_optional(roster.as_deref())?.effective(viewer, stored);
+            let cells = DescriptionCells { name, is_large };
+            found.insert(ConversationId(id), (membership, cells));
+        }
+        // The conversations come last: a stranger's answer does not depend on whether one exists.
+        ids.retain(|id| found.contains_key(id));
+        let described = self.described(&ids).await?;
+        let mut participations = HashMap::with_capacity(ids.len());
+        for (id, conversation) in ids.into_iter().zip(described) {
+            let (Some(conversation), Some((membership, cells))) = (conversation, found.remove(&id))
+            else {
+                continue;
+            };
+            let conversation = cells.apply(conversation)?;
+            participations.insert(
+                id,
+                Participation {
+                    conversation,
+                    membership,
+                },
+            );
+        }
+        Ok(conversations
+            .iter()
+            .map(|id| participations.get(id).cloned())
+            .collect())
     }
 
-    async fn participation(
+    async fn read_participations(
         &self,
         viewer: &UserId,
-        id: ConversationId,
-    ) -> Result<Option<Participation>> {
-        type Columns = (Option<Vec<u8>>, Option<Vec<u8>>);
-        let row = self
-            .executor
-            .read_one::<Columns>(&SELECT_PARTICIPATION, values![id, viewer]);
-        // The viewer's own row decides: the answer to a stranger does not wait for the conversation, whether there is one or not.
-        let (row, found) = match select(pin!(row), pin!(self.messages.conversation(id))).await {
-            Either::Left((row, found)) => match row? {
-                None | Some((None, _)) => return Ok(None),
-                row @ Some(_) => (row, found.await?),
-            },
-            Either::Right((found, row)) => match row.await? {
-                None | Some((None, _)) => return Ok(None),
-                row @ Some(_) => (row, found?),
-            },
-        };
-        let (Some(found), Some((Some(membership), roster))) = (found, row) else {
-            return Ok(None);
-        };
-        let stored = decode_membership(TABLE, &membership)?;
-        let membership = Roster::decode_optional(roster.as_deref())?.effective(viewer, stored);
-        Ok(Some(Participation {
-            conversation: found.conversation,
-            membership,
-            newest: found.head.newest(),
-        }))
+        ids: &[ConversationId],
+    ) -> Result<Vec<ParticipationColumns>> {
+        // A read of one partition goes straight to a replica, a list of them to any coordinator.
+        let reads = ids.chunks(PARTITIONS_MAX).map(|piece| match piece {
+            [id] => self
+                .executor
+                .read(&SELECT_PARTICIPATION, values![*id, viewer]),
+            piece => self.executor.read(
+                &SELECT_PARTICIPATIONS,
+                values![list(piece.iter().copied()), viewer],
+            ),
+        });
+        let rows = concurrently(reads.collect()).await?;
+        Ok(rows.into_iter().flatten().collect())
+    }
+
+    /// Conversations as their rows were when this process first read them: their name and size may have changed since.
+    async fn described(&self, ids: &[ConversationId]) -> Result<Vec<Option<Arc<Conversation>>>> {
+        let mut described: HashMap<ConversationId, Arc<Conversation>> = ids
+            .iter()
+            .filter_map(|id| Some((*id, self.descriptions.get(*id)?)))
+            .collect();
+        let missing: Vec<_> = ids
+            .iter()
+            .copied()
+            .filter(|id| !described.contains_key(id))
+            .collect();
+        for conversation in self.messages.conversations(&missing).await? {
+            self.descriptions.put(&conversation);
+            described.insert(conversation.id, conversation);
+        }
+        Ok(ids.iter().map(|id| described.get(id).cloned()).collect())
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! A write is always later than the row that it was decided on. No column is deleted: an empty text stands for an absent one.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::model::{Profile, Timestamp, UserId};
-use crate::store::cql::driver::executor::{Executor, concurrently};
+use crate::store::cql::driver::executor::{Executor, PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::values;
+use crate::store::cql::driver::value::{list, values};
 use crate::store::{ProfileChange, Result};
 
 statements! {
     SELECT_PROFILE: Read "SELECT display_name, avatar_url, last_seen_at, WRITETIME(display_name), WRITETIME(avatar_url) FROM users WHERE user_id = ?";
+    SELECT_PROFILES: Read "SELECT user_id, display_name, avatar_url, last_seen_at FROM users WHERE user_id IN ?";
     UPDATE_PROFILE: Write "INSERT INTO users (user_id, display_name, avatar_url) VALUES (?, ?, ?) USING TIMESTAMP ?";
     UPDATE_LAST_SEEN: Write "INSERT INTO users (user_id, last_seen_at) VALUES (?, ?) USING TIMESTAMP ?";
 }
@@ -36,14 +38,45 @@ pub(crate) fn non_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
+fn profile(
+    display_name: Option<String>,
+    avatar_url: Option<String>,
+    last_seen_at: Option<i64>,
+) -> Profile {
+    Profile {
+        display_name: non_empty(display_name),
+        avatar_url: non_empty(avatar_url),
+        last_seen_at: last_seen_at.map(Timestamp::from_micros),
+    }
+}
+
 impl Profiles {
     pub(crate) fn new(executor: Arc<Executor>, clock: Arc<dyn Clock>) -> Self {
         Self { executor, clock }
     }
 
     pub(crate) async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
-        let each = async |user: &UserId| Ok(self.read(user).await?.map(|(profile, _)| profile));
-        concurrently(users.iter().map(each).collect()).await
+        type Columns = (String, Option<String>, Option<String>, Option<i64>);
+        if let [user] = users {
+            return Ok(vec![self.read(user).await?.map(|(profile, _)| profile)]);
+        }
+        let names: BTreeSet<&UserId> = users.iter().collect();
+        let names: Vec<_> = names.into_iter().collect();
+        let reads = names.chunks(PARTITIONS_MAX).map(|piece| {
+            let names = list(piece.iter().copied());
+            self.executor
+                .read::<Columns>(&SELECT_PROFILES, values![names])
+        });
+        let rows = concurrently(reads.collect()).await?.into_iter().flatten();
+        let profiles: HashMap<String, Profile> = rows
+            .map(|(name, display_name, avatar_url, last_seen_at)| {
+                (name, profile(display_name, avatar_url, last_seen_at))
+            })
+            .collect();
+        Ok(users
+            .iter()
+            .map(|user| profiles.get(user.as_str()).cloned())
+            .collect())
     }
 
     /// A profile, with the timestamp of the last write to its texts.
@@ -54,14 +87,8 @@ impl Profiles {
             .await?;
         Ok(row.map(
             |(display_name, avatar_url, last_seen_at, name_written, avatar_written)| {
-                let last_seen_at = last_seen_at.map(Timestamp::from_micros);
-                let profile = Profile {
-                    display_name: non_empty(display_name),
-                    avatar_url: non_empty(avatar_url),
-                    last_seen_at,
-                };
                 (
-                    profile,
+                    profile(display_name, avatar_url, last_seen_at),
                     name_written.max(avatar_written).unwrap_or_default(),
                 )
             },

@@ -1,7 +1,9 @@
 //! Writes to the rows of participants: first memberships and rosters, receipts, and completed changes.
 
 use super::Participants;
-use crate::model::{ActPosition, ChangeId, ConversationId, Membership, OrderKey, UserId};
+use crate::model::{
+    ActPosition, ChangeId, ConversationId, GroupName, Membership, OrderKey, Timestamp, UserId,
+};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
@@ -11,6 +13,8 @@ statements! {
     UPDATE_MEMBERSHIP: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET membership = ? WHERE conversation_id = ? AND user_id = ?";
     UPDATE_RECEIPTS: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET read_up_to = ?, delivered_up_to = ? WHERE conversation_id = ? AND user_id = ?";
     UPDATE_FIRST_ROSTER: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET members_version = ?, roster = ?, settled = ? WHERE conversation_id = ?";
+    UPDATE_NAME_CELL: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET name = ? WHERE conversation_id = ?";
+    UPDATE_IS_LARGE_CELL: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET is_large = ? WHERE conversation_id = ?";
     UPDATE_SETTLED: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET settled = ? WHERE conversation_id = ?";
     SWAP_MEMBERSHIP: Conditional "UPDATE participants_by_conversation SET membership = ? WHERE conversation_id = ? AND user_id = ?";
     SWAP_ROSTER: Conditional "UPDATE participants_by_conversation SET roster = ? WHERE conversation_id = ? IF roster = ?";
@@ -81,6 +85,24 @@ impl Participants {
     /// Records that all writes of a change of membership are complete.
     pub(crate) fn put_settled(&self, writes: &mut Writes, id: ConversationId, version: OrderKey) {
         writes.push(&UPDATE_SETTLED, values![REGISTER_TIMESTAMP, version, id]);
+    }
+
+    /// Names a conversation: in its row, and in the cell that readers of a membership read. Of two names the later one wins.
+    pub(crate) fn put_name(
+        &self,
+        writes: &mut Writes,
+        id: ConversationId,
+        name: &GroupName,
+        at: Timestamp,
+    ) {
+        self.messages.put_name(writes, id, name, at);
+        writes.push(&UPDATE_NAME_CELL, values![at, name.as_str(), id]);
+    }
+
+    /// Marks a conversation as large, for good: in its row, and in the cell that readers of a membership read.
+    pub(crate) fn put_is_large(&self, writes: &mut Writes, id: ConversationId) {
+        self.messages.put_is_large(writes, id);
+        writes.push(&UPDATE_IS_LARGE_CELL, values![REGISTER_TIMESTAMP, true, id]);
     }
 
     /// Advances the receipts of a participant. Both are maximum registers, which other participants see.

@@ -76,7 +76,7 @@ impl Sends {
         let placed = match bucket {
             Some(bucket) => messages
                 .iter()
-                .map(|new| PlacedMessage { new, bucket })
+                .map(|new| PlacedMessage::new(new, bucket))
                 .collect(),
             None => self.place(&state, messages).await?,
         };
@@ -128,7 +128,7 @@ impl Sends {
                 .choose(new.message.id, stored_bytes(&new.message));
             let full = || unavailable("a conversation has too many messages in one minute");
             bucket
-                .map(|bucket| PlacedMessage { new, bucket })
+                .map(|bucket| PlacedMessage::new(new, bucket))
                 .ok_or_else(full)
         };
         messages.iter().map(place).collect()
@@ -158,11 +158,18 @@ impl Sends {
                 written.map_err(unknown)?
             }
         }
-        let participants = self
-            .write_to_new_participants(state, participants, placed)
-            .await
-            .map_err(unknown)?;
-        Ok(participants.audience())
+        let conversation = placed.first().map(|one| one.message().conversation);
+        let probe = async {
+            if let Some(conversation) = conversation {
+                self.probe_fill(conversation, state).await;
+            }
+        };
+        let (participants, ()) = join(
+            self.write_to_new_participants(state, participants, placed),
+            probe,
+        )
+        .await;
+        Ok(participants.map_err(unknown)?.audience())
     }
 
     /// Writes one batch of messages, and notifies the other servers concurrently.
@@ -179,6 +186,7 @@ impl Sends {
             let state = state.lock();
             let mut buckets: Vec<_> = part
                 .iter()
+                .filter(|one| !one.is_stored)
                 .map(|one| one.bucket)
                 .filter(|bucket| !state.is_indexed(*bucket))
                 .collect();
@@ -187,7 +195,8 @@ impl Sends {
             (state.needed_hint(participants, activity), buckets)
         };
         let mut writes = Writes::logged();
-        part.iter().for_each(|one| {
+        // A message that is stored was written with its index row: writing it again would only invalidate counts.
+        part.iter().filter(|one| !one.is_stored).for_each(|one| {
             self.messages
                 .put_message(&mut writes, one.message(), one.bucket)
         });

@@ -111,10 +111,11 @@ impl Sends {
             Some(conversation.created_at),
         );
         if let Some(name) = &conversation.name {
-            self.messages.put_name(&mut head, id, name, change.moment());
+            self.participants
+                .put_name(&mut head, id, name, change.moment());
         }
         if is_large {
-            self.messages.put_is_large(&mut head, id);
+            self.participants.put_is_large(&mut head, id);
         }
         let roster = Roster::of(
             conversation.kind,

@@ -32,9 +32,19 @@ statements! {
 pub(super) struct PlacedMessage<'a> {
     pub(super) new: &'a NewMessage,
     pub(super) bucket: Bucket,
+    /// Whether an earlier attempt has stored it.
+    pub(super) is_stored: bool,
 }
 
 impl<'a> PlacedMessage<'a> {
+    pub(super) fn new(new: &'a NewMessage, bucket: Bucket) -> Self {
+        Self {
+            new,
+            bucket,
+            is_stored: false,
+        }
+    }
+
     pub(super) fn message(&self) -> &'a Message {
         &self.new.message
     }
@@ -64,6 +74,8 @@ struct ClaimRow {
 /// The outcome of a claim.
 enum ClaimOutcome {
     Ours(Bucket),
+    /// Claimed for the same message before. An earlier attempt may have stored it there.
+    Resumed(Bucket),
     Taken(EarlierSend),
 }
 
@@ -78,6 +90,17 @@ impl Sends {
         for (index, (one, outcome)) in placed.iter().zip(claims).enumerate() {
             match outcome {
                 ClaimOutcome::Ours(bucket) => claimed.push(PlacedMessage { bucket, ..*one }),
+                ClaimOutcome::Resumed(bucket) => {
+                    let Message {
+                        conversation, id, ..
+                    } = *one.message();
+                    let stored = self.messages.message_in(conversation, id, bucket).await?;
+                    claimed.push(PlacedMessage {
+                        bucket,
+                        is_stored: stored.is_some(),
+                        ..*one
+                    });
+                }
                 ClaimOutcome::Taken(earlier) => taken.push((index, earlier)),
             }
         }
@@ -111,7 +134,7 @@ impl Sends {
             };
             let earlier = read_earlier(id, present.input_hash)?;
             if earlier.message == message.id {
-                return Ok(ClaimOutcome::Ours(Bucket::from_row(width, start)?));
+                return Ok(ClaimOutcome::Resumed(Bucket::from_row(width, start)?));
             }
             if self.is_alive(&earlier) {
                 return Ok(ClaimOutcome::Taken(earlier));

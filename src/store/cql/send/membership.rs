@@ -226,7 +226,7 @@ impl Sends {
         to: &Renaming,
     ) -> Result<Audience> {
         let extra = |writes: &mut Writes| {
-            self.messages
+            self.participants
                 .put_name(writes, id, &to.name, to.message.id.moment());
             self.messages.put_change(writes, id, &to.change);
         };

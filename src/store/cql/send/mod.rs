@@ -2,6 +2,7 @@
 
 mod append;
 mod creation;
+mod fill_probe;
 mod idempotency;
 mod inbox_entry;
 mod membership;
@@ -19,9 +20,11 @@ use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use super::inbox::Inboxes;
 use super::message::Messages;
+use super::message::conversation::Head;
 use super::participant::Participants;
 use crate::clock::Clock;
-use crate::model::ConversationId;
+use crate::model::{ConversationId, TimeUuid};
+use crate::store::Result;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     idempotency::STATEMENTS,
@@ -59,6 +62,20 @@ impl Sends {
             remote_writes,
             writers: WriterCache::new(),
         }
+    }
+
+    /// The newest message or change of each conversation. Later writes of this server follow the newest message to its bucket.
+    pub(crate) async fn newest_events(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<TimeUuid>>> {
+        let heads = self.messages.heads_now(conversations).await?;
+        for (conversation, head) in conversations.iter().zip(&heads) {
+            if let Some(last) = &head.last {
+                self.writers.follow(*conversation, last);
+            }
+        }
+        Ok(heads.iter().map(Head::newest).collect())
     }
 
     /// Evicts the cached state of a conversation that an import or a repair has changed.

@@ -270,8 +270,8 @@ impl Sends {
             self.remote_writes.notify_all(&places),
         )
         .await?;
-        let mut flag = Writes::of_one_partition();
-        self.messages.put_is_large(&mut flag, id);
+        let mut flag = Writes::logged();
+        self.participants.put_is_large(&mut flag, id);
         self.executor.write_all(flag).await
     }
 }

@@ -16,6 +16,7 @@ use crate::model::{Conversation, ConversationId, MessageId, Timestamp, UserId};
 use crate::store::cql::inbox::writes::{HINT_LAG_MICROS, slot_of};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::bucket_choice::BucketChooser;
+use crate::store::cql::message::register::LastMessage;
 use crate::store::{Audience, Result};
 
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("it is not zero");
@@ -40,6 +41,14 @@ impl WriterCache {
     fn get(&self, conversation: ConversationId) -> Option<Arc<ConversationWriteState>> {
         let state = self.states.lock().get(&conversation).cloned();
         state.or_else(|| self.pinned.lock().get(&conversation).cloned())
+    }
+
+    /// Tells the state of a conversation of its newest message, which any server may have written.
+    pub(super) fn follow(&self, conversation: ConversationId, last: &LastMessage) {
+        let state = self.states.lock().peek(&conversation).cloned();
+        if let Some(state) = state {
+            state.lock().buckets.follow(last.id, last.bucket);
+        }
     }
 
     /// Pins a state while a write is in flight: the buckets of its messages must not be forgotten.

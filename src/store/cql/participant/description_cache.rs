@@ -1,0 +1,63 @@
+//! Cache of the parts of conversations that never change: kind, creator, time of creation and input hash.
+//!
+//! A row of `conversations` also has a name and the flag of large conversations, which change. Each change writes them to static cells of the
+//! participants' partition too, which every reader of a membership reads. A cell wins over the cached row. A row without cells has not changed
+//! since it was read: no server that shares the keyspace changes it without writing the cell.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use super::roster::TABLE;
+use crate::model::{Conversation, ConversationId, GroupName};
+use crate::store::Result;
+use crate::store::cql::driver::error::corrupt;
+
+/// Conversations that are cached. One takes at most 600 bytes, with its name and its creator.
+const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
+
+pub(super) struct DescriptionCache(Mutex<LruCache<ConversationId, Arc<Conversation>>>);
+
+impl DescriptionCache {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(LruCache::new(CONVERSATIONS_MAX)))
+    }
+
+    pub(super) fn get(&self, id: ConversationId) -> Option<Arc<Conversation>> {
+        self.0.lock().get(&id).cloned()
+    }
+
+    pub(super) fn put(&self, conversation: &Arc<Conversation>) {
+        self.0.lock().put(conversation.id, Arc::clone(conversation));
+    }
+}
+
+/// The static cells that describe a conversation. They are absent while nothing has changed.
+#[derive(Debug, Default)]
+pub(super) struct DescriptionCells {
+    pub(super) name: Option<String>,
+    pub(super) is_large: Option<bool>,
+}
+
+impl DescriptionCells {
+    /// The conversation as it is now: the row that was read once, with the cells that were read now.
+    pub(super) fn apply(self, read: Arc<Conversation>) -> Result<Arc<Conversation>> {
+        let name = match self.name {
+            Some(name) => {
+                Some(GroupName::from_history(&name).map_err(|error| corrupt(TABLE, error))?)
+            }
+            None => read.name.clone(),
+        };
+        let is_large = read.is_large || self.is_large.unwrap_or_default();
+        if name == read.name && is_large == read.is_large {
+            return Ok(read);
+        }
+        Ok(Arc::new(Conversation {
+            name,
+            is_large,
+            ..Conversation::clone(&read)
+        }))
+    }
+}

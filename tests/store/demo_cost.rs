@@ -1,0 +1,347 @@
+//! Cost of the documents of the demo page, taken from the page's own source: statements on Cassandra, operations on the embedded store.
+//!
+//! Figures with `--nocapture`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_graphql::Variables;
+use serde_json::{Value, json};
+use wideroom::bus::Bus;
+use wideroom::chat::{Bounds, Chat, RateBounds};
+use wideroom::clock::SystemClock;
+use wideroom::graphql::{Api, DocumentBounds, OperationExecutor as _};
+use wideroom::metrics::Metrics;
+use wideroom::model::UserId;
+use wideroom::store::cql::Cql;
+use wideroom::store::embedded::{Embedded, Options};
+use wideroom::store::{InstrumentedStore, StoreAdmin};
+
+use super::stage::keyspace;
+use crate::support::words::{crowd, new_salt, new_salt_among_others};
+
+const SOURCE: &str = include_str!("../../src/server/pages/demo/documents.js");
+/// Entries of the page's inbox, as its document asks for them.
+const ENTRIES: usize = 30;
+/// The least of so many counts: background statements fall into none or some of them.
+const TRIES: usize = 4;
+
+/// The documents of the page by the names of their constants, with the fragments written in.
+fn documents() -> BTreeMap<String, String> {
+    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    let mut rest = SOURCE;
+    while let Some((_, after)) = rest.split_once("const ") {
+        let (name, after) = after.split_once(" = ").unwrap();
+        let quote = after.chars().next().unwrap();
+        assert!(matches!(quote, '"' | '`'), "{name} is a text");
+        let (text, after) = after[1..].split_once(quote).unwrap();
+        let mut text = text.to_owned();
+        for (name, fragment) in &texts {
+            text = text.replace(&format!("${{{name}}}"), fragment);
+        }
+        assert!(!text.contains("${"), "{name} names a later text: {text}");
+        texts.insert(name.to_owned(), text);
+        rest = after;
+    }
+    texts
+}
+
+/// A chat on one of the stores, and the counter of what it asks of that store.
+struct Stand {
+    api: Api,
+    documents: BTreeMap<String, String>,
+    spent: Box<dyn Fn() -> u64>,
+    /// Document, least cost, allowed cost.
+    costs: Vec<(String, u64, u64)>,
+    folder: Option<tempfile::TempDir>,
+}
+
+impl Stand {
+    async fn cassandra() -> Option<Self> {
+        let address = keyspace().await?;
+        new_salt_among_others();
+        let store = Arc::new(Cql::open(address, Arc::new(SystemClock)).await.unwrap());
+        let counted = Arc::clone(&store);
+        Some(Self::of(store, Box::new(move || counted.statements_sent()), None).await)
+    }
+
+    async fn embedded() -> Self {
+        new_salt();
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            free_bytes_min: 0,
+            ..Options::new(folder.path())
+        };
+        let store = Embedded::open(options, Arc::new(SystemClock))
+            .await
+            .unwrap();
+        let measured = InstrumentedStore::new(Arc::new(store));
+        let metrics = Metrics::default();
+        measured.register(&metrics);
+        let spent = move || {
+            let text = metrics.text();
+            let counts = text
+                .lines()
+                .filter(|line| line.starts_with("wideroom_store_operation_seconds_count"));
+            counts
+                .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+                .sum()
+        };
+        Self::of(Arc::new(measured), Box::new(spent), Some(folder)).await
+    }
+
+    async fn of(
+        store: Arc<dyn StoreAdmin>,
+        spent: Box<dyn Fn() -> u64>,
+        folder: Option<tempfile::TempDir>,
+    ) -> Self {
+        let bounds = Bounds {
+            rates: RateBounds {
+                is_on: false,
+                ..RateBounds::default()
+            },
+            ..Bounds::default()
+        };
+        let chat = Chat::open(store, Bus::default(), Arc::new(SystemClock), bounds)
+            .await
+            .unwrap();
+        Self {
+            api: Api::new(chat, DocumentBounds::default()),
+            documents: documents(),
+            spent,
+            costs: Vec::new(),
+            folder,
+        }
+    }
+
+    async fn ask(&self, viewer: &UserId, name: &str, variables: Value) -> Value {
+        let prepared = self.api.prepare(&self.documents[name], None).unwrap();
+        let variables = Variables::from_json(variables);
+        let answer = self
+            .api
+            .execute(&prepared, variables, Some(viewer.clone()), Arc::default());
+        let answer = answer.await;
+        assert!(answer.errors.is_empty(), "{name}: {:?}", answer.errors);
+        answer.data.into_json().unwrap()
+    }
+
+    /// Notes what a document costs, and what it may cost.
+    async fn note(
+        &mut self,
+        what: &str,
+        most: u64,
+        viewer: &UserId,
+        name: &str,
+        variables: impl Fn(usize) -> Value,
+    ) -> Value {
+        let (mut least, mut answer) = (u64::MAX, Value::Null);
+        for number in 0..TRIES {
+            let before = (self.spent)();
+            answer = self.ask(viewer, name, variables(number)).await;
+            least = least.min((self.spent)() - before);
+        }
+        self.costs.push((format!("{name}, {what}"), least, most));
+        answer
+    }
+
+    fn judge(self, unit: &str) {
+        for (what, least, most) in &self.costs {
+            println!("{what}: {least} {unit}, at most {most}");
+        }
+        let over: Vec<_> = self
+            .costs
+            .iter()
+            .filter(|(_, least, most)| least > most)
+            .collect();
+        assert!(over.is_empty(), "{over:?}");
+        drop(self.folder);
+    }
+}
+
+/// The allowed cost of each document.
+struct Costs {
+    inbox: u64,
+    busy_inbox: u64,
+    room: u64,
+    older: u64,
+    statuses: u64,
+    send: u64,
+    mark_read: u64,
+    mark_delivered: u64,
+    typing: u64,
+    start_direct: u64,
+}
+
+async fn the_documents_cost(stand: &mut Stand, most: Costs) {
+    let people = crowd(ENTRIES + 1);
+    let (viewer, others) = people.split_first().unwrap();
+    let name = |user: &UserId| user.as_str().to_owned();
+    let mut conversations = Vec::new();
+    for (index, other) in others.iter().enumerate() {
+        let made = if index % 2 == 0 {
+            let input = json!({"input": {"username": name(viewer)}});
+            stand.ask(other, "START_DIRECT", input).await["startDirectConversation"].take()
+        } else {
+            let usernames = [name(viewer), name(&others[index - 1])];
+            let input = json!({"input": {"name": "Us", "usernames": usernames}});
+            stand.ask(other, "CREATE_GROUP", input).await["createGroupConversation"].take()
+        };
+        let id = made["conversation"]["id"].as_str().unwrap().to_owned();
+        conversations.push((id, other.clone()));
+    }
+    let say = async |stand: &Stand| {
+        for (id, other) in &conversations {
+            let input = json!({"input": {"conversationId": id, "body": "Hello"}});
+            stand.ask(other, "SEND", input).await;
+        }
+    };
+    say(stand).await;
+    let page = stand
+        .note(
+            "one unread each",
+            most.inbox,
+            viewer,
+            "INBOX",
+            |_| json!({}),
+        )
+        .await;
+    let edges = page["inbox"]["edges"].as_array().unwrap();
+    let is_whole = |edge: &Value| {
+        let node = &edge["node"];
+        node["unreadCount"] == 1 && node["lastMessage"]["body"] == "Hello"
+    };
+    assert!(edges.len() == ENTRIES && edges.iter().all(is_whole));
+    for _ in 0..9 {
+        say(stand).await;
+    }
+    let page = stand
+        .note("ten unread each", most.busy_inbox, viewer, "INBOX", |_| {
+            json!({})
+        })
+        .await;
+    let edges = page["inbox"]["edges"].as_array().unwrap();
+    assert!(edges.iter().all(|edge| edge["node"]["unreadCount"] == 10));
+
+    let (direct, peer) = &conversations[0];
+    let room = stand
+        .note(
+            "direct",
+            most.room,
+            viewer,
+            "ROOM",
+            |_| json!({"id": direct, "first": 30}),
+        )
+        .await;
+    let messages = room["conversation"]["messages"]["edges"]
+        .as_array()
+        .unwrap();
+    assert_eq!(messages.len(), 10);
+    stand
+        .note(
+            "group",
+            most.room,
+            viewer,
+            "ROOM",
+            |_| json!({"id": conversations[1].0, "first": 30}),
+        )
+        .await;
+    stand
+        .note(
+            "the first page",
+            most.older,
+            viewer,
+            "OLDER",
+            |_| json!({"id": direct}),
+        )
+        .await;
+    let ids: Vec<_> = messages.iter().map(|edge| &edge["node"]["id"]).collect();
+    stand
+        .note(
+            "ten messages",
+            most.statuses,
+            peer,
+            "STATUSES",
+            |_| json!({"ids": ids}),
+        )
+        .await;
+    stand
+        .note("with a key", most.send, peer, "SEND", |number| {
+            let key = format!("key {number}");
+            json!({"input": {"conversationId": direct, "body": "Hello", "idempotencyKey": key}})
+        })
+        .await;
+    let read = |number: usize| json!({"input": {"conversationId": direct, "messageId": messages[9 - number]["node"]["id"]}});
+    stand
+        .note("a later message", most.mark_read, viewer, "MARK_READ", read)
+        .await;
+    let here = |_| json!({"input": {"conversationId": conversations[2].0}});
+    stand
+        .note(
+            "the newest",
+            most.mark_delivered,
+            viewer,
+            "MARK_DELIVERED",
+            here,
+        )
+        .await;
+    stand
+        .note(
+            "on and off",
+            most.typing,
+            viewer,
+            "SET_TYPING",
+            |number| json!({"input": {"conversationId": direct, "typing": number % 2 == 0}}),
+        )
+        .await;
+    stand
+        .note(
+            "an old one",
+            most.start_direct,
+            viewer,
+            "START_DIRECT",
+            |_| json!({"input": {"username": name(peer)}}),
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn the_demo_pages_documents_cost_few_statements_on_cassandra() {
+    let Some(mut stand) = Stand::cassandra().await else {
+        return;
+    };
+    // The inbox reads the rows and the large conversations, the memberships of 31 entries, their bucket indexes and the profiles of 30 senders,
+    // each 16 to a statement; one read of each conversation's newest messages, and a second one where more than a few are unread.
+    let most = Costs {
+        inbox: 2 + 2 + 2 + 2 + ENTRIES as u64,
+        busy_inbox: 2 + 2 + 2 + 2 + 2 * ENTRIES as u64,
+        room: 20,
+        older: 6,
+        statuses: 4,
+        send: 9,
+        mark_read: 9,
+        mark_delivered: 4,
+        typing: 2,
+        start_direct: 9,
+    };
+    the_documents_cost(&mut stand, most).await;
+    stand.judge("statements");
+}
+
+#[tokio::test]
+async fn the_demo_pages_documents_cost_few_operations_on_the_embedded_store() {
+    let mut stand = Stand::embedded().await;
+    let most = Costs {
+        inbox: 4,
+        busy_inbox: 4,
+        room: 16,
+        older: 5,
+        statuses: 4,
+        send: 5,
+        mark_read: 5,
+        mark_delivered: 3,
+        typing: 2,
+        start_direct: 7,
+    };
+    the_documents_cost(&mut stand, most).await;
+    stand.judge("operations");
+}
