@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use wideroom::clock::ManualClock;
-use wideroom::model::{Change, ChangeKind, ConversationId, GroupName, Revision, UserId};
+use wideroom::model::{
+    Change, ChangeKind, ConversationId, Direction, GroupName, Page, PageRequest, Participant,
+    Revision, UserId,
+};
 use wideroom::store::cql::Cql;
-use wideroom::store::{Imported, Renaming, Store, StoreAdmin};
+use wideroom::store::{ImportPositions, ImportRow, Imported, Renaming, Store, StoreAdmin};
 
-use super::membership::{changing, joins};
+use super::membership::{changing, joins, leaves};
 use super::stage::keyspace;
 use crate::support::words::{
     NOW, change, conversation_id, crowd, direct, group, group_row, id, message_row, new,
@@ -213,4 +216,78 @@ async fn a_cached_conversation_shows_each_change_of_another_server_at_once() {
         .unwrap()
         .unwrap();
     assert_eq!(shown().await, (Some("Another name".to_owned()), true));
+}
+
+#[tokio::test]
+async fn a_page_does_not_step_over_the_same_former_participants_twice() {
+    const FORMER: usize = 3_000;
+    let (Some(store), Some(other)) = (open().await, open().await) else {
+        return;
+    };
+    let conversation = conversation_id(1);
+    let mut people = crowd(FORMER + 10);
+    people.sort_unstable();
+    let is_former = |number: usize| (4..4 + FORMER).contains(&number);
+    let row = |(number, user): (usize, &UserId)| {
+        if !is_former(number) {
+            return participant_row(conversation, user);
+        }
+        ImportRow::Participant {
+            conversation,
+            user: user.clone(),
+            membership: leaves(user, 1).membership,
+            positions: ImportPositions::default(),
+        }
+    };
+    let rows: Vec<_> = [group_row(conversation, None)]
+        .into_iter()
+        .chain(people.iter().enumerate().map(row))
+        .collect();
+    for piece in rows.chunks(1_000) {
+        let fates = store.import(piece).await.unwrap();
+        assert!(fates.iter().all(|fate| *fate == Imported::Added));
+    }
+    let mut expected: Vec<_> = people
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| !is_former(*number))
+        .map(|(_, user)| user.clone())
+        .collect();
+    let names = |page: Page<Participant>| -> Vec<_> {
+        page.items.into_iter().map(|one| one.user).collect()
+    };
+    let page = async |request: PageRequest<UserId>| {
+        let (spent, found) = cost(&store, store.participants(conversation, &request)).await;
+        (spent, names(found.unwrap()))
+    };
+    let (first, found) = page(PageRequest::first(8)).await;
+    assert_eq!(found, expected[..8]);
+    for request in [PageRequest::first(8), PageRequest::last(8)] {
+        let is_first = request.direction == Direction::Forward;
+        let (again, found) = page(request).await;
+        println!("a page past {FORMER} former participants: {first} statements, then {again}");
+        let wanted = if is_first {
+            &expected[..8]
+        } else {
+            &expected[2..]
+        };
+        assert_eq!(found, wanted);
+        assert!(again <= 2, "{again} statements");
+    }
+    // A former participant comes back, on another server: the page shows it at once.
+    let seen = store.membership_snapshot(conversation, &[]).await.unwrap();
+    let joining = changing(
+        conversation,
+        10,
+        seen.unwrap().version,
+        &[joins(&people[1_500], 10)],
+    );
+    other
+        .change_membership(conversation, &joining)
+        .await
+        .unwrap()
+        .unwrap();
+    expected.insert(4, people[1_500].clone());
+    let (_, found) = page(PageRequest::first(20)).await;
+    assert_eq!(found, expected);
 }

@@ -117,9 +117,12 @@ impl Stand {
     async fn ask(&self, viewer: &UserId, name: &str, variables: Value) -> Value {
         let prepared = self.api.prepare(&self.documents[name], None).unwrap();
         let variables = Variables::from_json(variables);
-        let answer = self
-            .api
-            .execute(&prepared, variables, Some(viewer.clone()), Arc::default());
+        let answer = self.api.execute(
+            &prepared,
+            variables,
+            Some(viewer.clone().into()),
+            Arc::default(),
+        );
         let answer = answer.await;
         assert!(answer.errors.is_empty(), "{name}: {:?}", answer.errors);
         answer.data.into_json().unwrap()

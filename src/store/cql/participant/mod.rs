@@ -1,6 +1,7 @@
 //! Participants: their rows, the roster of a conversation, pairs of direct conversations, and profiles.
 
 mod description_cache;
+mod former_runs;
 mod page;
 mod pager;
 pub(crate) mod pair;
@@ -12,6 +13,7 @@ pub(crate) mod writes;
 use std::sync::Arc;
 
 use self::description_cache::DescriptionCache;
+use self::former_runs::FormerRuns;
 use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use super::message::Messages;
@@ -36,6 +38,7 @@ pub(crate) struct Participants {
     executor: Arc<Executor>,
     messages: Arc<Messages>,
     descriptions: DescriptionCache,
+    former: FormerRuns,
 }
 
 impl Participants {
@@ -44,6 +47,7 @@ impl Participants {
             executor,
             messages,
             descriptions: DescriptionCache::new(),
+            former: FormerRuns::new(),
         }
     }
 }

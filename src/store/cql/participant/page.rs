@@ -1,10 +1,11 @@
 //! Pages of participants, and single participants by username.
 //!
-//! Rows of users who have left stay in the partition, so a page reads on in pieces until it is full.
+//! Rows of users who have left stay in the partition, so a page reads on in pieces until it is full. Long runs of them are read once.
 
 use futures_util::future::try_join;
 
 use super::Participants;
+use super::former_runs::{KnownRuns, MetRuns};
 use super::pager::{NameRange, Named, Pager, successor};
 use super::roster::{Roster, TABLE};
 use crate::model::{
@@ -194,12 +195,20 @@ impl Participants {
             ..NameRange::all()
         };
         let rows = self
-            .listed(conversation, range, Direction::Forward, limit, &|_| true)
-            .await?;
+            .listed_past(
+                conversation,
+                range,
+                Direction::Forward,
+                limit,
+                &|_| true,
+                None,
+            )
+            .await?
+            .unwrap_or_default();
         Ok(rows.into_iter().map(|(one, _)| one).collect())
     }
 
-    /// The first `count` listed participants of a range.
+    /// The first `count` listed participants of a range. None of them is a former one.
     async fn listed(
         &self,
         conversation: ConversationId,
@@ -208,20 +217,83 @@ impl Participants {
         count: usize,
         is_listed: IsListed<'_>,
     ) -> Result<Vec<(Participant, Roster)>> {
+        if let Some(known) = self.former.of(conversation) {
+            let found = self
+                .listed_past(
+                    conversation,
+                    range.clone(),
+                    direction,
+                    count,
+                    is_listed,
+                    Some(&*known),
+                )
+                .await?;
+            match found {
+                Some(found) => return Ok(found),
+                None => self.former.forget(conversation),
+            }
+        }
+        let found = self
+            .listed_past(conversation, range, direction, count, is_listed, None)
+            .await?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// The same, past known runs of former participants. `None` if the roster is not that of the runs any more.
+    async fn listed_past(
+        &self,
+        conversation: ConversationId,
+        range: NameRange,
+        direction: Direction,
+        count: usize,
+        is_listed: IsListed<'_>,
+        known: Option<&KnownRuns>,
+    ) -> Result<Option<Vec<(Participant, Roster)>>> {
         let statement = match direction {
             Direction::Forward => &SELECT_PARTICIPANTS_ASC,
             Direction::Backward => &SELECT_PARTICIPANTS_DESC,
         };
         let mut pager = Pager::new(self, conversation, statement, range, direction, count);
         let mut found = Vec::with_capacity(count);
-        while found.len() < count
-            && let Some(rows) = pager.next::<ParticipantColumns>().await?
-        {
+        let mut met = MetRuns::new();
+        // Whether a run was skipped, and no row read since has confirmed its roster.
+        let mut is_unconfirmed = false;
+        while found.len() < count {
+            if let Some(known) = known
+                && pager.skip(known)
+            {
+                is_unconfirmed = true;
+                met.close();
+            }
+            let Some(rows) = pager.next::<ParticipantColumns>().await? else {
+                break;
+            };
             for columns in rows {
-                found.extend(decode(conversation, columns)?.filter(|(one, _)| is_listed(one)));
+                let roster = columns.4.as_deref();
+                if let Some(known) = known {
+                    if !known.is_of(roster) {
+                        return Ok(None);
+                    }
+                    is_unconfirmed = false;
+                }
+                let (name, roster) = (columns.0.clone(), columns.4.clone());
+                let decoded = decode(conversation, columns)?;
+                let is_present = decoded
+                    .as_ref()
+                    .is_some_and(|(one, _)| one.membership.is_joined());
+                met.note(&name, is_present, roster.as_deref());
+                found.extend(decoded.filter(|(one, _)| is_listed(one)));
             }
         }
+        if is_unconfirmed {
+            let roster = self.roster_bytes(conversation).await?;
+            if !known.is_some_and(|known| known.is_of(roster.as_deref())) {
+                return Ok(None);
+            }
+        }
+        met.close();
+        self.former.add(conversation, met);
         found.truncate(count);
-        Ok(found)
+        Ok(Some(found))
     }
 }

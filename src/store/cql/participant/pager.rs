@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use scylla::deserialize::row::DeserializeRow;
 
+use super::former_runs::KnownRuns;
 use super::roster::TABLE;
 use super::{Participants, ROWS_MAX};
 use crate::model::{ConversationId, Direction, Membership, UserId};
@@ -17,6 +18,7 @@ statements! {
 }
 
 /// Usernames from `from` (included) to `before` (excluded).
+#[derive(Clone)]
 pub(super) struct NameRange {
     pub(super) from: String,
     pub(super) before: String,
@@ -72,6 +74,11 @@ impl<'a> Pager<'a> {
             piece: wanted.clamp(1, ROWS_MAX),
             is_done: false,
         }
+    }
+
+    /// Moves the next read past the runs of former participants that it would begin in. Returns whether it moved.
+    pub(super) fn skip(&mut self, known: &KnownRuns) -> bool {
+        known.skip(&mut self.range, self.direction)
     }
 
     /// The next rows. `None` after the last ones.
