@@ -14,7 +14,7 @@ use crate::store::cql::message::bucket_choice::{BucketMeasurement, SAMPLE_MESSAG
 use crate::store::cql::message::history::MessageSummary;
 use crate::store::cql::message::id_range::IdRange;
 
-/// How long a send waits for a measurement, at most. The next one is due a minute later.
+/// How long a send waits for a measurement, at most. A missed one is due again later.
 const MEASURE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl Sends {
