@@ -317,7 +317,7 @@ async fn the_demo_pages_documents_cost_few_statements_on_cassandra() {
     let most = Costs {
         inbox: 2 + 2 + 2 + 2 + ENTRIES as u64,
         busy_inbox: 2 + 2 + 2 + 2 + 2 * ENTRIES as u64,
-        room: 20,
+        room: 22,
         older: 6,
         statuses: 4,
         send: 9,
