@@ -2,6 +2,11 @@
 //!
 //! No module here knows the schema. The server reads a request within its bounds, identifies the viewer, passes the
 //! operation to the [`OperationExecutor`](crate::graphql::OperationExecutor), and writes the answer.
+//!
+//! The transports are ours because the library's (`async-graphql-axum`) break the protocols in six
+//! ways: an HTTP status that hides refusals, mutations over GET, POST of any media type, no bound
+//! of bodies and batches, wrong close codes, and no deadline for a silent or slow client
+//! (`tests/live/library_faults.rs` asserts each of them).
 
 pub mod admin;
 mod admission;

@@ -1,7 +1,7 @@
 //! Cost of operations at the server, requested over HTTP from the real program in its own process.
 //!
 //! Each is beside what cannot be done without: HTTP that answers the same bytes, rows that are read from the same engine and written as
-//! the same JSON, the engine's own group commit.
+//! the same JSON, the engine's own group commit. And beside the library's own handlers over the same API and a copy of the store.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -17,6 +17,7 @@ use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::UserId;
 
 use crate::Size;
+use crate::library::copy_folder;
 use crate::measure::{Spread, idle};
 use crate::operations::{Ask as _, HISTORY, INBOX, MARK_READ, SEND, oldest_ids};
 use crate::report::{self, Verdicts};
@@ -105,27 +106,34 @@ async fn in_turns(askers: &mut [&mut Asker<'_>], rounds: usize, times: usize) {
     }
 }
 
-/// The real program over what was loaded.
+/// The real program over what was loaded, and the library's own handlers over a copy of it.
 struct Ours {
     server: Server,
+    library: Server,
     auth: Auth,
     places: Vec<Place>,
     folder: TempDir,
+    _copy: TempDir,
 }
 
 impl Ours {
     async fn client(&self, who: &UserId) -> Client {
-        Client::connect(
-            &self.server,
-            &self.auth.issue(who, TOKEN_LIFE, SystemClock.now()),
-        )
-        .await
+        self.client_at(&self.server, who).await
+    }
+
+    async fn client_at(&self, server: &Server, who: &UserId) -> Client {
+        let token = self.auth.issue(who, TOKEN_LIFE, SystemClock.now());
+        Client::connect(server, &token).await
     }
 
     async fn clients(&self, who: impl Iterator<Item = UserId>) -> Vec<Client> {
+        self.clients_at(&self.server, who).await
+    }
+
+    async fn clients_at(&self, server: &Server, who: impl Iterator<Item = UserId>) -> Vec<Client> {
         let mut clients = Vec::new();
         for who in who {
-            clients.push(self.client(&who).await);
+            clients.push(self.client_at(server, &who).await);
         }
         clients
     }
@@ -161,11 +169,15 @@ pub async fn measure(size: &Size) {
     let (places, folder) = world.close().await.into_parts();
     let rows = Rows::open(folder.path()).measure(places[0].conversation, size.rounds);
     let auth = Auth::open(folder.path()).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    copy_folder(folder.path(), copy.path());
     let ours = Ours {
         server: Server::wideroom(folder.path(), &[]),
+        library: Server::library(copy.path()),
         auth,
         places,
         folder,
+        _copy: copy,
     };
     memory(&ours, &mut verdicts).await;
     report::heading(
@@ -198,6 +210,22 @@ fn print(what: &str, cost: &Spread, ratio: Option<f64>) {
         ratio
             .map(|ratio| format!("  {ratio:>5.2}"))
             .unwrap_or_default()
+    );
+}
+
+/// Prints the cost of the library's handlers, and notes the ratio of ours to it.
+fn beside_library(what: &str, ours: &Spread, library: &Spread, verdicts: &mut Verdicts) {
+    let ratio = ours.median() / library.median();
+    print(
+        "  the library's handlers, and ours to them",
+        library,
+        Some(ratio),
+    );
+    verdicts.push(
+        &format!("{what}, to the library's handlers"),
+        ratio,
+        "at most 1",
+        ratio <= 1.0,
     );
 }
 
@@ -245,8 +273,10 @@ async fn pages(ours: &Ours, rows: &Spread, size: &Size, verdicts: &mut Verdicts)
     let mut inside = Asker::new(&ours.server, ours.clients(viewers()).await, |_| {
         deep.clone()
     });
+    let readers = ours.clients_at(&ours.library, viewers()).await;
+    let mut library = Asker::new(&ours.library, readers, |_| newest.clone());
     in_turns(
-        &mut [&mut bare, &mut first, &mut inside],
+        &mut [&mut bare, &mut first, &mut inside, &mut library],
         size.rounds,
         PAGES / READERS,
     )
@@ -269,6 +299,7 @@ async fn pages(ours: &Ours, rows: &Spread, size: &Size, verdicts: &mut Verdicts)
         "at most 3",
         ratio <= PAGE_AIM,
     );
+    beside_library("a page of 50", &first.cost, &library.cost, verdicts);
     let ratio = inside.cost.median() / first.cost.median();
     print(
         "a page of 50 deep inside, and to the newest",
@@ -319,7 +350,15 @@ async fn inbox(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
         request.clone()
     });
     let mut first = Asker::new(&ours.server, clients, |_| request.clone());
-    in_turns(&mut [&mut bare, &mut first], size.rounds, PAGES / READERS).await;
+    let readers = std::iter::repeat_n(viewer.clone(), READERS);
+    let readers = ours.clients_at(&ours.library, readers).await;
+    let mut library = Asker::new(&ours.library, readers, |_| request.clone());
+    in_turns(
+        &mut [&mut bare, &mut first, &mut library],
+        size.rounds,
+        PAGES / READERS,
+    )
+    .await;
     print(
         "16 at once, axum answering as an inbox of 20 is",
         &bare.cost,
@@ -330,6 +369,7 @@ async fn inbox(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
         &first.cost,
         Some(first.cost.median() / bare.cost.median()),
     );
+    beside_library("an inbox of 20", &first.cost, &library.cost, verdicts);
     let ratio = first.cost.median() / INBOX_AIM_MICROS;
     verdicts.push(
         "an inbox of 20 with unread counts, to 300 µs",
@@ -357,11 +397,15 @@ async fn sends(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
     let fixed = fixed(ours.folder.path(), &mut clients[0], &next(0)).await;
     let mut answers = Asker::new(&fixed, strangers(&fixed, SENDERS).await, next);
     let mut sends = Asker::new(&ours.server, clients, next);
+    let senders = (0..SENDERS).map(|pair| user(&sender(pair)));
+    let senders = ours.clients_at(&ours.library, senders).await;
+    let mut library = Asker::new(&ours.library, senders, next);
     let mut commits = bare();
     let commit_serial = Arc::new(AtomicU64::new(0));
     for round in 0..=size.throughput_rounds {
         answers.round(TOGETHER, round > 0).await;
         sends.round(TOGETHER, round > 0).await;
+        library.round(TOGETHER, round > 0).await;
         commits
             .round(size.throughput_round / 4, &commit_serial, round > 0)
             .await;
@@ -388,6 +432,7 @@ async fn sends(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
         "at most 3.5",
         ratio <= SEND_AIM,
     );
+    beside_library("a send", &sends.cost, &library.cost, verdicts);
     alone(ours, next, size, verdicts).await;
 }
 
@@ -432,35 +477,39 @@ async fn alone(
     );
 }
 
-async fn marks(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
-    let mut clients = ours
-        .clients((0..SENDERS).map(|pair| user(&reader(pair))))
-        .await;
-    let mut conversations = Vec::new();
-    let mut to_read = Vec::new();
+/// Readers of many conversations, each of whom moves their marker message by message.
+async fn markers<'a>(ours: &Ours, server: &'a Server) -> Asker<'a> {
+    let readers = (0..SENDERS).map(|pair| user(&reader(pair)));
+    let mut clients = ours.clients_at(server, readers).await;
+    let (mut conversations, mut to_read) = (Vec::new(), Vec::new());
     for client in &mut clients {
         let c = first_in_inbox(client).await;
         to_read.push(oldest_ids(client, &c).await);
         conversations.push(c);
     }
-    let next = |who: usize| {
+    let next = move |who: usize| {
         let message = to_read[who].pop().expect("there are more than are read");
         body(MARK_READ, json!({"c": conversations[who], "m": message}))
     };
-    let mut marks = Asker::new(&ours.server, clients, next);
-    in_turns(&mut [&mut marks], size.throughput_rounds, TOGETHER).await;
+    Asker::new(server, clients, next)
+}
+
+async fn marks(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
+    let mut marks = markers(ours, &ours.server).await;
+    let mut library = markers(ours, &ours.library).await;
+    in_turns(
+        &mut [&mut marks, &mut library],
+        size.throughput_rounds,
+        TOGETHER,
+    )
+    .await;
     print("markRead, 64 at once", &marks.cost, None);
-    let Asker {
-        mut clients,
-        mut next,
-        cost,
-        ..
-    } = marks;
-    clients.truncate(1);
-    let mut alone = Asker::new(&ours.server, clients, &mut next);
-    in_turns(&mut [&mut alone], size.throughput_rounds, ALONE).await;
-    print("markRead alone", &alone.cost, None);
-    let ratio = cost.median() / MARK_AIM_MICROS;
+    beside_library("markRead", &marks.cost, &library.cost, verdicts);
+    let ratio = marks.cost.median() / MARK_AIM_MICROS;
+    marks.clients.truncate(1);
+    marks.cost = Spread::default();
+    in_turns(&mut [&mut marks], size.throughput_rounds, ALONE).await;
+    print("markRead alone", &marks.cost, None);
     verdicts.push(
         "markRead of 64 at once, to 110 µs",
         ratio,

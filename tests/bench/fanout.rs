@@ -1,6 +1,6 @@
-//! Cost of a delivery, next to a bare WebSocket broadcast of the same bytes.
+//! Cost of a delivery, next to a bare WebSocket broadcast of the same bytes, and to the library's own handlers over our API.
 //!
-//! The bare one is this program again, in a process of its own.
+//! Both are this program again, in processes of their own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{SplitStream, StreamExt as _};
 use futures_util::{SinkExt as _, stream};
 use serde_json::json;
+use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::measure::{Spread, quantile};
 use crate::report::{self, Verdicts};
 use crate::server::{self, Server};
-use crate::sockets::{CONNECT_AT_ONCE, Ours, SEND, Socket, ask, connect};
+use crate::sockets::{CONNECT_AT_ONCE, Host, SEND, Socket, ask, connect};
 
 const SUBSCRIBERS: [usize; 2] = [1_000, 2_000];
 const RATES: [u32; 3] = [5, 20, 100];
@@ -111,97 +112,169 @@ async fn round(
     (sends * subscribers) as f64
 }
 
-pub async fn measure() {
-    let mut verdicts = Verdicts::default();
-    report::heading(
-        "Deliveries to all who subscribe to one conversation: µs of each on the server's processor, beside a bare broadcast",
-    );
-    println!(
-        "  {:<34} {:>26}  {:>26}  {:>7}  {:>10}",
-        "", "ours", "bare", "ratio", "p99 ms"
-    );
-    for subscribers in SUBSCRIBERS {
-        let ours = Ours::start().await;
-        let bare = Server::bare(&["bare-sockets"]);
-        let start = Instant::now();
-        let heard = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
-        let mut listeners = Vec::new();
-        for socket in ours.crowd(subscribers).await {
-            listeners.push(spawn_listener(socket, start, &heard[0]));
-        }
-        let bare_sockets: Vec<_> = stream::iter(0..subscribers)
-            .map(|_| connect(bare.address))
+/// Server under measurement, with its subscribers.
+struct Crowd {
+    kind: Kind,
+    sender: Socket,
+    heard: Arc<AtomicUsize>,
+    cost: Spread,
+}
+
+enum Kind {
+    /// A chat: the real program, or the library's handlers.
+    Chat(Box<Host>),
+    /// The bare broadcast, and the text around a body that the real program sends.
+    Bare(Server, String),
+}
+
+impl Crowd {
+    /// A chat with its subscribers, and the tasks that read for them.
+    async fn chat(
+        host: Host,
+        subscribers: usize,
+        start: Instant,
+    ) -> (Self, Vec<JoinHandle<Vec<f64>>>) {
+        let heard = Arc::default();
+        let listeners = host
+            .crowd(subscribers)
+            .await
+            .into_iter()
+            .map(|socket| spawn_listener(socket, start, &heard))
+            .collect();
+        let crowd = Self {
+            sender: host.sign_in("vera").await,
+            kind: Kind::Chat(Box::new(host)),
+            heard,
+            cost: Spread::default(),
+        };
+        (crowd, listeners)
+    }
+
+    async fn bare(around: String, subscribers: usize, start: Instant) -> Self {
+        let server = Server::bare(&[crate::BARE]);
+        let sockets: Vec<_> = stream::iter(0..subscribers)
+            .map(|_| connect(server.address))
             .buffer_unordered(CONNECT_AT_ONCE)
             .collect()
             .await;
-        for socket in bare_sockets {
-            spawn_listener(socket, start, &heard[1]);
+        let heard = Arc::default();
+        for socket in sockets {
+            spawn_listener(socket, start, &heard);
         }
-        let (mut sender, mut bare_sender) =
-            (ours.sign_in("vera").await, connect(bare.address).await);
-        // Bytes that Wideroom sends around a text, so that the bare broadcast sends the same.
-        let around = frame_around(&ours, &mut sender).await;
-        for rate in RATES {
-            let (mut of_ours, mut of_bare) = (Spread::default(), Spread::default());
-            for counted in (0..=ROUNDS).map(|round| round > 0) {
-                let before = ours.server.cpu_micros();
-                let told = round(rate, &heard[0], subscribers, start, async |body| {
-                    ask(
-                        &mut sender,
-                        SEND,
-                        json!({"c": ours.conversation, "b": body}),
-                    )
-                    .await;
-                })
-                .await;
-                let our_cost = (ours.server.cpu_micros() - before) / told;
-                let before = bare.cpu_micros();
-                let told = round(rate, &heard[1], subscribers, start, async |body| {
-                    bare_sender
-                        .send(Message::text(around.replace("BODY", &body)))
-                        .await
-                        .unwrap();
-                })
-                .await;
-                if counted {
-                    of_ours.push(our_cost);
-                    of_bare.push((bare.cpu_micros() - before) / told);
+        Self {
+            sender: connect(server.address).await,
+            kind: Kind::Bare(server, around),
+            heard,
+            cost: Spread::default(),
+        }
+    }
+
+    fn server(&self) -> &Server {
+        match &self.kind {
+            Kind::Chat(host) => &host.server,
+            Kind::Bare(server, _) => server,
+        }
+    }
+
+    async fn round(&mut self, rate: u32, subscribers: usize, start: Instant, is_counted: bool) {
+        let before = self.server().cpu_micros();
+        let (kind, sender) = (&self.kind, &mut self.sender);
+        let delivered = round(
+            rate,
+            &self.heard,
+            subscribers,
+            start,
+            async |body| match kind {
+                Kind::Chat(host) => {
+                    ask(sender, SEND, json!({"c": host.conversation, "b": body})).await;
                 }
-            }
-            let ratio = of_ours.median() / of_bare.median();
-            let what = format!("{subscribers} subscribers, {rate} sends/s");
-            println!(
-                "  {what:<34} {}  {}  {ratio:>7.2}",
-                report::spread(&of_ours),
-                report::spread(&of_bare)
-            );
-            verdicts.push(
-                &format!("delivery to {what}, to a bare one"),
-                ratio,
-                "at most 1.3",
-                ratio <= DELIVERY_AIM,
-            );
+                Kind::Bare(_, around) => {
+                    let text = around.replace("BODY", &body);
+                    sender.send(Message::text(text)).await.unwrap();
+                }
+            },
+        )
+        .await;
+        if is_counted {
+            let spent = self.server().cpu_micros() - before;
+            self.cost.push(spent / delivered);
         }
-        drop(ours);
-        let mut late = Vec::new();
-        for listener in listeners {
-            late.extend(listener.await.unwrap());
-        }
-        late.sort_unstable_by(f64::total_cmp);
-        println!(
-            "  {subscribers} subscribers, all rates: ms from the send to the client p50 {:.1}, p99 {:.1}",
-            quantile(&late, 0.5),
-            quantile(&late, 0.99)
-        );
+    }
+}
+
+pub async fn measure() {
+    let mut verdicts = Verdicts::default();
+    report::heading(
+        "Deliveries to all who subscribe to one conversation: µs of each on the server's processor, beside a bare broadcast and the library's handlers",
+    );
+    println!(
+        "  {:<34} {:>26}  {:>26}  {:>7}  {:>26}  {:>7}",
+        "", "ours", "bare", "ratio", "library", "ratio"
+    );
+    for subscribers in SUBSCRIBERS {
+        measure_crowds(subscribers, &mut verdicts).await;
     }
     verdicts.print();
+}
+
+async fn measure_crowds(subscribers: usize, verdicts: &mut Verdicts) {
+    let start = Instant::now();
+    let host = Host::wideroom().await;
+    // Bytes that Wideroom sends around a text, so that the bare broadcast sends the same.
+    let around = frame_around(&host).await;
+    let (ours, listeners) = Crowd::chat(host, subscribers, start).await;
+    let bare = Crowd::bare(around, subscribers, start).await;
+    let (library, _) = Crowd::chat(Host::library().await, subscribers, start).await;
+    let mut crowds = [ours, bare, library];
+    for rate in RATES {
+        for crowd in &mut crowds {
+            crowd.cost = Spread::default();
+        }
+        for is_counted in (0..=ROUNDS).map(|round| round > 0) {
+            for crowd in &mut crowds {
+                crowd.round(rate, subscribers, start, is_counted).await;
+            }
+        }
+        let [ours, bare, library] = crowds.each_ref().map(|crowd| &crowd.cost);
+        let [to_bare, to_library] = [bare, library].map(|other| ours.median() / other.median());
+        let what = format!("{subscribers} subscribers, {rate} sends/s");
+        println!(
+            "  {what:<34} {}  {}  {to_bare:>7.2}  {}  {to_library:>7.2}",
+            report::spread(ours),
+            report::spread(bare),
+            report::spread(library)
+        );
+        verdicts.push(
+            &format!("delivery to {what}, to a bare one"),
+            to_bare,
+            "at most 1.3",
+            to_bare <= DELIVERY_AIM,
+        );
+        verdicts.push(
+            &format!("delivery to {what}, to the library's handlers"),
+            to_library,
+            "at most 1",
+            to_library <= 1.0,
+        );
+    }
+    drop(crowds);
+    let mut late = Vec::new();
+    for listener in listeners {
+        late.extend(listener.await.unwrap());
+    }
+    late.sort_unstable_by(f64::total_cmp);
+    println!(
+        "  {subscribers} subscribers, all rates: ms from the send to the client p50 {:.1}, p99 {:.1}",
+        quantile(&late, 0.5),
+        quantile(&late, 0.99)
+    );
 }
 
 fn spawn_listener(
     socket: Socket,
     start: Instant,
     heard: &Arc<AtomicUsize>,
-) -> tokio::task::JoinHandle<Vec<f64>> {
+) -> JoinHandle<Vec<f64>> {
     let (sink, stream) = futures_util::StreamExt::split(socket);
     let heard = Arc::clone(heard);
     tokio::spawn(async move {
@@ -210,9 +283,15 @@ fn spawn_listener(
     })
 }
 
-async fn frame_around(ours: &Ours, sender: &mut Socket) -> String {
-    let mut socket = ours.crowd(1).await.pop().unwrap();
-    ask(sender, SEND, json!({"c": ours.conversation, "b": "BODY"})).await;
+async fn frame_around(host: &Host) -> String {
+    let mut sender = host.sign_in("vera").await;
+    let mut socket = host.crowd(1).await.pop().unwrap();
+    ask(
+        &mut sender,
+        SEND,
+        json!({"c": host.conversation, "b": "BODY"}),
+    )
+    .await;
     loop {
         if let Message::Text(text) = socket.next().await.unwrap().unwrap()
             && text.contains("BODY")

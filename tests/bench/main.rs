@@ -19,10 +19,14 @@ mod documents;
 mod doors;
 mod driver;
 mod fanout;
+mod library;
 mod measure;
 mod opening;
 mod operations;
 mod parts;
+#[path = "../support/peer.rs"]
+#[expect(dead_code, reason = "tests use the rest of it")]
+mod peer;
 #[path = "../support/program.rs"]
 #[expect(dead_code, reason = "tests use the rest of it")]
 mod program;
@@ -35,6 +39,7 @@ mod world;
 #[path = "../support/worst.rs"]
 mod worst;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::report::Verdicts;
@@ -84,9 +89,10 @@ const PARTS: [&str; 9] = [
     "crowds",
     "fanout",
 ];
-/// Not parts: the bare broadcast and the bare HTTP, which the parts start.
+/// Not parts, but servers that the parts start: the bare broadcast, the bare HTTP, and the library's handlers.
 const BARE: &str = "bare-sockets";
 const BARE_HTTP: &str = "bare-http";
+const LIBRARY: &str = "library";
 const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
@@ -109,6 +115,10 @@ fn main() {
     }
     if has(BARE_HTTP) {
         return runtime().block_on(server::serve_fixed(arguments.last().unwrap()));
+    }
+    if has(LIBRARY) {
+        let folder = Path::new(arguments.last().unwrap());
+        return runtime().block_on(library::serve(folder));
     }
     // `cargo test --all-targets` starts this binary too, and without `--bench`.
     if !has("--bench") || !arguments.iter().all(is_known) {

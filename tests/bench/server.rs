@@ -61,6 +61,11 @@ impl Server {
         Self::start(command)
     }
 
+    /// The library's own handlers, over a data folder that no other server has open.
+    pub fn library(folder: &Path) -> Self {
+        Self::bare(&[crate::LIBRARY, folder.to_str().unwrap()])
+    }
+
     /// The first line that it prints ends with where it listens.
     fn start(mut command: Command) -> Self {
         let mut child = command

@@ -1,8 +1,9 @@
-//! The real program with a conversation of its own in it, and the sockets of those who listen to it.
+//! A server with a conversation of its own in it, and the sockets of its subscribers.
 //!
 //! The servers are processes of their own: only their time counts, and only their memory.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -33,8 +34,8 @@ pub const MESSAGES: &str = "subscription($c: ID!, $after: String) { messageAdded
     node { id uuid body createdAt sender { username displayName } replyTo { id } reactions { emoji count } } } } }";
 pub const SEND: &str = "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { id } } } }";
 
-/// The real program with a conversation of its own in it.
-pub struct Ours {
+/// A server with a conversation of its own in it.
+pub struct Host {
     pub server: Server,
     pub conversation: String,
     auth: Auth,
@@ -83,36 +84,44 @@ pub async fn hear(socket: &mut Socket) -> Value {
     }
 }
 
-impl Ours {
-    pub async fn start() -> Self {
+impl Host {
+    /// The real program.
+    pub async fn wideroom() -> Self {
+        // One socket sends all, and the subscribers send nothing.
+        let options = [
+            "--log",
+            "error",
+            "--socket-rate",
+            "1000",
+            "--socket-ping-every",
+            "1h",
+        ];
+        Self::start(|folder| Server::wideroom(folder, &options)).await
+    }
+
+    /// The library's own handlers over the same API.
+    pub async fn library() -> Self {
+        Self::start(Server::library).await
+    }
+
+    async fn start(serve: impl FnOnce(&Path) -> Server) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // One socket sends all, and the listeners say nothing.
-        let server = Server::wideroom(
-            folder.path(),
-            &[
-                "--log",
-                "error",
-                "--socket-rate",
-                "1000",
-                "--socket-ping-every",
-                "1h",
-            ],
-        );
+        let server = serve(folder.path());
         let auth = Auth::open(folder.path()).unwrap();
-        let mut ours = Self {
+        let mut host = Self {
             server,
             auth,
             conversation: String::new(),
             _folder: folder,
         };
-        let mut socket = ours.sign_in(PEOPLE[0]).await;
+        let mut socket = host.sign_in(PEOPLE[0]).await;
         let document = "mutation { startDirectConversation(input: {username: \"adam\"}) { conversation { id } } }";
         let made = ask(&mut socket, document, json!({})).await;
         made["startDirectConversation"]["conversation"]["id"]
             .as_str()
             .unwrap()
-            .clone_into(&mut ours.conversation);
-        ours
+            .clone_into(&mut host.conversation);
+        host
     }
 
     pub async fn sign_in(&self, name: &str) -> Socket {

@@ -18,6 +18,7 @@ use wideroom::server::{self, Server, ServerBounds};
 use wideroom::store::embedded::{Embedded, Options};
 
 use crate::support::client::{Caller, Socket};
+use crate::support::peer;
 use crate::support::world::Actor;
 
 const SECRET: &[u8] = b"thirty-two bytes for a test key.";
@@ -78,6 +79,15 @@ impl ChatServer {
             stop,
             _folder: folder,
         }
+    }
+
+    /// Address of the library's own handlers over the same API.
+    pub(super) fn peer(&self) -> SocketAddr {
+        let router = peer::router(
+            Arc::clone(&self.api) as _,
+            Arc::new(Auth::with_secret(SECRET)),
+        );
+        peer::serve(router, self.stop.clone())
     }
 
     pub(super) fn token(&self, name: &str) -> String {

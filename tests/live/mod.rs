@@ -11,6 +11,8 @@ mod event_bounds;
 mod event_pace;
 mod http;
 mod origins;
+mod library_answers;
+mod library_faults;
 mod prices;
 mod rates;
 mod read_shares;

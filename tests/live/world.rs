@@ -26,7 +26,7 @@ pub(super) use crate::support::client::{Reply, Socket, WebSocket, soon};
 
 /// Lifetime of a token that outlives its test.
 const LIFE: Duration = Duration::from_secs(600);
-const SECRET: &[u8] = b"thirty-two bytes for a test key.";
+pub(super) const SECRET: &[u8] = b"thirty-two bytes for a test key.";
 
 pub(super) struct World {
     address: SocketAddr,
@@ -117,6 +117,10 @@ impl World {
 
     pub(super) fn stop(&self) {
         self.stop.cancel();
+    }
+
+    pub(super) fn stop_token(&self) -> CancellationToken {
+        self.stop.clone()
     }
 
     pub(super) async fn stopped(self) {

@@ -7,6 +7,7 @@ pub mod door;
 pub mod ground;
 pub mod nats;
 pub mod node;
+pub mod peer;
 pub mod program;
 pub mod server;
 pub mod words;
