@@ -169,3 +169,96 @@ async fn a_send_into_the_sample_becomes_its_newest_message() {
         "what one writes oneself, and what lies before it, is read"
     );
 }
+
+#[tokio::test]
+async fn the_sample_keeps_kinds_times_and_participants() {
+    let world = World::with_sample().await;
+    let document = "{ inbox { edges { node { conversation { name kind createdAt createdBy { username } participantCount
+        participants { edges { node { role user { username displayName } } } }
+        messages(last: 1) { edges { node { kind sender { username } createdAt } } } } } } } }";
+    let data = world.user("alice").data(document, json!({})).await;
+    let participants = |members: &[(&str, &str)]| {
+        let edge = |(name, role): &(&str, &str)| json!({ "node": { "role": role, "user": { "username": name.to_lowercase(), "displayName": name } } });
+        json!({ "edges": members.iter().map(edge).collect::<Vec<_>>() })
+    };
+    let oldest = |sender: &str, at: &str| {
+        let node = json!({ "kind": "TEXT", "sender": { "username": sender }, "createdAt": at });
+        json!({ "edges": [{ "node": node }] })
+    };
+    let expected = [
+        json!({
+            "name": "Alice & Bob",
+            "kind": "DIRECT",
+            "createdAt": "2026-03-15T09:00:00.000000Z",
+            "createdBy": null,
+            "participantCount": 2,
+            "participants": participants(&[("Alice", "MEMBER"), ("Bob", "MEMBER")]),
+            "messages": oldest("alice", "2025-02-04T01:59:16.918481Z"),
+        }),
+        json!({
+            "name": "Project Phoenix",
+            "kind": "GROUP",
+            "createdAt": "2026-03-14T14:30:00.000000Z",
+            "createdBy": { "username": "alice" },
+            "participantCount": 4,
+            "participants": participants(&[("Alice", "OWNER"), ("Bob", "MEMBER"), ("Carol", "MEMBER"), ("Dave", "MEMBER")]),
+            "messages": oldest("carol", "2025-02-04T01:59:45.551596Z"),
+        }),
+    ];
+    let edges = data["inbox"]["edges"].as_array().unwrap();
+    assert_eq!(edges.len(), expected.len(), "{data}");
+    for (edge, expected) in edges.iter().zip(expected) {
+        assert_eq!(edge["node"]["conversation"], expected);
+    }
+}
+
+/// The smallest history: two users, two messages, one a second.
+#[tokio::test]
+async fn the_pair_answers_what_its_readme_says() {
+    let world = World::with_import(include_bytes!("pair.jsonl")).await;
+    let document = "{ inbox { edges { node { unreadCount firstUnreadMessage { body } lastActivityAt lastMessage { body createdAt sender { username } }
+        conversation { kind name directPeer { username } createdAt createdBy { username } messageCount
+            messages(first: 3) { edges { node { body kind createdAt sender { username } } } }
+            participants { edges { node { user { username } readUpTo { body } } } } } } } } }";
+    for (viewer, peer, unread, first_unread) in [
+        ("2249", "9111", 1, json!({ "body": "I'm fine, thanks" })),
+        ("9111", "2249", 0, Value::Null),
+    ] {
+        let data = world.user(viewer).data(document, json!({})).await;
+        let edges = data["inbox"]["edges"].as_array().unwrap();
+        assert_eq!(edges.len(), 1, "{data}");
+        let message = |sender: &str, body: &str, second: u8| {
+            let at = format!("1970-05-23T21:21:{second}.000000Z");
+            json!({ "body": body, "createdAt": at, "sender": { "username": sender } })
+        };
+        let history = [
+            message("9111", "I'm fine, thanks", 19),
+            message("2249", "Hello, how are you?", 18),
+        ];
+        let nodes = history.clone().map(|mut node| {
+            node["kind"] = "TEXT".into();
+            json!({ "node": node })
+        });
+        let participant = |name: &str, body: &str| json!({ "node": { "user": { "username": name }, "readUpTo": { "body": body } } });
+        assert_eq!(
+            edges[0]["node"],
+            json!({
+                "unreadCount": unread,
+                "firstUnreadMessage": first_unread,
+                "lastActivityAt": history[0]["createdAt"],
+                "lastMessage": history[0],
+                "conversation": {
+                    "kind": "DIRECT",
+                    "name": null,
+                    "directPeer": { "username": peer },
+                    "createdAt": "1970-05-23T21:21:18.000000Z",
+                    "createdBy": { "username": "2249" },
+                    "messageCount": 2,
+                    "messages": { "edges": nodes },
+                    "participants": { "edges": [participant("2249", "Hello, how are you?"), participant("9111", "I'm fine, thanks")] },
+                },
+            }),
+            "{viewer}"
+        );
+    }
+}

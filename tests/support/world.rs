@@ -108,6 +108,11 @@ impl World {
 
     /// A world that holds the tutorial's people and messages.
     pub(crate) async fn with_sample() -> Self {
+        Self::with_import(include_bytes!("../../src/cli/demo.jsonl")).await
+    }
+
+    /// A world that holds what was imported, every line of it.
+    pub(crate) async fn with_import(lines: &'static [u8]) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let ground = Ground::new(&SystemClock).await;
         let store = ground.open(Arc::clone(&clock)).await;
@@ -117,13 +122,7 @@ impl World {
             dir: ground.folder().to_owned(),
             stop: CancellationToken::new(),
         };
-        let outcome = import
-            .pipe(
-                include_bytes!("../../src/cli/demo.jsonl").as_slice(),
-                &mut |_| {},
-            )
-            .await
-            .unwrap();
+        let outcome = import.pipe(lines, &mut |_| {}).await.unwrap();
         assert_eq!(outcome.counts.broken_lines, 0);
         store.close().await.unwrap();
         drop((import, store));
