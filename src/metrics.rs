@@ -4,6 +4,9 @@
 //! is available at any time, such as the length of a queue, is a gauge that is read on each scrape. No label holds a value that a client
 //! chooses, so the number of series is bounded.
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, HistogramOpts, Opts, PullingGauge, Registry, TextEncoder};
@@ -58,6 +61,27 @@ pub fn histograms(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> H
         labels,
     )
     .expect(VALID_NAME)
+}
+
+tokio::task_local! {
+    /// Time that the current request has waited for its store.
+    static STORE_TIME: Cell<Duration>;
+}
+
+/// Runs a request, and returns how long it waited for its store: for reads, and for its writes to
+/// be persisted. Concurrent waits add up.
+pub async fn with_store_time<T>(request: impl Future<Output = T>) -> (T, Duration) {
+    let measured = async {
+        let output = request.await;
+        (output, STORE_TIME.with(Cell::get))
+    };
+    STORE_TIME.scope(Cell::default(), measured).await
+}
+
+/// Adds a wait to the store time of the current request, if there is one.
+pub fn add_store_time(waited: Duration) {
+    // Work outside of requests has no store time.
+    let _ = STORE_TIME.try_with(|spent| spent.set(spent.get() + waited));
 }
 
 /// Hits and misses of a cache.

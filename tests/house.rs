@@ -131,6 +131,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "chunks",
             "metrics",
             "token_expiry",
+            "trace_context",
             "trusted_documents",
             "origin",
         ],

@@ -193,6 +193,27 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "slow-request",
+        environment: "WIDEROOM_SLOW_REQUEST",
+        scope: Scope::Serve,
+        value_name: Some("TIME"),
+        help: "Time from which a query or a mutation is logged as a warning, with its cost and its store time, or `none`",
+        beyond: None,
+        get: |config| {
+            config
+                .server
+                .slow_request
+                .map_or_else(|| "none".to_owned(), value::show_duration)
+        },
+        set: |config, text| {
+            config.server.slow_request = match text {
+                "none" => None,
+                text => Some(parse_duration(text)?),
+            };
+            Ok(())
+        },
+    },
+    Setting {
         name: "cache-size",
         environment: "WIDEROOM_CACHE_SIZE",
         scope: Scope::Store,

@@ -140,6 +140,8 @@ pub(super) struct ExecutionResult {
     pub(super) budget: Arc<AnswerBudget>,
     /// Bytes that earlier answers of a batch have spent.
     pub(super) spent_before: usize,
+    /// Time that the execution waited for the store.
+    pub(super) store_time: Duration,
 }
 
 impl ExecutionResult {
@@ -150,6 +152,7 @@ impl ExecutionResult {
             operation,
             budget,
             spent_before,
+            store_time: _,
         } = self;
         let mark = chunks.mark();
         let written = match budget.exceeded() {

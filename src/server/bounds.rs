@@ -25,6 +25,8 @@ pub struct ServerBounds {
     pub request: Duration,
     /// Time from the shutdown signal until the server cuts what still runs.
     pub drain: Duration,
+    /// Time from which a request is logged as slow. `None` logs none.
+    pub slow_request: Option<Duration>,
     pub streams: StreamBounds,
     pub sockets: SocketBounds,
     pub rates: AdmissionBounds,
@@ -84,6 +86,7 @@ impl Default for ServerBounds {
             drain: Duration::from_secs(10),
             streams: StreamBounds::default(),
             sockets: SocketBounds::default(),
+            slow_request: Some(Duration::from_secs(1)),
             rates: AdmissionBounds::default(),
             origins: Origins::default(),
             proxies: TrustedProxies::default(),

@@ -24,6 +24,7 @@ pub mod pages;
 mod request;
 mod security_headers;
 mod token_expiry;
+mod trace_context;
 mod trusted_documents;
 mod ws;
 

@@ -22,10 +22,12 @@ use super::chunks::ChunkedText;
 use super::connection::ConnectionState;
 use super::context::Server;
 use super::metrics::{OpenSubscription, ServerMetrics};
+use super::trace_context::TraceContext;
 use crate::graphql::{
     AnswerAccount, AnswerBudget, CoercedVariables, EventResponse, ExecutionLimits, HeldBytes,
-    Prepared,
+    OperationCost, Prepared,
 };
+use crate::metrics::with_store_time;
 use crate::model::{UserId, Viewer};
 
 /// Most characters of an operation's name in the log: the client chooses it.
@@ -71,7 +73,8 @@ impl Server {
             Arc::clone(&budget),
         ))
         .catch_unwind();
-        let answer = match timeout_at(deadline, execution).await {
+        let (executed, store_time) = with_store_time(timeout_at(deadline, execution)).await;
+        let answer = match executed {
             Ok(Ok(response)) => response.into(),
             Ok(Err(panic)) => panicked(panic.as_ref()),
             Err(_) => overdue(operation, self.bounds.request),
@@ -81,6 +84,7 @@ impl Server {
             operation,
             budget,
             spent_before,
+            store_time,
         }
     }
 
@@ -244,6 +248,10 @@ pub(super) struct LogLine {
     kind: Option<OperationType>,
     operation: Option<String>,
     viewer: Option<Viewer>,
+    trace: Option<TraceContext>,
+    cost: OperationCost,
+    store_time: Duration,
+    slow_over: Option<Duration>,
     is_ended: bool,
 }
 
@@ -257,8 +265,27 @@ impl LogLine {
             kind: None,
             operation: None,
             viewer: None,
+            trace: None,
+            cost: OperationCost::default(),
+            store_time: Duration::ZERO,
+            slow_over: server.bounds.slow_request,
             is_ended: false,
         }
+    }
+
+    pub(super) fn trace(&mut self, trace: Option<TraceContext>) {
+        self.trace = trace;
+    }
+
+    /// Adds the price of an operation: a batch has several.
+    pub(super) fn cost(&mut self, cost: OperationCost) {
+        self.cost.fields += cost.fields;
+        self.cost.roots += cost.roots;
+    }
+
+    /// Adds the store time of an execution.
+    pub(super) fn store_time(&mut self, store_time: Duration) {
+        self.store_time += store_time;
     }
 
     pub(super) fn transport(&mut self, transport: &'static str) {
@@ -281,20 +308,45 @@ impl LogLine {
         self.is_ended = true;
         let took = self.started.elapsed();
         self.metrics.record(self.transport, self.kind, code, took);
-        tracing::info!(
-            transport = self.transport,
-            operation.name = self.operation.as_deref(),
-            viewer.id = self.viewer.as_ref().map(|viewer| viewer.user.as_str()),
-            service.id = self
-                .viewer
-                .as_ref()
-                .and_then(Viewer::service_name)
-                .map(UserId::as_str),
-            duration_ms = took.as_micros() as f64 / 1e3,
-            code,
-            "request"
-        );
+        // A subscription lasts as long as its client wants it.
+        let is_slow = self.kind != Some(OperationType::Subscription)
+            && self.slow_over.is_some_and(|over| took >= over);
+        macro_rules! log {
+            ($level:ident, $message:literal $(, $($field:ident).+ = $value:expr)*) => {
+                tracing::$level!(
+                    transport = self.transport,
+                    operation.name = self.operation.as_deref(),
+                    viewer.id = self.viewer.as_ref().map(|viewer| viewer.user.as_str()),
+                    service.id = self
+                        .viewer
+                        .as_ref()
+                        .and_then(Viewer::service_name)
+                        .map(UserId::as_str),
+                    trace.id = self.trace.as_ref().map(TraceContext::trace_id),
+                    trace.parent_id = self.trace.as_ref().map(TraceContext::parent_id),
+                    duration_ms = milliseconds(took),
+                    code,
+                    $($($field).+ = $value,)*
+                    $message
+                )
+            };
+        }
+        if is_slow {
+            log!(
+                warn,
+                "slow request",
+                store_ms = milliseconds(self.store_time),
+                cost.fields = self.cost.fields,
+                cost.roots = self.cost.roots
+            );
+        } else {
+            log!(info, "request");
+        }
     }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e3
 }
 
 impl Drop for LogLine {

@@ -63,7 +63,9 @@ impl InstrumentedStore {
     ) -> Result<T> {
         let began = Instant::now();
         let answer = answer.await;
-        seconds.observe(began.elapsed().as_secs_f64());
+        let took = began.elapsed();
+        seconds.observe(took.as_secs_f64());
+        metrics::add_store_time(took);
         if let Err(error) = &answer {
             let why = match error {
                 Error::Unavailable(_) => "unavailable",

@@ -1,9 +1,10 @@
 //! The log: one line for each request, and nothing in it that is somebody's.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Program;
 use super::serve::get;
+use crate::support::client::{Socket, try_socket};
 use crate::support::server::Server;
 
 const SECRET: &str = "the-body-of-a-message";
@@ -88,6 +89,71 @@ fn each_request_is_one_line_of_json() {
         ),
         "{log}"
     );
+}
+
+const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// The log of a server to which every request is slow.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_request_is_a_warning_with_its_trace_cost_and_store_time() {
+    let program = Program::new();
+    let options = ["--demo", "--log-format", "json", "--slow-request", "0s"];
+    let server = Server::start(&program, &options);
+    let token = program.token("alice");
+    get(
+        &server.url,
+        &format!(
+            "GET /graphql?query=query%20Mine%7Binbox(first:3)%7Bedges%7Bcursor%7D%7D%7D HTTP/1.1\r\nAuthorization: Bearer {token}\r\ntraceparent: {TRACEPARENT}"
+        ),
+    );
+    let address = server.url.trim_start_matches("http://").parse().unwrap();
+    let socket = try_socket(address, Some("graphql-transport-ws")).await;
+    let mut socket = Socket(socket.unwrap());
+    let payload = json!({ "Authorization": format!("Bearer {token}"), "traceparent": TRACEPARENT });
+    socket
+        .say(&json!({ "type": "connection_init", "payload": payload }))
+        .await;
+    assert_eq!(socket.hear().await["type"], "connection_ack");
+    socket
+        .subscribe("1", "query Again { inbox(first: 3) { edges { cursor } } }")
+        .await;
+    assert_eq!(socket.hear().await["type"], "next");
+    assert_eq!(socket.hear().await["type"], "complete");
+    socket
+        .subscribe("2", "subscription Live { inboxUpdated { cursor } }")
+        .await;
+    // The first payload has a cursor and no event.
+    assert_eq!(socket.hear().await["id"], "2");
+    server.signal("-TERM");
+    socket.gone().await;
+    let (code, _, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let named = |name: &str| {
+        let mut lines = lines.iter().filter(|line| line["operation.name"] == name);
+        let line = lines.next().unwrap_or_else(|| panic!("{name}: {log}"));
+        assert!(lines.next().is_none(), "{name} is logged once: {log}");
+        assert_eq!(line["trace.id"], TRACEPARENT[3..35], "{line}");
+        assert_eq!(line["trace.parent_id"], TRACEPARENT[36..52], "{line}");
+        line
+    };
+    for name in ["Mine", "Again"] {
+        let line = named(name);
+        assert_eq!(
+            [&line["message"], &line["level"]],
+            ["slow request", "WARN"],
+            "{line}"
+        );
+        let [took, store] = ["duration_ms", "store_ms"].map(|key| line[key].as_f64().unwrap());
+        assert!(store > 0.0 && store <= took, "{line}");
+        assert!(line["cost.fields"].as_u64() >= Some(3), "{line}");
+        assert_eq!(line["cost.roots"], 1, "{line}");
+    }
+    // A subscription is not slow: it lasts as long as its client wants it.
+    assert_eq!(named("Live")["message"], "request");
 }
 
 #[test]

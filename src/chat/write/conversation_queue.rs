@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::command::draft::Draft;
 use super::command::group::GroupCommand;
@@ -23,6 +24,7 @@ use super::send_batch::{Reply, SendJob};
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::chat::write_tasks::WriteTasks;
+use crate::metrics::add_store_time;
 use crate::model::{ConversationId, Message, UserId};
 
 /// Bounds of one batch. A single message may exceed the bytes.
@@ -124,6 +126,7 @@ impl ConversationQueues {
     ) -> Result<T> {
         let (reply, mut outcome) = oneshot::channel();
         let number = self.enqueue(conversation, user.clone(), work(reply))?;
+        let began = Instant::now();
         let QueueBounds {
             queue_wait,
             outcome_wait,
@@ -131,9 +134,13 @@ impl ConversationQueues {
         } = self.bounds;
         let received = match tokio::time::timeout(queue_wait, &mut outcome).await {
             Ok(received) => Ok(received),
-            Err(_) if self.cancel(conversation, number) => return Err(Error::Busy),
+            Err(_) if self.cancel(conversation, number) => {
+                add_store_time(began.elapsed());
+                return Err(Error::Busy);
+            }
             Err(_) => tokio::time::timeout(outcome_wait.saturating_sub(queue_wait), outcome).await,
         };
+        add_store_time(began.elapsed());
         match received {
             Ok(Ok(outcome)) => outcome,
             // The task has panicked, or the store has missed the deadline.

@@ -137,6 +137,7 @@ pub(super) async fn execute(
         Ok(accepted) => accepted,
         Err(reason) => return refused(reason.into()),
     };
+    line.cost(ready.cost);
     server
         .admission
         .admit(&context.caller, prepared.operation, ready.cost)?;
@@ -154,17 +155,17 @@ pub(super) async fn execute(
     let budget = context
         .budget
         .map_or_else(|| server.quotas.admit(&context.caller), Ok)?;
-    Ok(HttpOutcome::Executed(
-        server
-            .execute(
-                &prepared,
-                ready.variables,
-                context.caller.viewer,
-                context.deadline,
-                budget,
-            )
-            .await,
-    ))
+    let result = server
+        .execute(
+            &prepared,
+            ready.variables,
+            context.caller.viewer,
+            context.deadline,
+            budget,
+        )
+        .await;
+    line.store_time(result.store_time);
+    Ok(HttpOutcome::Executed(result))
 }
 
 /// Format of a subscription's stream; `None` for a query or a mutation. Refuses methods and formats that do not fit.

@@ -32,8 +32,11 @@ use crate::server::identification::{ActedUser, IdentifyError, authorization, not
 use crate::server::operation::LogLine;
 use crate::server::request::{GraphqlRequest, Parameters, ParsedBody, bad_json, not_a_request};
 
+use crate::server::trace_context::{TRACEPARENT, TraceContext};
 pub(super) async fn graphql(State(server): State<Arc<Server>>, request: Request) -> Response {
     let mut line = LogLine::start(&server, "http");
+    let trace = request.headers().get(TRACEPARENT);
+    line.trace(trace.and_then(|value| TraceContext::parse(value.to_str().ok()?)));
     let accepted = AcceptedMedia::by(request.headers());
     let mut problem = match answer(&server, request, accepted, &mut line).await {
         Ok(HttpOutcome::Subscribed(stream)) => {

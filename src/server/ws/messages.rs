@@ -18,6 +18,7 @@ use crate::server::chunks::ChunkedText;
 use crate::server::identification::{ActedUser, Identified, IdentifyError, not_a_service};
 use crate::server::operation::LogLine;
 use crate::server::request::GraphqlRequest;
+use crate::server::trace_context::TraceContext;
 
 /// Admitted operation and the budget of its answer; a subscription has a budget for each event instead.
 type AdmittedOperation = (Prepared, CoercedVariables, Option<Arc<AnswerBudget>>);
@@ -47,7 +48,8 @@ impl Socket {
                 Incoming::Init {
                     authorization,
                     acted_user,
-                } => self.init(authorization.as_deref(), acted_user.as_deref()),
+                    trace,
+                } => self.init(authorization.as_deref(), acted_user.as_deref(), trace),
                 Incoming::Ping { payload } => self.send(&Outgoing::Pong { payload }),
                 Incoming::Pong => Ok(()),
                 Incoming::Subscribe { id, payload } => self.subscribe(&id, payload),
@@ -63,6 +65,7 @@ impl Socket {
         &mut self,
         authorization: Option<&str>,
         acted_user: Option<&str>,
+        trace: Option<TraceContext>,
     ) -> Result<(), SocketEnd> {
         if matches!(self.session, SocketSession::Open { .. }) {
             return Err(Close::too_many_inits().into());
@@ -93,6 +96,7 @@ impl Socket {
             .and_then(|viewer| self.server.executor.arrive(viewer));
         self.session = SocketSession::Open {
             viewer,
+            trace,
             _user_permit: user_permit,
             _here: here,
         };
@@ -131,10 +135,10 @@ impl Socket {
     }
 
     fn subscribe(&mut self, id: &str, payload: &RawValue) -> Result<(), SocketEnd> {
-        let SocketSession::Open { viewer, .. } = &self.session else {
+        let SocketSession::Open { viewer, trace, .. } = &self.session else {
             return Err(Close::unauthorized().into());
         };
-        let viewer = viewer.clone();
+        let (viewer, trace) = (viewer.clone(), trace.clone());
         if self.operations.contains(id) {
             return Err(Close::duplicate(id).into());
         }
@@ -144,6 +148,7 @@ impl Socket {
         }
         let mut line = LogLine::start(&self.server, "ws");
         line.viewer(viewer.as_ref());
+        line.trace(trace);
         let caller = Caller {
             viewer,
             address: self.address,
@@ -197,6 +202,7 @@ impl Socket {
         line.operation(&prepared);
         let variables = request.variables(self.server.bounds.variables_bytes)?;
         let ready = prepared.coerce(variables).map_err(Problem::from)?;
+        line.cost(ready.cost);
         self.server
             .admission
             .admit(caller, prepared.operation, ready.cost)?;
@@ -248,8 +254,9 @@ impl Socket {
         // One chunk: the library writes a message as one frame.
         let mut text = ChunkedText::new(usize::MAX, budget.bytes_max(), budget.spent());
         text.push_framing(&protocol::next_head(id));
+        let store_time = result.store_time;
         let answer = result.write(&mut text);
-        self.operations.ended(id, answer.code());
+        self.operations.answered(id, answer.code(), store_time);
         if answer.is_refusal() {
             self.send_queue.push_answer(
                 Outgoing::Error {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
@@ -77,6 +78,14 @@ impl Operations {
         if let Some(mut running) = self.0.remove(id) {
             running.line.end(code);
         }
+    }
+
+    /// The same, of a query or a mutation that waited so long for the store.
+    pub(super) fn answered(&mut self, id: &str, code: &str, store_time: Duration) {
+        if let Some(running) = self.0.get_mut(id) {
+            running.line.store_time(store_time);
+        }
+        self.ended(id, code);
     }
 
     /// Stops an operation: the client receives no more messages of it.

@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use async_graphql::ServerError;
 use axum::extract::ws::{CloseFrame, Utf8Bytes};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
+
+use crate::server::trace_context::TraceContext;
 
 /// Longest id of an operation. The server stores each while the operation runs.
 const ID_BYTES_MAX: usize = 256;
@@ -150,6 +153,7 @@ pub(super) enum Incoming<'a> {
         authorization: Option<String>,
         /// User in whose name a service acts.
         acted_user: Option<String>,
+        trace: Option<TraceContext>,
     },
     Ping {
         payload: Option<&'a RawValue>,
@@ -184,6 +188,9 @@ struct InitPayload {
     lower: Option<String>,
     #[serde(rename = "as", default)]
     acted_user: Option<String>,
+    /// A malformed one is ignored, so it may have any type.
+    #[serde(default)]
+    traceparent: Option<Value>,
 }
 
 impl<'a> Incoming<'a> {
@@ -203,10 +210,13 @@ impl<'a> Incoming<'a> {
                     upper,
                     lower,
                     acted_user,
+                    traceparent,
                 } = payload.transpose()?.unwrap_or_default();
+                let trace = traceparent.as_ref().and_then(Value::as_str);
                 Ok(Self::Init {
                     authorization: upper.or(lower),
                     acted_user,
+                    trace: trace.and_then(TraceContext::parse),
                 })
             }
             "ping" => Ok(Self::Ping {

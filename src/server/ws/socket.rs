@@ -29,6 +29,7 @@ use crate::model::{UserId, Viewer};
 use crate::server::admission::{ClientAddress, ConcurrencyPermit};
 use crate::server::bounds::SocketBounds;
 use crate::server::context::Server;
+use crate::server::trace_context::TraceContext;
 
 pub(super) struct Socket {
     pub(super) server: Arc<Server>,
@@ -48,6 +49,7 @@ pub(super) enum SocketSession {
     Waiting,
     Open {
         viewer: Option<Viewer>,
+        trace: Option<TraceContext>,
         _user_permit: Option<ConcurrencyPermit<UserId>>,
         _here: Option<OnlineGuard>,
     },
