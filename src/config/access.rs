@@ -166,6 +166,19 @@ pub const ACCESS: &[Setting] = &[
         },
     },
     Setting {
+        name: "compression",
+        environment: "WIDEROOM_COMPRESSION",
+        scope: Scope::Serve,
+        value_name: Some("on|off"),
+        help: "Whether the server compresses answers over 4 KiB with gzip for clients that accept it; their size then tells a little about their text",
+        beyond: None,
+        get: |config| value::show_switch(config.server.compression),
+        set: |config, text| {
+            config.server.compression = value::switch(text)?;
+            Ok(())
+        },
+    },
+    Setting {
         name: "pages",
         environment: "WIDEROOM_PAGES",
         scope: Scope::Serve,

@@ -19,14 +19,16 @@ pub struct ServerBounds {
     pub head: HeadBounds,
     /// Bytes of one answer, of one event of a subscription, or of all answers of a batch.
     pub answer_bytes: usize,
+    /// Whether large answers are compressed for clients that accept it.
+    pub compression: bool,
     /// Slowest accepted reader.
     pub pace: PaceBounds,
     /// Time from the head of a request to its answer.
     pub request: Duration,
-    /// Time from the shutdown signal until the server cuts what still runs.
-    pub drain: Duration,
     /// Time from which a request is logged as slow. `None` logs none.
     pub slow_request: Option<Duration>,
+    /// Time from the shutdown signal until the server cuts what still runs.
+    pub drain: Duration,
     pub streams: StreamBounds,
     pub sockets: SocketBounds,
     pub rates: AdmissionBounds,
@@ -81,12 +83,13 @@ impl Default for ServerBounds {
             connections: 10_000,
             head: HeadBounds::default(),
             answer_bytes: ANSWER_BYTES_MAX,
+            compression: false,
             pace: PaceBounds::default(),
             request: Duration::from_secs(10),
+            slow_request: Some(Duration::from_secs(1)),
             drain: Duration::from_secs(10),
             streams: StreamBounds::default(),
             sockets: SocketBounds::default(),
-            slow_request: Some(Duration::from_secs(1)),
             rates: AdmissionBounds::default(),
             origins: Origins::default(),
             proxies: TrustedProxies::default(),

@@ -91,24 +91,27 @@ impl ChunkedText {
         String::from_utf8(bytes).expect("JSON is text")
     }
 
-    /// HTTP body of known length. Each chunk holds the budget until it is written.
-    pub(super) fn into_body(self, budget: Option<Arc<AnswerBudget>>) -> Body {
+    /// The chunks in order: at least one.
+    pub(super) fn into_chunks(self) -> Vec<Vec<u8>> {
         let Self {
             mut whole, last, ..
         } = self;
-        let held = |chunk| {
-            Bytes::from_owner(HeldChunk {
-                chunk,
-                _budget: budget.clone(),
-            })
-        };
-        if whole.is_empty() {
-            return Body::from(held(last));
-        }
         whole.push(last);
-        let left = whole.iter().map(Vec::len).sum::<usize>() as u64;
+        whole
+    }
+
+    /// HTTP body of known length. Each chunk holds the budget until it is written.
+    pub(super) fn into_body(self, budget: Option<Arc<AnswerBudget>>) -> Body {
+        if self.whole.is_empty() {
+            return Body::from(held(self.last, budget));
+        }
+        let chunks = self.into_chunks();
+        let left = chunks.iter().map(Vec::len).sum::<usize>() as u64;
         Body::new(ChunkedBody {
-            chunks: whole.into_iter().map(held).collect(),
+            chunks: chunks
+                .into_iter()
+                .map(|chunk| held(chunk, budget.clone()))
+                .collect(),
             left,
         })
     }
@@ -150,6 +153,14 @@ impl io::Write for ChunkedText {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Bytes that hold the budget of their answer until they are written.
+pub(super) fn held(chunk: Vec<u8>, budget: Option<Arc<AnswerBudget>>) -> Bytes {
+    Bytes::from_owner(HeldChunk {
+        chunk,
+        _budget: budget,
+    })
 }
 
 /// Chunk that holds its budget until it is written.

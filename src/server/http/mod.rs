@@ -4,6 +4,7 @@
 //! A POST must be `application/json`: a browser sends that to a foreign origin only after a CORS preflight. GET executes
 //! no mutation.
 
+mod compression;
 mod execution;
 mod negotiation;
 mod response;
@@ -23,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use self::execution::{HttpOutcome, RequestContext, execute, execute_batch, not_allowed};
 use self::negotiation::{AcceptedMedia, Media};
 pub(super) use self::response::refuse;
-use self::response::{answered, respond, respond_in, response};
+use self::response::{answered, respond, respond_in, whole};
 use crate::model::Timestamp;
 use crate::server::admission::Caller;
 use crate::server::answer::{Answer, Code, Problem};
@@ -31,24 +32,21 @@ use crate::server::context::Server;
 use crate::server::identification::{ActedUser, IdentifyError, authorization, not_a_service};
 use crate::server::operation::LogLine;
 use crate::server::request::{GraphqlRequest, Parameters, ParsedBody, bad_json, not_a_request};
-
 use crate::server::trace_context::{TRACEPARENT, TraceContext};
+
 pub(super) async fn graphql(State(server): State<Arc<Server>>, request: Request) -> Response {
     let mut line = LogLine::start(&server, "http");
     let trace = request.headers().get(TRACEPARENT);
     line.trace(trace.and_then(|value| TraceContext::parse(value.to_str().ok()?)));
-    let accepted = AcceptedMedia::by(request.headers());
+    let mut accepted = AcceptedMedia::by(request.headers());
+    accepted.is_gzip &= server.bounds.compression;
     let mut problem = match answer(&server, request, accepted, &mut line).await {
         Ok(HttpOutcome::Subscribed(stream)) => {
             return respond_in(stream.format, stream.body(line));
         }
         Ok(HttpOutcome::Batch(text, budget, code)) => {
             line.end(&code);
-            return response(
-                text.into_body(Some(budget)),
-                accepted.media.unwrap_or(Media::Json).name(),
-                "no-store",
-            );
+            return whole(text, Some(budget), accepted);
         }
         Ok(HttpOutcome::Executed(result)) => return answered(Ok(result), accepted, &mut line),
         Ok(HttpOutcome::Refused(answer)) => return answered(Err(answer), accepted, &mut line),

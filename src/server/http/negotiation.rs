@@ -29,6 +29,8 @@ pub(super) struct AcceptedMedia {
     pub(super) stream: Option<StreamFormat>,
     /// Whether the client prefers a stream also for a query or a mutation.
     is_stream_preferred: bool,
+    /// Whether `Accept-Encoding` allows gzip.
+    pub(super) is_gzip: bool,
 }
 
 impl AcceptedMedia {
@@ -42,6 +44,7 @@ impl AcceptedMedia {
         if ranges.peek().is_none() {
             return Self {
                 media: Some(Media::Json),
+                is_gzip: accepts_gzip(headers),
                 ..Self::default()
             };
         }
@@ -80,6 +83,7 @@ impl AcceptedMedia {
             media: (media_quality > 0).then_some(media),
             stream: (stream_quality > 0).then_some(stream),
             is_stream_preferred,
+            is_gzip: accepts_gzip(headers),
         }
     }
 
@@ -177,6 +181,27 @@ impl Preference {
             };
         }
     }
+}
+
+/// Whether `Accept-Encoding` allows gzip. Without the header nothing is compressed.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let codings = headers
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    let mut by_wildcard = false;
+    for coding in codings {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = weight.trim().strip_prefix("q=").unwrap_or("1");
+        let is_allowed = weight.parse::<f32>().is_ok_and(|weight| weight > 0.0);
+        match name.trim() {
+            name if name.eq_ignore_ascii_case("gzip") => return is_allowed,
+            "*" => by_wildcard = is_allowed,
+            _ => {}
+        }
+    }
+    by_wildcard
 }
 
 /// Whether the body is `application/json`, with UTF-8 or no charset.
@@ -326,5 +351,24 @@ mod tests {
             );
         }
         assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn gzip_is_used_where_it_is_accepted() {
+        for (codings, is_gzip) in [
+            ("gzip", true),
+            ("br;q=1.0, GZIP;q=0.5", true),
+            ("deflate, *", true),
+            ("*, gzip;q=0", false),
+            ("gzip;q=0.000", false),
+            ("gzip; q=0.1", true),
+            ("gzip;q=high", false),
+            ("identity", false),
+            ("", false),
+        ] {
+            let accepted = AcceptedMedia::by(&headers(header::ACCEPT_ENCODING, codings));
+            assert_eq!(accepted.is_gzip, is_gzip, "{codings}");
+        }
+        assert!(!AcceptedMedia::by(&HeaderMap::new()).is_gzip);
     }
 }

@@ -5,8 +5,10 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use std::sync::Arc;
 
+use super::compression;
 use super::negotiation::{AcceptedMedia, Media};
 use super::stream_format::StreamFormat;
+use crate::graphql::AnswerBudget;
 use crate::server::answer::{Answer, ExecutionResult, Problem};
 use crate::server::chunks::{CHUNK_BYTES, ChunkedText};
 use crate::server::operation::LogLine;
@@ -57,14 +59,31 @@ pub(super) fn answered(
         text.push_framing(format.complete());
         return respond_in(format, text.into_body(budget));
     }
-    let media = accepted.media.unwrap_or(Media::Json);
-    let mut response = response(text.into_body(budget), media.name(), "no-store");
+    let mut response = whole(text, budget, accepted);
+    let is_json = accepted.media.is_none_or(|media| media == Media::Json);
     // With `application/json` every well-formed request is 200, whatever GraphQL answers.
-    *response.status_mut() = if media == Media::Json && !answer.status.is_server_error() {
+    *response.status_mut() = if is_json && !answer.status.is_server_error() {
         StatusCode::OK
     } else {
         answer.status
     };
+    response
+}
+
+/// Response with a complete text, compressed if it is large and the client accepts that.
+pub(super) fn whole(
+    text: ChunkedText,
+    budget: Option<Arc<AnswerBudget>>,
+    accepted: AcceptedMedia,
+) -> Response {
+    let media = accepted.media.unwrap_or(Media::Json);
+    if !accepted.is_gzip || text.bytes() < compression::BYTES_MIN {
+        return response(text.into_body(budget), media.name(), "no-store");
+    }
+    let mut response = response(compression::gzip(text, budget), media.name(), "no-store");
+    response
+        .headers_mut()
+        .insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     response
 }
 
@@ -111,7 +130,7 @@ pub(super) fn response(
     );
     headers.insert(
         header::VARY,
-        HeaderValue::from_static("accept, authorization"),
+        HeaderValue::from_static("accept, accept-encoding, authorization"),
     );
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
