@@ -41,6 +41,8 @@ pub struct Bounds {
     pub replay_wait: Duration,
     /// Concurrent reads of the store for one user's operations.
     pub user_reads_max: usize,
+    /// Longest life of a token, which is also that of a revocation. `None` holds revocations for good.
+    pub token_life_max: Option<Duration>,
 }
 
 /// Rates of one user, through any transport.
@@ -90,6 +92,7 @@ impl Default for Bounds {
             replays_max: 64,
             replay_wait: Duration::from_secs(10),
             user_reads_max: 16,
+            token_life_max: None,
         }
     }
 }

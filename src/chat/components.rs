@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::bus::Bus;
 use crate::chat::access::Access;
 use crate::chat::access::relationship::Relationships;
+use crate::chat::access::restrictions::Restrictions;
 use crate::chat::bounds::Bounds;
 use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
@@ -22,6 +23,7 @@ pub(crate) struct Components {
     pub(crate) in_flight: InFlightIds,
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) access: Arc<Access>,
+    pub(crate) restrictions: Arc<Restrictions>,
     pub(crate) relationships: Arc<Relationships>,
     pub(crate) history: Arc<HistoryService>,
     pub(crate) participants: Arc<ParticipantService>,
@@ -35,6 +37,7 @@ impl Components {
         bus: Bus,
         clock: Arc<dyn Clock>,
         in_flight: InFlightIds,
+        restrictions: Restrictions,
         bounds: &Bounds,
     ) -> Self {
         let publisher = Publisher::new(bus.clone(), Arc::clone(&clock), in_flight.is_shared());
@@ -58,6 +61,7 @@ impl Components {
             in_flight,
             publisher: Arc::new(publisher),
             access,
+            restrictions: Arc::new(restrictions),
             relationships: Arc::new(relationships),
             history: Arc::new(history),
             participants: Arc::new(participants),

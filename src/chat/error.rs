@@ -35,6 +35,9 @@ pub enum Error {
     /// The viewer exceeds a rate or a bound. The operation was not done.
     #[error("too fast: try again in a while")]
     TooFast { retry_after: Duration },
+    /// A table of the server is full. The operation was not done.
+    #[error("{0}")]
+    Full(&'static str),
     /// The write has no known outcome within its deadline. A repetition finds it out; a send needs
     /// the same idempotency key.
     #[error("the outcome is unknown: try again, with the same idempotencyKey if there is one")]

@@ -35,6 +35,7 @@ use std::time::Duration;
 use tokio_util::sync::DropGuard;
 
 pub use self::access::membership_guard::MembershipGuard;
+pub use self::access::restrictions::{Refusal, RestrictionWatch, Restrictions};
 pub use self::access::{Access, client_key};
 pub use self::bounds::{Bounds, RateBounds};
 pub use self::error::{Error, Result, StoreFailure};
@@ -75,6 +76,7 @@ pub struct Chat(Arc<Services>);
 /// Services of a chat, by the part of the API.
 pub struct Services {
     pub access: Arc<Access>,
+    pub restrictions: Arc<Restrictions>,
     pub history: Arc<HistoryService>,
     pub participants: Arc<ParticipantService>,
     pub writes: Arc<WriteService>,
@@ -114,7 +116,8 @@ impl Chat {
         ids.pass(imported_at);
         let is_shared = store.overlap_micros() > 0;
         let in_flight = InFlightIds::new(Arc::clone(&clock), ids, is_shared);
-        let components = Components::new(store, bus, clock, in_flight, &bounds);
+        let restrictions = Restrictions::open(&store, Arc::clone(&clock), &bounds).await?;
+        let components = Components::new(store, bus, clock, in_flight, restrictions, &bounds);
         Ok(Self(Arc::new(Services::new(
             components,
             bounds,
@@ -133,6 +136,7 @@ impl Services {
         });
         Self {
             access: Arc::clone(&components.access),
+            restrictions: Arc::clone(&components.restrictions),
             history: Arc::clone(&components.history),
             participants: Arc::clone(&components.participants),
             writes: Arc::new(WriteService::new(&components, &bounds)),
@@ -150,6 +154,7 @@ impl Services {
     /// Adds the metrics of the chat and its bus to those of the process.
     pub fn register(&self, metrics: &Metrics) {
         self.components.bus.register(metrics);
+        self.restrictions.register(metrics);
         self.writes.register(metrics);
         self.typing.register(metrics);
         self.streams.register(metrics);

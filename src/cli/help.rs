@@ -65,16 +65,17 @@ Examples:
   WIDEROOM_LISTEN=127.0.0.1:9000 wideroom serve --config wideroom.toml";
 
 pub(super) const TOKEN: &str = "\
-Print a signed token for a user.
+Print a signed token for a user, or for a service.
 
 Any name is valid: a user exists once a token names it. The command signs with the key in the data folder, and creates that key if it is \
-missing. It does not open the store, so it works beside a running server. Anyone with the token is that user until the token expires: \
+missing; with --token-secret-file it signs with that secret. A service is a backend, and may act as any user. It does not open the store, so it works beside a running server. Anyone with the token is that user until the token expires: \
 protect it like a password.";
 
 pub(super) const TOKEN_EXAMPLES: &str = "\
 Examples:
   wideroom token --user alice
   wideroom token --user alice@example.org --ttl 15m --data /var/lib/wideroom
+  wideroom token --service backend --token-secret-file /etc/wideroom/secret
   curl -H \"Authorization: Bearer $(wideroom token --user alice)\" …";
 
 pub(super) const IMPORT: &str = "\

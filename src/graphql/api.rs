@@ -16,9 +16,9 @@ use super::execution::{
 use super::fanout::{EventResponse, SubscriptionGroups, ViewerIndependence};
 use super::scope::ExecutionContext;
 use super::{ChatSchema, OnlineGuard, OperationExecutor, schema};
-use crate::chat::Chat;
+use crate::chat::{Chat, Refusal, RestrictionWatch};
 use crate::metrics::Metrics;
-use crate::model::Viewer;
+use crate::model::{Timestamp, Viewer};
 use crate::rate::Pace;
 
 /// The API over a chat.
@@ -98,6 +98,18 @@ impl OperationExecutor for Api {
     fn arrive(&self, viewer: &Viewer) -> Option<OnlineGuard> {
         let guard = self.chat.presence.arrive(viewer)?;
         Some(Box::new(guard))
+    }
+
+    fn check_restrictions(
+        &self,
+        viewer: &Viewer,
+        issued_at: Option<Timestamp>,
+    ) -> Result<(), Refusal> {
+        self.chat.restrictions.check(viewer, issued_at)
+    }
+
+    fn watch_restrictions(&self) -> RestrictionWatch {
+        self.chat.restrictions.watch()
     }
 
     async fn subscribe(

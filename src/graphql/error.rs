@@ -41,6 +41,9 @@ impl Code {
 /// Extension of RATE_LIMITED: milliseconds until a retry may succeed.
 pub const RETRY_AFTER_MS: &str = "retryAfterMs";
 
+/// Retry hint where a table is full until an operator acts.
+const FULL_RETRY_AFTER_MS: u64 = 60_000;
+
 /// Extension of a failed mutation: whether its change may have been stored.
 const OUTCOME: &str = "outcome";
 const NOT_DONE: &str = "NOT_DONE";
@@ -148,6 +151,9 @@ impl From<chat::Error> for Error {
                     .with(RETRY_AFTER_MS, wait)
                     .with(OUTCOME, NOT_DONE)
             }
+            chat::Error::Full(_) => Self::new(Code::RateLimited, sentence)
+                .with(RETRY_AFTER_MS, FULL_RETRY_AFTER_MS)
+                .with(OUTCOME, NOT_DONE),
             chat::Error::OutcomeUnknown => {
                 Self::new(Code::Unavailable, sentence).with(OUTCOME, UNKNOWN)
             }

@@ -40,7 +40,8 @@ use std::sync::Arc;
 use async_graphql::{Response, Variables};
 use futures_util::stream::BoxStream;
 
-use crate::model::Viewer;
+pub use crate::chat::{Refusal, RestrictionWatch};
+use crate::model::{Timestamp, Viewer};
 
 /// Executes operations. The trait is object safe, so that the server does not depend on the schema.
 #[async_trait::async_trait]
@@ -61,6 +62,17 @@ pub trait OperationExecutor: Send + Sync + 'static {
     /// Marks a viewer as online until the guard is dropped. The server calls it for each socket and
     /// stream. `None` if a service acts in the user's name: the user is not there.
     fn arrive(&self, viewer: &Viewer) -> Option<OnlineGuard>;
+
+    /// Whether a caller with a valid token is refused now, because the token was revoked or the user is
+    /// suspended. `issued_at` is the token's. Reads memory alone.
+    fn check_restrictions(
+        &self,
+        viewer: &Viewer,
+        issued_at: Option<Timestamp>,
+    ) -> Result<(), Refusal>;
+
+    /// Receives a signal after each change of what [`Self::check_restrictions`] refuses.
+    fn watch_restrictions(&self) -> RestrictionWatch;
 
     /// Opens a subscription. Dropping the stream closes it.
     async fn subscribe(

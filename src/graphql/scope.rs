@@ -14,6 +14,13 @@ use crate::chat::{self, Chat};
 use crate::model::{Message, UserId, Viewer};
 use crate::rate::Pace;
 
+/// Whether introspection shows a field of services to the caller. Schema tools without a request see
+/// every field.
+pub(super) fn is_service(ctx: &Context<'_>) -> bool {
+    let session = ctx.data_opt::<ExecutionContext>();
+    session.is_none_or(|session| session.viewer.as_ref().is_some_and(Viewer::is_service))
+}
+
 /// Data of one request in the context of its execution.
 pub(super) struct ExecutionContext {
     chat: Chat,

@@ -68,6 +68,11 @@ impl Metadata {
         Ok(Self(compacted))
     }
 
+    /// Text that a store holds. [`Self::json`] checks it before it becomes part of an answer.
+    pub(crate) fn of_stored(text: String) -> Self {
+        Self(text)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

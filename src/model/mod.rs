@@ -31,5 +31,5 @@ pub use reaction::{Emoji, EmojiError, Reaction};
 pub use receipt::DeliveryStatus;
 pub use text::TextError;
 pub use time::Timestamp;
-pub use user::{Presence, Profile, UserId, UserIdError};
+pub use user::{Presence, Profile, Restriction, Suspension, UserId, UserIdError};
 pub use viewer::{Viewer, ViewerKind};

@@ -1,9 +1,9 @@
-//! Users: the username from the token, and a profile.
+//! Users: the username from the token, a profile, and the restriction of a user.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::Timestamp;
+use super::{Metadata, Timestamp};
 
 /// Username: the `sub` claim of the token. Compared bytewise.
 #[derive(
@@ -50,10 +50,12 @@ impl fmt::Display for UserId {
 }
 
 /// Profile that a user publishes. Users without a stored profile have an empty one.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Profile {
     pub display_name: Option<String>,
     pub avatar_url: Option<String>,
+    /// The app's own data about the user. Services write it, everyone sees it.
+    pub metadata: Option<Metadata>,
     pub last_seen_at: Option<Timestamp>,
 }
 
@@ -63,6 +65,37 @@ pub struct Presence {
     pub is_online: bool,
     /// `None` for a user who was never online.
     pub last_seen_at: Option<Timestamp>,
+}
+
+/// Suspension of a user. The user may not sign in, send or be added while it holds.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Suspension {
+    pub since: Timestamp,
+    /// `None`: until restored.
+    pub until: Option<Timestamp>,
+    pub reason: Option<String>,
+}
+
+impl Suspension {
+    pub const REASON_BYTES_MAX: usize = 255;
+
+    pub fn holds_at(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
+
+/// Restriction of one user, or of everyone.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Restriction {
+    pub suspension: Option<Suspension>,
+    /// Tokens issued before this moment are refused. A maximum: it never goes back.
+    pub tokens_from: Option<Timestamp>,
+}
+
+impl Restriction {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Profile {

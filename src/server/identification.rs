@@ -6,6 +6,7 @@ use super::answer::{Code, Problem};
 use super::context::Server;
 use super::origin::AS_HEADER;
 use crate::auth::{self, Identity};
+use crate::graphql::Refusal;
 use crate::model::{Timestamp, UserId, Viewer};
 
 /// Input path of a refused name.
@@ -15,6 +16,13 @@ const AS_PATH: &str = "Wideroom-As";
 #[derive(Debug, Clone)]
 pub(super) struct Identified {
     pub(super) viewer: Viewer,
+    pub(super) token: TokenTimes,
+}
+
+/// Times of a valid token.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TokenTimes {
+    pub(super) issued_at: Option<Timestamp>,
     pub(super) expires_at: Option<Timestamp>,
 }
 
@@ -24,6 +32,8 @@ pub(super) enum IdentifyError {
     Token(String),
     /// The server refused to verify the signature.
     NotAdmitted(Problem),
+    /// The token is valid, and its user is refused.
+    Refused(Refusal),
 }
 
 impl From<auth::Error> for IdentifyError {
@@ -53,6 +63,36 @@ impl Server {
         self.auth
             .verify_after(token, || admit().map_err(IdentifyError::NotAdmitted))
             .map(Identified::from)
+            .and_then(|identified| {
+                self.check(&identified.viewer, identified.token)
+                    .map_err(IdentifyError::Refused)?;
+                Ok(identified)
+            })
+    }
+
+    /// Whether a viewer is still allowed in. Reads memory alone.
+    pub(super) fn check(&self, viewer: &Viewer, token: TokenTimes) -> Result<(), Refusal> {
+        self.executor.check_restrictions(viewer, token.issued_at)
+    }
+
+    /// The caller in the name of a user. Only a service may act as another user.
+    pub(super) fn act_as(
+        &self,
+        identified: Identified,
+        user: ActedUser,
+    ) -> Result<Identified, ActError> {
+        // First the right, then the name: a stranger learns nothing about names.
+        if !identified.viewer.is_service() {
+            return Err(ActError::Bad(not_a_service()));
+        }
+        let user = user.0.map_err(ActError::Bad)?;
+        let viewer = Viewer::acting(user, identified.viewer.user);
+        self.check(&viewer, identified.token)
+            .map_err(ActError::Refused)?;
+        Ok(Identified {
+            viewer,
+            ..identified
+        })
     }
 }
 
@@ -61,7 +101,7 @@ impl From<Identity> for Identified {
         let Identity {
             user,
             is_service,
-            issued_at: _,
+            issued_at,
             expires_at,
         } = identity;
         let viewer = if is_service {
@@ -69,19 +109,44 @@ impl From<Identity> for Identified {
         } else {
             Viewer::from(user)
         };
-        Self { viewer, expires_at }
+        let token = TokenTimes {
+            issued_at,
+            expires_at,
+        };
+        Self { viewer, token }
     }
 }
 
-impl Identified {
-    /// The caller in the name of a user. Only a service may act as another user.
-    pub(super) fn acting_as(self, user: ActedUser) -> Result<Self, Problem> {
-        // First the right, then the name: a stranger learns nothing about names.
-        if !self.viewer.is_service() {
-            return Err(not_a_service());
+/// Reason why a caller may not act as a user.
+pub(super) enum ActError {
+    /// The caller is no service, or the name is none.
+    Bad(Problem),
+    Refused(Refusal),
+}
+
+impl From<ActError> for Problem {
+    fn from(error: ActError) -> Self {
+        match error {
+            ActError::Bad(problem) => problem,
+            ActError::Refused(refusal) => refused(refusal),
         }
-        let viewer = Viewer::acting(user.0?, self.viewer.user);
-        Ok(Self { viewer, ..self })
+    }
+}
+
+/// Answer over HTTP to a caller who is refused.
+pub(super) fn refused(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::Revoked => Problem::new(
+            StatusCode::UNAUTHORIZED,
+            Code::Unauthenticated,
+            "The token was revoked; sign in again.",
+        )
+        .with_header(header::WWW_AUTHENTICATE, "Bearer error=\"invalid_token\""),
+        Refusal::Suspended => Problem::new(
+            StatusCode::FORBIDDEN,
+            Code::Forbidden,
+            "The user is suspended.",
+        ),
     }
 }
 

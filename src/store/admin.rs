@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{Error, Result, Store};
 use crate::model::{
     Conversation, ConversationId, Emoji, Flags, Membership, Message, MessageId, OrderKey,
-    Participant, Profile, ReadMarker, TimeUuid, Timestamp, UserId,
+    Participant, Profile, ReadMarker, Restriction, TimeUuid, Timestamp, UserId,
 };
 
 /// Name of the note with the secret of [`Store::direct_ids`]. It is in backups, and in no export.
@@ -89,7 +89,10 @@ pub enum ImportRow {
     User {
         user: UserId,
         profile: Profile,
+        restriction: Restriction,
     },
+    /// The moment before which everyone's tokens are refused.
+    EveryoneRevoked(Timestamp),
     Conversation {
         conversation: Conversation,
         last_activity: Option<Timestamp>,
@@ -113,7 +116,7 @@ pub enum ImportRow {
 impl ImportRow {
     pub fn conversation(&self) -> Option<ConversationId> {
         match self {
-            Self::User { .. } => None,
+            Self::User { .. } | Self::EveryoneRevoked(_) => None,
             Self::Conversation { conversation, .. } => Some(conversation.id),
             Self::Participant { conversation, .. } | Self::Reaction { conversation, .. } => {
                 Some(*conversation)

@@ -8,15 +8,16 @@ use tokio::time::Instant;
 
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, Error, FlagsChange,
-    ImportPositions, ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot,
-    NewConversation, NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Result,
-    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake,
+    ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
+    MembershipSnapshot, NewConversation, NewMessage, Participation, PreviewQuery, ProfileChange,
+    Renaming, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage,
+    UnreadQuery, Verified, VerifyPosition, Wake,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{
     Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant,
-    Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store with metrics. Its answers are those of the store in it.
@@ -160,6 +161,10 @@ instrumented! {
             profiles(users: &[UserId]) -> Vec<Option<Profile>>;
             change_profile(user: &UserId, to: &ProfileChange) -> ();
             mark_seen(user: &UserId, at: Timestamp) -> ();
+            restrict(restricted: &Restricted, change: &RestrictionChange) -> Restriction;
+            restrictions_of(users: &[UserId]) -> Vec<Restriction>;
+            restrictions() -> Vec<(Restricted, Restriction)>;
+            restriction_log(since: Timestamp) -> Vec<LoggedRestriction>;
             close() -> ();
         }
     }

@@ -23,6 +23,7 @@
 //! | `sends_by_key` | conversation, sender, key | whether a send is a retry (24 hours) |
 //! | `reactions_by_message` | conversation, message, emoji, user | reactions. A message says whether it has any, so that most pages read none |
 //! | `users` | user | profile and last-seen time |
+//! | `restrictions` | user | suspension, and the moment before which tokens are refused |
 //!
 //! - Order is that of timeuuids: the time, then the other eight bytes as signed ones, as in Cassandra.
 //! - Unread counts are computed from the read marker. No counter exists that could drift.
@@ -41,6 +42,7 @@ mod membership;
 mod message;
 mod profile;
 mod read_permit;
+mod restriction;
 mod rules;
 
 use std::fmt;
@@ -65,11 +67,12 @@ pub use self::membership::{
 pub use self::message::{Appended, Audience, EarlierSend, NewMessage, Revised};
 pub use self::profile::ProfileChange;
 pub use self::read_permit::ReadShares;
+pub use self::restriction::{LoggedRestriction, Restricted, RestrictionChange};
 pub use self::rules::pair::of_stored as pair_of_participants;
 use crate::model::{
     Change, ChangeId, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
     InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction,
-    Revision, TimeUuid, Timestamp, Unread, UserId,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// The record of a write by any server, which other servers poll.
@@ -422,6 +425,25 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// Sets the time a user was last seen. A maximum register: the later moment stays whatever the
     /// order of arrival.
     async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()>;
+
+    /// Changes a user's restriction, or that of everyone, and logs the change for the other servers: all or
+    /// nothing. The answer is the restriction after the change. The last suspension or restoration wins;
+    /// `tokens_from` is a maximum. A restriction has no expiry.
+    async fn restrict(
+        &self,
+        restricted: &Restricted,
+        change: &RestrictionChange,
+    ) -> Result<Restriction>;
+
+    /// The restrictions of these users; empty ones where there are none.
+    async fn restrictions_of(&self, users: &[UserId]) -> Result<Vec<Restriction>>;
+
+    /// All restrictions that are not empty, in no order. A server reads them once, at its start.
+    async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>>;
+
+    /// The restrictions that any server changed since a moment, and a little before it. Empty on a store
+    /// with a single server.
+    async fn restriction_log(&self, since: Timestamp) -> Result<Vec<LoggedRestriction>>;
 
     /// Whether the store takes writes: `Err` holds the reason in one sentence.
     fn health(&self) -> Result<(), String>;

@@ -120,9 +120,15 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
             Position::End => return Ok(true),
             Position::Start => {
                 let exported_at = Some(self.export.clock.now().to_string());
+                let everyone = self.export.store.restrictions().await?;
+                let everyone = everyone
+                    .into_iter()
+                    .find(|(restricted, _)| restricted.is_none());
+                let tokens_from = everyone.and_then(|(_, restriction)| restriction.tokens_from);
                 self.line(&Line::Header(line::Header {
                     format: Some(FORMAT),
                     exported_at,
+                    tokens_from: tokens_from.map(|moment| moment.to_string()),
                 }))
                 .await?;
                 (None, None)
@@ -173,8 +179,15 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
             let page = self.export.store.all_users(after.as_ref(), PAGE).await?;
             let is_last = page.len() < PAGE;
             after = page.last().map(|(user, _)| user.clone());
-            for (user, profile) in page {
-                self.row(&ImportRow::User { user, profile }).await?;
+            let users: Vec<_> = page.iter().map(|(user, _)| user.clone()).collect();
+            let restrictions = self.export.store.restrictions_of(&users).await?;
+            for ((user, profile), restriction) in page.into_iter().zip(restrictions) {
+                self.row(&ImportRow::User {
+                    user,
+                    profile,
+                    restriction,
+                })
+                .await?;
             }
             if is_last {
                 return Ok(true);

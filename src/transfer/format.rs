@@ -6,6 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::line::{self, Line};
 use crate::model::{
     Attachment, Membership, MembershipState, Message, MessageKind, Metadata, MetadataError,
+    Suspension,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -13,11 +14,28 @@ impl Line {
     /// The line of a row. `Err` if the metadata of a message is damaged.
     pub(super) fn of(row: &ImportRow) -> Result<Self, MetadataError> {
         Ok(match row {
-            ImportRow::User { user, profile } => Self::User(line::UserLine {
+            ImportRow::EveryoneRevoked(moment) => Self::Header(line::Header {
+                format: Some(line::FORMAT),
+                exported_at: None,
+                tokens_from: text(Some(*moment)),
+            }),
+            ImportRow::User {
+                user,
+                profile,
+                restriction,
+            } => Self::User(line::UserLine {
                 username: user.to_string(),
                 display_name: profile.display_name.clone(),
                 avatar_url: profile.avatar_url.clone(),
+                metadata: profile
+                    .metadata
+                    .as_ref()
+                    .map(Metadata::json)
+                    .transpose()?
+                    .map(ToOwned::to_owned),
                 last_seen_at: text(profile.last_seen_at),
+                suspension: restriction.suspension.as_ref().map(suspension),
+                tokens_from: text(restriction.tokens_from),
             }),
             ImportRow::Conversation {
                 conversation,
@@ -66,6 +84,14 @@ impl Line {
 
 fn text(value: Option<impl ToString>) -> Option<String> {
     value.map(|value| value.to_string())
+}
+
+fn suspension(suspension: &Suspension) -> line::SuspensionLine {
+    line::SuspensionLine {
+        since: suspension.since.to_string(),
+        until: text(suspension.until),
+        reason: suspension.reason.clone(),
+    }
 }
 
 fn participant(

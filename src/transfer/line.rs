@@ -12,8 +12,8 @@ use crate::model::{ConversationKind, MembershipState, MessageKind, Role};
 
 /// The longest line, without its end.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
-/// The only format so far.
-pub const FORMAT: u32 = 1;
+/// The format of an export. Format 1 has no metadata and no restrictions, and is still read.
+pub const FORMAT: u32 = 2;
 
 const TYPES: &[&str] = &[
     "header",
@@ -45,6 +45,9 @@ pub struct Header {
     pub format: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exported_at: Option<String>,
+    /// Tokens of everyone issued before this moment are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_from: Option<String>,
 }
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -56,7 +59,25 @@ pub struct UserLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avatar_url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspension: Option<SuspensionLine>,
+    /// Tokens issued before this moment are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_from: Option<String>,
+}
+
+/// A suspension in the line of its user.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SuspensionLine {
+    pub since: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]

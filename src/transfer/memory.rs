@@ -10,13 +10,14 @@ use parking_lot::Mutex;
 use crate::model::{
     Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
     InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPositions,
-    ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
-    NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store, StoreAdmin,
-    StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake,
+    ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
+    NewConversation, NewMessage, Participation, ProfileChange, Renaming, Restricted,
+    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
+    VerifyPosition, Wake,
 };
 
 #[derive(Default)]
@@ -38,6 +39,7 @@ impl Memory {
         let mut rows = self.rows.lock();
         let (key, conversation) = match row {
             ImportRow::User { user, .. } => (format!("user {user}"), None),
+            ImportRow::EveryoneRevoked(moment) => (format!("everyone {moment}"), None),
             ImportRow::Conversation { conversation, .. }
                 if conversation
                     .name
@@ -313,6 +315,18 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn mark_seen(&self, _: &UserId, _: Timestamp) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn restrict(&self, _: &Restricted, _: &RestrictionChange) -> Result<Restriction> {
+        unreachable!("not part of an import")
+    }
+    async fn restrictions_of(&self, _: &[UserId]) -> Result<Vec<Restriction>> {
+        unreachable!("not part of an import")
+    }
+    async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>> {
+        unreachable!("not part of an import")
+    }
+    async fn restriction_log(&self, _: Timestamp) -> Result<Vec<LoggedRestriction>> {
         unreachable!("not part of an import")
     }
     async fn react(

@@ -13,7 +13,8 @@ use super::line::{self, FORMAT, Line};
 use crate::model::{
     Attachment, Body, Content, Conversation, ConversationId, ConversationKind, Emoji, Flags,
     GroupName, IdempotencyKey, InputHash, Membership, MembershipState, Message, MessageId,
-    MessageKind, Metadata, Profile, Role, Timestamp, UserId, text::parse_line,
+    MessageKind, Metadata, Profile, Restriction, Role, Suspension, Timestamp, UserId,
+    text::parse_line,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -42,12 +43,38 @@ pub(super) fn rows(line: Line, number: u64, now: Timestamp) -> Result<Vec<Import
 
 fn frame(header: line::Header) -> Result<Vec<ImportRow>> {
     moment("exportedAt", header.exported_at)?;
+    let everyone_revoked = moment("tokensFrom", header.tokens_from)?;
     match header.format {
-        None | Some(FORMAT) => Ok(Vec::new()),
+        None | Some(1..=FORMAT) => Ok(everyone_revoked
+            .map(ImportRow::EveryoneRevoked)
+            .into_iter()
+            .collect()),
         Some(other) => Err(format!(
-            "format {other} is not known to this version, which reads format {FORMAT}"
+            "format {other} is not known to this version, which reads formats 1 to {FORMAT}"
         )),
     }
+}
+
+fn restriction(
+    suspension: Option<line::SuspensionLine>,
+    tokens_from: Option<String>,
+) -> Result<Restriction> {
+    let suspension = suspension.map(|line| {
+        let since = moment("since", Some(line.since))?;
+        if let Some(reason) = &line.reason {
+            parse_line(reason, Suspension::REASON_BYTES_MAX)
+                .map_err(|error| format!("`reason` {error}"))?;
+        }
+        Ok::<_, String>(Suspension {
+            since: since.unwrap_or_default(),
+            until: moment("until", line.until)?,
+            reason: line.reason,
+        })
+    });
+    Ok(Restriction {
+        suspension: suspension.transpose()?,
+        tokens_from: moment("tokensFrom", tokens_from)?,
+    })
 }
 
 fn user_row(user: line::UserLine) -> Result<ImportRow> {
@@ -58,11 +85,17 @@ fn user_row(user: line::UserLine) -> Result<ImportRow> {
             Profile::DISPLAY_NAME_BYTES_MAX,
         )?,
         avatar_url: text("avatarUrl", user.avatar_url, Profile::AVATAR_URL_BYTES_MAX)?,
+        metadata: user
+            .metadata
+            .map(|json| Metadata::from_history(json.get(), Metadata::BYTES_MAX))
+            .transpose()
+            .map_err(|error| format!("`metadata` {error}"))?,
         last_seen_at: moment("lastSeenAt", user.last_seen_at)?,
     };
     Ok(ImportRow::User {
         user: name(&user.username)?,
         profile,
+        restriction: restriction(user.suspension, user.tokens_from)?,
     })
 }
 

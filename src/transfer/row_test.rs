@@ -199,8 +199,33 @@ fn a_file_that_lost_lines_is_told_from_a_whole_one() {
         read(r#"{"type":"end","lines":20}"#).unwrap_err(),
         "the file is not whole: 20 lines should stand before this one, and 16 do"
     );
-    assert!(read(r#"{"type":"header","format":2}"#).is_err());
-    assert!(read(r#"{"type":"header","format":1}"#).unwrap().is_empty());
+    assert!(read(r#"{"type":"header","format":3}"#).is_err());
+    for format in [1, 2] {
+        let header = format!(r#"{{"type":"header","format":{format}}}"#);
+        assert!(read(&header).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_restriction_survives_its_line() {
+    let line = r#"{"type":"user","username":"alice","metadata":{"a":1},"lastSeenAt":"2026-03-15T09:00:00.000000Z","suspension":{"since":"2026-03-15T09:00:00.000000Z","until":"2027-03-15T09:00:00.000000Z","reason":"spam"},"tokensFrom":"2026-03-15T09:00:01.000000Z"}"#;
+    let rows = read(line).unwrap();
+    let again = serde_json::to_string(&Line::of(&rows[0]).unwrap()).unwrap();
+    assert_eq!(again, line);
+    let header = r#"{"type":"header","format":2,"tokensFrom":"2026-03-15T09:00:01.000000Z"}"#;
+    let rows = read(header).unwrap();
+    assert_eq!(
+        serde_json::to_string(&Line::of(&rows[0]).unwrap()).unwrap(),
+        header
+    );
+    for broken in [
+        r#"{"type":"user","username":"a","suspension":{}}"#,
+        r#"{"type":"user","username":"a","suspension":{"since":"yesterday"}}"#,
+        r#"{"type":"user","username":"a","suspension":{"since":"2026-03-15T09:00:00Z","by":"b"}}"#,
+        r#"{"type":"user","username":"a","tokensFrom":7}"#,
+    ] {
+        assert!(read(broken).is_err(), "{broken}");
+    }
 }
 
 #[test]

@@ -12,8 +12,8 @@ use crate::support::program::Running;
 const AT_ONCE: &str = "4";
 /// Cases that hold in one process only: a resumed stream repeats nothing (on a cluster it may repeat events younger than the window),
 /// a send runs between the steps of a removal, and one of several equal streams executes before the others time out. `tests/servers`
-/// has the cases for a cluster.
-const ELSEWHERE: [&str; 15] = [
+/// has the cases for a cluster. One case moves the clock by weeks, and one runs the others again.
+const ELSEWHERE: [&str; 17] = [
     "api::events::a_resumed_stream_begins_with_its_cursor_and_the_present_markers",
     "api::events::cuts_while_all_kinds_of_things_happen_lose_nothing",
     "api::group_events::nothing_is_said_by_one_who_was_removed",
@@ -24,6 +24,8 @@ const ELSEWHERE: [&str; 15] = [
     "api::reaction::a_reaction_is_told_once_live_and_resumed_and_in_no_inbox",
     "api::shared::equal_subscriptions_get_the_same_bytes_wherever_they_began",
     "api::shared::a_removed_user_gets_no_shared_payload",
+    "api::restriction::a_suspension_without_an_end_holds_after_forty_days_and_a_restart",
+    "api::services::every_case_holds_in_the_name_of_a_user",
     "api::rates::streams_that_come_back_at_once_take_turns_and_all_get_there",
     "api::subscription::a_cursor_is_good_after_a_restart",
     "api::subscription::a_stream_resumed_from_any_cursor_has_no_gap_and_no_repeat",

@@ -19,6 +19,7 @@ mod profile;
 mod rates;
 mod reaction;
 mod receipt;
+mod restriction;
 mod revision;
 mod sample;
 mod send;

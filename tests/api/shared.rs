@@ -12,12 +12,13 @@ use wideroom::graphql::{OperationExecutor as _, is_viewer_independent};
 use crate::support::world::{Actor, Stream, World, text};
 
 /// Fields that depend on the viewer or, like `eventsCursor`, on the time. Every new field belongs here or into the viewer-independent list.
-const VIEWERS: [&str; 5] = [
+const VIEWERS: [&str; 6] = [
     "Conversation.directPeer",
     "Conversation.eventsCursor",
     "Conversation.inboxEntry",
     "Reaction.viewerHasReacted",
     "User.presence",
+    "User.suspension",
 ];
 
 /// The types of the schema: fields with the names of their types, or the members of a union.

@@ -310,6 +310,7 @@ impl Loader<'_> {
             self.push(ImportRow::User {
                 user: user(name),
                 profile,
+                restriction: Default::default(),
             })
             .await;
         }

@@ -251,7 +251,7 @@ fn exported(program: &Program, file: &str) -> BTreeSet<String> {
     let text = std::fs::read_to_string(program.dir.path().join(file)).unwrap();
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
     assert!(
-        lines[0].starts_with(r#"{"type":"header","format":1,"exportedAt":""#),
+        lines[0].starts_with(r#"{"type":"header","format":2,"exportedAt":""#),
         "{}",
         lines[0]
     );

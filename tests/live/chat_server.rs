@@ -94,6 +94,12 @@ impl ChatServer {
         Auth::with_secret(SECRET).issue(&UserId::parse(name).unwrap(), LIFE, SystemClock.now())
     }
 
+    /// Token of a service, issued so many seconds from now.
+    pub(super) fn service_token(&self, name: &str, offset: i64) -> String {
+        let moment = SystemClock.now().plus_micros(offset * 1_000_000);
+        Auth::with_secret(SECRET).issue_service(&UserId::parse(name).unwrap(), LIFE, moment)
+    }
+
     /// User who calls the API in this process and pays nothing.
     pub(super) fn user(&self, name: &str) -> Actor {
         Actor::of(&self.api, &UserId::parse(name).unwrap())

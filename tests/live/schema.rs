@@ -11,9 +11,9 @@ use futures_util::{StreamExt, future};
 use tokio::sync::watch;
 use wideroom::graphql::{
     self, AnswerBudget, DocumentBounds, DocumentCache, ExecutionLimits, OnlineGuard,
-    OperationExecutor, Prepared, RequestError,
+    OperationExecutor, Prepared, Refusal, RequestError, RestrictionWatch,
 };
-use wideroom::model::Viewer;
+use wideroom::model::{Timestamp, Viewer};
 
 /// How many of `forever`, `flood` and `slow` are alive.
 type Alive = Arc<watch::Sender<usize>>;
@@ -58,6 +58,14 @@ impl OperationExecutor for TestApi {
 
     fn arrive(&self, viewer: &Viewer) -> Option<OnlineGuard> {
         (!viewer.is_acted_for()).then(|| Box::new(()) as OnlineGuard)
+    }
+
+    fn check_restrictions(&self, _: &Viewer, _: Option<Timestamp>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn watch_restrictions(&self) -> RestrictionWatch {
+        RestrictionWatch::none()
     }
 
     async fn subscribe(

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use wideroom::server::{AdmissionBounds, ServerBounds};
 
+use super::chat_server::ChatServer;
 use super::world::{World, soon};
+use crate::support::client::{Caller, Socket, try_socket};
 
 const ASKED: &str = "{ me service }";
 
@@ -175,4 +177,67 @@ async fn a_service_acts_on_streams_over_http() {
         let text = std::str::from_utf8(&text).unwrap();
         assert!(text.contains("{\"whose\":\"alice by backend\"}"), "{text}");
     }
+}
+
+async fn act(server: &ChatServer, document: &str) -> Value {
+    let token = server.service_token("backend", 0);
+    let mut caller = Caller::connect(server.address, &token).await.unwrap();
+    caller.data(document, &json!({})).await.unwrap()
+}
+
+async fn socket(server: &ChatServer) -> Socket {
+    Socket(
+        try_socket(server.address, Some("graphql-transport-ws"))
+            .await
+            .unwrap(),
+    )
+}
+
+/// 4401 is final for the usual client: it must not come back in a storm. 4403 lets it fetch a new token.
+#[tokio::test]
+async fn a_suspension_closes_sockets_4401_and_a_revocation_4403() {
+    let server = ChatServer::start(ServerBounds::default(), Default::default()).await;
+    let (mut alice, mut bob) = (server.socket("alice").await, server.socket("bob").await);
+    alice
+        .subscribe("1", "subscription { inboxUpdated { cursor } }")
+        .await;
+    alice.told("1").await;
+    let mut acting = socket(&server).await;
+    acting
+        .say(&init(&server.service_token("backend", 0), json!("alice")))
+        .await;
+    assert_eq!(acting.hear().await, json!({ "type": "connection_ack" }));
+    act(
+        &server,
+        "mutation { suspendUser(input: {username: \"alice\"}) { user { id } } }",
+    )
+    .await;
+    assert_eq!(alice.closed().await.0, 4401);
+    assert_eq!(acting.closed().await.0, 4401);
+    let service = server.service_token("backend", 0);
+    for refused in [
+        init(&server.token("alice"), Value::Null),
+        init(&service, json!("alice")),
+    ] {
+        let mut socket = socket(&server).await;
+        socket.say(&refused).await;
+        assert_eq!(socket.closed().await.0, 4401);
+    }
+    let old = server.token("bob");
+    act(
+        &server,
+        "mutation { revokeTokens(input: {username: \"bob\"}) { revokedBefore } }",
+    )
+    .await;
+    assert_eq!(bob.closed().await.0, 4403);
+    let mut again = socket(&server).await;
+    again.say(&init(&old, Value::Null)).await;
+    assert_eq!(again.closed().await.0, 4403, "within the same second");
+    server.socket("carol").await;
+    act(
+        &server,
+        "mutation { restoreUser(input: {username: \"alice\"}) { user { id } } }",
+    )
+    .await;
+    server.socket("alice").await;
 }

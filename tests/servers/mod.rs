@@ -8,6 +8,7 @@ mod nats;
 mod pair;
 mod queue;
 mod random;
+mod restriction;
 mod seam;
 mod slow;
 mod storm;

@@ -11,12 +11,13 @@ use tokio::sync::watch;
 use wideroom::model::{
     Change, ChangeId, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
     InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction,
-    Revision, TimeUuid, Timestamp, Unread, UserId,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange, MarkerMove,
-    MembershipChange, MembershipSnapshot, NewConversation, NewMessage, Participation, PreviewQuery,
-    ProfileChange, Renaming, Result, Revised, Store, UnreadQuery, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange,
+    LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
+    NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
+    RestrictionChange, Result, Revised, Store, UnreadQuery, Wake,
 };
 
 /// A store behind which sends wait for as long as a test says.
@@ -369,6 +370,26 @@ impl Store for Slow {
 
     async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
         self.inner.mark_seen(user, at).await
+    }
+
+    async fn restrict(
+        &self,
+        restricted: &Restricted,
+        change: &RestrictionChange,
+    ) -> Result<Restriction> {
+        self.inner.restrict(restricted, change).await
+    }
+
+    async fn restrictions_of(&self, users: &[UserId]) -> Result<Vec<Restriction>> {
+        self.inner.restrictions_of(users).await
+    }
+
+    async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>> {
+        self.inner.restrictions().await
+    }
+
+    async fn restriction_log(&self, since: Timestamp) -> Result<Vec<LoggedRestriction>> {
+        self.inner.restriction_log(since).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -284,6 +284,7 @@ impl Player<'_> {
                 let to = ProfileChange {
                     display_name: text(*display_name),
                     avatar_url: text(*avatar_url),
+                    ..ProfileChange::default()
                 };
                 format!("{:?}", self.store.change_profile(&name(*user), &to).await)
             }
@@ -723,6 +724,7 @@ impl Player<'_> {
                 ImportRow::User {
                     user: name(n),
                     profile,
+                    restriction: Default::default(),
                 }
             }
         }

@@ -101,7 +101,11 @@ async fn everything(store: &dyn StoreAdmin, of: &[ConversationId]) -> BTreeMap<S
     let mut rows: Vec<_> = all_users(store, 100)
         .await
         .into_iter()
-        .map(|(user, profile)| ImportRow::User { user, profile })
+        .map(|(user, profile)| ImportRow::User {
+            user,
+            profile,
+            restriction: Default::default(),
+        })
         .collect();
     rows.extend(all_conversations(store, of, 100).await);
     for conversation in of.iter().copied() {
@@ -140,6 +144,7 @@ async fn everything(store: &dyn StoreAdmin, of: &[ConversationId]) -> BTreeMap<S
     }
     let key = |row: &ImportRow| match row {
         ImportRow::User { user, .. } => format!("1 {user}"),
+        ImportRow::EveryoneRevoked(moment) => format!("0 {moment}"),
         ImportRow::Conversation { conversation, .. } => format!("2 {}", conversation.id),
         ImportRow::Participant {
             conversation, user, ..
@@ -162,6 +167,7 @@ pub async fn everything_is_read_once_whatever_the_pieces(store: &dyn StoreAdmin)
         .map(|user| ImportRow::User {
             user: user.clone(),
             profile: Profile::default(),
+            restriction: Default::default(),
         })
         .collect();
     let conversations: Vec<_> = (1..=12).map(conversation_id).collect();

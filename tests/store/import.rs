@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{
     Change, ChangeKind, Conversation, ConversationId, ConversationKind, DirectIds, Emoji, Flags,
-    InputHash, Membership, MembershipState, Message, OrderKey, Profile, Role, Timestamp, Unread,
-    UserId,
+    InputHash, Membership, MembershipState, Message, Metadata, OrderKey, Profile, Role, Timestamp,
+    Unread, UserId,
 };
 use wideroom::store::{Created, EarlierSend, ImportPositions, ImportRow, Imported, StoreAdmin};
 
@@ -42,6 +42,7 @@ fn some_rows(ann: &UserId, ben: &UserId) -> Vec<ImportRow> {
     let profile = Profile {
         display_name: Some("Ann".to_owned()),
         avatar_url: None,
+        metadata: None,
         last_seen_at: Some(START),
     };
     let positions = ImportPositions {
@@ -53,6 +54,7 @@ fn some_rows(ann: &UserId, ben: &UserId) -> Vec<ImportRow> {
         ImportRow::User {
             user: ann.clone(),
             profile,
+            restriction: Default::default(),
         },
         group_row(conversation_id(1), Some(at(900))),
         participant_row_at(conversation_id(1), ann, positions),
@@ -162,6 +164,7 @@ pub async fn an_import_does_not_change_existing_rows(store: &dyn StoreAdmin) {
         ImportRow::User {
             user: ann.clone(),
             profile: Profile::default(),
+            restriction: Default::default(),
         },
         group_row(conversation_id(1), Some(at(5_000))),
         ImportRow::Conversation {
@@ -970,6 +973,7 @@ pub async fn profiles_are_kept(store: &dyn StoreAdmin) {
     let full = Profile {
         display_name: Some("Ann Ü".to_owned()),
         avatar_url: Some("https://example.org/a".to_owned()),
+        metadata: Metadata::parse(r#"{"team":7}"#, 100).ok(),
         last_seen_at: Some(NOW),
     };
     let rows = [(&ann, &full), (&cat, &Profile::default())];
@@ -978,6 +982,7 @@ pub async fn profiles_are_kept(store: &dyn StoreAdmin) {
         &rows.map(|(user, profile)| ImportRow::User {
             user: user.clone(),
             profile: profile.clone(),
+            restriction: Default::default(),
         }),
     )
     .await;

@@ -26,6 +26,7 @@ mod profile;
 mod race;
 mod reaction;
 mod receipt;
+mod restriction;
 mod revision;
 mod send;
 pub mod stage;
@@ -206,6 +207,13 @@ contract! {
             a_profile_field_set_to_null_is_removed,
             parts_told_at_once_all_stay,
             when_a_user_was_seen_is_a_maximum,
+        }
+        restriction {
+            the_last_suspension_or_restoration_wins,
+            a_revocation_is_a_maximum_of_a_user_and_of_everyone,
+            a_restricted_user_is_in_exports,
+            an_import_brings_restrictions,
+            a_service_sets_metadata_and_clears_it,
         }
         import {
             importing_twice_is_importing_once,

@@ -29,6 +29,7 @@ fn profile(
     Profile {
         display_name: display_name.map(str::to_owned),
         avatar_url: avatar_url.map(str::to_owned),
+        metadata: None,
         last_seen_at,
     }
 }
@@ -68,6 +69,7 @@ pub async fn omitted_profile_fields_stay_unchanged(store: &dyn StoreAdmin) {
         .import(&[ImportRow::User {
             user: ben.clone(),
             profile: seen,
+            restriction: Default::default(),
         }])
         .await
         .unwrap();
@@ -106,6 +108,7 @@ pub async fn a_profile_field_set_to_null_is_removed(store: &dyn Store) {
             &ProfileChange {
                 display_name: Some(None),
                 avatar_url: Some(None),
+                metadata: Some(None),
             },
         )
         .await

@@ -4,6 +4,7 @@ pub(crate) mod leave_epoch;
 pub(crate) mod membership_guard;
 pub(crate) mod participant_cache;
 pub(crate) mod relationship;
+pub(crate) mod restrictions;
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -84,6 +84,8 @@ impl WriteService {
         let mut users: Vec<_> = others.into_iter().filter(|user| user != viewer).collect();
         users.push(viewer.clone());
         let hash = InputHash::of_group(name.as_str(), &users);
+        // Left out without a word: the viewer sees an absence, not its reason.
+        users.retain(|user| user == viewer || !self.restrictions.is_suspended(user));
         let may_exist = key.is_some();
         let id = key.map_or_else(ConversationId::random, |key| {
             ConversationId::group(viewer, key.as_str())

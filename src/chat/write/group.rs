@@ -30,7 +30,9 @@ impl WriteService {
     ) -> Result<Vec<UserId>> {
         let caller = &caller.into();
         let viewer = &caller.user;
-        let users = parse_usernames(usernames)?;
+        let mut users = parse_usernames(usernames)?;
+        // Left out without a word: the viewer sees an absence, not its reason.
+        users.retain(|user| !self.restrictions.is_suspended(user));
         self.context
             .access
             .participation_for_write(viewer, conversation)

@@ -27,6 +27,7 @@ use self::conversation_queue::{ConversationQueues, Work};
 use self::conversation_writer::WriteContext;
 use self::introduction::Introductions;
 use crate::chat::access::relationship::Relationships;
+use crate::chat::access::restrictions::Restrictions;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::Result;
@@ -41,6 +42,7 @@ pub struct WriteService {
     context: Arc<WriteContext>,
     participants: Arc<ParticipantService>,
     relationships: Arc<Relationships>,
+    restrictions: Arc<Restrictions>,
     queues: ConversationQueues,
     tasks: Arc<WriteTasks>,
     sends: RateLimit,
@@ -66,6 +68,7 @@ impl WriteService {
             context,
             participants: Arc::clone(&components.participants),
             relationships: Arc::clone(&components.relationships),
+            restrictions: Arc::clone(&components.restrictions),
             tasks,
             sends: RateLimit::new("sends", rate, rates.is_on),
             direct_ids: OnceCell::new(),

@@ -1,8 +1,9 @@
-//! Profiles: the display name and avatar that users set for themselves.
+//! Profiles: the display name and avatar that users set for themselves, and all of it as services set it.
 
 use super::WriteService;
+use crate::chat::access::restrictions::require_service;
 use crate::chat::error::{Error, Result};
-use crate::model::{Profile, UserId, text};
+use crate::model::{Metadata, Profile, UserId, Viewer, text};
 use crate::store::ProfileChange;
 
 /// Change of a profile as received from the client. `None` keeps a field; `Some(None)` removes it.
@@ -10,7 +11,14 @@ use crate::store::ProfileChange;
 pub struct ProfileInput {
     pub display_name: Option<Option<String>>,
     pub avatar_url: Option<Option<String>>,
+    /// JSON text.
+    pub metadata: Option<Option<String>>,
 }
+
+/// Users of one `upsertUsers`.
+const UPSERTED_MAX: usize = 100;
+
+const USERS_PATH: &[&str] = &["input", "users"];
 
 impl WriteService {
     /// Changes the viewer's profile. Every later read shows it.
@@ -20,6 +28,37 @@ impl WriteService {
             .store
             .change_profile(viewer, &parse(input)?)
             .await?)
+    }
+}
+
+impl WriteService {
+    /// Creates or changes the profiles of users, in their order. Every input is checked before the first
+    /// change. Returns the users.
+    pub async fn upsert_users(
+        &self,
+        caller: &Viewer,
+        profiles: Vec<(String, ProfileInput)>,
+    ) -> Result<Vec<UserId>> {
+        require_service(caller)?;
+        if profiles.is_empty() || profiles.len() > UPSERTED_MAX {
+            let message = format!("1 to {UPSERTED_MAX} users in one call");
+            return Err(Error::bad_input(USERS_PATH, message));
+        }
+        let changes = profiles
+            .into_iter()
+            .enumerate()
+            .map(|(index, (username, input))| {
+                let refused =
+                    |why: String| Error::bad_input(USERS_PATH, format!("user {index}: {why}"));
+                let user = UserId::parse(&username).map_err(|error| refused(error.to_string()))?;
+                let change = parse(input).map_err(|error| refused(error.to_string()))?;
+                Ok((user, change))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        for (user, change) in &changes {
+            self.context.store.change_profile(user, change).await?;
+        }
+        Ok(changes.into_iter().map(|(user, _)| user).collect())
     }
 }
 
@@ -38,10 +77,19 @@ fn parse(input: ProfileInput) -> Result<ProfileChange> {
     let ProfileInput {
         display_name,
         avatar_url,
+        metadata,
     } = input;
+    let metadata = metadata.map(|metadata| {
+        let parsed = metadata.map(|text| Metadata::parse(&text, Metadata::BYTES_MAX));
+        parsed.transpose()
+    });
+    let metadata = metadata.transpose().map_err(|error| {
+        Error::bad_input(&["input", "metadata"], format!("the metadata {error}"))
+    })?;
     Ok(ProfileChange {
         display_name,
         avatar_url,
+        metadata,
     })
 }
 
@@ -67,6 +115,7 @@ mod tests {
         match parse(ProfileInput {
             display_name: input(display_name),
             avatar_url: input(avatar_url),
+            metadata: None,
         }) {
             Ok(_) => None,
             Err(Error::BadInput { path, .. }) => Some(path),

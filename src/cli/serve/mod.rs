@@ -15,7 +15,7 @@ use self::admin::{AdminListener, RunningServer};
 use crate::auth::exposure::{self, ExposedPath};
 use crate::auth::{Auth, KEY_FILE};
 use crate::bus::Bus;
-use crate::chat::Chat;
+use crate::chat::{self, Chat};
 use crate::cli::error::Error;
 use crate::cli::settings::{SERVE, SettingFlags};
 use crate::cli::signals::{self, Stop};
@@ -107,7 +107,10 @@ async fn serve_store(
         store.clone(),
         bus(config).await?,
         clock.clone(),
-        config.chat.clone(),
+        chat::Bounds {
+            token_life_max: config.tokens.life_max,
+            ..config.chat.clone()
+        },
     )
     .await?;
     if !chat.lead_over_clock().is_zero() {

@@ -118,6 +118,7 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
             ("username", Nothing, LEAF),
             ("displayName", Nothing, LEAF),
             ("avatarUrl", Nothing, LEAF),
+            ("metadata", Nothing, LEAF),
         ],
     ),
     (

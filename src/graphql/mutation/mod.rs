@@ -10,6 +10,7 @@ mod message;
 mod participant;
 mod profile;
 mod reaction;
+mod service;
 mod typing;
 
 use async_graphql::{ID, MergedObject};
@@ -20,12 +21,13 @@ use self::message::MessageMutation;
 use self::participant::ParticipantMutation;
 use self::profile::ProfileMutation;
 use self::reaction::ReactionMutation;
+use self::service::ServiceMutation;
 use self::typing::TypingMutation;
 use super::error::{Error, Result};
 use super::id::message_id;
 use super::scope::ViewerScope;
 use super::types::{Conversation, InboxEntryEdge};
-use crate::model::{ConversationId, MessageId};
+use crate::model::{ConversationId, MessageId, UserId};
 
 const CLIENT_MUTATION_ID_BYTES_MAX: usize = 128;
 
@@ -46,6 +48,7 @@ pub struct Mutation(
     InboxMutation,
     TypingMutation,
     ProfileMutation,
+    ServiceMutation,
 );
 
 fn echo(client_mutation_id: Option<String>) -> Result<Option<String>> {
@@ -57,6 +60,10 @@ fn echo(client_mutation_id: Option<String>) -> Result<Option<String>> {
         }
         id => Ok(id),
     }
+}
+
+fn username(text: &str) -> Result<UserId> {
+    UserId::parse(text).map_err(|error| Error::bad_input(&["input", "username"], error.to_string()))
 }
 
 fn message_in(conversation: ConversationId, id: &ID) -> Result<MessageId> {

@@ -52,9 +52,11 @@ async fn update_profile(
 ) -> Result<Option<UpdateProfilePayload>> {
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
+    let open = OpenVariables::of(ctx);
     let profile = ProfileInput {
-        display_name: given(ctx, "displayName", input.display_name),
-        avatar_url: given(ctx, "avatarUrl", input.avatar_url),
+        display_name: given(open.is_open("displayName"), input.display_name),
+        avatar_url: given(open.is_open("avatarUrl"), input.avatar_url),
+        metadata: None,
     };
     scope
         .chat
@@ -68,31 +70,65 @@ async fn update_profile(
     }))
 }
 
-fn given<T>(ctx: &Context<'_>, name: &str, input: MaybeUndefined<T>) -> Option<Option<T>> {
+/// Value of an optional field. An open variable counts as omitted.
+pub(super) fn given<T>(is_open: bool, input: MaybeUndefined<T>) -> Option<Option<T>> {
     match input {
         MaybeUndefined::Undefined => None,
-        MaybeUndefined::Null if is_open_variable(ctx, name) => None,
+        MaybeUndefined::Null if is_open => None,
         MaybeUndefined::Null => Some(None),
         MaybeUndefined::Value(value) => Some(Some(value)),
     }
 }
 
-/// Whether the field of the input is a variable without a value. The specification treats such a
-/// field as omitted, but async-graphql reads null.
-fn is_open_variable(ctx: &Context<'_>, name: &str) -> bool {
-    let definitions = &ctx.query_env.operation.node.variable_definitions;
-    let is_open = |variable: &Name| {
-        let has_default = definitions
-            .iter()
-            .any(|one| one.node.name.node == *variable && one.node.default_value.is_some());
-        !has_default && !ctx.query_env.variables.contains_key(variable)
-    };
-    let Some(input) = ctx.item.node.get_argument("input") else {
+/// Fields of the input that are variables without a value. The specification treats such a field as
+/// omitted, but async-graphql reads null.
+pub(super) struct OpenVariables(Option<Value>);
+
+/// Stands for an open variable. No document can spell it.
+const OPEN: &str = "an open variable";
+
+impl OpenVariables {
+    pub(super) fn of(ctx: &Context<'_>) -> Self {
+        let definitions = &ctx.query_env.operation.node.variable_definitions;
+        let is_open = |variable: &Name| {
+            let has_default = definitions
+                .iter()
+                .any(|one| one.node.name.node == *variable && one.node.default_value.is_some());
+            !has_default && !ctx.query_env.variables.contains_key(variable)
+        };
+        let value = |variable: Name| {
+            let value = if is_open(&variable) {
+                Value::Enum(Name::new(OPEN))
+            } else {
+                Value::Null
+            };
+            Ok::<_, Infallible>(value)
+        };
+        let input = ctx.item.node.get_argument("input");
+        Self(input.and_then(|input| input.node.clone().into_const_with(value).ok()))
+    }
+
+    pub(super) fn is_open(&self, name: &str) -> bool {
+        is_open_in(self.0.as_ref(), name)
+    }
+
+    /// Whether the field of an object in a list of the input is open.
+    pub(super) fn is_open_in_list(&self, list: &str, index: usize, name: &str) -> bool {
+        let Some(Value::Object(fields)) = &self.0 else {
+            return false;
+        };
+        match fields.get(list) {
+            Some(Value::List(items)) => is_open_in(items.get(index), name),
+            // One object counts as a list of it.
+            Some(one) => is_open_in(Some(one), name),
+            None => false,
+        }
+    }
+}
+
+fn is_open_in(object: Option<&Value>, name: &str) -> bool {
+    let Some(Value::Object(fields)) = object else {
         return false;
     };
-    let whether_open = |variable: Name| Ok::<_, Infallible>(Value::Boolean(is_open(&variable)));
-    match input.node.clone().into_const_with(whether_open) {
-        Ok(Value::Object(fields)) => fields.get(name) == Some(&Value::Boolean(true)),
-        _ => false,
-    }
+    matches!(fields.get(name), Some(Value::Enum(value)) if *value == OPEN)
 }

@@ -6,7 +6,7 @@ use async_graphql::{ID, Object, SimpleObject};
 use super::sync_fields::{JsonText, SyncFields};
 use crate::graphql::error::{Nullable, nullable};
 use crate::graphql::id::GlobalId;
-use crate::graphql::scalar::DateTime;
+use crate::graphql::scalar::{DateTime, Json};
 use crate::graphql::scope::ViewerScope;
 use crate::model::{self, UserId};
 
@@ -25,6 +25,27 @@ impl From<model::Presence> for Presence {
         Self {
             is_online: presence.is_online,
             last_seen_at: presence.last_seen_at.map(DateTime),
+        }
+    }
+}
+
+/// Suspension of a user, who may not sign in, send or be added while it holds.
+#[derive(SimpleObject)]
+pub(in crate::graphql) struct Suspension {
+    /// Time of the suspension.
+    since: DateTime,
+    /// End of the suspension. Null: until a service restores the user.
+    until: Option<DateTime>,
+    /// Reason that the service gave.
+    reason: Option<String>,
+}
+
+impl From<model::Suspension> for Suspension {
+    fn from(suspension: model::Suspension) -> Self {
+        Self {
+            since: DateTime(suspension.since),
+            until: suspension.until.map(DateTime),
+            reason: suspension.reason,
         }
     }
 }
@@ -81,6 +102,30 @@ impl User {
                 .load(self.user.clone())
                 .await?
                 .and_then(|profile| profile.avatar_url))
+        })
+        .await
+    }
+
+    /// The app's own data about the user, as JSON. Services write it, everyone sees it. Null if none
+    /// is set.
+    async fn metadata(&self) -> Nullable<Json> {
+        nullable(async {
+            let profile = self.scope.loaders.profiles.load(self.user.clone()).await?;
+            let metadata = profile.and_then(|profile| profile.metadata);
+            Ok(metadata.and_then(|metadata| Some(Json(metadata.json().ok()?.get().to_owned()))))
+        })
+        .await
+    }
+
+    /// Suspension that holds now. Null for everyone but services.
+    async fn suspension(&self) -> Nullable<Suspension> {
+        nullable(async {
+            let users = [self.user.clone()];
+            let restrictions = &self.scope.chat.restrictions;
+            let found = restrictions.of_users(&self.scope.caller, &users).await?;
+            let found = found.into_iter().next();
+            let suspension = found.and_then(|restriction| restriction.suspension);
+            Ok(suspension.map(Suspension::from))
         })
         .await
     }

@@ -10,11 +10,11 @@ use super::negotiation::AcceptedMedia;
 use super::stream::SubscriptionResponse;
 use super::stream_format::StreamFormat;
 use crate::graphql::AnswerBudget;
-use crate::model::Timestamp;
 use crate::server::admission::Caller;
 use crate::server::answer::{Answer, Code, ExecutionResult, Problem};
 use crate::server::chunks::{CHUNK_BYTES, ChunkedText};
 use crate::server::context::Server;
+use crate::server::identification::TokenTimes;
 use crate::server::operation::LogLine;
 use crate::server::request::GraphqlRequest;
 
@@ -33,7 +33,7 @@ pub(super) enum HttpOutcome {
 pub(super) struct RequestContext {
     pub(super) accepted: AcceptedMedia,
     pub(super) caller: Caller,
-    pub(super) expires_at: Option<Timestamp>,
+    pub(super) token: TokenTimes,
     pub(super) method: Method,
     pub(super) deadline: Instant,
     /// Budget that all requests of a batch share.
@@ -148,7 +148,7 @@ pub(super) async fn execute(
             prepared,
             ready,
             &context.caller,
-            context.expires_at,
+            context.token,
         )
         .map(HttpOutcome::Subscribed);
     }

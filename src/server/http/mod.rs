@@ -25,11 +25,12 @@ use self::execution::{HttpOutcome, RequestContext, execute, execute_batch, not_a
 use self::negotiation::{AcceptedMedia, Media};
 pub(super) use self::response::refuse;
 use self::response::{answered, respond, respond_in, whole};
-use crate::model::Timestamp;
 use crate::server::admission::Caller;
 use crate::server::answer::{Answer, Code, Problem};
 use crate::server::context::Server;
-use crate::server::identification::{ActedUser, IdentifyError, authorization, not_a_service};
+use crate::server::identification::{
+    ActedUser, IdentifyError, TokenTimes, authorization, not_a_service, refused,
+};
 use crate::server::operation::LogLine;
 use crate::server::request::{GraphqlRequest, Parameters, ParsedBody, bad_json, not_a_request};
 use crate::server::trace_context::{TRACEPARENT, TraceContext};
@@ -94,7 +95,7 @@ async fn answer(
 ) -> Result<HttpOutcome, Problem> {
     let deadline = Instant::now() + server.bounds.request;
     let (head, body) = request.into_parts();
-    let (caller, expires_at) = enter(server, &head, line)?;
+    let (caller, token) = enter(server, &head, line)?;
     if accepted.is_nothing() {
         let sentence = "Answers are `application/graphql-response+json`, `application/json`, `text/event-stream` or, to subscriptions, \
                         `multipart/mixed;subscriptionSpec=1.0`, and `Accept` allows none of them.";
@@ -113,7 +114,7 @@ async fn answer(
     let context = RequestContext {
         accepted,
         caller,
-        expires_at,
+        token,
         method: head.method.clone(),
         deadline,
         budget: None,
@@ -157,7 +158,7 @@ fn enter(
     server: &Server,
     head: &Parts,
     line: &mut LogLine,
-) -> Result<(Caller, Option<Timestamp>), Problem> {
+) -> Result<(Caller, TokenTimes), Problem> {
     let stranger = Caller {
         viewer: None,
         address: server.address(&head.extensions, &head.headers),
@@ -167,7 +168,7 @@ fn enter(
         server.admission.enter(&stranger)?;
         return match acted_user {
             Some(_) => Err(not_a_service()),
-            None => Ok((stranger, None)),
+            None => Ok((stranger, TokenTimes::default())),
         };
     };
     let mut is_paid = false;
@@ -184,7 +185,7 @@ fn enter(
             };
             server.admission.enter(&caller)?;
             let identified = match acted_user {
-                Some(user) => identified.acting_as(user)?,
+                Some(user) => server.act_as(identified, user)?,
                 None => identified,
             };
             line.viewer(Some(&identified.viewer));
@@ -192,9 +193,15 @@ fn enter(
                 viewer: Some(identified.viewer),
                 ..caller
             };
-            Ok((caller, identified.expires_at))
+            Ok((caller, identified.token))
         }
         Err(IdentifyError::NotAdmitted(problem)) => Err(problem),
+        Err(IdentifyError::Refused(refusal)) => {
+            if !is_paid {
+                server.admission.enter(&stranger)?;
+            }
+            Err(refused(refusal))
+        }
         Err(IdentifyError::Token(sentence)) => {
             if !is_paid {
                 server.admission.enter(&stranger)?;

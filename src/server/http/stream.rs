@@ -14,11 +14,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use super::stream_format::StreamFormat;
-use crate::graphql::{CoercedVariables, OnlineGuard, Prepared};
-use crate::model::{Timestamp, UserId};
+use crate::graphql::{CoercedVariables, OnlineGuard, Prepared, Refusal, RestrictionWatch};
+use crate::model::{UserId, Viewer};
 use crate::server::admission::{Caller, ConcurrencyPermit};
 use crate::server::answer::{Code, Delivery, Problem};
 use crate::server::context::Server;
+use crate::server::identification::{TokenTimes, refused};
 use crate::server::operation::{LogLine, SubscriptionDeliveries};
 use crate::server::token_expiry::TokenExpiry;
 
@@ -27,6 +28,9 @@ pub(super) struct SubscriptionResponse {
     pub(super) format: StreamFormat,
     deliveries: SubscriptionDeliveries,
     expiry: Option<TokenExpiry>,
+    viewer: Option<Viewer>,
+    token: TokenTimes,
+    restrictions: RestrictionWatch,
     _server_permit: OwnedSemaphorePermit,
     _user_permit: Option<ConcurrencyPermit<UserId>>,
     _here: Option<OnlineGuard>,
@@ -40,7 +44,7 @@ impl SubscriptionResponse {
         prepared: Prepared,
         ready: CoercedVariables,
         caller: &Caller,
-        expires_at: Option<Timestamp>,
+        token: TokenTimes,
     ) -> Result<Self, Problem> {
         if server.stop.is_cancelled() {
             return Err(stopping());
@@ -64,7 +68,13 @@ impl SubscriptionResponse {
             .map(|viewer| server.admission.stream_of(viewer))
             .transpose()?
             .flatten();
-        let expiry = expires_at
+        // Watched before the check, so that no change falls between the two.
+        let restrictions = server.executor.watch_restrictions();
+        if let Some(viewer) = viewer {
+            server.check(viewer, token).map_err(refused)?;
+        }
+        let expiry = token
+            .expires_at
             .map(|expires_at| TokenExpiry::new(expires_at, server.clock.as_ref(), Instant::now()));
         let here = viewer
             .as_ref()
@@ -75,10 +85,21 @@ impl SubscriptionResponse {
             format,
             deliveries,
             expiry,
+            viewer: viewer.clone(),
+            token,
+            restrictions,
             _server_permit: server_permit,
             _user_permit: user_permit,
             _here: here,
         })
+    }
+
+    /// Whether the viewer is still allowed in.
+    fn check(&self) -> Result<(), Refusal> {
+        match &self.viewer {
+            Some(viewer) => self.server.check(viewer, self.token),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn body(self, mut line: LogLine) -> Body {
@@ -120,6 +141,7 @@ enum StreamPhase {
 
 enum StreamEvent {
     Stopping,
+    RestrictionsChanged,
     Alarm,
     Delivered(Option<Delivery>),
 }
@@ -146,11 +168,17 @@ impl RunningStream {
             let event = tokio::select! {
                 biased;
                 () = self.response.server.stop.cancelled() => StreamEvent::Stopping,
+                () = self.response.restrictions.changed() => StreamEvent::RestrictionsChanged,
                 () = sleep_until(alarm_at) => StreamEvent::Alarm,
                 delivery = self.response.deliveries.next() => StreamEvent::Delivered(delivery),
             };
             match event {
                 StreamEvent::Stopping => return self.cut(stopping()),
+                StreamEvent::RestrictionsChanged => {
+                    if let Err(refusal) = self.response.check() {
+                        return self.cut(refused(refusal));
+                    }
+                }
                 StreamEvent::Delivered(delivery) => return self.deliver(delivery),
                 StreamEvent::Alarm => {
                     let now = Instant::now();

@@ -15,7 +15,9 @@ use crate::graphql::{AnswerBudget, CoercedVariables, Prepared};
 use crate::server::admission::Caller;
 use crate::server::answer::{Answer, Code, ExecutionResult, Problem};
 use crate::server::chunks::ChunkedText;
-use crate::server::identification::{ActedUser, Identified, IdentifyError, not_a_service};
+use crate::server::identification::{
+    ActError, ActedUser, Identified, IdentifyError, TokenTimes, not_a_service,
+};
 use crate::server::operation::LogLine;
 use crate::server::request::GraphqlRequest;
 use crate::server::trace_context::TraceContext;
@@ -82,11 +84,13 @@ impl Socket {
             self.eviction = None;
         }
         self.permit.accept();
-        let expires_at = identity.as_ref().and_then(|identity| identity.expires_at);
+        let token = identity
+            .as_ref()
+            .map_or_else(TokenTimes::default, |identity| identity.token);
         self.timers.open(
             &self.server.bounds.sockets,
             identity.is_some(),
-            expires_at,
+            token.expires_at,
             self.server.clock.as_ref(),
             Instant::now(),
         );
@@ -97,6 +101,7 @@ impl Socket {
         self.session = SocketSession::Open {
             viewer,
             trace,
+            token,
             _user_permit: user_permit,
             _here: here,
         };
@@ -120,18 +125,31 @@ impl Socket {
             Err(IdentifyError::NotAdmitted(problem)) => {
                 return Err(Close::forbidden(&problem.sentence));
             }
+            Err(IdentifyError::Refused(refusal)) => return Err(refusal.into()),
         };
         let Some(name) = acted_user else {
             return Ok(Some(identified));
         };
-        let acting = identified.acting_as(ActedUser::named(name));
-        acting.map(Some).map_err(|problem| {
-            if problem.code == Code::BadUserInput {
+        let acting = self.server.act_as(identified, ActedUser::named(name));
+        acting.map(Some).map_err(|error| match error {
+            ActError::Refused(refusal) => refusal.into(),
+            ActError::Bad(problem) if problem.code == Code::BadUserInput => {
                 Close::invalid(problem.sentence)
-            } else {
-                Close::forbidden(&problem.sentence)
             }
+            ActError::Bad(problem) => Close::forbidden(&problem.sentence),
         })
+    }
+
+    /// Closes the socket if its viewer is no longer allowed in.
+    pub(super) fn check_restrictions(&self) -> Result<(), SocketEnd> {
+        match &self.session {
+            SocketSession::Open {
+                viewer: Some(viewer),
+                token,
+                ..
+            } => Ok(self.server.check(viewer, *token).map_err(Close::from)?),
+            SocketSession::Open { viewer: None, .. } | SocketSession::Waiting => Ok(()),
+        }
     }
 
     fn subscribe(&mut self, id: &str, payload: &RawValue) -> Result<(), SocketEnd> {

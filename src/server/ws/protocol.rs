@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::graphql::Refusal;
 use crate::server::trace_context::TraceContext;
 
 /// Longest id of an operation. The server stores each while the operation runs.
@@ -59,6 +60,16 @@ impl Close {
 
     pub(super) fn forbidden(why: &str) -> Self {
         Self::new(4403, format!("Forbidden: {why}"))
+    }
+
+    /// Close of a socket whose token was revoked: a client comes back with a new token.
+    pub(super) fn revoked() -> Self {
+        Self::new(4403, "Forbidden: the token was revoked")
+    }
+
+    /// Close of a socket whose user is suspended. It is final: the usual client does not reconnect.
+    pub(super) fn suspended() -> Self {
+        Self::new(4401, "Unauthorized: the user is suspended")
     }
 
     pub(super) fn expired() -> Self {
@@ -134,6 +145,11 @@ impl Close {
         Self::new(4290, "Slow consumer: resume from your last cursor")
     }
 
+    /// Whether the queued messages are dropped: their reader is too slow, or no longer allowed in.
+    pub(super) fn drops_queue(&self) -> bool {
+        [Self::slow_consumer(), Self::revoked(), Self::suspended()].contains(self)
+    }
+
     pub(super) fn draining() -> Self {
         Self::new(1012, "This server is stopping; connect again")
     }
@@ -191,6 +207,15 @@ struct InitPayload {
     /// A malformed one is ignored, so it may have any type.
     #[serde(default)]
     traceparent: Option<Value>,
+}
+
+impl From<Refusal> for Close {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Revoked => Self::revoked(),
+            Refusal::Suspended => Self::suspended(),
+        }
+    }
 }
 
 impl<'a> Incoming<'a> {

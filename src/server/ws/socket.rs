@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, SplitSink};
+use futures_util::stream::{self, BoxStream, SplitSink};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -29,6 +29,7 @@ use crate::model::{UserId, Viewer};
 use crate::server::admission::{ClientAddress, ConcurrencyPermit};
 use crate::server::bounds::SocketBounds;
 use crate::server::context::Server;
+use crate::server::identification::TokenTimes;
 use crate::server::trace_context::TraceContext;
 
 pub(super) struct Socket {
@@ -42,6 +43,8 @@ pub(super) struct Socket {
     pub(super) permit: SocketPermit,
     /// Ready when the socket must close for want of a viewer. `None` once a viewer is known.
     pub(super) eviction: Option<BoxFuture<'static, Close>>,
+    /// Signals after changes of suspensions and revocations. Polled without room in the send queue too.
+    restrictions: BoxStream<'static, ()>,
 }
 
 /// State of the `connection_init` handshake.
@@ -50,6 +53,7 @@ pub(super) enum SocketSession {
     Open {
         viewer: Option<Viewer>,
         trace: Option<TraceContext>,
+        token: TokenTimes,
         _user_permit: Option<ConcurrencyPermit<UserId>>,
         _here: Option<OnlineGuard>,
     },
@@ -91,6 +95,11 @@ impl Socket {
             MessageRate::new(bounds.rate_per_second, bounds.rate_burst, now),
         );
         let stop = Box::pin(server.stop.clone().cancelled_owned());
+        let watch = server.executor.watch_restrictions();
+        let restrictions = stream::unfold(watch, async |mut watch| {
+            watch.changed().await;
+            Some(((), watch))
+        });
         Box::new(Self {
             send_queue: SendQueue::new(
                 sink,
@@ -107,6 +116,7 @@ impl Socket {
             session: SocketSession::Waiting,
             timers: Timers::new(bounds, now),
             eviction: Some(permit.eviction(bounds.init_bytes)),
+            restrictions: restrictions.boxed(),
             permit,
             server,
         })
@@ -137,7 +147,7 @@ impl Socket {
                     .closes
                     .with_label_values(&[close.code.to_string()])
                     .inc();
-                if close == Close::slow_consumer() {
+                if close.drops_queue() {
                     self.send_queue.clear();
                 }
                 let bounds = &self.server.bounds.sockets;
@@ -206,6 +216,9 @@ impl Socket {
             && let Poll::Ready(close) = eviction.poll_unpin(cx)
         {
             return Err(close.into());
+        }
+        while let Poll::Ready(Some(())) = self.restrictions.poll_next_unpin(cx) {
+            self.check_restrictions()?;
         }
         // Backpressure: a subscription of a slow reader waits, and reads from the store what the bus dropped meanwhile.
         let mut has_room = self.send_queue.has_room();

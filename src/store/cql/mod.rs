@@ -33,6 +33,7 @@ use self::inbox::Inboxes;
 use self::message::Messages;
 use self::participant::Participants;
 use self::participant::profile::Profiles;
+use self::participant::restriction::RestrictionTable;
 use self::send::Sends;
 use super::Result;
 use crate::clock::Clock;
@@ -63,6 +64,7 @@ pub struct Cql {
     messages: Arc<Messages>,
     participants: Arc<Participants>,
     profiles: Profiles,
+    restrictions: RestrictionTable,
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
     admin: Admin,
@@ -90,6 +92,7 @@ impl Cql {
         let sends = Arc::new(Sends::new(e(), c(), m(), p(), i()));
         let admin = Admin::new(e(), c(), m(), p(), i(), Arc::clone(&sends));
         let (clock_skew, profiles) = (ClockSkewTask::spawn(e(), c()), Profiles::new(e(), c()));
+        let restrictions = RestrictionTable::new(e(), c());
         Ok(Self {
             address,
             executor,
@@ -97,6 +100,7 @@ impl Cql {
             messages,
             participants,
             profiles,
+            restrictions,
             inboxes,
             sends,
             admin,

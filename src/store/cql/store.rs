@@ -8,14 +8,14 @@ use super::{Cql, message};
 use crate::model::{
     Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant,
-    Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange,
-    ImportPositions, ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot,
-    NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage, Participation, PreviewQuery,
-    ProfileChange, Renaming, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
-    Verified, VerifyPosition, Wake, rules,
+    ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
+    MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage,
+    Participation, PreviewQuery, ProfileChange, Renaming, Restricted, RestrictionChange, Result,
+    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake, rules,
 };
 
 #[async_trait]
@@ -301,6 +301,26 @@ impl Store for Cql {
 
     async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
         self.profiles.mark_seen(user, at).await
+    }
+
+    async fn restrict(
+        &self,
+        restricted: &Restricted,
+        change: &RestrictionChange,
+    ) -> Result<Restriction> {
+        self.restrictions.restrict(restricted, change).await
+    }
+
+    async fn restrictions_of(&self, users: &[UserId]) -> Result<Vec<Restriction>> {
+        self.restrictions.of_users(users).await
+    }
+
+    async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>> {
+        self.restrictions.all().await
+    }
+
+    async fn restriction_log(&self, since: Timestamp) -> Result<Vec<LoggedRestriction>> {
+        self.restrictions.log(since).await
     }
 
     async fn close(&self) -> Result<()> {

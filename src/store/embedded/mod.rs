@@ -14,6 +14,7 @@ mod message;
 mod meter;
 mod open;
 mod read_context;
+mod restriction;
 mod store;
 mod write;
 

@@ -6,19 +6,19 @@ use async_trait::async_trait;
 use tokio::task::spawn_blocking;
 
 use super::engine::committer::{CommitOutcome, Write};
-use super::engine::key;
+use super::engine::{key, record};
 use super::write::{append, membership, reaction, revision};
-use super::{Busy, Embedded, conversation, inbox, message};
+use super::{Busy, Embedded, conversation, inbox, message, restriction};
 use crate::model::{
     Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow,
-    Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision,
-    TimeUuid, Timestamp, Unread, UserId,
+    Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Restriction,
+    Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, MarkerMove,
-    MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation,
-    NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store, StoreAdmin as _,
-    UnreadQuery, Wake, rules,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, LoggedRestriction,
+    MarkerMove, MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT,
+    NewConversation, NewMessage, Participation, ProfileChange, Renaming, Restricted,
+    RestrictionChange, Result, Revised, Store, StoreAdmin as _, UnreadQuery, Wake, rules,
 };
 
 #[async_trait]
@@ -358,16 +358,21 @@ impl Store for Embedded {
             let view = context.view();
             users
                 .iter()
-                .map(|user| view.record(&key::user(user)))
+                .map(|user| view.decoded(&key::user(user), record::decode_profile))
                 .collect()
         })
         .await
     }
 
     async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
-        self.change(key::user(user), |profile| to.apply(profile), Write::default)
-            .await
-            .map(drop)
+        self.change_coded(
+            key::user(user),
+            record::PROFILE,
+            |profile| to.apply(profile),
+            Write::default,
+        )
+        .await
+        .map(drop)
     }
 
     async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
@@ -375,9 +380,31 @@ impl Store for Embedded {
             last_seen_at: profile.last_seen_at.max(Some(at)),
             ..profile
         };
-        self.change(key::user(user), seen, Write::default)
+        self.change_coded(key::user(user), record::PROFILE, seen, Write::default)
             .await
             .map(drop)
+    }
+
+    async fn restrict(
+        &self,
+        restricted: &Restricted,
+        change: &RestrictionChange,
+    ) -> Result<Restriction> {
+        self.changed_restriction(restricted, change).await
+    }
+
+    async fn restrictions_of(&self, users: &[UserId]) -> Result<Vec<Restriction>> {
+        let users = users.to_vec();
+        self.read(move |context| restriction::of_users(context, users))
+            .await
+    }
+
+    async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>> {
+        self.read(restriction::all).await
+    }
+
+    async fn restriction_log(&self, _: Timestamp) -> Result<Vec<LoggedRestriction>> {
+        Ok(Vec::new())
     }
 
     fn health(&self) -> Result<(), String> {

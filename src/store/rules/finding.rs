@@ -15,7 +15,9 @@ pub(in crate::store) const TWICE: &str = "two direct conversations of the same p
 pub(in crate::store) const REACTION_MARK: &str =
     "a message that does not say that it has reactions";
 
-/// Findings of the embedded store alone.
+pub(in crate::store) const RESTRICTED: &str = "a restricted user whom no export names";
+
+/// Findings of the embedded store alone, but for `UNREADABLE`.
 pub(in crate::store) const PAIR_NOWHERE: &str = "a pair that leads to no conversation of its users";
 pub(in crate::store) const ORPHAN: &str = "a reaction to a message that does not exist";
 pub(in crate::store) const UNREADABLE: &str = "a row that cannot be read";

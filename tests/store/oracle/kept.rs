@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use wideroom::model::{
-    ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, Profile, TimeUuid,
-    Timestamp, UserId,
+    ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, Profile, Restriction,
+    TimeUuid, Timestamp, UserId,
 };
-use wideroom::store::{EarlierSend, ImportRow, Imported};
+use wideroom::store::{EarlierSend, ImportRow, Imported, Restricted};
 
 use super::conversation::{OracleConversation, OracleParticipant};
 
@@ -16,6 +16,7 @@ pub(super) struct Kept {
     pub(super) conversations: BTreeMap<ConversationId, OracleConversation>,
     pub(super) sends: HashMap<(ConversationId, UserId, IdempotencyKey), EarlierSend>,
     pub(super) profiles: BTreeMap<UserId, Profile>,
+    pub(super) restrictions: BTreeMap<Restricted, Restriction>,
     pub(super) notes: HashMap<String, String>,
     pub(super) newest: Option<TimeUuid>,
 }
@@ -38,11 +39,21 @@ impl Kept {
 
     pub(super) fn import(&mut self, row: &ImportRow, now: Timestamp) -> Imported {
         match row {
-            ImportRow::User { user, profile } => {
+            ImportRow::EveryoneRevoked(moment) => {
+                let everyone = self.restrictions.entry(None).or_default();
+                everyone.tokens_from = everyone.tokens_from.max(Some(*moment));
+            }
+            ImportRow::User {
+                user,
+                profile,
+                restriction,
+            } => {
                 if self.profiles.contains_key(user) {
                     return Imported::Unchanged;
                 }
                 self.profiles.insert(user.clone(), profile.clone());
+                self.restrictions
+                    .insert(Some(user.clone()), restriction.clone());
             }
             ImportRow::Conversation {
                 conversation,

@@ -15,14 +15,14 @@ use wideroom::model::id::pair_key;
 use wideroom::model::{
     Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
     InboxRow, Membership, Message, MessageId, MessageKind, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
     Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange,
-    ImportPositions, ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot,
-    NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage, Participation,
-    ProfileChange, Renaming, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
-    Verified, VerifyPosition, Wake,
+    ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
+    MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage,
+    Participation, ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store,
+    StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake,
 };
 
 use self::conversation::{OracleConversation, OracleParticipant};
@@ -751,6 +751,9 @@ impl Store for Naive {
         if let Some(avatar_url) = &to.avatar_url {
             after.avatar_url.clone_from(avatar_url);
         }
+        if let Some(metadata) = &to.metadata {
+            after.metadata.clone_from(metadata);
+        }
         if after != before {
             kept.profiles.insert(user.clone(), after);
         }
@@ -762,6 +765,49 @@ impl Store for Naive {
         let profile = kept.profiles.entry(user.clone()).or_default();
         profile.last_seen_at = profile.last_seen_at.max(Some(at));
         Ok(())
+    }
+
+    async fn restrict(
+        &self,
+        restricted: &Restricted,
+        change: &RestrictionChange,
+    ) -> Result<Restriction> {
+        let mut kept = self.kept();
+        if let Some(user) = restricted {
+            kept.profiles.entry(user.clone()).or_default();
+        }
+        let restriction = kept.restrictions.entry(restricted.clone()).or_default();
+        match change {
+            RestrictionChange::Suspend(suspension) => {
+                restriction.suspension = Some(suspension.clone());
+            }
+            RestrictionChange::Restore => restriction.suspension = None,
+            RestrictionChange::RevokeTokens(moment) => {
+                restriction.tokens_from = restriction.tokens_from.max(Some(*moment));
+            }
+        }
+        Ok(restriction.clone())
+    }
+
+    async fn restrictions_of(&self, users: &[UserId]) -> Result<Vec<Restriction>> {
+        let kept = self.kept();
+        let of = |user: &UserId| kept.restrictions.get(&Some(user.clone())).cloned();
+        Ok(users
+            .iter()
+            .map(|user| of(user).unwrap_or_default())
+            .collect())
+    }
+
+    async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>> {
+        let kept = self.kept();
+        let found = kept.restrictions.iter().filter(|(_, one)| !one.is_empty());
+        Ok(found
+            .map(|(restricted, one)| (restricted.clone(), one.clone()))
+            .collect())
+    }
+
+    async fn restriction_log(&self, _: Timestamp) -> Result<Vec<LoggedRestriction>> {
+        Ok(Vec::new())
     }
 
     fn health(&self) -> Result<(), String> {

@@ -4,8 +4,8 @@ use uuid::Uuid;
 
 use super::Admin;
 use crate::model::{
-    Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Profile, Timestamp,
-    UserId,
+    Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Metadata, Profile,
+    Timestamp, UserId,
 };
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
@@ -21,7 +21,7 @@ const ROWS_MAX: usize = 1_000;
 
 macro_rules! users {
     () => {
-        "SELECT user_id, display_name, avatar_url, last_seen_at FROM users WHERE token(user_id) >= "
+        "SELECT user_id, display_name, avatar_url, metadata, last_seen_at FROM users WHERE token(user_id) >= "
     };
 }
 
@@ -39,7 +39,13 @@ statements! {
     SCAN_CONVERSATIONS_FROM: Read concat!(conversations!(), "token(?) LIMIT ?");
 }
 
-type UserColumns = (String, Option<String>, Option<String>, Option<i64>);
+type UserColumns = (
+    String,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<i64>,
+);
 
 impl Admin {
     pub(crate) async fn all_users(
@@ -56,13 +62,14 @@ impl Admin {
                 is_after,
             )
             .await?;
-        let each = |(name, display_name, avatar_url, last_seen_at): UserColumns| {
+        let each = |(name, display_name, avatar_url, metadata, last_seen_at): UserColumns| {
             let last_seen_at = last_seen_at.map(Timestamp::from_micros);
             Ok((
                 user("users", &name)?,
                 Profile {
                     display_name: non_empty(display_name),
                     avatar_url: non_empty(avatar_url),
+                    metadata: non_empty(metadata).map(Metadata::of_stored),
                     last_seen_at,
                 },
             ))

@@ -13,8 +13,8 @@ use super::Admin;
 use super::import_plan::ImportPlan;
 use crate::model::id::pair_key;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Emoji, Membership, Message, MessageId, Profile,
-    UserId,
+    Conversation, ConversationId, ConversationKind, Emoji, Membership, Message, MessageId,
+    Metadata, Profile, Restriction, UserId,
 };
 use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::concurrently;
@@ -23,14 +23,14 @@ use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::Head;
 use crate::store::cql::participant::roster::RosterSnapshot;
-use crate::store::{ImportPositions, ImportRow, Imported, Result};
+use crate::store::{ImportPositions, ImportRow, Imported, RestrictionChange, Result};
 
 /// Users of one direct conversation whose pairs an import reads.
 const NAMED_MAX: usize = 8;
 
 statements! {
     SELECT_USER: Read "SELECT user_id FROM users WHERE user_id = ?";
-    INSERT_USER: Write "INSERT INTO users (user_id, display_name, avatar_url, last_seen_at) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
+    INSERT_USER: Write "INSERT INTO users (user_id, display_name, avatar_url, metadata, last_seen_at) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?";
 }
 
 /// A conversation while its rows are imported.
@@ -69,13 +69,18 @@ impl Admin {
             paired,
             users: known_users,
             new_users: Vec::new(),
+            everyone_revoked: None,
         };
         let outcomes: Vec<_> = rows.iter().map(|row| plan.add(row)).collect();
         let users = std::mem::take(&mut plan.new_users);
+        if let Some(moment) = plan.everyone_revoked {
+            let change = RestrictionChange::RevokeTokens(moment);
+            self.restrictions.restrict(&None, &change).await?;
+        }
         concurrently(
             users
                 .into_iter()
-                .map(|(user, profile)| self.add_user(user, profile))
+                .map(|(user, profile, restriction)| self.add_user(user, profile, restriction))
                 .collect(),
         )
         .await?;
@@ -202,9 +207,10 @@ fn message_of(row: &ImportRow) -> Option<MessageId> {
     match row {
         ImportRow::Message(message) => Some(message.id),
         ImportRow::Reaction { message, .. } => Some(*message),
-        ImportRow::User { .. } | ImportRow::Conversation { .. } | ImportRow::Participant { .. } => {
-            None
-        }
+        ImportRow::User { .. }
+        | ImportRow::EveryoneRevoked(_)
+        | ImportRow::Conversation { .. }
+        | ImportRow::Participant { .. } => None,
     }
 }
 
@@ -293,16 +299,27 @@ impl Admin {
             .collect())
     }
 
-    async fn add_user(&self, user: &UserId, profile: &Profile) -> Result<()> {
+    async fn add_user(
+        &self,
+        user: &UserId,
+        profile: &Profile,
+        restriction: &Restriction,
+    ) -> Result<()> {
+        // First, as a user with a row counts as imported.
+        if !restriction.is_empty() {
+            self.restrictions.import(user, restriction).await?;
+        }
         let Profile {
             display_name,
             avatar_url,
+            metadata,
             last_seen_at,
         } = profile;
         let values = values![
             user,
             display_name.as_deref(),
             avatar_url.as_deref(),
+            metadata.as_ref().map(Metadata::as_str),
             *last_seen_at,
             REGISTER_TIMESTAMP
         ];

@@ -7,7 +7,7 @@ use super::import::ImportedConversation;
 use crate::model::id::pair_key;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, Emoji, Membership, Message, MessageId, Profile,
-    Timestamp, UserId,
+    Restriction, Timestamp, UserId,
 };
 use crate::store::cql::message::conversation::Head;
 use crate::store::{ImportPositions, ImportRow, Imported, rules};
@@ -17,17 +17,26 @@ pub(super) struct ImportPlan<'a> {
     pub(super) imported: &'a mut BTreeMap<ConversationId, ImportedConversation>,
     pub(super) paired: HashMap<Vec<u8>, ConversationId>,
     pub(super) users: HashSet<UserId>,
-    pub(super) new_users: Vec<(&'a UserId, &'a Profile)>,
+    pub(super) new_users: Vec<(&'a UserId, &'a Profile, &'a Restriction)>,
+    pub(super) everyone_revoked: Option<Timestamp>,
 }
 
 impl<'a> ImportPlan<'a> {
     pub(super) fn add(&mut self, row: &'a ImportRow) -> Imported {
         match row {
-            ImportRow::User { user, profile } => {
+            ImportRow::User {
+                user,
+                profile,
+                restriction,
+            } => {
                 if !self.users.insert(user.clone()) {
                     return Imported::Unchanged;
                 }
-                self.new_users.push((user, profile));
+                self.new_users.push((user, profile, restriction));
+                Imported::Added
+            }
+            ImportRow::EveryoneRevoked(moment) => {
+                self.everyone_revoked = self.everyone_revoked.max(Some(*moment));
                 Imported::Added
             }
             ImportRow::Conversation {

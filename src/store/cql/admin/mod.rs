@@ -18,6 +18,7 @@ use super::driver::statement::Statement;
 use super::inbox::Inboxes;
 use super::message::Messages;
 use super::participant::Participants;
+use super::participant::restriction::RestrictionTable;
 use super::send::Sends;
 use crate::clock::Clock;
 
@@ -39,6 +40,7 @@ pub(crate) struct Admin {
     participants: Arc<Participants>,
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
+    restrictions: RestrictionTable,
     fills: FillCache,
 }
 
@@ -51,6 +53,7 @@ impl Admin {
         inboxes: Arc<Inboxes>,
         sends: Arc<Sends>,
     ) -> Self {
+        let restrictions = RestrictionTable::new(Arc::clone(&executor), Arc::clone(&clock));
         Self {
             executor,
             clock,
@@ -58,6 +61,7 @@ impl Admin {
             participants,
             inboxes,
             sends,
+            restrictions,
             fills: FillCache::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! Verification: checks derived data against messages and participants, piece by piece over all tables.
 //!
 //! The bucket index comes first, as histories are read by it. Then come conversations with everything derived from them; then inboxes, for
-//! entries of users who are not in the conversation; then reactions, for messages without the mark. After a repair the check runs again, and
+//! entries of users who are not in the conversation; then reactions, for messages without the mark; then restrictions. After a repair the check runs again, and
 //! a finding counts as repaired only if it is gone.
 
 use uuid::Uuid;
@@ -41,14 +41,16 @@ enum CqlStage {
     Conversations,
     Inboxes,
     Reactions,
+    Restrictions,
 }
 
 impl CqlStage {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Buckets,
         Self::Conversations,
         Self::Inboxes,
         Self::Reactions,
+        Self::Restrictions,
     ];
 }
 
@@ -76,11 +78,15 @@ impl Admin {
             }
             CqlStage::Inboxes => self.verify_inboxes(from, repair, &mut verified).await?,
             CqlStage::Reactions => self.verify_reactions(from, repair, &mut verified).await?,
+            CqlStage::Restrictions => {
+                self.restrictions.verify(repair, &mut verified).await?;
+                None
+            }
         };
         let number = stage as u8;
         verified.next = match last {
             Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
-            None if stage == CqlStage::Reactions => None,
+            None if stage == CqlStage::Restrictions => None,
             None => Some(VerifyPosition(vec![number + 1])),
         };
         Ok(verified)

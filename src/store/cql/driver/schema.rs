@@ -19,6 +19,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         statements: &[KEYS_GC_GRACE],
         columns: &[DESCRIPTION_CELLS],
     },
+    Migration {
+        version: 3,
+        statements: RESTRICTION_TABLES,
+        columns: &[PROFILE_METADATA],
+    },
 ];
 
 pub(crate) struct Migration {
@@ -60,6 +65,12 @@ const KEYS_GC_GRACE: &str = "ALTER TABLE {keyspace}.sends_by_key WITH gc_grace_s
 const DESCRIPTION_CELLS: AddedColumns = AddedColumns {
     table: "participants_by_conversation",
     columns: &[("name", "text static"), ("is_large", "boolean static")],
+};
+
+/// The app's own data about a user.
+const PROFILE_METADATA: AddedColumns = AddedColumns {
+    table: "users",
+    columns: &[("metadata", "text")],
 };
 
 impl Migration {
@@ -241,6 +252,24 @@ const TABLES: &[&str] = &[
     name text PRIMARY KEY,
     value text
 ) WITH ID = {id}",
+];
+
+const RESTRICTION_TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS {keyspace}.restrictions (
+    shard tinyint,
+    user_id text,
+    suspension blob,
+    tokens_from blob,
+    PRIMARY KEY ((shard), user_id)
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.restriction_log (
+    hour bigint,
+    at bigint,
+    user_id text,
+    PRIMARY KEY ((hour), at, user_id)
+) WITH CLUSTERING ORDER BY (at DESC, user_id ASC) AND default_time_to_live = 86400 AND gc_grace_seconds = 86400
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', 'compaction_window_size': '6'}
+    AND ID = {id}",
 ];
 
 #[cfg(test)]

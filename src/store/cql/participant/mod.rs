@@ -1,4 +1,4 @@
-//! Participants: their rows, the roster of a conversation, pairs of direct conversations, and profiles.
+//! Participants: their rows, the roster of a conversation, pairs of direct conversations, profiles and restrictions.
 
 mod description_cache;
 mod former_runs;
@@ -7,6 +7,7 @@ mod pager;
 pub(crate) mod pair;
 pub(crate) mod participation;
 pub(crate) mod profile;
+pub(crate) mod restriction;
 pub(crate) mod roster;
 pub(crate) mod writes;
 
@@ -29,6 +30,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     pair::STATEMENTS,
     participation::STATEMENTS,
     profile::STATEMENTS,
+    restriction::STATEMENTS,
     roster::STATEMENTS,
     writes::STATEMENTS,
 ];

@@ -6,22 +6,24 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::clock::Clock;
-use crate::model::{Profile, Timestamp, UserId};
+use crate::model::{Metadata, Profile, Timestamp, UserId};
 use crate::store::cql::driver::executor::{Executor, PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, values};
 use crate::store::{ProfileChange, Result};
 
 statements! {
-    SELECT_PROFILE: Read "SELECT display_name, avatar_url, last_seen_at, WRITETIME(display_name), WRITETIME(avatar_url) FROM users WHERE user_id = ?";
-    SELECT_PROFILES: Read "SELECT user_id, display_name, avatar_url, last_seen_at FROM users WHERE user_id IN ?";
-    UPDATE_PROFILE: Write "INSERT INTO users (user_id, display_name, avatar_url) VALUES (?, ?, ?) USING TIMESTAMP ?";
+    SELECT_PROFILE: Read "SELECT display_name, avatar_url, metadata, last_seen_at, WRITETIME(display_name), WRITETIME(avatar_url), WRITETIME(metadata) FROM users WHERE user_id = ?";
+    SELECT_PROFILES: Read "SELECT user_id, display_name, avatar_url, metadata, last_seen_at FROM users WHERE user_id IN ?";
+    UPDATE_PROFILE: Write "INSERT INTO users (user_id, display_name, avatar_url, metadata) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
     UPDATE_LAST_SEEN: Write "INSERT INTO users (user_id, last_seen_at) VALUES (?, ?) USING TIMESTAMP ?";
 }
 
 type ProfileColumns = (
     Option<String>,
     Option<String>,
+    Option<String>,
+    Option<i64>,
     Option<i64>,
     Option<i64>,
     Option<i64>,
@@ -41,11 +43,13 @@ pub(crate) fn non_empty(text: Option<String>) -> Option<String> {
 fn profile(
     display_name: Option<String>,
     avatar_url: Option<String>,
+    metadata: Option<String>,
     last_seen_at: Option<i64>,
 ) -> Profile {
     Profile {
         display_name: non_empty(display_name),
         avatar_url: non_empty(avatar_url),
+        metadata: non_empty(metadata).map(Metadata::of_stored),
         last_seen_at: last_seen_at.map(Timestamp::from_micros),
     }
 }
@@ -56,7 +60,13 @@ impl Profiles {
     }
 
     pub(crate) async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
-        type Columns = (String, Option<String>, Option<String>, Option<i64>);
+        type Columns = (
+            String,
+            Option<String>,
+            Option<String>,
+            Option<String>,
+            Option<i64>,
+        );
         if let [user] = users {
             return Ok(vec![self.read(user).await?.map(|(profile, _)| profile)]);
         }
@@ -69,8 +79,11 @@ impl Profiles {
         });
         let rows = concurrently(reads.collect()).await?.into_iter().flatten();
         let profiles: HashMap<String, Profile> = rows
-            .map(|(name, display_name, avatar_url, last_seen_at)| {
-                (name, profile(display_name, avatar_url, last_seen_at))
+            .map(|(name, display_name, avatar_url, metadata, last_seen_at)| {
+                (
+                    name,
+                    profile(display_name, avatar_url, metadata, last_seen_at),
+                )
             })
             .collect();
         Ok(users
@@ -86,10 +99,18 @@ impl Profiles {
             .read_one::<ProfileColumns>(&SELECT_PROFILE, values![user])
             .await?;
         Ok(row.map(
-            |(display_name, avatar_url, last_seen_at, name_written, avatar_written)| {
+            |(
+                display_name,
+                avatar_url,
+                metadata,
+                last_seen_at,
+                name_at,
+                avatar_at,
+                metadata_at,
+            )| {
                 (
-                    profile(display_name, avatar_url, last_seen_at),
-                    name_written.max(avatar_written).unwrap_or_default(),
+                    profile(display_name, avatar_url, metadata, last_seen_at),
+                    name_at.max(avatar_at).max(metadata_at).unwrap_or_default(),
                 )
             },
         ))
@@ -101,6 +122,7 @@ impl Profiles {
         if after == before {
             return Ok(());
         }
+        let text = |metadata: Option<Metadata>| metadata.map(|one| one.as_str().to_owned());
         let changed = |before: Option<String>, after: Option<String>| {
             (before != after).then(|| after.unwrap_or_default())
         };
@@ -108,6 +130,7 @@ impl Profiles {
             user,
             changed(before.display_name, after.display_name),
             changed(before.avatar_url, after.avatar_url),
+            changed(text(before.metadata), text(after.metadata)),
             later_than(&*self.clock, written),
         ];
         self.executor.write(&UPDATE_PROFILE, values).await

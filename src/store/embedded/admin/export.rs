@@ -24,7 +24,7 @@ pub(in crate::store::embedded) fn users(
         let user = key::user_of(&key).ok_or_else(|| corrupt("users", MalformedKey))?;
         Ok((
             user,
-            record::decode(&value).map_err(|error| corrupt("users", error))?,
+            record::decode_profile(&value).map_err(|error| corrupt("users", error))?,
         ))
     };
     view.scan(key::users_after(after), Direction::Forward)

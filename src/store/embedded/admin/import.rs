@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::import_conversation::ConversationImport;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash, Membership, Message,
-    MessageId, Profile, Role, TimeUuid, Timestamp, UserId,
+    MessageId, Profile, Restriction, Role, TimeUuid, Timestamp, UserId,
 };
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
@@ -19,7 +19,7 @@ use crate::store::embedded::engine::record::{self, MessageRecord};
 use crate::store::embedded::message;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::append;
-use crate::store::{ImportPositions, ImportRow, Imported, Result, rules};
+use crate::store::{ImportPositions, ImportRow, Imported, RestrictionChange, Result, rules};
 
 /// Bytes of one commit, about. A call with fewer bytes is atomic.
 const COMMIT_BYTES_MAX: usize = 8 << 20;
@@ -69,7 +69,12 @@ pub(super) struct ImportDraft<'a> {
 impl ImportDraft<'_> {
     fn add(&mut self, row: &ImportRow) -> Result<Imported> {
         match row {
-            ImportRow::User { user, profile } => self.add_user(user, profile),
+            ImportRow::User {
+                user,
+                profile,
+                restriction,
+            } => self.add_user(user, profile, restriction),
+            ImportRow::EveryoneRevoked(moment) => self.revoke_everyone(*moment),
             ImportRow::Conversation {
                 conversation,
                 last_activity,
@@ -122,12 +127,38 @@ impl ImportDraft<'_> {
         working
     }
 
-    fn add_user(&mut self, user: &UserId, profile: &Profile) -> Result<Imported> {
+    fn add_user(
+        &mut self,
+        user: &UserId,
+        profile: &Profile,
+        restriction: &Restriction,
+    ) -> Result<Imported> {
         let key = key::user(user);
         if self.has(&key)? {
             return Ok(Imported::Unchanged);
         }
-        self.put(key, record::encode(profile));
+        self.put(key, record::encode_profile(profile));
+        if !restriction.is_empty() {
+            let key = key::restriction(&Some(user.clone()));
+            self.put(key, record::encode(restriction));
+        }
+        Ok(Imported::Added)
+    }
+
+    /// A maximum, as a revocation is.
+    fn revoke_everyone(&mut self, moment: Timestamp) -> Result<Imported> {
+        let key = key::restriction(&None);
+        let before: Restriction = match self.rows.get(&key) {
+            Some(Some(value)) => {
+                record::decode(value).map_err(|error| corrupt("restrictions", error))?
+            }
+            Some(None) | None => self.view.record(&key)?.unwrap_or_default(),
+        };
+        if before.tokens_from >= Some(moment) {
+            return Ok(Imported::Unchanged);
+        }
+        let after = RestrictionChange::RevokeTokens(moment).apply(before);
+        self.put(key, record::encode(&after));
         Ok(Imported::Added)
     }
 

@@ -1,11 +1,11 @@
 //! Verification of the embedded store: heads, counts, lists and pairs against messages and participants.
 //!
-//! It checks conversations first, each with its derived rows, then the lists, for dangling rows. A piece is one
+//! It checks conversations first, each with its derived rows, then the lists, for dangling rows, and restrictions. A piece is one
 //! snapshot. Its repair is one write, on the condition that no head has changed since.
 
 use std::sync::Arc;
 
-use crate::model::{ConversationId, ConversationKind, Direction, UserId};
+use crate::model::{ConversationId, ConversationKind, Direction, Profile, Restriction, UserId};
 use crate::store::embedded::cache::state::{ConversationState, memberships};
 use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
@@ -28,15 +28,17 @@ enum EmbeddedStage {
     Busy,
     Large,
     Pairs,
+    Restrictions,
 }
 
 impl EmbeddedStage {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Conversations,
         Self::Active,
         Self::Busy,
         Self::Large,
         Self::Pairs,
+        Self::Restrictions,
     ];
 }
 
@@ -86,12 +88,13 @@ fn look(context: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verifi
             look.listings(stage, from)?
         }
         EmbeddedStage::Pairs => look.pairs(from)?,
+        EmbeddedStage::Restrictions => look.restrictions(from)?,
     };
     // The next piece begins after the last row, or with the next stage.
     let number = stage as u8;
     look.verified.next = match last {
         Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
-        None if stage == EmbeddedStage::Pairs => None,
+        None if stage == EmbeddedStage::Restrictions => None,
         None => Some(VerifyPosition(vec![number + 1])),
     };
     let (states, touched) = (Arc::clone(&context.states), look.touched);
@@ -159,9 +162,10 @@ impl PieceCheck<'_> {
         let all = match stage {
             EmbeddedStage::Busy => key::all_busy(),
             EmbeddedStage::Large => key::all_larges(),
-            EmbeddedStage::Conversations | EmbeddedStage::Active | EmbeddedStage::Pairs => {
-                key::all_activities()
-            }
+            EmbeddedStage::Conversations
+            | EmbeddedStage::Active
+            | EmbeddedStage::Pairs
+            | EmbeddedStage::Restrictions => key::all_activities(),
         };
         let table = all.table;
         let span = key::behind(all, from);
@@ -209,6 +213,37 @@ impl PieceCheck<'_> {
                 .record(&key::participant(id, user, key::Cell::Membership))?;
         let is_joined = membership.is_some_and(|membership| membership.is_joined());
         Ok(is_joined.then(|| head.listing(record.into_conversation(id).is_large)))
+    }
+
+    /// A restricted user has a row of a user, by which exports find the restriction.
+    fn restrictions(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        let span = key::behind(key::restrictions(), from);
+        let rows: Vec<_> = self
+            .view
+            .scan(span, Direction::Forward)
+            .take(ROWS_MAX)
+            .collect::<Result<_>>()?;
+        self.verified.looked_at += rows.len() as u64;
+        for (bytes, value) in &rows {
+            let restricted =
+                key::restricted_of(bytes).ok_or_else(|| corrupt("restrictions", MalformedKey))?;
+            let name = restricted.as_ref().map_or("everyone", UserId::as_str);
+            if let Err(error) = record::decode::<Restriction>(value) {
+                self.found(
+                    finding::UNREADABLE,
+                    format!("of restrictions, of {name}: {error}"),
+                );
+            }
+            let Some(user) = &restricted else { continue };
+            if self.view.get(&key::user(user))?.is_none() {
+                self.found(finding::RESTRICTED, format!("the user {name}"));
+                self.put(key::user(user), record::encode_profile(&Profile::default()));
+            }
+        }
+        Ok(rows
+            .last()
+            .filter(|_| rows.len() == ROWS_MAX)
+            .map(|(key, _)| key.to_vec()))
     }
 
     fn pairs(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {

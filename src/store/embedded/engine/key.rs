@@ -12,8 +12,8 @@ pub(in crate::store::embedded) use self::row::{
     all_activities, all_busy, all_larges, all_pairs, behind, busy, busy_conversation,
     busy_conversation_id, conversation, conversation_of, conversations_after, expired, expired_key,
     expiry, larges, listed, listed_id, listing_of, meta, note, pair, reaction, reaction_of,
-    reaction_to, reactions, reactions_after, reactions_in, reactions_of, roster, send_by_key, user,
-    user_of, users_after,
+    reaction_to, reactions, reactions_after, reactions_in, reactions_of, restricted_of,
+    restriction, restrictions, roster, send_by_key, user, user_of, users_after,
 };
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
@@ -70,6 +70,7 @@ enum Tag {
     Busy = 9,
     Roster = 10,
     Reaction = 11,
+    Restriction = 12,
 }
 
 /// First byte of a row of [`Table::Changes`]: its owner's kind.
@@ -120,7 +121,7 @@ pub(in crate::store::embedded) struct Key {
 impl Key {
     /// Name of the table as in CQL, for error messages.
     pub(in crate::store::embedded) fn table_name(&self) -> &'static str {
-        const NAMES: [&str; 12] = [
+        const NAMES: [&str; 13] = [
             "meta",
             "conversations",
             "direct_by_pair",
@@ -133,6 +134,7 @@ impl Key {
             "busy_conversations",
             "rosters",
             "reactions_by_message",
+            "restrictions",
         ];
         match (self.table, self.bytes.first()) {
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::key::Listing;
 use crate::model::{
     self, ActPosition, ChangeId, Content, Conversation, ConversationId, ConversationKind,
-    IdempotencyKey, InputHash, Message, MessageId, MessageKind, OrderKey, ReadMarker, TimeUuid,
-    Timestamp, UserId, conversation::GroupName,
+    IdempotencyKey, InputHash, Message, MessageId, MessageKind, OrderKey, Profile, ReadMarker,
+    TimeUuid, Timestamp, UserId, conversation::GroupName,
 };
 use crate::store::rules::import::activity;
 
@@ -92,6 +92,49 @@ pub(in crate::store::embedded) fn decode_marker(bytes: &[u8]) -> Result<ReadMark
     Ok(ReadMarker::from_bytes(
         body(bytes)?.try_into().map_err(|_| DecodeError::Length)?,
     ))
+}
+
+/// Codec of profiles, for a compare-and-set.
+pub(in crate::store::embedded) const PROFILE: RecordCodec<Profile> =
+    (decode_profile, encode_profile);
+
+/// Functions that decode and encode a record.
+pub(in crate::store::embedded) type RecordCodec<T> =
+    (fn(&[u8]) -> Result<T, DecodeError>, fn(&T) -> Vec<u8>);
+
+/// A profile. Its metadata follows the fields of the first version, and is left out where there is none.
+pub(in crate::store::embedded) fn encode_profile(profile: &Profile) -> Vec<u8> {
+    let Profile {
+        display_name,
+        avatar_url,
+        metadata,
+        last_seen_at,
+    } = profile;
+    let bytes = encode(&(display_name, avatar_url, last_seen_at));
+    match metadata {
+        Some(metadata) => postcard::to_extend(metadata, bytes).expect("plain data serialises"),
+        None => bytes,
+    }
+}
+
+pub(in crate::store::embedded) fn decode_profile(bytes: &[u8]) -> Result<Profile, DecodeError> {
+    let ((display_name, avatar_url, last_seen_at), rest) = postcard::take_from_bytes(body(bytes)?)?;
+    let (metadata, rest) = match rest {
+        [] => (None, rest),
+        rest => {
+            let (metadata, rest) = postcard::take_from_bytes(rest)?;
+            (Some(metadata), rest)
+        }
+    };
+    if !rest.is_empty() {
+        return Err(DecodeError::Trailing);
+    }
+    Ok(Profile {
+        display_name,
+        avatar_url,
+        metadata,
+        last_seen_at,
+    })
 }
 
 /// A message without its key. The fields that an unread count needs come first, see [`MessageLead`].

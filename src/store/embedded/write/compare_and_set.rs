@@ -9,7 +9,7 @@ use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::corrupt;
 use crate::store::embedded::engine::key::Key;
-use crate::store::embedded::engine::record;
+use crate::store::embedded::engine::record::{self, RecordCodec};
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended};
 
@@ -49,12 +49,32 @@ impl Embedded {
     where
         T: Clone + Default + PartialEq + Serialize + DeserializeOwned + Send,
     {
+        self.change_coded(
+            key,
+            (record::decode, |record| record::encode(record)),
+            apply,
+            beside,
+        )
+        .await
+    }
+
+    /// The same, for a record with an encoding of its own.
+    pub(in crate::store::embedded) async fn change_coded<T>(
+        &self,
+        key: Key,
+        (decode, encode): RecordCodec<T>,
+        apply: impl Fn(T) -> T + Sync,
+        beside: impl Fn() -> Write + Sync,
+    ) -> Result<Option<T>>
+    where
+        T: Clone + Default + PartialEq + Send,
+    {
         for _ in 0..TRIES_MAX {
             let at = key.clone();
             let bytes = self
                 .read(move |context| Ok(context.view().get(&at)?.map(|bytes| bytes.to_vec())))
                 .await?;
-            let decoded = bytes.as_deref().map(record::decode).transpose();
+            let decoded = bytes.as_deref().map(decode).transpose();
             let before: T = decoded
                 .map_err(|error| corrupt(key.table_name(), error))?
                 .unwrap_or_default();
@@ -63,7 +83,7 @@ impl Embedded {
                 return Ok(None);
             }
             let mut write = beside();
-            write.ops.push(Op::Put(key.clone(), record::encode(&after)));
+            write.ops.push(Op::Put(key.clone(), encode(&after)));
             write.conditions.push(match bytes {
                 Some(bytes) => Condition::Is(key.clone(), bytes),
                 None => Condition::Absent(key.clone()),

@@ -3,6 +3,7 @@
 use super::{Key, Listing, Span, Table, Tag, conversation_id, inbox_key, name, rows, split_name};
 use crate::model::message::IdempotencyKey;
 use crate::model::{ConversationId, Emoji, InboxKey, MessageId, OrderKey, Timestamp, UserId};
+use crate::store::Restricted;
 
 pub(in crate::store::embedded) fn meta(name: &str) -> Key {
     rows(Tag::Meta, &[name.as_bytes()])
@@ -53,6 +54,24 @@ pub(in crate::store::embedded) fn pair(one: &UserId, other: &UserId) -> Key {
 
 pub(in crate::store::embedded) fn user(id: &UserId) -> Key {
     rows(Tag::User, &[id.as_str().as_bytes()])
+}
+
+/// Restriction of a user. That of everyone has an empty name, which no user has.
+pub(in crate::store::embedded) fn restriction(restricted: &Restricted) -> Key {
+    let name = restricted.as_ref().map_or("", UserId::as_str);
+    rows(Tag::Restriction, &[name.as_bytes()])
+}
+
+pub(in crate::store::embedded) fn restrictions() -> Span {
+    all_after(Tag::Restriction, None)
+}
+
+/// Parses a key of [`restrictions`].
+pub(in crate::store::embedded) fn restricted_of(bytes: &[u8]) -> Option<Restricted> {
+    match bytes.get(1..)? {
+        [] => Some(None),
+        _ => user_of(bytes).map(Some),
+    }
 }
 
 pub(in crate::store::embedded) fn send_by_key(

@@ -1,0 +1,432 @@
+//! Restrictions: suspended users and revoked tokens, held in memory, so that no request reads the store for them.
+//!
+//! The store's restrictions are read whole at the start. On a shared store a poller then reads what any server
+//! has changed, every two seconds. While the store cannot be read the last known state serves; a metric says how
+//! old it is.
+//!
+//! A revocation has no expiry but that of the tokens that it refuses. Where tokens have a longest life, one that
+//! is older than it is dropped. Otherwise the number of held revocations is the bound; revoking everyone's tokens
+//! replaces all of them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::chat::bounds::Bounds;
+use crate::chat::error::{Error, Result};
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::model::{Restriction, Suspension, Timestamp, UserId, Viewer};
+use crate::store::{self, LoggedRestriction, Restricted, RestrictionChange, Store};
+
+/// Interval of the polls: with the time of a write, a change is known everywhere within four seconds.
+const POLL_EVERY: Duration = Duration::from_secs(2);
+/// Time before the last read from which a poll reads again: the longest write, and the skew of the clocks.
+const OVERLAP_MICROS: i64 = 14 * 1_000_000;
+const REVOCATIONS_MAX: usize = 100_000;
+const SUSPENSIONS_MAX: usize = 1_000_000;
+const SECOND_MICROS: i64 = 1_000_000;
+
+/// Reason why a caller with a valid token is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The token was revoked. A new token helps.
+    Revoked,
+    /// The user, or the service that acts for the user, is suspended.
+    Suspended,
+}
+
+/// Receives a signal after each change of a restriction.
+pub struct RestrictionWatch(Option<watch::Receiver<()>>);
+
+impl RestrictionWatch {
+    /// Receives no signal, ever.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Waits for the next change.
+    pub async fn changed(&mut self) {
+        let is_changed = match &mut self.0 {
+            Some(receiver) => receiver.changed().await.is_ok(),
+            None => false,
+        };
+        if !is_changed {
+            // The chat is closing: nothing changes any more.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+pub struct Restrictions {
+    store: Weak<dyn Store>,
+    clock: Arc<dyn Clock>,
+    state: Arc<RwLock<RestrictionState>>,
+    changed: Arc<watch::Sender<()>>,
+    /// Longest life of a token. An older revocation refuses no token that is still valid.
+    token_life: Option<Duration>,
+    _poller: Option<DropGuard>,
+}
+
+/// Restrictions that refuse somebody.
+struct RestrictionState {
+    everyone: Option<Timestamp>,
+    tokens_from: HashMap<UserId, Timestamp>,
+    /// End of each suspension.
+    suspended: HashMap<UserId, Option<Timestamp>>,
+    read_at: Instant,
+}
+
+impl RestrictionState {
+    fn new(all: Vec<(Restricted, Restriction)>) -> Self {
+        let mut state = Self {
+            everyone: None,
+            tokens_from: HashMap::new(),
+            suspended: HashMap::new(),
+            read_at: Instant::now(),
+        };
+        for (restricted, restriction) in all {
+            state.put(&restricted, &restriction);
+        }
+        state
+    }
+
+    /// Replaces the restriction of one user, or of everyone. Returns whether anything changed.
+    fn put(&mut self, restricted: &Restricted, restriction: &Restriction) -> bool {
+        let Some(user) = restricted else {
+            let everyone = self.everyone.max(restriction.tokens_from);
+            let is_new = everyone != self.everyone;
+            self.everyone = everyone;
+            // The later moment of everyone replaces the earlier ones of users.
+            self.tokens_from
+                .retain(|_, moment| Some(*moment) > everyone);
+            return is_new;
+        };
+        let tokens_from = restriction
+            .tokens_from
+            .filter(|at| Some(*at) > self.everyone);
+        let had_tokens = match tokens_from {
+            Some(moment) => self.tokens_from.insert(user.clone(), moment),
+            None => self.tokens_from.remove(user),
+        };
+        let until = restriction.suspension.as_ref().map(|one| one.until);
+        let had_suspension = match until {
+            Some(until) => self.suspended.insert(user.clone(), until),
+            None => self.suspended.remove(user),
+        };
+        had_tokens != tokens_from || had_suspension != until
+    }
+
+    fn is_suspended(&self, user: &UserId, now: Timestamp) -> bool {
+        let until = self.suspended.get(user);
+        until.is_some_and(|until| until.is_none_or(|until| now < until))
+    }
+
+    fn is_revoked(&self, subject: &UserId, issued_at: Option<Timestamp>) -> bool {
+        let tokens_from = self.tokens_from.get(subject).copied().max(self.everyone);
+        // A token without a moment of issue counts as older than every revocation.
+        tokens_from.is_some_and(|from| issued_at.is_none_or(|issued_at| issued_at < from))
+    }
+
+    /// Drops what refuses nobody any more.
+    fn prune(&mut self, now: Timestamp, token_life: Option<Duration>) {
+        self.suspended
+            .retain(|_, until| until.is_none_or(|until| now < until));
+        let Some(life) = token_life else { return };
+        let life = i64::try_from(life.as_micros()).unwrap_or(i64::MAX);
+        let oldest = now.plus_micros(life.saturating_neg());
+        self.tokens_from.retain(|_, moment| *moment > oldest);
+    }
+}
+
+impl Restrictions {
+    /// Reads all restrictions, and polls for changes on a shared store.
+    pub(crate) async fn open(
+        store: &Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        bounds: &Bounds,
+    ) -> Result<Self, store::Error> {
+        let is_shared = store.overlap_micros() > 0;
+        // The log is read from before the whole: a change between the two is found by one of them.
+        let since = clock.now();
+        let state = RestrictionState::new(store.restrictions().await?);
+        let mut restrictions = Self {
+            store: Arc::downgrade(store),
+            clock,
+            state: Arc::new(RwLock::new(state)),
+            changed: Arc::new(watch::Sender::new(())),
+            token_life: bounds.token_life_max,
+            _poller: None,
+        };
+        restrictions.prune();
+        if is_shared {
+            restrictions._poller = Some(restrictions.spawn_poller(since));
+        }
+        Ok(restrictions)
+    }
+
+    /// Adds the age of the known state to the metrics of the process.
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        let state = Arc::clone(&self.state);
+        let is_polled = self._poller.is_some();
+        metrics.read(
+            "wideroom_restrictions_age_seconds",
+            "Seconds since suspensions and revocations were last read from a shared store.",
+            move || {
+                if is_polled {
+                    state.read().read_at.elapsed().as_secs_f64()
+                } else {
+                    0.0
+                }
+            },
+        );
+    }
+
+    /// Whether a caller with a valid token is refused, and why. Reads memory alone.
+    pub fn check(&self, viewer: &Viewer, issued_at: Option<Timestamp>) -> Result<(), Refusal> {
+        let now = self.clock.now();
+        let state = self.state.read();
+        let subject = viewer.subject();
+        if state.is_suspended(subject, now) || state.is_suspended(&viewer.user, now) {
+            return Err(Refusal::Suspended);
+        }
+        if state.is_revoked(subject, issued_at) {
+            return Err(Refusal::Revoked);
+        }
+        Ok(())
+    }
+
+    /// The rule of every service field, before any look at its target.
+    pub fn require_service(&self, caller: &Viewer) -> Result<()> {
+        require_service(caller)
+    }
+
+    /// The restrictions of these users, for a service. Everyone else sees none.
+    pub async fn of_users(&self, caller: &Viewer, users: &[UserId]) -> Result<Vec<Restriction>> {
+        if !caller.is_service() {
+            return Ok(vec![Restriction::default(); users.len()]);
+        }
+        let store = self.store.upgrade().ok_or(Error::Busy)?;
+        let now = self.clock.now();
+        let mut found = store.restrictions_of(users).await?;
+        for restriction in &mut found {
+            restriction.suspension = restriction
+                .suspension
+                .take()
+                .filter(|one| one.holds_at(now));
+        }
+        Ok(found)
+    }
+
+    pub fn watch(&self) -> RestrictionWatch {
+        RestrictionWatch(Some(self.changed.subscribe()))
+    }
+
+    /// Whether a user is suspended now.
+    pub(crate) fn is_suspended(&self, user: &UserId) -> bool {
+        let now = self.clock.now();
+        self.state.read().is_suspended(user, now)
+    }
+
+    /// Suspends a user. A second suspension replaces the first.
+    pub async fn suspend(
+        &self,
+        caller: &Viewer,
+        user: &UserId,
+        until: Option<Timestamp>,
+        reason: Option<String>,
+    ) -> Result<()> {
+        require_service(caller)?;
+        let now = self.clock.now();
+        if until.is_some_and(|until| until <= now) {
+            return Err(Error::bad_input(
+                &["input", "until"],
+                "until must be in the future",
+            ));
+        }
+        if let Some(reason) = &reason {
+            check_reason(reason)?;
+        }
+        self.prune();
+        {
+            let state = self.state.read();
+            if !state.suspended.contains_key(user) && state.suspended.len() >= SUSPENSIONS_MAX {
+                return Err(Error::Full(
+                    "too many users are suspended: restore some of them first",
+                ));
+            }
+        }
+        let suspension = Suspension {
+            since: now,
+            until,
+            reason: reason.filter(|reason| !reason.is_empty()),
+        };
+        self.change(&Some(user.clone()), &RestrictionChange::Suspend(suspension))
+            .await
+    }
+
+    /// Ends the suspension of a user. Without one, nothing changes.
+    pub async fn restore(&self, caller: &Viewer, user: &UserId) -> Result<()> {
+        require_service(caller)?;
+        self.change(&Some(user.clone()), &RestrictionChange::Restore)
+            .await
+    }
+
+    /// Refuses the tokens of a user, or of everyone, that were issued before a moment: now, if none is given.
+    /// Returns the moment, rounded up to a whole second.
+    pub async fn revoke_tokens(
+        &self,
+        caller: &Viewer,
+        user: Option<&UserId>,
+        issued_before: Option<Timestamp>,
+    ) -> Result<Timestamp> {
+        require_service(caller)?;
+        let now = self.clock.now();
+        let moment = issued_before.unwrap_or(now);
+        if moment > now {
+            return Err(Error::bad_input(
+                &["input", "issuedBefore"],
+                "issuedBefore must not be in the future",
+            ));
+        }
+        // Tokens count whole seconds: one of the very second of a revocation is refused.
+        let seconds = moment.micros().div_euclid(SECOND_MICROS)
+            + i64::from(moment.micros().rem_euclid(SECOND_MICROS) != 0);
+        let moment = Timestamp::from_micros(seconds.saturating_mul(SECOND_MICROS));
+        if let Some(user) = user {
+            self.prune();
+            let state = self.state.read();
+            if !state.tokens_from.contains_key(user) && state.tokens_from.len() >= REVOCATIONS_MAX {
+                return Err(Error::Full(
+                    "too many revocations are held: shorten the life of tokens, or revoke everyone's",
+                ));
+            }
+        }
+        self.change(&user.cloned(), &RestrictionChange::RevokeTokens(moment))
+            .await?;
+        Ok(moment)
+    }
+
+    /// Persists a change, and then applies it on this server. The other servers poll.
+    async fn change(&self, restricted: &Restricted, change: &RestrictionChange) -> Result<()> {
+        let store = self.store.upgrade().ok_or(Error::Busy)?;
+        let after = store.restrict(restricted, change).await?;
+        if self.state.write().put(restricted, &after) {
+            self.changed.send_replace(());
+        }
+        Ok(())
+    }
+
+    fn prune(&self) {
+        let now = self.clock.now();
+        self.state.write().prune(now, self.token_life);
+    }
+
+    fn spawn_poller(&self, since: Timestamp) -> DropGuard {
+        let stop = CancellationToken::new();
+        let poller = Poller {
+            store: Weak::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            state: Arc::clone(&self.state),
+            changed: Arc::clone(&self.changed),
+            read_from: since,
+            seen: HashSet::new(),
+        };
+        tokio::spawn(poller.run(stop.clone()));
+        stop.drop_guard()
+    }
+}
+
+/// Polls the log of a shared store for changes by any server.
+struct Poller {
+    store: Weak<dyn Store>,
+    clock: Arc<dyn Clock>,
+    state: Arc<RwLock<RestrictionState>>,
+    changed: Arc<watch::Sender<()>>,
+    /// Start of the last read that succeeded.
+    read_from: Timestamp,
+    /// Entries that were applied, as each is read several times.
+    seen: HashSet<LoggedRestriction>,
+}
+
+impl Poller {
+    async fn run(mut self, stop: CancellationToken) {
+        let mut ticks = interval(POLL_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            let Some(store) = self.store.upgrade() else {
+                return;
+            };
+            if let Err(error) = self.poll(&*store).await {
+                tracing::warn!(%error, "the server failed to read suspensions and revocations; it uses the last known ones and retries");
+            }
+        }
+    }
+
+    async fn poll(&mut self, store: &dyn Store) -> store::Result<()> {
+        let now = self.clock.now();
+        let since = self.read_from.plus_micros(-OVERLAP_MICROS);
+        let logged = store.restriction_log(since).await?;
+        let new: Vec<_> = logged
+            .into_iter()
+            .filter(|entry| !self.seen.contains(entry))
+            .collect();
+        let mut is_changed = false;
+        if new.iter().any(|entry| entry.restricted.is_none()) {
+            // Revocations of everyone are rare: one read of all finds them.
+            for (restricted, restriction) in store.restrictions().await? {
+                if restricted.is_none() {
+                    is_changed |= self.state.write().put(&restricted, &restriction);
+                }
+            }
+        }
+        let users: HashSet<_> = new
+            .iter()
+            .filter_map(|entry| entry.restricted.clone())
+            .collect();
+        let users: Vec<_> = users.into_iter().collect();
+        let restrictions = store.restrictions_of(&users).await?;
+        for (user, restriction) in users.into_iter().zip(restrictions) {
+            is_changed |= self.state.write().put(&Some(user), &restriction);
+        }
+        self.seen.extend(new);
+        self.seen
+            .retain(|entry| entry.at >= since.plus_micros(-OVERLAP_MICROS));
+        self.read_from = now;
+        self.state.write().read_at = Instant::now();
+        if is_changed {
+            self.changed.send_replace(());
+        }
+        Ok(())
+    }
+}
+
+/// The rule of every service field, before any look at its target.
+pub(crate) fn require_service(caller: &Viewer) -> Result<()> {
+    if caller.is_service() {
+        Ok(())
+    } else {
+        Err(Error::Forbidden("only a service may do this"))
+    }
+}
+
+fn check_reason(reason: &str) -> Result<()> {
+    if reason.len() > Suspension::REASON_BYTES_MAX || reason.chars().any(char::is_control) {
+        let message = format!(
+            "a reason has at most {} bytes and no control characters",
+            Suspension::REASON_BYTES_MAX
+        );
+        return Err(Error::bad_input(&["input", "reason"], message));
+    }
+    Ok(())
+}

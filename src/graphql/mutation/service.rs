@@ -1,0 +1,230 @@
+//! Mutations of services: profiles of users, suspensions, and revoked tokens.
+//!
+//! The chat refuses everyone else before it looks at a target. Introspection hides these fields from
+//! everyone else too.
+
+use async_graphql::{Context, InputObject, MaybeUndefined, Object, SimpleObject};
+
+use super::profile::{OpenVariables, given};
+use super::{echo, username};
+use crate::chat::ProfileInput;
+use crate::graphql::error::{Nullable, Result, nullable};
+use crate::graphql::scalar::{DateTime, Json};
+use crate::graphql::scope::{ViewerScope, is_service};
+use crate::graphql::types::User;
+
+/// Input of `upsertUsers`.
+#[derive(InputObject)]
+pub(super) struct UpsertUsersInput {
+    /// 1 to 100 users. A user who is named twice is changed twice, in this order.
+    users: Vec<UserInput>,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Profile of one user. Omitted fields stay unchanged; null clears a field.
+#[derive(InputObject)]
+pub(super) struct UserInput {
+    /// Username: 1 to 128 bytes without control characters. A user exists by being named.
+    username: String,
+    /// Display name: 1 to 128 bytes of UTF-8, not blank, without control, invisible or
+    /// bidirectional format characters. Null clears it.
+    display_name: MaybeUndefined<String>,
+    /// URL of the user's picture: http or https, at most 2,048 bytes. Null clears it.
+    avatar_url: MaybeUndefined<String>,
+    /// The app's own data about the user: any JSON of at most 2 KiB, visible to everyone. Null
+    /// clears it.
+    metadata: MaybeUndefined<Json>,
+}
+
+/// Payload of `upsertUsers`.
+#[derive(SimpleObject)]
+pub(super) struct UpsertUsersPayload {
+    /// The users, in the order of the input.
+    users: Vec<User>,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `suspendUser`.
+#[derive(InputObject)]
+pub(super) struct SuspendUserInput {
+    /// Username of the user.
+    username: String,
+    /// End of the suspension. Without it, the suspension holds until `restoreUser`.
+    until: Option<DateTime>,
+    /// Reason, for services: at most 255 bytes without control characters.
+    reason: Option<String>,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `suspendUser`.
+#[derive(SimpleObject)]
+pub(super) struct SuspendUserPayload {
+    /// The user.
+    user: User,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `restoreUser`.
+#[derive(InputObject)]
+pub(super) struct RestoreUserInput {
+    /// Username of the user.
+    username: String,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `restoreUser`.
+#[derive(SimpleObject)]
+pub(super) struct RestoreUserPayload {
+    /// The user.
+    user: User,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `revokeTokens`.
+#[derive(InputObject)]
+pub(super) struct RevokeTokensInput {
+    /// Username of the user. Without it, the tokens of everyone are revoked, those of services
+    /// included.
+    username: Option<String>,
+    /// Moment before which the refused tokens were issued; not in the future. Without it: now.
+    issued_before: Option<DateTime>,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `revokeTokens`.
+#[derive(SimpleObject)]
+pub(super) struct RevokeTokensPayload {
+    /// Tokens issued before this moment are refused: `issuedBefore`, rounded up to a whole second.
+    revoked_before: DateTime,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+#[derive(Default)]
+pub(super) struct ServiceMutation;
+
+#[Object]
+impl ServiceMutation {
+    /// For services. Creates or changes the profiles of at most 100 users. Omitted fields stay
+    /// unchanged; null clears a field. All inputs are checked before the first change.
+    #[graphql(visible = "is_service")]
+    async fn upsert_users(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The users, with their new profile fields.")] input: UpsertUsersInput,
+    ) -> Nullable<UpsertUsersPayload> {
+        nullable(upsert_users(ctx, input)).await
+    }
+
+    /// For services. Suspends a user, who may not sign in, send or be added until then. Every server
+    /// closes the user's sockets and streams within 4 seconds. A second suspension replaces the
+    /// first.
+    #[graphql(visible = "is_service")]
+    async fn suspend_user(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The user, the end and the reason.")] input: SuspendUserInput,
+    ) -> Nullable<SuspendUserPayload> {
+        nullable(async {
+            let scope = ViewerScope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let restrictions = &scope.chat.restrictions;
+            restrictions.require_service(&scope.caller)?;
+            let user = username(&input.username)?;
+            let until = input.until.map(|until| until.0);
+            restrictions
+                .suspend(&scope.caller, &user, until, input.reason)
+                .await?;
+            Ok(Some(SuspendUserPayload {
+                user: User::new(&scope, user),
+                client_mutation_id,
+            }))
+        })
+        .await
+    }
+
+    /// For services. Ends the suspension of a user.
+    #[graphql(visible = "is_service")]
+    async fn restore_user(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The user.")] input: RestoreUserInput,
+    ) -> Nullable<RestoreUserPayload> {
+        nullable(async {
+            let scope = ViewerScope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let restrictions = &scope.chat.restrictions;
+            restrictions.require_service(&scope.caller)?;
+            let user = username(&input.username)?;
+            restrictions.restore(&scope.caller, &user).await?;
+            Ok(Some(RestoreUserPayload {
+                user: User::new(&scope, user),
+                client_mutation_id,
+            }))
+        })
+        .await
+    }
+
+    /// For services. Refuses the tokens of a user, or of everyone, that were issued before a moment.
+    /// Every server closes their sockets and streams within 4 seconds. Issue new tokens at or after
+    /// `revokedBefore`. Where too many revocations are held the answer is RATE_LIMITED.
+    #[graphql(visible = "is_service")]
+    async fn revoke_tokens(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The user and the moment.")] input: RevokeTokensInput,
+    ) -> Nullable<RevokeTokensPayload> {
+        nullable(async {
+            let scope = ViewerScope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let restrictions = &scope.chat.restrictions;
+            restrictions.require_service(&scope.caller)?;
+            let user = input.username.as_deref().map(username).transpose()?;
+            let moment = input.issued_before.map(|moment| moment.0);
+            let revoked_before = restrictions
+                .revoke_tokens(&scope.caller, user.as_ref(), moment)
+                .await?;
+            Ok(Some(RevokeTokensPayload {
+                revoked_before: DateTime(revoked_before),
+                client_mutation_id,
+            }))
+        })
+        .await
+    }
+}
+
+async fn upsert_users(
+    ctx: &Context<'_>,
+    input: UpsertUsersInput,
+) -> Result<Option<UpsertUsersPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let open = OpenVariables::of(ctx);
+    let profiles = input.users.into_iter().enumerate().map(|(index, user)| {
+        let is_open = |name| open.is_open_in_list("users", index, name);
+        let profile = ProfileInput {
+            display_name: given(is_open("displayName"), user.display_name),
+            avatar_url: given(is_open("avatarUrl"), user.avatar_url),
+            metadata: given(is_open("metadata"), user.metadata)
+                .map(|metadata| metadata.map(|json| json.0)),
+        };
+        (user.username, profile)
+    });
+    let users = scope
+        .chat
+        .writes
+        .upsert_users(&scope.caller, profiles.collect())
+        .await?;
+    let users = users.into_iter().map(|user| User::new(&scope, user));
+    Ok(Some(UpsertUsersPayload {
+        users: users.collect(),
+        client_mutation_id,
+    }))
+}

@@ -1,0 +1,69 @@
+//! Restrictions on every server: what one server writes, another refuses within four seconds.
+
+use std::time::{Duration, Instant};
+
+use wideroom::chat::Refusal;
+use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::model::{UserId, Viewer};
+
+use super::pair::{Server, people, two};
+
+/// The promise.
+const WITHIN: Duration = Duration::from_secs(4);
+
+/// Waits until the server answers so, and returns for how long.
+async fn until(server: &Server, user: &UserId, expected: Result<(), Refusal>) -> Duration {
+    let began = Instant::now();
+    let mut watch = server.chat.restrictions.watch();
+    let viewer = Viewer::from(user.clone());
+    let issued_at = SystemClock.now().plus_micros(-60_000_000);
+    let arrived = async {
+        while server.chat.restrictions.check(&viewer, Some(issued_at)) != expected {
+            watch.changed().await;
+        }
+    };
+    tokio::time::timeout(WITHIN * 5, arrived)
+        .await
+        .expect("it never came");
+    began.elapsed()
+}
+
+#[tokio::test]
+async fn a_restriction_of_one_server_holds_on_the_other_within_four_seconds() {
+    let Some((one, other)) = two().await else {
+        return;
+    };
+    let [anna, ben, backend] = people(["anna", "ben", "backend"]);
+    let service = Viewer::service(backend);
+    let restrictions = &one.chat.restrictions;
+    restrictions
+        .suspend(&service, &anna, None, Some("spam".to_owned()))
+        .await
+        .unwrap();
+    let took = until(&other, &anna, Err(Refusal::Suspended)).await;
+    restrictions.restore(&service, &anna).await.unwrap();
+    let back = until(&other, &anna, Ok(())).await;
+    restrictions
+        .revoke_tokens(&service, Some(&ben), None)
+        .await
+        .unwrap();
+    let revoked = until(&other, &ben, Err(Refusal::Revoked)).await;
+    for took in [took, back, revoked] {
+        assert!(took < WITHIN, "{took:?}");
+    }
+    // No request reads the store for it.
+    let before = other.cql.statements_sent();
+    for _ in 0..1_000 {
+        let viewer = Viewer::from(ben.clone());
+        let checked = other.chat.restrictions.check(&viewer, None);
+        assert_eq!(checked, Err(Refusal::Revoked));
+    }
+    assert!(other.cql.statements_sent() - before < 100);
+    // A server that starts later knows it from the start.
+    let third = Server::open(0).await.unwrap();
+    let viewer = Viewer::from(ben);
+    assert_eq!(
+        third.chat.restrictions.check(&viewer, None),
+        Err(Refusal::Revoked)
+    );
+}
