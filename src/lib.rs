@@ -9,12 +9,14 @@
 //! They point one way, and `tests/house.rs` holds them to it:
 //!
 //! ```text
-//! cli  →  server  →  graphql  →  chat  →  store | bus  →  model
+//! cli  →  server  →  graphql  →  chat  →  cluster  →  store | bus  →  model
 //! ```
 //!
 //! - [`model`]: the words, as plain data. Ids and their order, markers, pages.
 //! - [`store`]: what is kept. [`store::Store`] is the live part, [`store::StoreAdmin`] the operator's; [`store::embedded`] is the engine in this process, [`store::cql`] the one on a cluster.
-//! - [`bus`]: publish/subscribe: a broadcast channel per topic in this process, and signals between servers over NATS.
+//! - [`bus`]: publish/subscribe: a broadcast channel per topic in this process, and payloads between servers over NATS.
+//! - [`cluster`]: delivery between the servers that share a store: a directory of sessions,
+//!   mailboxes, and their poller.
 //! - [`chat`]: the rules, in services: access, writes, inbox, history, participants, presence, streams.
 //! - [`graphql`]: the translation between GraphQL and the chat. Documents are prepared (parsed,
 //!   guarded, cached) and executed. Equal subscriptions share executions. No rule lives here.
@@ -32,7 +34,7 @@
 //!   markers alike. No two ids of a process share a microsecond.
 //! - Invariant: in one conversation, no smaller id becomes visible after a greater one. One task at a time allocates ids,
 //!   persists and publishes. On a shared store an id may become visible up to four seconds late, and streams read back
-//!   that far. A later one is logged again (`chat::write::late_log`).
+//!   that far. A later one is logged again (`chat::write::outgoing`).
 //! - Invariant: unread is computed from a marker, never counted up and down.
 //! - Invariant: markers are maxima; the greater bytes stay, whatever the order of arrival.
 //! - Invariant: a cursor is a clustering key behind the name of its list. It holds no state of a server.
@@ -61,6 +63,8 @@
 //! 5. `store::embedded` turns that into rows: the messages, the head of the conversation, the activity of each inbox, the keys. The one
 //!    thread that writes (`committer`) puts the rows of all conversations that wait into one atomic batch with one fsync.
 //! 6. Back in the queue's task, `chat::publisher` publishes the events on the bus, then the senders receive their outcomes.
+//!    On a cluster, `chat::write::outgoing` first delivers the events to the servers that have a stream to tell
+//!    ([`cluster`]); the queue goes on meanwhile.
 //! 7. `graphql::types` resolves the payload. It writes synchronous fields straight to JSON and
 //!    charges the text to the budget of the answer (`graphql::execution`), which ends an execution
 //!    that exceeds it. `server::chunks` cuts the text into chunks of 64 KiB. Each chunk holds the budget, and with it the permit
@@ -123,6 +127,7 @@ pub mod bus;
 pub mod chat;
 pub mod cli;
 pub mod clock;
+pub mod cluster;
 pub mod config;
 pub mod graphql;
 pub mod load;

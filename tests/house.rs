@@ -13,9 +13,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["clock", "metrics", "model", "weak_map"]),
     ("bus", &["metrics", "model"]),
     ("rate", &["metrics"]),
+    ("cluster", &["bus", "clock", "metrics", "model", "store"]),
     (
         "chat",
-        &["bus", "clock", "metrics", "model", "rate", "store"],
+        &[
+            "bus", "clock", "cluster", "metrics", "model", "rate", "store",
+        ],
     ),
     // graphql maps the store's errors to the codes of the API.
     (
@@ -63,7 +66,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     (
         "chat",
         &[
-            "remote_changes",
+            "remote_notices",
             "stream",
             "write",
             "inbox",
@@ -89,9 +92,11 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "conversation_queue",
             "send_batch",
             "group_change",
-            "late_log",
+            "completed_change",
             "group_policy",
             "conversation_writer",
+            "outgoing",
+            "write_context",
             "introduction",
             "unknown_outcome",
             "command",
@@ -138,7 +143,15 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ),
     (
         "store/cql",
-        &["admin", "send", "inbox", "participant", "message", "driver"],
+        &[
+            "admin",
+            "send",
+            "inbox",
+            "participant",
+            "message",
+            "cluster",
+            "driver",
+        ],
     ),
 ];
 

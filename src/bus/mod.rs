@@ -3,12 +3,11 @@
 //!
 //! The bus only notifies; the store is the source of truth. Publishing never blocks: a slow
 //! subscriber receives [`Received::Lagged`] instead of the notices it has missed, and reads the
-//! store. Servers that share a store can also signal each other over NATS.
+//! store. Servers that share a store can also send payloads to each other over NATS.
 
 mod envelope;
 mod nats;
 mod peer_queue;
-mod signal;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,11 +16,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 pub use self::envelope::NoticeEnvelope;
 pub use self::nats::{NatsAddress, NatsAddressError, NatsError};
 use self::peer_queue::PeerQueue;
-pub use self::signal::Signal;
 use crate::metrics::{self, Histogram, IntCounter, LATENCIES, Metrics};
 use crate::model::Topic;
 
@@ -37,7 +36,7 @@ const LAG_SAMPLE_INTERVAL: u32 = 16;
 #[derive(Clone, Default)]
 pub struct Bus {
     topics: Arc<Mutex<Topics>>,
-    /// Signals to and from other servers. `None` for a single server.
+    /// Payloads to and from other servers. `None` for a single server.
     peers: Option<Arc<PeerQueue>>,
     metrics: Arc<BusMetrics>,
 }
@@ -105,32 +104,33 @@ impl Bus {
         self.topics.lock()
     }
 
-    /// Sends a signal to the other servers, best effort. Without peers it does nothing.
-    pub fn signal_peers(&self, signal: impl FnOnce() -> Signal) {
-        if let Some(peers) = &self.peers {
-            peers.send(signal());
-        }
-    }
-
-    /// Whether signals of other servers arrive. If not, the poller must find their writes.
+    /// Whether payloads of other servers arrive. If not, the poller must find their writes.
     pub fn is_connected_to_peers(&self) -> bool {
         self.peers
             .as_ref()
             .is_some_and(|peers| peers.is_connected())
     }
 
-    /// Waits for signals of other servers. `None` if signals may have been lost. Without peers it
-    /// never returns.
-    pub async fn receive_signals(&self) -> Option<Vec<Signal>> {
-        match &self.peers {
-            Some(peers) => peers.receive().await,
-            None => std::future::pending().await,
+    /// Sends a payload to another server, best effort. Without a link to peers it does nothing.
+    pub fn send_to_peer(&self, server: Uuid, payload: &[u8]) {
+        if let Some(peers) = &self.peers {
+            peers.send(server, payload);
         }
     }
 
-    fn topic_changed(&self, topic: &Topic) {
+    /// Sets the address of this server, under which its peers send to it.
+    pub fn listen_as(&self, server: Uuid) {
         if let Some(peers) = &self.peers {
-            peers.add_changed_topic(topic);
+            peers.set_own(server);
+        }
+    }
+
+    /// Waits for payloads of other servers. `None` if some may have been lost. Without a link to
+    /// peers it never returns.
+    pub async fn receive_from_peers(&self) -> Option<Vec<Vec<u8>>> {
+        match &self.peers {
+            Some(peers) => peers.receive().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -175,7 +175,6 @@ impl Bus {
             // Publishers skip topics without subscribers, so earlier publications may have advanced
             // no sequence.
             sequence.0 += 1;
-            self.topic_changed(&topic);
             TopicChannel {
                 sender: broadcast::Sender::new(capacity),
                 last: *sequence,
@@ -190,29 +189,19 @@ impl Bus {
         }
     }
 
-    /// Makes all subscribers read the store, because another server may have written without a
-    /// signal.
-    pub fn invalidate_all(&self) {
-        let mut topics = self.topics();
-        topics.sequence.0 += 1;
-        let sequence = topics.sequence;
-        for channel in topics.by_name.values_mut() {
-            channel.last = sequence;
-            channel.send(Received::Lagged);
-        }
-    }
-
     /// Makes the subscribers of one topic read the store.
     pub fn invalidate(&self, topic: &Topic) {
         self.topics().publish(topic, Received::Lagged);
     }
 
-    /// Whether the topic of any inbox has subscribers.
-    pub fn has_inbox_subscribers(&self) -> bool {
+    /// Topics with subscribers that can read the store: all but typing, which is never persisted.
+    pub fn readable_topics(&self) -> Vec<Topic> {
         self.topics()
             .by_name
             .keys()
-            .any(|topic| matches!(topic, Topic::Inbox(_)))
+            .filter(|topic| !matches!(topic, Topic::Typing(_)))
+            .cloned()
+            .collect()
     }
 
     /// Adds the metrics of the bus to those of the process.
@@ -335,7 +324,6 @@ impl Drop for TopicSubscription {
             .is_some_and(|channel| channel.sender.receiver_count() == 0)
         {
             topics.by_name.remove(&self.topic);
-            self.bus.topic_changed(&self.topic);
         }
     }
 }

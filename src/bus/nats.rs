@@ -1,9 +1,10 @@
-//! Link to peer servers over NATS: one subject for each topic, subscribed to while the topic has
-//! local subscribers.
+//! Link to peer servers over NATS: one subject for each server, to which the others send what they
+//! also leave in its mailbox.
 //!
-//! NATS may be down or slow. The client reconnects forever, and no write waits for it.
+//! NATS may be down or slow. The client reconnects forever, and no write waits for it. It must be
+//! private to the deployment: the server believes what it receives about typing, which is in no
+//! store.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Weak};
@@ -11,18 +12,16 @@ use std::time::Duration;
 
 use async_nats::{Client, ConnectOptions, Event, Message, ServerAddr, Subscriber};
 use futures_util::StreamExt;
-use futures_util::stream::{AbortHandle, Abortable, SelectAll};
 use parking_lot::Mutex;
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use super::Bus;
 use super::peer_queue::PeerQueue;
-use super::signal::{self, Signal};
-use crate::model::Topic;
 
-/// Undelivered messages of one subject. On overflow NATS reports a slow consumer, and the bus polls
-/// the store.
-const UNDELIVERED_MAX: usize = 256;
+/// Messages that the client holds for this server. On overflow NATS reports a slow consumer, and
+/// the server polls the store.
+const UNDELIVERED_MAX: usize = 65_536;
 /// The client closes a connection after a few pings without an answer.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// Deadline of a publish. The library's queue is full while the connection stalls.
@@ -75,7 +74,7 @@ impl fmt::Debug for NatsAddress {
 }
 
 impl Bus {
-    /// A bus that exchanges signals with the other servers of the same `deployment`. Deployments
+    /// A bus that exchanges payloads with the other servers of the same `deployment`. Deployments
     /// can share a NATS server.
     pub async fn with_nats(address: &NatsAddress, deployment: &str) -> Result<Self, NatsError> {
         let peers = Arc::new(PeerQueue::default());
@@ -97,14 +96,12 @@ impl Bus {
             peers: Some(Arc::clone(&peers)),
             ..Self::default()
         };
-        let prefix = format!("wideroom.{deployment}.");
         let link = NatsLink {
             client,
-            prefix,
+            prefix: format!("wideroom.{deployment}.server."),
             topics: Arc::downgrade(&bus.topics),
             peers,
-            subjects: HashMap::new(),
-            messages: SelectAll::new(),
+            own: None,
         };
         tokio::spawn(link.run());
         Ok(bus)
@@ -137,20 +134,20 @@ struct NatsLink {
     prefix: String,
     topics: Weak<Mutex<super::Topics>>,
     peers: Arc<PeerQueue>,
-    /// Handles that unsubscribe from the subject of a topic.
-    subjects: HashMap<Topic, AbortHandle>,
-    messages: SelectAll<Abortable<Subscriber>>,
+    /// The subject of this server. Dropping it unsubscribes.
+    own: Option<Subscriber>,
 }
 
 impl NatsLink {
     async fn run(mut self) {
-        self.subscribe(signal::BROADCAST).await;
+        self.subscribe().await;
         let mut liveness_check = tokio::time::interval(LIVENESS_INTERVAL);
+        let peers = Arc::clone(&self.peers);
         loop {
             tokio::select! {
-                () = self.peers.topics_changed.notified() => self.update_subjects().await,
-                signals = self.peers.next_outgoing() => self.publish(signals).await,
-                Some(message) = self.messages.next() => self.receive(&message),
+                () = peers.own_changed.notified() => self.subscribe().await,
+                payloads = peers.next_outgoing() => self.publish(payloads).await,
+                Some(message) = next(&mut self.own) => peers.push_incoming(message.payload.to_vec()),
                 _ = liveness_check.tick() => {}
             }
             if self.topics.strong_count() == 0 {
@@ -159,13 +156,10 @@ impl NatsLink {
         }
     }
 
-    async fn publish(&self, signals: Vec<Signal>) {
-        for signal in signals {
-            let (subject, payload) = signal.encode();
-            let published = self
-                .client
-                .publish(format!("{}{subject}", self.prefix), payload.into());
-            // Peers find the writes of dropped signals by polling the store.
+    async fn publish(&self, payloads: Vec<(Uuid, Vec<u8>)>) {
+        for (server, payload) in payloads {
+            let published = self.client.publish(self.subject(server), payload.into());
+            // Peers find the writes of dropped payloads by polling the store.
             if !self.peers.is_connected()
                 || !timeout(PUBLISH_MAX, published)
                     .await
@@ -176,56 +170,29 @@ impl NatsLink {
         }
     }
 
-    fn receive(&self, message: &Message) {
-        if let Some(signal) = message
-            .subject
-            .strip_prefix(&self.prefix)
-            .and_then(|subject| Signal::decode(subject, &message.payload))
-        {
-            self.peers.push_incoming(signal);
-        }
+    fn subject(&self, server: Uuid) -> String {
+        format!("{}{}", self.prefix, server.simple())
     }
 
-    /// Subscribes to the subjects of topics with local subscribers, and unsubscribes from all
-    /// others.
-    async fn update_subjects(&mut self) {
-        for topic in self.peers.take_changed_topics() {
-            let is_wanted = self
-                .topics
-                .upgrade()
-                .is_some_and(|topics| topics.lock().by_name.contains_key(&topic));
-            if !is_wanted {
-                if let Some(handle) = self.subjects.remove(&topic) {
-                    handle.abort();
-                }
-            } else if !self.subjects.contains_key(&topic)
-                && let Some(handle) = self.subscribe(&signal::subject(&topic)).await
-            {
-                if let Topic::Presence(user) = &topic {
-                    self.peers.send(Signal::PresenceQuery(user.clone()));
-                }
-                self.subjects.insert(topic, handle);
+    /// Nothing is lost at the start: polling finds what is sent before NATS has subscribed.
+    async fn subscribe(&mut self) {
+        let Some(server) = self.peers.own() else {
+            return;
+        };
+        match self.client.subscribe(self.subject(server)).await {
+            Ok(subscriber) => self.own = Some(subscriber),
+            Err(error) => {
+                tracing::warn!(%error, "the bus failed to subscribe to its NATS subject and relies on polling; check the NATS server");
             }
         }
     }
+}
 
-    /// Nothing is lost at the start: a new subscriber reads earlier writes from the store, and
-    /// polling finds those until NATS has subscribed.
-    async fn subscribe(&mut self, subject: &str) -> Option<AbortHandle> {
-        let subscriber = self
-            .client
-            .subscribe(format!("{}{subject}", self.prefix))
-            .await;
-        let Ok(subscriber) = subscriber else {
-            tracing::warn!(
-                subject,
-                "the bus failed to subscribe to a NATS subject and relies on polling; check the NATS server"
-            );
-            return None;
-        };
-        let (handle, registration) = AbortHandle::new_pair();
-        self.messages.push(Abortable::new(subscriber, registration));
-        Some(handle)
+/// The next message to this server. It never returns while there is no subscription.
+async fn next(own: &mut Option<Subscriber>) -> Option<Message> {
+    match own {
+        Some(subscriber) => subscriber.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,77 +1,60 @@
-//! Queues between this server's bus and its peers: signals to send, signals received, and the state
-//! of the connection.
+//! Queues between this server's bus and its peers: payloads to send, payloads received, and the
+//! state of the connection.
 //!
-//! Every signal may be lost. The queues remember that a loss is possible, and the receiver then
+//! Every payload may be lost. The queues remember that a loss is possible, and the receiver then
 //! polls the store.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
+use uuid::Uuid;
 
-use super::signal::Signal;
-use crate::model::Topic;
-
-/// Signals that wait in one direction.
-const SIGNALS_MAX: usize = 16_384;
+/// Payloads that wait in one direction.
+const PAYLOADS_MAX: usize = 65_536;
 
 #[derive(Default)]
 pub(super) struct PeerQueue {
-    outgoing: SignalQueue,
-    incoming: SignalQueue,
-    /// Topics that may have gained their first subscriber, or lost their last one.
-    changed_topics: Mutex<HashSet<Topic>>,
-    pub(super) topics_changed: Notify,
+    outgoing: PayloadQueue<(Uuid, Vec<u8>)>,
+    incoming: PayloadQueue<Vec<u8>>,
+    /// Address of this server. `None` until it has one.
+    own: Mutex<Option<Uuid>>,
+    pub(super) own_changed: Notify,
     is_connected: AtomicBool,
-    /// Signals may have been lost since the last read.
+    /// Payloads may have been lost since the last read.
     has_lost: AtomicBool,
 }
 
-/// Queue that holds each signal at most once, except for signals of a state.
-#[derive(Default)]
-struct SignalQueue {
-    waiting: Mutex<(VecDeque<Signal>, HashSet<Signal>)>,
+struct PayloadQueue<T> {
+    waiting: Mutex<VecDeque<T>>,
     has_more: Notify,
 }
 
-impl SignalQueue {
-    fn lock(&self) -> MutexGuard<'_, (VecDeque<Signal>, HashSet<Signal>)> {
-        self.waiting.lock()
+impl<T> Default for PayloadQueue<T> {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+            has_more: Notify::new(),
+        }
     }
+}
 
+impl<T> PayloadQueue<T> {
     /// False if the queue is full.
-    fn push(&self, signal: Signal) -> bool {
-        let mut guard = self.lock();
-        let (order, known) = &mut *guard;
-        if order.len() >= SIGNALS_MAX {
+    fn push(&self, payload: T) -> bool {
+        let mut waiting = self.waiting.lock();
+        if waiting.len() >= PAYLOADS_MAX {
             return false;
         }
-        // A later state replaces an earlier one, so their order matters: deduplication could drop
-        // the latest.
-        let is_state = matches!(signal, Signal::Typing(..) | Signal::Presence(..));
-        if is_state || known.insert(signal.clone()) {
-            order.push_back(signal);
-            drop(guard);
-            self.has_more.notify_one();
-        }
+        waiting.push_back(payload);
+        drop(waiting);
+        self.has_more.notify_one();
         true
     }
 
-    fn take(&self) -> Vec<Signal> {
-        let mut guard = self.lock();
-        guard.1.clear();
-        guard.0.drain(..).collect()
-    }
-
-    async fn next(&self) -> Vec<Signal> {
-        loop {
-            let taken = self.take();
-            if !taken.is_empty() {
-                return taken;
-            }
-            self.has_more.notified().await;
-        }
+    fn take(&self) -> Vec<T> {
+        self.waiting.lock().drain(..).collect()
     }
 }
 
@@ -80,8 +63,8 @@ impl PeerQueue {
         self.is_connected.load(Ordering::SeqCst)
     }
 
-    /// Signals may have been lost before a connection and after a disconnection, so both count as a
-    /// loss.
+    /// Payloads may have been lost before a connection and after a disconnection, so both count as
+    /// a loss.
     pub(super) fn set_connected(&self, is_connected: bool) {
         self.is_connected.store(is_connected, Ordering::SeqCst);
         self.mark_lost();
@@ -92,26 +75,32 @@ impl PeerQueue {
         self.incoming.has_more.notify_one();
     }
 
-    /// Drops the signal without a connection or without room. Peers then find the write by polling
-    /// the store.
-    pub(super) fn send(&self, signal: Signal) {
+    /// Drops the payload without a connection or without room. The peer then finds the write by
+    /// polling the store.
+    pub(super) fn send(&self, server: Uuid, payload: &[u8]) {
         if self.is_connected() {
-            let _ = self.outgoing.push(signal);
+            let _ = self.outgoing.push((server, payload.to_vec()));
         }
     }
 
-    pub(super) async fn next_outgoing(&self) -> Vec<Signal> {
-        self.outgoing.next().await
+    pub(super) async fn next_outgoing(&self) -> Vec<(Uuid, Vec<u8>)> {
+        loop {
+            let taken = self.outgoing.take();
+            if !taken.is_empty() {
+                return taken;
+            }
+            self.outgoing.has_more.notified().await;
+        }
     }
 
-    pub(super) fn push_incoming(&self, signal: Signal) {
-        if !self.incoming.push(signal) {
+    pub(super) fn push_incoming(&self, payload: Vec<u8>) {
+        if !self.incoming.push(payload) {
             self.mark_lost();
         }
     }
 
-    /// Waits for signals of peers. `None` if signals may have been lost.
-    pub(super) async fn receive(&self) -> Option<Vec<Signal>> {
+    /// Waits for payloads of peers. `None` if some may have been lost.
+    pub(super) async fn receive(&self) -> Option<Vec<Vec<u8>>> {
         loop {
             if self.has_lost.swap(false, Ordering::SeqCst) {
                 return None;
@@ -124,12 +113,41 @@ impl PeerQueue {
         }
     }
 
-    pub(super) fn add_changed_topic(&self, topic: &Topic) {
-        self.changed_topics.lock().insert(topic.clone());
-        self.topics_changed.notify_one();
+    pub(super) fn own(&self) -> Option<Uuid> {
+        *self.own.lock()
     }
 
-    pub(super) fn take_changed_topics(&self) -> HashSet<Topic> {
-        std::mem::take(&mut self.changed_topics.lock())
+    pub(super) fn set_own(&self, server: Uuid) {
+        *self.own.lock() = Some(server);
+        self.own_changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_possible_loss_is_told_before_what_arrived() {
+        let queue = PeerQueue::default();
+        queue.push_incoming(vec![1]);
+        queue.set_connected(true);
+        assert_eq!(queue.receive().await, None);
+        assert_eq!(queue.receive().await, Some(vec![vec![1]]));
+        for _ in 0..=PAYLOADS_MAX {
+            queue.push_incoming(vec![2]);
+        }
+        assert_eq!(queue.receive().await, None, "one was dropped");
+        assert_eq!(queue.receive().await.unwrap().len(), PAYLOADS_MAX);
+    }
+
+    #[tokio::test]
+    async fn nothing_waits_for_a_connection() {
+        let queue = PeerQueue::default();
+        let server = Uuid::new_v4();
+        queue.send(server, &[1]);
+        queue.set_connected(true);
+        queue.send(server, &[2]);
+        assert_eq!(queue.next_outgoing().await, [(server, vec![2])]);
     }
 }

@@ -87,7 +87,7 @@ impl Default for Bounds {
             typing_lifetime: Duration::from_secs(6),
             presence_grace: Duration::from_secs(5),
             presence_names_max: 500,
-            last_seen_interval: Duration::from_secs(60),
+            last_seen_interval: Duration::from_secs(15 * 60),
             user_replays_max: 4,
             replays_max: 64,
             replay_wait: Duration::from_secs(10),

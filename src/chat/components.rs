@@ -40,7 +40,7 @@ impl Components {
         restrictions: Restrictions,
         bounds: &Bounds,
     ) -> Self {
-        let publisher = Publisher::new(bus.clone(), Arc::clone(&clock), in_flight.is_shared());
+        let publisher = Publisher::new(bus.clone(), Arc::clone(&clock), in_flight.clone());
         let access = Arc::new(Access::new(
             Arc::clone(&store),
             bus.clone(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::cluster::CursorScope;
 use crate::model::{
     ConversationId, Cut, Message, MessageId, OrderKey, Page, PageRequest, Reaction, Timestamp,
     UserId,
@@ -148,7 +149,8 @@ impl HistoryService {
     /// The position of a conversation's event stream: its last persisted event, or the low
     /// watermark if that is later. So the position of a quiet conversation does not age.
     pub async fn events_position(&self, conversation: ConversationId) -> Result<OrderKey> {
-        let low_watermark = self.in_flight.low_watermark();
+        let scope = CursorScope::Conversation(conversation);
+        let low_watermark = self.in_flight.position(scope);
         let newest = self
             .store
             .newest_events(&[conversation])

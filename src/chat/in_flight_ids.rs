@@ -9,19 +9,24 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::chat::error::{Error, Result};
 use crate::clock::{Clock, IdGenerator};
-use crate::model::{OrderKey, TimeUuid, Timestamp};
+use crate::cluster::{Cluster, CursorScope};
+use crate::model::{OrderKey, TimeUuid};
 use crate::store;
 
 /// Maximum lead of the ids over the wall clock on a shared store. With a greater lead, other
 /// servers could not tell which ids are new.
 const CLOCK_LEAD_MAX: Duration = Duration::from_secs(2);
+
+/// Age of an id at which its event is late: it is logged again under a fresh id. Streams read back
+/// ten seconds, which is twice this and the difference of two clocks.
+const LATE_AFTER: Duration = Duration::from_secs(4);
 
 #[derive(Clone)]
 pub(crate) struct InFlightIds {
@@ -30,32 +35,43 @@ pub(crate) struct InFlightIds {
     /// First id of each lease. The lock is held during an allocation, so an id is in flight as soon
     /// as it exists.
     leases: Arc<Mutex<BTreeSet<TimeUuid>>>,
-    /// Moment, in microseconds, up to which the poller has read the writes of other servers. `None`
-    /// on a store of one server.
-    remote_watermark: Option<Arc<AtomicI64>>,
+    /// This server's part in a cluster. `None` on a store of one server.
+    cluster: Option<Cluster>,
 }
 
 impl InFlightIds {
-    pub(crate) fn new(clock: Arc<dyn Clock>, ids: Arc<IdGenerator>, is_shared: bool) -> Self {
-        let remote_watermark = is_shared.then(|| Arc::new(AtomicI64::new(clock.now().micros())));
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        ids: Arc<IdGenerator>,
+        cluster: Option<Cluster>,
+    ) -> Self {
         Self {
             clock,
             ids,
             leases: Arc::default(),
-            remote_watermark,
+            cluster,
         }
     }
 
     /// Whether other servers write to the store too.
     pub(crate) fn is_shared(&self) -> bool {
-        self.remote_watermark.is_some()
+        self.cluster.is_some()
     }
 
-    /// Call when the writes of other servers up to this moment have been read.
-    pub(crate) fn advance_remote_watermark(&self, moment: Timestamp) {
-        if let Some(watermark) = &self.remote_watermark {
-            watermark.fetch_max(moment.micros(), Ordering::SeqCst);
-        }
+    pub(crate) fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    /// Greatest position that a stream may give, by what has arrived from other servers. Events
+    /// that are being published, of which `except` is the oldest, do not hold it back.
+    pub(crate) fn position_max(
+        &self,
+        scope: CursorScope<'_>,
+        except: Option<OrderKey>,
+    ) -> OrderKey {
+        self.cluster
+            .as_ref()
+            .map_or(OrderKey::MAX, |cluster| cluster.cursor_limit(scope, except))
     }
 
     /// Allocates `count` ascending ids. They are in flight until the lease is dropped, after their
@@ -68,13 +84,17 @@ impl InFlightIds {
         leases.insert(ids[0]);
         IdLease {
             ids,
+            allocated_at: Instant::now(),
             in_flight: self.clone(),
         }
     }
 
-    /// Allocates ids, unless on a shared store they would lead the wall clock by too much.
+    /// Allocates ids, unless on a shared store they would lead the wall clock by too much, or too
+    /// many events wait to be delivered to other servers.
     pub(crate) fn allocate_near_clock(&self, count: usize) -> Result<IdLease> {
-        if self.is_shared() && self.lead_over_clock() > CLOCK_LEAD_MAX {
+        if let Some(cluster) = &self.cluster
+            && (self.lead_over_clock() > CLOCK_LEAD_MAX || !cluster.has_room())
+        {
             return Err(Error::Busy);
         }
         Ok(self.allocate(count))
@@ -102,28 +122,26 @@ impl InFlightIds {
         Duration::from_micros(u64::try_from(lead).unwrap_or(0))
     }
 
-    /// Whether, on a shared store, an id was allocated longer ago than this.
-    pub(crate) fn is_older_than(&self, id: TimeUuid, micros: i64) -> bool {
-        self.is_shared() && id.moment().plus_micros(micros) < self.clock.now()
+    /// Whether streams of other servers may have passed this id. Both clocks count: the monotonic
+    /// one stands still while a machine is suspended, and the wall clock may be set.
+    pub(crate) fn is_late(&self, id: TimeUuid, allocated_at: Instant) -> bool {
+        let age = self.clock.now().micros() - id.moment().micros();
+        let by_wall_clock = Duration::from_micros(u64::try_from(age).unwrap_or(0));
+        self.is_shared() && allocated_at.elapsed().max(by_wall_clock) > LATE_AFTER
     }
 
-    /// Low watermark: all events up to here are published, and no later allocation returns an id up
-    /// to here.
+    /// Low watermark: all events of this server up to here are published, and no later allocation
+    /// returns an id up to here.
     pub(crate) fn low_watermark(&self) -> OrderKey {
         self.low_watermark_without(None)
     }
 
-    fn low_watermark_without(&self, own: Option<TimeUuid>) -> OrderKey {
-        let local = self.local_watermark_without(own);
-        match &self.remote_watermark {
-            Some(remote) => local.min(OrderKey::first_at(Timestamp::from_micros(
-                remote.load(Ordering::SeqCst),
-            ))),
-            None => local,
-        }
+    /// The low watermark, or the greatest position that streams of this scope may give.
+    pub(crate) fn position(&self, scope: CursorScope<'_>) -> OrderKey {
+        self.low_watermark().min(self.position_max(scope, None))
     }
 
-    fn local_watermark_without(&self, own: Option<TimeUuid>) -> OrderKey {
+    fn low_watermark_without(&self, own: Option<TimeUuid>) -> OrderKey {
         let leases = self.leases.lock();
         match leases.iter().find(|id| Some(**id) != own) {
             Some(first) => first.order_key().before(),
@@ -150,6 +168,7 @@ pub(crate) fn rewind(position: OrderKey, micros: i64) -> OrderKey {
 /// Ids that were allocated together, and whose events are not all published yet.
 pub(crate) struct IdLease {
     ids: Vec<TimeUuid>,
+    allocated_at: Instant,
     in_flight: InFlightIds,
 }
 
@@ -160,6 +179,10 @@ impl IdLease {
 
     pub(crate) fn newest(&self) -> TimeUuid {
         self.ids[self.ids.len() - 1]
+    }
+
+    pub(crate) fn allocated_at(&self) -> Instant {
+        self.allocated_at
     }
 
     pub(crate) fn is_shared(&self) -> bool {
@@ -197,11 +220,12 @@ impl Drop for IdLease {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
+    use crate::model::Timestamp;
 
     #[test]
     fn the_low_watermark_never_passes_an_id_in_flight() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000)));
-        let in_flight = InFlightIds::new(clock, Arc::new(IdGenerator::new([7; 8])), false);
+        let in_flight = InFlightIds::new(clock, Arc::new(IdGenerator::new([7; 8])), None);
         let first = in_flight.allocate(1);
         let second = in_flight.allocate(2);
         assert!(in_flight.low_watermark() < first.newest().order_key());

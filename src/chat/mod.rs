@@ -21,7 +21,7 @@ mod presence;
 mod publisher;
 mod rate_limit;
 mod recent_ids;
-mod remote_changes;
+mod remote_notices;
 mod replay_limiter;
 mod single_flight;
 mod stream;
@@ -31,8 +31,6 @@ mod write_tasks;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
-
-use tokio_util::sync::DropGuard;
 
 pub use self::access::membership_guard::MembershipGuard;
 pub use self::access::restrictions::{Refusal, RestrictionWatch, Restrictions};
@@ -45,9 +43,8 @@ pub use self::inbox::PreviewFields;
 pub use self::inbox::entry_settings::EntrySettings;
 pub use self::inbox::page::{InboxFilter, InboxPage, InboxSummary};
 pub use self::participants::ParticipantService;
-pub use self::presence::PresenceService;
-pub use self::presence::table::PresenceGuard;
 pub use self::presence::typing::TypingService;
+pub use self::presence::{PresenceGuard, PresenceService};
 pub use self::stream::StreamService;
 pub use self::stream::conversation_event::ConversationEvent;
 pub use self::stream::conversation_updates::{ConversationUpdate, ConversationUpdates};
@@ -62,9 +59,10 @@ pub use self::write::profile::ProfileInput;
 
 use self::components::Components;
 use self::in_flight_ids::InFlightIds;
-use self::remote_changes::RemoteChangesContext;
+use self::remote_notices::RemoteNotices;
 use crate::bus::Bus;
 use crate::clock::{Clock, IdGenerator};
+use crate::cluster::{Cluster, NoticeHandler};
 use crate::metrics::Metrics;
 use crate::model::{Timestamp, UserId};
 use crate::store::{self, ReadShares, Store};
@@ -87,8 +85,8 @@ pub struct Services {
     components: Components,
     read_shares: Arc<ReadShares>,
     bounds: Bounds,
-    /// Stops the poller of a shared store.
-    _remote_changes: Option<DropGuard>,
+    /// The cluster holds it weakly.
+    _remote_notices: Option<Arc<RemoteNotices>>,
 }
 
 impl Deref for Chat {
@@ -114,8 +112,13 @@ impl Chat {
         let imported_at = store.imported_at().await?.unwrap_or_default();
         // Later ids are greater than the import, even if the clock was set back since.
         ids.pass(imported_at);
-        let is_shared = store.overlap_micros() > 0;
-        let in_flight = InFlightIds::new(Arc::clone(&clock), ids, is_shared);
+        let cluster = match store.cluster() {
+            Some(directory) => {
+                Some(Cluster::open(directory, bus.clone(), Arc::clone(&clock)).await?)
+            }
+            None => None,
+        };
+        let in_flight = InFlightIds::new(Arc::clone(&clock), ids, cluster);
         let restrictions = Restrictions::open(&store, Arc::clone(&clock), &bounds).await?;
         let components = Components::new(store, bus, clock, in_flight, restrictions, &bounds);
         Ok(Self(Arc::new(Services::new(
@@ -130,9 +133,11 @@ impl Services {
     fn new(components: Components, bounds: Bounds, imported_at: Timestamp) -> Self {
         let presence = Arc::new(PresenceService::new(&components, &bounds));
         let streams = StreamService::new(&components, Arc::clone(&presence), &bounds, imported_at);
-        let remote_changes = components.in_flight.is_shared().then(|| {
-            let context = RemoteChangesContext::new(&components, Arc::clone(&presence));
-            remote_changes::spawn(context)
+        let remote_notices = components.in_flight.cluster().map(|cluster| {
+            let notices = RemoteNotices::new(&components, Arc::clone(&presence));
+            let handler: Arc<dyn NoticeHandler> = Arc::clone(&notices) as Arc<_>;
+            cluster.start(Arc::downgrade(&handler));
+            notices
         });
         Self {
             access: Arc::clone(&components.access),
@@ -147,7 +152,7 @@ impl Services {
             read_shares: ReadShares::new(bounds.user_reads_max),
             bounds,
             components,
-            _remote_changes: remote_changes,
+            _remote_notices: remote_notices,
         }
     }
 
@@ -158,6 +163,9 @@ impl Services {
         self.writes.register(metrics);
         self.typing.register(metrics);
         self.streams.register(metrics);
+        if let Some(cluster) = self.components.in_flight.cluster() {
+            cluster.register(metrics);
+        }
         let waiting = |part: fn((usize, usize)) -> usize| {
             let writes = Arc::clone(&self.writes);
             move || part(writes.waiting()) as f64
@@ -204,10 +212,21 @@ impl Services {
         self.components.in_flight.lead_over_clock()
     }
 
+    /// Whether events of other servers arrive. `Err` says in one sentence why not.
+    pub fn health(&self) -> Result<(), String> {
+        match self.components.in_flight.cluster() {
+            Some(cluster) => cluster.health(),
+            None => Ok(()),
+        }
+    }
+
     /// Waits for the outcome of every accepted write, and persists the last-seen times. The caller
-    /// must accept no new requests.
+    /// must accept no new requests. On a cluster, the other servers notify this one no more.
     pub async fn finish(&self) {
         self.components.tasks.finish().await;
         self.presence.finish().await;
+        if let Some(cluster) = self.components.in_flight.cluster() {
+            cluster.end().await;
+        }
     }
 }

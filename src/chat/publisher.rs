@@ -1,41 +1,56 @@
-//! Publisher: the only component that publishes to the bus. It delivers notices to the subscribers
-//! of this server, and signals the other servers.
+//! Publisher: the only component that publishes to the bus, to the subscribers of this server.
+//! Events of the batches of a conversation are delivered to other servers by
+//! `write::outgoing`; changes of inboxes, markers and typing from here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::bus::{Bus, NoticeEnvelope, Signal};
-use crate::chat::in_flight_ids::IdLease;
-use crate::chat::recent_ids::RecentIds;
+use crate::bus::{Bus, NoticeEnvelope};
+use crate::chat::in_flight_ids::{IdLease, InFlightIds};
 use crate::clock::Clock;
+use crate::cluster::{CursorScope, RecentByAge, Recipients, RemoteNotice};
 use crate::model::{
     Conversation, ConversationId, Event, InboxChange, Notice, OrderKey, TimeUuid, Topic, UserId,
 };
 use crate::store::Audience;
 
-/// More ids than this server publishes within the overlap that a poll reads back.
-const PUBLISHED_MAX: usize = 1 << 17;
+/// Deduplication window: longer than a notice of another server is repeated.
+const PUBLISHED_FOR: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) struct Publisher {
     bus: Bus,
     clock: Arc<dyn Clock>,
-    /// Ids of events that this process has published. On a shared store the poller reads our own
-    /// writes back; this set filters them out. `None` on a store of one server.
-    published: Option<Mutex<RecentIds<TimeUuid>>>,
+    in_flight: InFlightIds,
+    /// Ids of events that this process has published: its own, and those that other servers have
+    /// notified it of, which may come twice. `None` on a store of one server.
+    published: Option<Mutex<RecentByAge<TimeUuid>>>,
+}
+
+/// Origin of an event that is published.
+#[derive(Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// This server allocated the event's id.
+    Own(&'a IdLease),
+    /// A notice of another server, by the oldest of its events.
+    Remote { oldest: Option<OrderKey> },
 }
 
 impl Publisher {
-    pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, is_shared: bool) -> Self {
-        let published = is_shared.then(|| Mutex::new(RecentIds::new(PUBLISHED_MAX)));
+    pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, in_flight: InFlightIds) -> Self {
+        let published = in_flight
+            .is_shared()
+            .then(|| Mutex::new(RecentByAge::new(PUBLISHED_FOR)));
         Self {
             bus,
             clock,
+            in_flight,
             published,
         }
     }
 
-    /// Records the id of an event of this server, so that the poller does not publish it again.
+    /// Records the id of an event of this server, so that it is not published again.
     pub(crate) fn record(&self, id: TimeUuid) {
         self.record_new(id);
     }
@@ -55,20 +70,33 @@ impl Publisher {
             .is_none_or(|published| published.lock().contains(&id))
     }
 
-    /// Publishes an event of a conversation: on its topic, and as a signal to the other servers.
+    fn low_watermark(&self, origin: Origin<'_>) -> OrderKey {
+        match origin {
+            Origin::Own(lease) => lease.low_watermark(),
+            Origin::Remote { .. } => self.in_flight.low_watermark(),
+        }
+    }
+
+    /// Publishes an event of a conversation on its topic.
     pub(crate) fn publish_event(
         &self,
         conversation: ConversationId,
         id: TimeUuid,
         event: Event,
-        lease: &IdLease,
+        origin: Origin<'_>,
     ) {
         self.record(id);
-        self.bus.signal_peers(|| Signal::Written(conversation));
         let topic = Topic::Conversation(conversation);
-        if self.bus.has_subscribers(&topic) {
-            self.deliver(&topic, id, lease.low_watermark(), event);
+        if !self.bus.has_subscribers(&topic) {
+            return;
         }
+        let max = |scope| self.in_flight.position_max(scope, origin.oldest());
+        let settled = self.low_watermark(origin).min(max(CursorScope::Everything));
+        let notice = Notice {
+            position_max: max(CursorScope::Conversation(conversation)),
+            ..Notice::new(id, settled, event)
+        };
+        self.bus.publish(&topic, notice);
     }
 
     /// Publishes the change of a conversation to the inboxes of its participants. A large
@@ -78,71 +106,62 @@ impl Publisher {
         conversation: ConversationId,
         id: TimeUuid,
         audience: &Audience,
-        lease: &IdLease,
+        origin: Origin<'_>,
     ) {
         if let Some(users) = &audience.users {
-            let signal = |user| Signal::WrittenFor(user, conversation);
-            self.signal_and_deliver(
-                users.iter(),
-                conversation,
-                id,
-                lease.low_watermark(),
-                signal,
-            );
+            self.publish_to_inboxes(users.iter(), conversation, id, origin);
         }
     }
 
-    /// Publishes the change of an entry to these inboxes, without a write to the conversation.
+    /// Publishes the change of an entry to the subscribers of these inboxes on this server.
     pub(crate) fn publish_to_inboxes<'a>(
         &self,
         users: impl IntoIterator<Item = &'a UserId>,
         conversation: ConversationId,
         id: TimeUuid,
-        lease: &IdLease,
-    ) {
-        self.signal_and_deliver(
-            users,
-            conversation,
-            id,
-            lease.low_watermark(),
-            Signal::Inbox,
-        );
-    }
-
-    fn signal_and_deliver<'a>(
-        &self,
-        users: impl IntoIterator<Item = &'a UserId>,
-        conversation: ConversationId,
-        id: TimeUuid,
-        low_watermark: OrderKey,
-        signal: impl Fn(UserId) -> Signal,
-    ) {
-        let users = users
-            .into_iter()
-            .inspect(|user| self.bus.signal_peers(|| signal((*user).clone())));
-        self.deliver_to_inboxes(users, conversation, id, low_watermark);
-    }
-
-    /// Delivers the change of an entry to the subscribers of these inboxes on this server.
-    pub(crate) fn deliver_to_inboxes<'a>(
-        &self,
-        users: impl IntoIterator<Item = &'a UserId>,
-        conversation: ConversationId,
-        id: TimeUuid,
-        low_watermark: OrderKey,
+        origin: Origin<'_>,
     ) {
         self.record(id);
-        let mut notice = None;
+        let low_watermark = self.low_watermark(origin);
+        // Inboxes that nothing holds back share one notice.
+        let mut last: Option<Arc<NoticeEnvelope>> = None;
         for user in users {
             let topic = Topic::Inbox(user.clone());
-            if self.bus.has_subscribers(&topic) {
-                let notice = notice.get_or_insert_with(|| {
-                    let event = Event::Inbox(InboxChange { conversation });
-                    Arc::<NoticeEnvelope>::from(Notice::new(id, low_watermark, event))
-                });
-                self.bus.publish(&topic, Arc::clone(notice));
+            if !self.bus.has_subscribers(&topic) {
+                continue;
             }
+            let scope = CursorScope::Inbox(user);
+            let settled = low_watermark.min(self.in_flight.position_max(scope, origin.oldest()));
+            let notice = match last.take().filter(|last| last.settled == settled) {
+                Some(same) => same,
+                None => {
+                    let event = Event::Inbox(InboxChange { conversation });
+                    Notice::new(id, settled, event).into()
+                }
+            };
+            self.bus.publish(&topic, Arc::clone(&notice));
+            last = Some(notice);
         }
+    }
+
+    /// Notifies the other servers of the change of an entry in these inboxes, without a write to
+    /// the conversation.
+    pub(crate) async fn notify_inboxes(
+        &self,
+        users: &[UserId],
+        conversation: ConversationId,
+        change: TimeUuid,
+    ) {
+        let Some(cluster) = self.in_flight.cluster() else {
+            return;
+        };
+        let notice = RemoteNotice::Inbox {
+            conversation,
+            change,
+            users: Vec::new(),
+        };
+        let recipients = Recipients::Users(users.into());
+        cluster.deliver(&notice, &recipients).await;
     }
 
     /// Publishes that a user's marker has advanced. In a large conversation, markers are not
@@ -156,19 +175,34 @@ impl Publisher {
         if conversation.is_large {
             return;
         }
-        self.bus
-            .signal_peers(|| Signal::Marker(conversation.id, user.clone()));
-        let topic = Topic::Conversation(conversation.id);
+        if let Some(cluster) = self.in_flight.cluster() {
+            cluster.deliver_unawaited(RemoteNotice::Marker {
+                conversation: conversation.id,
+                user: user.clone(),
+            });
+        }
+        self.deliver_marker(user, conversation.id, lease.newest());
+    }
+
+    /// Delivers that a marker has advanced to the subscribers on this server.
+    pub(crate) fn deliver_marker(&self, user: &UserId, id: ConversationId, newest: TimeUuid) {
+        let topic = Topic::Conversation(id);
         if self.bus.has_subscribers(&topic) {
-            let event = Event::MarkerMoved(conversation.id, user.clone());
-            self.deliver(&topic, lease.newest(), lease.low_watermark(), event);
+            let event = Event::MarkerMoved(id, user.clone());
+            self.bus
+                .publish(&topic, Notice::new(newest, OrderKey::MIN, event));
         }
     }
 
     /// Publishes that a user has started or stopped typing.
     pub(crate) fn publish_typing(&self, user: &UserId, id: ConversationId, is_typing: bool) {
-        self.bus
-            .signal_peers(|| Signal::Typing(id, user.clone(), is_typing));
+        if let Some(cluster) = self.in_flight.cluster() {
+            cluster.send_directly(RemoteNotice::Typing {
+                conversation: id,
+                user: user.clone(),
+                is_typing,
+            });
+        }
         self.deliver_typing(user, id, is_typing);
     }
 
@@ -180,24 +214,8 @@ impl Publisher {
         }
     }
 
-    /// Signals to the other servers whether a user is online on this one.
-    pub(crate) fn signal_presence(&self, user: &UserId, is_online: impl FnOnce() -> bool) {
-        self.bus
-            .signal_peers(|| Signal::Presence(user.clone(), is_online()));
-    }
-
-    /// Asks the other servers whether a user is online there.
-    pub(crate) fn query_presence(&self, user: &UserId) {
-        self.bus
-            .signal_peers(|| Signal::PresenceQuery(user.clone()));
-    }
-
-    pub(crate) fn has_presence_subscribers(&self, user: &UserId) -> bool {
-        self.bus.has_subscribers(&Topic::Presence(user.clone()))
-    }
-
-    /// Delivers a change of presence to the subscribers on this server. They read the current state
-    /// from the presence table.
+    /// Delivers a change of presence to the subscribers on this server. They read the current
+    /// state.
     pub(crate) fn deliver_presence(&self, user: &UserId) {
         let topic = Topic::Presence(user.clone());
         if self.bus.has_subscribers(&topic) {
@@ -205,22 +223,17 @@ impl Publisher {
         }
     }
 
-    /// Delivers an event to the subscribers of a topic on this server.
-    pub(crate) fn deliver(
-        &self,
-        topic: &Topic,
-        id: TimeUuid,
-        low_watermark: OrderKey,
-        event: Event,
-    ) {
-        self.bus
-            .publish(topic, Notice::new(id, low_watermark, event));
+    /// Delivers an event that has no position in any order, so any id will do.
+    fn deliver_unordered(&self, topic: &Topic, event: Event) {
+        self.bus.publish(
+            topic,
+            Notice::new(self.unordered_id(), OrderKey::MIN, event),
+        );
     }
 
-    /// Delivers an event that has no position in any order, so any id will do.
-    pub(crate) fn deliver_unordered(&self, topic: &Topic, event: Event) {
-        let id = TimeUuid::new(self.clock.now(), [0; 8]);
-        self.deliver(topic, id, OrderKey::MIN, event);
+    /// Id of an event that has no position.
+    pub(crate) fn unordered_id(&self) -> TimeUuid {
+        TimeUuid::new(self.clock.now(), [0; 8])
     }
 
     /// Makes the subscribers of one topic read the store.
@@ -228,8 +241,17 @@ impl Publisher {
         self.bus.invalidate(topic);
     }
 
-    /// Makes all subscribers read the store.
-    pub(crate) fn invalidate_all(&self) {
-        self.bus.invalidate_all();
+    /// Topics whose subscribers can read the store.
+    pub(crate) fn readable_topics(&self) -> Vec<Topic> {
+        self.bus.readable_topics()
+    }
+}
+
+impl Origin<'_> {
+    fn oldest(self) -> Option<OrderKey> {
+        match self {
+            Self::Own(_) => None,
+            Self::Remote { oldest } => oldest,
+        }
     }
 }

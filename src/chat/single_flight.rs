@@ -25,6 +25,12 @@ pub(crate) trait ReadKey<T>: Clone {
     /// Whether this request may share the result of a read that was started with the other key.
     fn may_share(&self, started: &Self) -> bool;
 
+    /// Whether this request, which may not share a running read with the other key, waits for its
+    /// end: the requests that come meanwhile then share the next read.
+    fn awaits(&self, _started: &Self) -> bool {
+        false
+    }
+
     /// Whether the result of such a read reaches as far as this request needs.
     fn is_covered_by(&self, _result: &T) -> bool {
         true
@@ -82,6 +88,9 @@ impl<K: ReadKey<T>, T> SingleFlight<K, T> {
     where
         F: Future<Output = Result<T>>,
     {
+        if let Some(running) = self.find_awaited(&key) {
+            let _ = timeout(OTHERS_WAIT, running.outcome(&read)).await;
+        }
         loop {
             let (shared, is_own) = self.find_or_start(&key);
             if is_own {
@@ -96,6 +105,17 @@ impl<K: ReadKey<T>, T> SingleFlight<K, T> {
                 Err(_) => return None,
             }
         }
+    }
+
+    fn find_awaited(&self, key: &K) -> Option<Arc<Read<K, T>>> {
+        let reads = self.reads.lock();
+        let mut running = reads
+            .iter()
+            .rev()
+            .filter(|read| read.outcome.get().is_none());
+        running
+            .find(|read| key.awaits(&read.key) && read.started_at.elapsed() < self.lifetime)
+            .cloned()
     }
 
     fn find_or_start(&self, key: &K) -> (Arc<Read<K, T>>, bool) {
@@ -220,6 +240,42 @@ mod tests {
         assert_eq!(reader.reads(), 1);
         reader.read(7, None).await;
         assert_eq!(reader.reads(), 1);
+    }
+
+    /// Request that needs a read from its own moment on.
+    #[derive(Clone)]
+    struct NotBefore(u64);
+
+    impl ReadKey<()> for NotBefore {
+        fn may_share(&self, started: &Self) -> bool {
+            started.0 >= self.0
+        }
+
+        fn awaits(&self, started: &Self) -> bool {
+            started.0 < self.0
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_that_come_while_a_read_runs_share_the_next_one() {
+        let flight = SingleFlight::new(Duration::from_secs(5));
+        let reads = AtomicUsize::new(0);
+        let read = |_| async {
+            reads.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Ok(())
+        };
+        let request = |number: u64| {
+            let flight = &flight;
+            async move {
+                for _ in 0..number.min(3) {
+                    tokio::task::yield_now().await;
+                }
+                flight.read(NotBefore(number.min(1)), read).await.unwrap();
+            }
+        };
+        join_all((0..50).map(request)).await;
+        assert_eq!(reads.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test]

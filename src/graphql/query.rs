@@ -102,7 +102,7 @@ impl Query {
             before,
         }
         .request(List::Inbox(&scope.viewer))?;
-        let updates_position = scope.chat.streams.inbox_position();
+        let updates_position = scope.chat.streams.inbox_position(&scope.viewer);
         let page = scope
             .chat
             .inbox

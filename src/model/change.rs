@@ -36,11 +36,48 @@ pub enum Revision {
     Deletion,
 }
 
+impl ChangeKind {
+    pub const ALL: [Self; 8] = [
+        Self::MessageEdited,
+        Self::MessageDeleted,
+        Self::ParticipantAdded,
+        Self::ParticipantRemoved,
+        Self::RoleChanged,
+        Self::ConversationRenamed,
+        Self::MessageLate,
+        Self::ReactionsChanged,
+    ];
+
+    /// Index in the list above.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// `None` for a kind of a later version.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+}
+
 impl Revision {
     pub const fn kind(&self) -> ChangeKind {
         match self {
             Self::Content(_) => ChangeKind::MessageEdited,
             Self::Deletion => ChangeKind::MessageDeleted,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_found_by_its_number() {
+        for (index, kind) in ChangeKind::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(kind.number()), index);
+            assert_eq!(ChangeKind::from_number(kind.number()), Some(kind));
+        }
+        assert_eq!(ChangeKind::from_number(200), None);
     }
 }

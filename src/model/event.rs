@@ -27,12 +27,25 @@ pub struct Notice {
     /// Low watermark: all events with an id up to here have been published, this one included. An
     /// inbox stream may resume from it.
     pub settled: OrderKey,
+    /// Greatest position that a stream may give with this event: an earlier event of another server
+    /// may not have arrived yet. [`OrderKey::MAX`] on a store of one server.
+    pub position_max: OrderKey,
     pub event: Event,
 }
 
 impl Notice {
     pub fn new(id: TimeUuid, settled: OrderKey, event: Event) -> Self {
-        Self { id, settled, event }
+        Self {
+            id,
+            settled,
+            position_max: OrderKey::MAX,
+            event,
+        }
+    }
+
+    /// Position of a stream after this event.
+    pub fn position(&self) -> OrderKey {
+        self.id.order_key().min(self.position_max)
     }
 }
 

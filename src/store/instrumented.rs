@@ -6,18 +6,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use super::cluster::ClusterStore;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, Error, FlagsChange,
     ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
     MembershipSnapshot, NewConversation, NewMessage, Participation, PreviewQuery, ProfileChange,
     Renaming, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage,
-    UnreadQuery, Verified, VerifyPosition, Wake,
+    UnreadQuery, Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant,
-    Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
+    InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store with metrics. Its answers are those of the store in it.
@@ -117,6 +118,7 @@ instrumented! {
     Store by LiveOperations in live {
         plain {
             overlap_micros() -> i64;
+            cluster() -> Option<Arc<dyn ClusterStore>>;
             health() -> Result<(), String>;
         }
         measured {
@@ -138,7 +140,6 @@ instrumented! {
             reactions(viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Vec<Vec<Reaction>>;
             changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change>;
             log_late(conversation: ConversationId, changes: &[Change]) -> ();
-            wakes(since: Timestamp) -> Vec<Wake>;
             earlier_sends(conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>>;
             history(conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Page<Arc<Message>>;
             messages(keys: &[(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>>;
@@ -149,7 +150,6 @@ instrumented! {
             inbox(user: &UserId, page: &PageRequest<InboxKey>) -> Page<InboxRow>;
             inbox_rows(user: &UserId, conversations: &[ConversationId]) -> Vec<Option<InboxRow>>;
             inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>>;
-            inbox_log(user: &UserId, after: OrderKey) -> Option<Vec<(ChangeId, ConversationId)>>;
             conversation_count(user: &UserId, limit: usize) -> usize;
             large_conversations(user: &UserId) -> Vec<ConversationId>;
             unread(user: &UserId, queries: &[UnreadQuery], cap: u32) -> Vec<Unread>;

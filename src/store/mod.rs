@@ -25,6 +25,8 @@
 //! | `users` | user | profile and last-seen time |
 //! | `restrictions` | user | suspension, and the moment before which tokens are refused |
 //!
+//! A store that several servers share has the directory and the mailboxes of [`cluster`] besides.
+//!
 //! - Order is that of timeuuids: the time, then the other eight bytes as signed ones, as in Cassandra.
 //! - Unread counts are computed from the read marker. No counter exists that could drift.
 //! - A conversation with a message within an hour of the last one is *busy*, until it was quiet for two hours. Its entries do not
@@ -32,6 +34,7 @@
 //! - Above 32 participants a conversation is *large*, for good, and merged at read time.
 
 mod admin;
+pub mod cluster;
 mod conversation;
 pub mod cql;
 pub mod embedded;
@@ -55,6 +58,7 @@ pub use self::admin::{
     DAMAGED_MESSAGE, Finding, ImportPositions, ImportRow, Imported, NOTE_DIRECT_SECRET,
     NOTE_IMPORTED_AT, StoreAdmin, StoredMessage, Verified, VerifyPosition, activity_to_give,
 };
+use self::cluster::ClusterStore;
 pub use self::conversation::{Created, NewConversation, Participation};
 pub use self::error::{Cause, Error, Result};
 pub use self::inbox::{
@@ -70,28 +74,10 @@ pub use self::read_permit::ReadShares;
 pub use self::restriction::{LoggedRestriction, Restricted, RestrictionChange};
 pub use self::rules::pair::of_stored as pair_of_participants;
 use crate::model::{
-    Change, ChangeId, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
-    InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction,
-    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow,
+    Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Restriction,
+    Revision, TimeUuid, Timestamp, Unread, UserId,
 };
-
-/// The record of a write by any server, which other servers poll.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Wake {
-    /// The id by which a poller recognises a record that it has seen.
-    pub id: TimeUuid,
-    pub place: WakePlace,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum WakePlace {
-    /// Messages or changes of this conversation, and with them the inboxes of its participants.
-    Conversation(ConversationId),
-    /// This user's inbox, by something that is told in no conversation.
-    Inbox(UserId),
-    /// A marker of this user in this conversation.
-    Marker(ConversationId, UserId),
-}
 
 /// A store of conversations, messages and inboxes.
 ///
@@ -106,6 +92,10 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// How far before a cursor a resumed stream must read, because an event with a smaller id may
     /// have become visible after one with a greater id. Zero where one server allocates all ids.
     fn overlap_micros(&self) -> i64;
+
+    /// The directory and the mailboxes of the servers that share this store. `None` for a store
+    /// with a single server.
+    fn cluster(&self) -> Option<Arc<dyn ClusterStore>>;
 
     /// The greatest id in the store, after which a generator begins. `None` for an empty store, and
     /// where several servers allocate ids: there each conversation has its own newest id
@@ -252,9 +242,6 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// On a store with a single server nothing is late.
     async fn log_late(&self, conversation: ConversationId, changes: &[Change]) -> Result<()>;
 
-    /// Writes of other servers since a moment, and a little before it. Empty on a store with a single server.
-    async fn wakes(&self, since: Timestamp) -> Result<Vec<Wake>>;
-
     /// Earlier sends of the last 24 hours by their keys.
     async fn earlier_sends(
         &self,
@@ -320,17 +307,6 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         after: OrderKey,
         limit: usize,
     ) -> Result<Option<Vec<ChangedRow>>>;
-
-    /// The changes in a user's `changes_by_user` after a position, unordered, each with its conversation. `None` if there are too many.
-    /// Only stores that several servers share are asked.
-    async fn inbox_log(
-        &self,
-        user: &UserId,
-        after: OrderKey,
-    ) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
-        let _ = (user, after);
-        Ok(Some(Vec::new()))
-    }
 
     /// The number of conversations that the user is in now, counted up to `limit`. It reads keys
     /// alone, and at most twice as many as the limit.

@@ -12,12 +12,13 @@ use crate::model::{
     InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
     Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
+use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPositions,
     ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
     NewConversation, NewMessage, Participation, ProfileChange, Renaming, Restricted,
     RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
-    VerifyPosition, Wake,
+    VerifyPosition,
 };
 
 #[derive(Default)]
@@ -162,6 +163,10 @@ impl Store for Memory {
     fn overlap_micros(&self) -> i64 {
         0
     }
+
+    fn cluster(&self) -> Option<Arc<dyn ClusterStore>> {
+        None
+    }
     fn health(&self) -> Result<(), String> {
         Ok(())
     }
@@ -241,9 +246,6 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
-        unreachable!("not part of an import")
-    }
-    async fn wakes(&self, _: Timestamp) -> Result<Vec<Wake>> {
         unreachable!("not part of an import")
     }
     async fn earlier_sends(

@@ -18,7 +18,6 @@ use wideroom::store::cql::Address;
 use crate::world::{body, client_key};
 
 const TEN_DAYS_MICROS: i64 = 10 * 24 * 3_600 * 1_000_000;
-const WAKE_SLOT_MICROS: i64 = 10_000_000;
 const REGISTER: i64 = 1;
 
 /// One sender in one conversation of two.
@@ -37,7 +36,7 @@ pub struct Driver {
     message: PreparedStatement,
     head: PreparedStatement,
     entry: PreparedStatement,
-    wake: PreparedStatement,
+    sessions: PreparedStatement,
     roster: PreparedStatement,
 }
 
@@ -61,8 +60,8 @@ impl Driver {
             message: prepare(&session, "INSERT INTO messages_by_conversation (conversation_id, width, start, message_id, sender_id, kind, content, reply_to, client_key, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?").await,
             head: prepare(&session, "UPDATE conversations USING TIMESTAMP ? SET last_message = ?, last_activity = ? WHERE conversation_id = ?").await,
             entry: prepare(&session, "UPDATE inbox_by_user USING TIMESTAMP ? SET last_message = ?, last_activity = ?, sent_up_to = ? WHERE user_id = ? AND conversation_id = ?").await,
-            wake: prepare(&session, "INSERT INTO wakes (shard, slot, wake_id, conversation_id, user_id) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?").await,
-            roster: prepare(&session, "SELECT roster FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1").await,
+            sessions: prepare(&session, "SELECT user_id, kind, server_id FROM sessions_by_user WHERE user_id IN ? LIMIT ?").await,
+            roster: prepare(&session, "SELECT roster, settled FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1").await,
             ids: IdGenerator::random(),
             session,
         }
@@ -100,8 +99,10 @@ impl Driver {
             );
             self.run(&self.claim, values).await;
         }
-        join!(self.write(pair, id, number, is_keyed), self.wake(pair));
+        self.write(pair, id, number, is_keyed).await;
         self.run(&self.roster, (conversation,)).await;
+        let users = vec![pair.sender.as_str(), pair.peer.as_str()];
+        self.run(&self.sessions, (users, 10_000_i32)).await;
     }
 
     async fn write(&self, pair: &Pair, id: TimeUuid, number: u64, is_keyed: bool) {
@@ -168,21 +169,6 @@ impl Driver {
             .batch(&batch, (message, head, own, others))
             .await
             .unwrap();
-    }
-
-    async fn wake(&self, pair: &Pair) {
-        let id = self.ids.next(SystemClock.now());
-        let (conversation, micros) = (pair.conversation.0, id.moment().micros());
-        let shard = i8::try_from(conversation.as_bytes()[0] % 16).unwrap();
-        let values = (
-            shard,
-            micros / WAKE_SLOT_MICROS,
-            timeuuid(id),
-            conversation,
-            MaybeUnset::<String>::Unset,
-            micros,
-        );
-        self.run(&self.wake, values).await;
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod cost;
 mod damage;
+mod ended;
 mod nats;
 mod pair;
 mod queue;

@@ -9,15 +9,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use wideroom::model::{
-    Change, ChangeId, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
-    InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction,
-    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow,
+    Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Restriction,
+    Revision, TimeUuid, Timestamp, Unread, UserId,
 };
+use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange,
     LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
     NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
-    RestrictionChange, Result, Revised, Store, UnreadQuery, Wake,
+    RestrictionChange, Result, Revised, Store, UnreadQuery,
 };
 
 /// A store behind which sends wait for as long as a test says.
@@ -82,6 +83,10 @@ impl fmt::Display for Slow {
 impl Store for Slow {
     fn overlap_micros(&self) -> i64 {
         self.inner.overlap_micros()
+    }
+
+    fn cluster(&self) -> Option<Arc<dyn ClusterStore>> {
+        self.inner.cluster()
     }
 
     fn health(&self) -> Result<(), String> {
@@ -202,10 +207,6 @@ impl Store for Slow {
         self.inner.log_late(conversation, changes).await
     }
 
-    async fn wakes(&self, since: Timestamp) -> Result<Vec<Wake>> {
-        self.inner.wakes(since).await
-    }
-
     async fn earlier_sends(
         &self,
         conversation: ConversationId,
@@ -277,14 +278,6 @@ impl Store for Slow {
         limit: usize,
     ) -> Result<Option<Vec<ChangedRow>>> {
         self.inner.inbox_changes(user, after, limit).await
-    }
-
-    async fn inbox_log(
-        &self,
-        user: &UserId,
-        after: OrderKey,
-    ) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
-        self.inner.inbox_log(user, after).await
     }
 
     async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {

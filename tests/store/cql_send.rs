@@ -10,11 +10,10 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 use wideroom::clock::ManualClock;
 use wideroom::model::{
-    Change, ChangeKind, ConversationId, Message, MessageId, OrderKey, Revision, TimeUuid,
-    Timestamp, UserId,
+    Change, ChangeKind, ConversationId, Message, MessageId, OrderKey, Revision, TimeUuid, UserId,
 };
 use wideroom::store::cql::{Cql, migrate};
-use wideroom::store::{EarlierSend, Error, NewMessage, Store, WakePlace};
+use wideroom::store::{EarlierSend, Error, NewMessage, Store};
 
 use crate::support::cassandra::shared;
 use crate::support::words::{
@@ -695,49 +694,6 @@ async fn changes_are_kept_with_their_log() {
         .map(|(id,)| TimeUuid::from_uuid(id.into()).unwrap())
         .collect();
     assert_eq!(told, BTreeSet::from([5, day + 6, 3 * day].map(change)));
-}
-
-#[tokio::test]
-async fn every_write_wakes_the_other_servers() {
-    let Some(on) = StoreFixture::open().await else {
-        return;
-    };
-    let [ann] = users(["ann"]);
-    on.make(conversation_id(1), std::slice::from_ref(&ann))
-        .await;
-    let Some(other) = StoreFixture::open_in_the_same_case(&on).await else {
-        return;
-    };
-    let woken = async |since: Timestamp| {
-        let wakes = other.wakes(since).await.unwrap();
-        wakes
-            .into_iter()
-            .filter(|wake| wake.place == WakePlace::Conversation(conversation_id(1)))
-            .map(|wake| wake.id)
-            .collect::<BTreeSet<_>>()
-    };
-    assert!(woken(NOW).await.is_empty());
-    on.send(conversation_id(1), 1, &ann).await;
-    assert_eq!(woken(NOW).await.len(), 1);
-    on.clock.set(NOW.plus_micros(12_000_000));
-    on.send(conversation_id(1), 1, &ann).await;
-    let change = Change {
-        id: change(2),
-        kind: ChangeKind::MessageDeleted,
-        message: id(1),
-        user: ann.clone(),
-    };
-    on.store
-        .revise_message(conversation_id(1), &Revision::Deletion, &change)
-        .await
-        .unwrap();
-    assert_eq!(
-        woken(NOW.plus_micros(12_000_000)).await.len(),
-        3,
-        "each try has one of its own"
-    );
-    on.clock.set(NOW.plus_micros(40_000_000));
-    assert!(woken(NOW.plus_micros(40_000_000)).await.is_empty());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 pub mod ask;
 mod conversation;
 mod cql_bounds;
+mod cql_cluster;
 mod cql_cost;
 mod cql_history;
 mod cql_inbox;

@@ -47,6 +47,10 @@ impl LeaveEpoch {
 }
 
 impl ReadMoment {
+    pub(crate) fn at(self) -> Instant {
+        self.at
+    }
+
     pub(crate) fn has_expired(self) -> bool {
         self.at.elapsed() >= MEMBERSHIP_LIFETIME
     }

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::Access;
 use super::leave_epoch::ReadMoment;
 use super::participant_cache::ParticipantSnapshot;
@@ -18,13 +20,18 @@ pub struct MembershipGuard {
 
 impl MembershipGuard {
     /// Call after the stream has subscribed to its topic, so that it receives every departure from
-    /// now on.
+    /// now on. Whether the conversation is large is read after `not_before`.
     pub(crate) async fn begin(
         access: &Arc<Access>,
         viewer: &UserId,
         id: ConversationId,
+        not_before: Option<Instant>,
     ) -> Result<Self> {
-        if let Some(snapshot) = access.participant_cache.cached(viewer, id) {
+        let cached = access.participant_cache.cached(viewer, id);
+        if let Some(snapshot) = cached.filter(|cached| {
+            cached.conversation.is_large
+                || not_before.is_none_or(|not_before| cached.read.at() >= not_before)
+        }) {
             return Ok(Self::of_snapshot(access, viewer, snapshot));
         }
         // The viewer's own membership is checked first, so a stranger never waits for the shared
@@ -33,9 +40,23 @@ impl MembershipGuard {
         let conversation = access.require_conversation(viewer, id).await?;
         // The first of many streams reads the participants for all of them.
         match access.participant_cache.snapshot(viewer, id).await? {
-            Some(snapshot) => Ok(Self::of_snapshot(access, viewer, snapshot)),
+            Some(snapshot) if snapshot.conversation.is_large || !conversation.is_large => {
+                Ok(Self::of_snapshot(access, viewer, snapshot))
+            }
+            Some(snapshot) => Ok(Self::new(access, viewer, conversation, snapshot.read)),
             None => Ok(Self::new(access, viewer, conversation, read)),
         }
+    }
+
+    /// Reads whether the conversation has become large.
+    pub(crate) async fn recheck_size(&mut self) -> Result<()> {
+        let (access, viewer) = (&self.access, &self.viewer);
+        if !self.conversation.is_large
+            && let Some(conversation) = access.conversation(viewer, self.conversation.id).await?
+        {
+            self.conversation = conversation;
+        }
+        Ok(())
     }
 
     fn of_snapshot(access: &Arc<Access>, viewer: &UserId, snapshot: ParticipantSnapshot) -> Self {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::InboxService;
 use crate::chat::error::Result;
+use crate::chat::publisher::Origin;
 use crate::model::{ChangeId, ConversationId, Flags, InboxRow, UserId};
 use crate::store::{Archive, FlagsChange};
 
@@ -47,9 +48,11 @@ impl InboxService {
         let (lease, flags) = lease.if_persisted(written)?;
         match flags {
             Some(flags) => {
-                self.publisher
-                    .publish_to_inboxes([viewer], row.conversation, to.change, &lease);
-                Ok(InboxRow { flags, ..row })
+                let (publisher, id) = (&self.publisher, row.conversation);
+                publisher.publish_to_inboxes([viewer], id, to.change, Origin::Own(&lease));
+                let row = InboxRow { flags, ..row };
+                self.notify_devices(viewer, &row, lease).await?;
+                Ok(row)
             }
             // Another device has made the same change meanwhile, and published it.
             None => Ok(self.visible_entry(viewer, row.conversation).await?.1),

@@ -7,6 +7,7 @@ use futures_util::future::try_join;
 
 use super::InboxService;
 use crate::chat::error::{Error, Result};
+use crate::chat::publisher::Origin;
 use crate::model::{Conversation, ConversationId, InboxRow, MessageId, ReadMarker, UserId, Viewer};
 use crate::store::MarkerMove;
 
@@ -169,14 +170,16 @@ impl InboxService {
         };
         let written = self.store.move_read_marker(viewer, &to).await;
         let (lease, ()) = lease.if_persisted(written)?;
-        self.publisher
-            .publish_to_inboxes([viewer], row.conversation, change, &lease);
+        let publisher = &self.publisher;
+        publisher.publish_to_inboxes([viewer], row.conversation, change, Origin::Own(&lease));
         if is_forward {
-            self.publisher.publish_marker(viewer, conversation, &lease);
+            publisher.publish_marker(viewer, conversation, &lease);
         }
-        Ok(InboxRow {
+        let row = InboxRow {
             marker: row.marker.max(marker),
             ..row
-        })
+        };
+        self.notify_devices(viewer, &row, lease).await?;
+        Ok(row)
     }
 }

@@ -13,11 +13,11 @@ use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::Result;
 use crate::chat::history::HistoryService;
-use crate::chat::in_flight_ids::InFlightIds;
-use crate::chat::publisher::Publisher;
+use crate::chat::in_flight_ids::{IdLease, InFlightIds};
+use crate::chat::publisher::{Origin, Publisher};
 use crate::chat::write_tasks::WriteTasks;
 use crate::model::{ConversationId, InboxRow, Unread, UserId};
-use crate::store::{EntryPreview, PreviewQuery, Store, UnreadQuery};
+use crate::store::{EntryPreview, MarkerMove, PreviewQuery, Store, UnreadQuery};
 
 /// The fields of a preview that a client selected.
 #[derive(Debug, Clone, Copy)]
@@ -130,5 +130,44 @@ impl InboxService {
                 }
             })
             .collect())
+    }
+}
+
+impl InboxService {
+    /// Notifies the servers of the viewer's other devices that an entry has changed, as it is now.
+    /// When that is late, streams may have passed the id of the change: then it is logged again
+    /// under a fresh id, by a write of the marker that changes nothing.
+    async fn notify_devices(
+        &self,
+        viewer: &UserId,
+        row: &InboxRow,
+        mut lease: IdLease,
+    ) -> Result<()> {
+        if !lease.is_shared() {
+            return Ok(());
+        }
+        let users = std::slice::from_ref(viewer);
+        loop {
+            let (change, allocated_at) = (lease.newest(), lease.allocated_at());
+            drop(lease);
+            self.publisher
+                .notify_inboxes(users, row.conversation, change)
+                .await;
+            if !self.in_flight.is_late(change, allocated_at) {
+                return Ok(());
+            }
+            lease = self.in_flight.allocate(1);
+            let again = MarkerMove {
+                conversation: row.conversation,
+                marker: row.marker,
+                read_up_to: None,
+                is_by_service: false,
+                change: lease.newest(),
+            };
+            self.store.move_read_marker(viewer, &again).await?;
+            let origin = Origin::Own(&lease);
+            self.publisher
+                .publish_to_inboxes([viewer], row.conversation, again.change, origin);
+        }
     }
 }

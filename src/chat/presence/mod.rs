@@ -1,29 +1,53 @@
 //! Presence of users: online or offline, last seen, and typing.
 //!
-//! The last-seen time is in the store. Everything else is in memory, and reaches other servers as
-//! signals. On servers without signals between them, a user who is online elsewhere has a last-seen
-//! time only.
+//! The last-seen time is in the store. The users of this server are in memory. On a cluster, each
+//! server registers its users in the directory, and a user is online while any server that has not
+//! ended has registered them. Servers that follow a user are notified when the user comes or goes.
 
 pub(crate) mod table;
 mod task;
 pub(crate) mod typing;
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use futures_util::future::try_join;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use self::table::{PresenceGuard, PresenceTable};
+use self::table::{PresenceConnection, PresenceTable};
 use self::task::PresenceTask;
 use crate::chat::access::relationship::Relationships;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::Result;
-use crate::model::{Presence, Timestamp, UserId, Viewer};
-use crate::store::Store;
+use crate::chat::publisher::Publisher;
+use crate::cluster::{Cluster, Lease};
+use crate::model::{Presence, Timestamp, Topic, UserId, Viewer};
+use crate::store::cluster::{Registration, ServerId, SessionKind};
+use crate::store::{self, Store};
+
+/// Pause before a user is registered again after a failure.
+const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(15);
+/// Streams ask again for the users that they follow so long after a server has ended: until then
+/// most of its users have reconnected.
+const RECHECK_AFTER: Duration = Duration::from_secs(5);
+const RECHECK_SPREAD_MILLIS: u64 = 10_000;
+
+/// Keeps a user online until it is dropped. A user may have several.
+pub struct PresenceGuard {
+    _connection: PresenceConnection,
+    /// Registration in the directory of the cluster, once it is acknowledged.
+    _registered: Option<Arc<OnceLock<Lease>>>,
+}
 
 pub struct PresenceService {
     store: Arc<dyn Store>,
     relationships: Arc<Relationships>,
+    publisher: Arc<Publisher>,
+    cluster: Option<Cluster>,
     table: Arc<PresenceTable>,
     task: PresenceTask,
 }
@@ -38,11 +62,14 @@ impl PresenceService {
             ..
         } = components;
         let stop = CancellationToken::new();
-        let (publisher, clock) = (Arc::clone(publisher), Arc::clone(clock));
-        let table = Arc::new(PresenceTable::new(publisher, clock, bounds, stop.clone()));
+        let clock = Arc::clone(clock);
+        let table = PresenceTable::new(Arc::clone(publisher), clock, bounds, stop.clone());
+        let table = Arc::new(table);
         Self {
             store: Arc::clone(store),
             relationships: Arc::clone(relationships),
+            publisher: Arc::clone(publisher),
+            cluster: components.in_flight.cluster().cloned(),
             task: PresenceTask::spawn(Arc::clone(store), Arc::clone(&table), stop),
             table,
         }
@@ -56,7 +83,10 @@ impl PresenceService {
 
     /// The user is online until the guard is dropped.
     pub fn connect(&self, user: &UserId) -> PresenceGuard {
-        self.table.connect(user)
+        PresenceGuard {
+            _connection: self.table.connect(user),
+            _registered: self.cluster.clone().map(|it| register(it, user)),
+        }
     }
 
     /// Presence of these users; `None` for users without a relationship with the viewer.
@@ -81,14 +111,15 @@ impl PresenceService {
 
     /// The caller has checked the viewer's relationships with these users.
     pub(crate) async fn presences_of(&self, users: &[UserId]) -> Result<Vec<Presence>> {
-        let profiles = self.store.profiles(users).await?;
+        let (profiles, elsewhere) =
+            try_join(self.store.profiles(users), self.online_elsewhere(users)).await?;
         let presence = |(user, persisted): (&UserId, Option<Timestamp>)| {
             let (is_online_here, seen_at) = self
                 .table
                 .local(user)
                 .map_or((false, None), |(is_online, at)| (is_online, Some(at)));
             Presence {
-                is_online: is_online_here || self.table.is_online_elsewhere(user),
+                is_online: is_online_here || elsewhere.contains(user),
                 last_seen_at: persisted.max(seen_at),
             }
         };
@@ -98,12 +129,76 @@ impl PresenceService {
         Ok(users.iter().zip(persisted).map(presence).collect())
     }
 
-    pub(crate) fn table(&self) -> &PresenceTable {
-        &self.table
+    /// The users among these who are present on another server that has not ended.
+    async fn online_elsewhere(&self, users: &[UserId]) -> store::Result<HashSet<UserId>> {
+        let Some(cluster) = &self.cluster else {
+            return Ok(HashSet::new());
+        };
+        let own = cluster.server();
+        let present: HashMap<_, _> = cluster.present(users).await?;
+        let is_elsewhere = |servers: &HashSet<ServerId>| servers.iter().any(|one| *one != own);
+        Ok(present
+            .into_iter()
+            .filter(|(_, servers)| is_elsewhere(servers))
+            .map(|(user, _)| user)
+            .collect())
+    }
+
+    /// Notifies the servers that follow this user that the user has come to this one or left it.
+    pub(crate) fn announce(&self, user: &UserId, came: bool) {
+        let Some(cluster) = self.cluster.clone() else {
+            return;
+        };
+        let user = user.clone();
+        tokio::spawn(async move {
+            if let Err(error) = cluster.announce(&user, came).await {
+                tracing::debug!(%error, "the server could not announce the presence of a user");
+            }
+        });
+    }
+
+    /// Makes the presence streams ask again, because a server has ended.
+    pub(crate) fn recheck_after_end(&self) {
+        let publisher = Arc::clone(&self.publisher);
+        tokio::spawn(async move {
+            let spread = uuid::Uuid::new_v4().as_u64_pair().0 % RECHECK_SPREAD_MILLIS;
+            sleep(RECHECK_AFTER + Duration::from_millis(spread)).await;
+            for topic in publisher.readable_topics() {
+                if let Topic::Presence(_) = topic {
+                    publisher.invalidate(&topic);
+                }
+            }
+        });
     }
 
     /// Stops the task, and persists the last-seen times that are left.
     pub(crate) async fn finish(&self) {
         self.task.finish().await;
     }
+}
+
+/// Registers a user in the directory while the guard exists, with retries.
+fn register(cluster: Cluster, user: &UserId) -> Arc<OnceLock<Lease>> {
+    let registered = Arc::new(OnceLock::new());
+    let guard = Arc::downgrade(&registered);
+    let registration = Registration::Session(user.clone(), SessionKind::Present);
+    tokio::spawn(async move {
+        let mut pause = RETRY_FIRST;
+        while guard.strong_count() > 0 {
+            match cluster.lease(&registration).await {
+                Ok(lease) => {
+                    if let Some(registered) = guard.upgrade() {
+                        let _ = registered.set(lease);
+                    }
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the server could not register a user; it retries");
+                }
+            }
+            sleep(pause).await;
+            pause = (2 * pause).min(RETRY_MAX);
+        }
+    });
+    registered
 }

@@ -2,8 +2,8 @@
 //! server.
 //!
 //! A user is online from the first connection on, and stays online for a grace period after the
-//! last one, so a reconnection does not flicker. Other servers signal when their users come and go,
-//! and repeat it each minute; without a signal for a while, a user is offline there.
+//! last one, so a reconnection does not flicker. The users of other servers are in the directory of
+//! the cluster.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,10 +21,6 @@ use crate::model::{Timestamp, UserId};
 
 /// Last-seen times that are taken for one write.
 const TAKEN_MAX: usize = 512;
-/// Lifetime of another server's signal: longer than the interval of its repetition.
-const REMOTE_LIFETIME: Duration = Duration::from_secs(90);
-/// Time for third servers to answer after one server has signalled that a user went offline there.
-const REMOTE_ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) struct PresenceTable {
     publisher: Arc<Publisher>,
@@ -45,9 +41,8 @@ struct PresenceEntries {
     leaving: VecDeque<(Instant, UserId)>,
     /// Next write of the last-seen time of each user. Each user of `local` has one entry.
     due: VecDeque<(Instant, UserId)>,
-    /// Users with subscribers on this server who are online on other servers, and the end of the
-    /// signal's lifetime.
-    remote: HashMap<UserId, Instant>,
+    /// Users who have gone offline, and whose last-seen times are to be written now.
+    left: Vec<UserId>,
 }
 
 struct PresenceEntry {
@@ -61,12 +56,12 @@ struct PresenceEntry {
 }
 
 /// Keeps a user online until it is dropped. A user may have several.
-pub struct PresenceGuard {
+pub(super) struct PresenceConnection {
     table: Arc<PresenceTable>,
     user: UserId,
 }
 
-impl Drop for PresenceGuard {
+impl Drop for PresenceConnection {
     fn drop(&mut self) {
         self.table.disconnect(&self.user);
     }
@@ -90,9 +85,9 @@ impl PresenceTable {
         }
     }
 
-    pub(crate) fn connect(self: &Arc<Self>, user: &UserId) -> PresenceGuard {
+    pub(super) fn connect(self: &Arc<Self>, user: &UserId) -> PresenceConnection {
         self.add_connection(user);
-        PresenceGuard {
+        PresenceConnection {
             table: Arc::clone(self),
             user: user.clone(),
         }
@@ -152,67 +147,8 @@ impl PresenceTable {
             .map(|entry| (entry.is_online, entry.seen_at))
     }
 
-    fn is_online_here(&self, user: &UserId) -> bool {
-        self.local(user).is_some_and(|(is_online, _)| is_online)
-    }
-
-    /// Whether a user is online on another server. Known only for users with subscribers here.
-    pub(crate) fn is_online_elsewhere(&self, user: &UserId) -> bool {
-        self.users
-            .lock()
-            .remote
-            .get(user)
-            .is_some_and(|until| *until > Instant::now())
-    }
-
-    /// Handles the signal of another server that a user has come online or gone offline there.
-    pub(crate) fn receive_signal(&self, user: &UserId, is_online: bool) {
-        if !self.publisher.has_presence_subscribers(user) {
-            return;
-        }
-        let mut users = self.users.lock();
-        let is_new = if is_online {
-            users
-                .remote
-                .insert(user.clone(), Instant::now() + REMOTE_LIFETIME)
-                .is_none()
-        } else {
-            if let Some(until) = users.remote.get_mut(user) {
-                *until = Instant::now() + REMOTE_ANSWER_WAIT;
-            }
-            false
-        };
-        drop(users);
-        if !is_online {
-            self.publisher.query_presence(user);
-        }
-        self.has_earlier_deadline.notify_one();
-        if is_new {
-            self.publisher.deliver_presence(user);
-        }
-    }
-
-    /// Answers the query of another server. A user who is offline here needs no answer.
-    pub(crate) fn answer_query(&self, user: &UserId) {
-        if self.is_online_here(user) {
-            self.publisher.signal_presence(user, || true);
-        }
-    }
-
-    /// Evicts the users whose signals from other servers have expired.
-    fn expire_remote(&self, now: Instant) -> Vec<UserId> {
-        self.users
-            .lock()
-            .remote
-            .extract_if(|_, until| *until <= now)
-            .map(|(user, _)| user)
-            .collect()
-    }
-
-    /// Publishes the current state of a user.
+    /// Publishes the current state of a user to the subscribers of this server.
     fn publish(&self, user: &UserId) {
-        self.publisher
-            .signal_presence(user, || self.is_online_here(user));
         self.publisher.deliver_presence(user);
     }
 
@@ -221,11 +157,11 @@ impl PresenceTable {
         loop {
             let next = {
                 let users = self.users.lock();
-                let local = [users.leaving.front(), users.due.front()]
+                [users.leaving.front(), users.due.front()]
                     .into_iter()
                     .flatten()
-                    .map(|(at, _)| *at);
-                local.chain(users.remote.values().copied()).min()
+                    .map(|(at, _)| *at)
+                    .min()
             };
             tokio::select! {
                 biased;
@@ -236,7 +172,7 @@ impl PresenceTable {
         }
     }
 
-    /// Publishes the users whose grace periods or signals have expired.
+    /// Publishes the users whose grace periods have expired.
     pub(crate) fn expire(&self, now: Instant) {
         let mut gone = Vec::new();
         let mut users = self.users.lock();
@@ -255,12 +191,10 @@ impl PresenceTable {
                 gone.push(user);
             }
         }
+        users.left.extend(gone.iter().cloned());
         drop(users);
         for user in &gone {
             self.publish(user);
-        }
-        for user in &self.expire_remote(now) {
-            self.publisher.deliver_presence(user);
         }
     }
 
@@ -271,6 +205,15 @@ impl PresenceTable {
         let mut guard = self.users.lock();
         let users = &mut *guard;
         let mut taken = Vec::new();
+        for user in std::mem::take(&mut users.left) {
+            if let Some(entry) = users.local.get_mut(&user)
+                && !entry.is_online
+                && entry.taken_at != Some(entry.seen_at)
+            {
+                entry.taken_at = Some(entry.seen_at);
+                taken.push((user, entry.seen_at));
+            }
+        }
         while taken.len() < TAKEN_MAX && users.due.front().is_some_and(|(due, _)| *due <= now) {
             let Some((_, user)) = users.due.pop_front() else {
                 break;
@@ -284,9 +227,6 @@ impl PresenceTable {
             if entry.taken_at == Some(entry.seen_at) && !entry.is_online {
                 users.local.remove(&user);
                 continue;
-            }
-            if entry.is_online {
-                self.publisher.signal_presence(&user, || true);
             }
             entry.taken_at = Some(entry.seen_at);
             taken.push((user.clone(), entry.seen_at));
@@ -319,17 +259,24 @@ impl PresenceTable {
 mod tests {
     use super::*;
     use crate::bus::Bus;
-    use crate::clock::ManualClock;
+    use crate::chat::in_flight_ids::InFlightIds;
+    use crate::clock::{IdGenerator, ManualClock};
 
     fn table() -> (Arc<PresenceTable>, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000_000)));
-        let publisher = Arc::new(Publisher::new(Bus::default(), clock.clone(), false));
+        let ids = Arc::new(IdGenerator::new([7; 8]));
+        let in_flight = InFlightIds::new(clock.clone(), ids, None);
+        let publisher = Arc::new(Publisher::new(Bus::default(), clock.clone(), in_flight));
+        let bounds = Bounds {
+            last_seen_interval: Duration::from_secs(60),
+            ..Bounds::default()
+        };
         let stop = CancellationToken::new();
-        let table = PresenceTable::new(publisher, clock.clone(), &Bounds::default(), stop);
+        let table = PresenceTable::new(publisher, clock.clone(), &bounds, stop);
         (Arc::new(table), clock)
     }
 
-    fn connect(table: &Arc<PresenceTable>, name: &str) -> PresenceGuard {
+    fn connect(table: &Arc<PresenceTable>, name: &str) -> PresenceConnection {
         table.connect(&UserId::parse(name).unwrap())
     }
 
@@ -367,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_seen_time_is_taken_once_a_minute_and_once_after_the_end() {
+    async fn the_last_seen_time_is_taken_once_a_minute_and_on_leaving() {
         let (table, clock) = table();
         let at = |seconds: i64| Timestamp::from_micros(1_000_000 + seconds * 1_000_000);
         let start = Instant::now();
@@ -386,9 +333,8 @@ mod tests {
         clock.set(at(80));
         drop(guard);
         table.expire(start + Duration::from_secs(90));
-        assert_eq!(taken(119), []);
-        assert_eq!(taken(120), [at(80)], "the time of the disconnection");
-        assert_eq!(taken(180), []);
+        assert_eq!(taken(90), [at(80)], "the time of the disconnection");
+        assert_eq!(taken(120), []);
         assert!(
             table.users.lock().local.is_empty() && table.users.lock().due.is_empty(),
             "an offline user is evicted"

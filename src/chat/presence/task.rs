@@ -1,8 +1,8 @@
 //! Presence task: expires the entries of the presence table, and persists when users were last
 //! seen.
 //!
-//! The last-seen time of a user is persisted on connection, each minute while the user is online,
-//! and once more afterwards.
+//! The last-seen time of a user is persisted on connection, at an interval while the user is
+//! online, and when the user leaves.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -76,7 +76,7 @@ async fn run(store: Weak<dyn Store>, table: Arc<PresenceTable>) {
     }
 }
 
-/// A failed write loses one minute of a user's presence.
+/// A failed write loses one interval of a user's presence.
 async fn persist(store: &Arc<dyn Store>, seen: Vec<(UserId, Timestamp)>) {
     let persist_one = async |(user, at): (UserId, Timestamp)| {
         if let Err(error) = store.mark_seen(&user, at).await {

@@ -11,12 +11,14 @@ use tokio::time::Instant;
 
 use super::conversation_event::ConversationEvent;
 use super::delivered_ids::DeliveredIds;
+use super::registration::StreamRegistration;
 use super::replay::{EventReplay, ReplayReader};
 use super::update_key::UpdateKey;
 use super::{POSITION_INTERVAL, StreamService};
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::error::Result;
+use crate::cluster::CursorScope;
 use crate::model::{ConversationId, Event, Notice, OrderKey, TimeUuid, Topic, UserId};
 
 /// Position of the stream with the event there. Without an event, only the position has advanced.
@@ -35,6 +37,7 @@ pub struct ConversationUpdates {
     /// Whether the viewer's removal was delivered.
     has_ended: bool,
     subscription: TopicSubscription,
+    registration: StreamRegistration,
     /// Cursor of the stream: all events up to here were delivered.
     position: OrderKey,
     /// Position from which the store is read. On a shared store it is earlier than the cursor.
@@ -45,6 +48,8 @@ pub struct ConversationUpdates {
     is_behind: bool,
     /// Whether markers were missed. They are not logged, so the current ones are delivered again.
     has_missed_markers: bool,
+    /// Whether the conversation may have become large since the stream registered.
+    may_have_grown: bool,
     quiet_since: Instant,
 }
 
@@ -58,7 +63,13 @@ impl StreamService {
         after: Option<OrderKey>,
     ) -> Result<ConversationUpdates> {
         let subscription = self.bus.subscribe(Topic::Conversation(conversation));
-        let guard = MembershipGuard::begin(&self.access, viewer, conversation).await?;
+        let mut registration = StreamRegistration::begin(&self.in_flight, viewer).await?;
+        let registered_at = registration.acknowledged();
+        let guard =
+            MembershipGuard::begin(&self.access, viewer, conversation, registered_at).await?;
+        registration
+            .listen_if_large(&self.in_flight, &guard)
+            .await?;
         let position = match after {
             Some(after) => after,
             None => {
@@ -67,6 +78,7 @@ impl StreamService {
                     viewer,
                     conversation,
                     subscription: &subscription,
+                    registration: &registration,
                 };
                 reader.position().await?
             }
@@ -79,6 +91,7 @@ impl StreamService {
             guard,
             has_ended: false,
             subscription,
+            registration,
             position,
             read_position: self.read_position(position),
             delivered: DeliveredIds::starting_at(start, self.is_shared()),
@@ -89,6 +102,7 @@ impl StreamService {
             }]),
             is_behind: after.is_some(),
             has_missed_markers: false,
+            may_have_grown: false,
             quiet_since: Instant::now(),
         };
         if after.is_some() {
@@ -156,7 +170,17 @@ impl ConversationUpdates {
             viewer: self.guard.viewer(),
             conversation: self.conversation,
             subscription: &self.subscription,
+            registration: &self.registration,
         }
+    }
+
+    /// Registers at a conversation that has become large.
+    async fn recheck_size(&mut self) -> Result<()> {
+        self.guard.recheck_size().await?;
+        let in_flight = &self.streams.in_flight;
+        self.registration
+            .listen_if_large(in_flight, &self.guard)
+            .await
     }
 
     /// Delivers the current marker of every participant. Large conversations have none.
@@ -174,6 +198,9 @@ impl ConversationUpdates {
 
     /// Reads the next page of missed events. After the last page the stream is live.
     async fn read_next_page(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.may_have_grown) {
+            self.recheck_size().await?;
+        }
         let page = self.reader().events(self.read_position).await?;
         let EventReplay {
             identity,
@@ -186,7 +213,7 @@ impl ConversationUpdates {
         self.is_behind = end.is_some();
         for (index, (id, event)) in events.iter().enumerate() {
             if id.order_key() > from {
-                self.accept_event(*id, event.clone(), identity.key(index));
+                self.accept_event(*id, id.order_key(), event.clone(), identity.key(index));
             }
         }
         // A partial change is delivered in its current state, and once more with its notice.
@@ -202,22 +229,24 @@ impl ConversationUpdates {
             // Missed events are read from the store, from the cursor on.
             self.read_position = self.streams.read_position(self.position);
             (self.is_behind, self.has_missed_markers) = (true, true);
+            self.may_have_grown = self.streams.is_shared();
             return;
         };
         let Notice { id, event, .. } = &notice.notice;
         let key = UpdateKey::of_notice(Arc::clone(&notice));
+        let position = notice.position();
         match event {
             Event::MessageAdded(message) => {
                 let event = ConversationEvent::MessageAdded(Arc::clone(message));
-                self.accept_event(*id, event, key);
+                self.accept_event(*id, position, event, key);
             }
             Event::MessageChanged(kind, message) => {
                 let event = ConversationEvent::MessageChanged(*kind, Arc::clone(message));
-                self.accept_event(*id, event, key);
+                self.accept_event(*id, position, event, key);
             }
             Event::Changed(_, change) => {
                 if let Some(event) = ConversationEvent::of_change(change) {
-                    self.accept_event(*id, event, key);
+                    self.accept_event(*id, position, event, key);
                 }
             }
             Event::MarkerMoved(_, user) => {
@@ -228,8 +257,14 @@ impl ConversationUpdates {
     }
 
     /// Advances the position, and queues the event unless it is a duplicate.
-    fn accept_event(&mut self, id: TimeUuid, event: ConversationEvent, key: UpdateKey) {
-        self.position = self.position.max(id.order_key());
+    fn accept_event(
+        &mut self,
+        id: TimeUuid,
+        position: OrderKey,
+        event: ConversationEvent,
+        key: UpdateKey,
+    ) {
+        self.position = self.position.max(position);
         self.read_position = self.read_position.max(id.order_key());
         // A late message has two ids: its own, and that of its log entry. It is one event.
         let event_id = if let ConversationEvent::MessageAdded(message) = &event {
@@ -252,7 +287,8 @@ impl ConversationUpdates {
 
     fn repeat_position(&mut self) {
         // Read before the subscription: every event up to here waits there, or was delivered.
-        let low_watermark = self.streams.inbox_position();
+        let scope = CursorScope::Conversation(self.conversation);
+        let low_watermark = self.streams.in_flight.position(scope);
         match self.subscription.try_next() {
             Some(received) => self.accept(received),
             None => {

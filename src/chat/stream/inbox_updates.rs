@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::select_all;
 use tokio::time::Instant;
 
+use super::registration::StreamRegistration;
 use super::{POSITION_INTERVAL, StreamService};
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::error::{Error, Result};
@@ -28,6 +29,7 @@ pub struct InboxUpdates {
     viewer: UserId,
     /// The viewer's inbox first, then each of their large conversations.
     subscriptions: Vec<TopicSubscription>,
+    registration: StreamRegistration,
     /// Cursor of the stream: all changes up to here were delivered.
     position: OrderKey,
     pending: VecDeque<InboxUpdate>,
@@ -78,14 +80,18 @@ impl StreamService {
         after: Option<OrderKey>,
     ) -> Result<InboxUpdates> {
         let mut subscriptions = vec![self.bus.subscribe(Topic::Inbox(viewer.clone()))];
-        for conversation in self.store.large_conversations(viewer).await? {
-            subscriptions.push(self.bus.subscribe(Topic::Conversation(conversation)));
+        let mut registration = StreamRegistration::begin(&self.in_flight, viewer).await?;
+        let large = self.store.large_conversations(viewer).await?;
+        for conversation in &large {
+            subscriptions.push(self.bus.subscribe(Topic::Conversation(*conversation)));
         }
-        let position = after.unwrap_or_else(|| self.inbox_position());
+        registration.listen(&self.in_flight, &large).await?;
+        let position = after.unwrap_or_else(|| self.inbox_position(viewer));
         let mut updates = InboxUpdates {
             streams: Arc::clone(self),
             viewer: viewer.clone(),
             subscriptions,
+            registration,
             position,
             pending: VecDeque::from([InboxUpdate {
                 position,
@@ -130,7 +136,7 @@ impl InboxUpdates {
     async fn read_changes(&mut self) -> Result<()> {
         let streams = &self.streams;
         let _permit = streams.replay_limiter.acquire(&self.viewer).await?;
-        let low_watermark = streams.inbox_position();
+        let low_watermark = streams.inbox_position(&self.viewer);
         let from = streams.read_position(self.position);
         let changes = streams
             .store
@@ -209,6 +215,7 @@ impl InboxUpdates {
             let Some(conversation) = conversation else {
                 self.subscriptions
                     .retain(|subscription| *subscription.topic() != topic);
+                self.registration.leave(*id);
                 left.insert(*id);
                 continue;
             };
@@ -219,6 +226,8 @@ impl InboxUpdates {
                     .all(|subscription| *subscription.topic() != topic)
             {
                 self.subscriptions.push(self.streams.bus.subscribe(topic));
+                let in_flight = &self.streams.in_flight;
+                self.registration.listen(in_flight, &[*id]).await?;
                 has_new = true;
             }
         }
@@ -227,7 +236,7 @@ impl InboxUpdates {
 
     async fn repeat_position(&mut self) -> Result<()> {
         // Read before the subscriptions: every change up to here waits there, or was delivered.
-        let low_watermark = self.streams.inbox_position();
+        let low_watermark = self.streams.inbox_position(&self.viewer);
         match self
             .subscriptions
             .iter_mut()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::StreamService;
 use super::delivered_ids::DeliveredIds;
+use super::registration::StreamRegistration;
 use super::replay::ReplayReader;
 use super::update_key::{ReadIdentity, UpdateKey};
 use crate::bus::{Received, TopicSubscription};
@@ -16,6 +17,9 @@ use crate::model::{ChangeKind, ConversationId, Event, Message, OrderKey, Topic, 
 #[derive(Debug, Clone)]
 pub struct MessageUpdate {
     pub message: Arc<Message>,
+    /// Cursor of the stream after the message: the message's own, unless an earlier message of
+    /// another server may not have arrived yet.
+    pub position: OrderKey,
     pub key: UpdateKey,
 }
 
@@ -24,14 +28,20 @@ pub struct MessageUpdates {
     conversation: ConversationId,
     guard: MembershipGuard,
     subscription: TopicSubscription,
+    registration: StreamRegistration,
     /// Greatest delivered id, or the start of the stream.
     last: OrderKey,
+    /// Cursor of the stream: all messages up to here were delivered. While messages of other
+    /// servers may be missing, it is earlier than the last one.
+    position: OrderKey,
     delivered: DeliveredIds,
     replay: Option<VecDeque<MessageUpdate>>,
     /// Whether the store may hold more messages than were read.
     is_behind: bool,
     /// Position in the log from which late messages must be read. `None` after that read.
     late_from: Option<OrderKey>,
+    /// Whether the conversation may have become large since the stream registered.
+    may_have_grown: bool,
 }
 
 impl StreamService {
@@ -43,8 +53,17 @@ impl StreamService {
         conversation: ConversationId,
         after: Option<OrderKey>,
     ) -> Result<MessageUpdates> {
+        if let Some(after) = after {
+            self.check_cursor_ahead(after)?;
+        }
         let subscription = self.bus.subscribe(Topic::Conversation(conversation));
-        let guard = MembershipGuard::begin(&self.access, viewer, conversation).await?;
+        let mut registration = StreamRegistration::begin(&self.in_flight, viewer).await?;
+        let registered_at = registration.acknowledged();
+        let guard =
+            MembershipGuard::begin(&self.access, viewer, conversation, registered_at).await?;
+        registration
+            .listen_if_large(&self.in_flight, &guard)
+            .await?;
         let last = match after {
             Some(after) => self.read_position(after),
             None => {
@@ -53,6 +72,7 @@ impl StreamService {
                     viewer,
                     conversation,
                     subscription: &subscription,
+                    registration: &registration,
                 };
                 reader.position().await?
             }
@@ -64,11 +84,14 @@ impl StreamService {
             conversation,
             guard,
             subscription,
+            registration,
             last,
+            position: last,
             delivered: DeliveredIds::starting_at(start, self.is_shared()),
             replay: None,
             is_behind: after.is_some(),
             late_from: after.filter(|_| self.is_shared()).map(|_| last),
+            may_have_grown: false,
         })
     }
 }
@@ -95,7 +118,9 @@ impl MessageUpdates {
         loop {
             while let Some(replay) = &mut self.replay {
                 match replay.pop_front() {
-                    Some(update) if self.accept(&update.message) => return Some(Ok(update)),
+                    Some(update) if self.accept(&update.message, update.position) => {
+                        return Some(Ok(update));
+                    }
                     Some(_) => {}
                     None => self.replay = None,
                 }
@@ -110,9 +135,11 @@ impl MessageUpdates {
             match self.subscription.next().await? {
                 Received::Notice(notice) => {
                     if let Event::MessageAdded(message) = &notice.event {
-                        if self.accept(message) {
+                        let position = message.id.order_key().min(notice.position_max);
+                        if self.accept(message, position) {
                             let message = Arc::clone(message);
                             return Some(Ok(MessageUpdate {
+                                position,
                                 message,
                                 key: UpdateKey::of_notice(notice),
                             }));
@@ -126,9 +153,10 @@ impl MessageUpdates {
                     }
                 }
                 Received::Lagged => {
-                    self.last = self.streams.read_position(self.last);
+                    self.last = self.streams.read_position(self.position);
                     self.is_behind = true;
                     self.late_from = self.streams.is_shared().then_some(self.last);
+                    self.may_have_grown = self.streams.is_shared();
                 }
             }
         }
@@ -140,11 +168,19 @@ impl MessageUpdates {
 
     /// Reads the next page of missed messages. After the last page the stream is live.
     async fn read_next_page(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.may_have_grown) {
+            self.guard.recheck_size().await?;
+            let in_flight = &self.streams.in_flight;
+            self.registration
+                .listen_if_large(in_flight, &self.guard)
+                .await?;
+        }
         let reader = ReplayReader {
             streams: &self.streams,
             viewer: self.guard.viewer(),
             conversation: self.conversation,
             subscription: &self.subscription,
+            registration: &self.registration,
         };
         let page = reader.messages(self.last).await?;
         let mut next: VecDeque<_> = updates(&page.messages, &page.identity)
@@ -165,8 +201,9 @@ impl MessageUpdates {
     }
 
     /// Records a message as delivered. Returns false for a duplicate.
-    fn accept(&mut self, message: &Message) -> bool {
+    fn accept(&mut self, message: &Message, position: OrderKey) -> bool {
         self.last = self.last.max(message.id.order_key());
+        self.position = self.position.max(position);
         self.delivered.insert(message.id)
     }
 }
@@ -176,6 +213,7 @@ fn updates(
     identity: &ReadIdentity,
 ) -> impl Iterator<Item = MessageUpdate> {
     let update = |(index, message): (usize, &Arc<Message>)| MessageUpdate {
+        position: message.id.order_key(),
         message: Arc::clone(message),
         key: identity.key(index),
     };

@@ -4,6 +4,8 @@
 //! A stream subscribes to the bus first and reads the store afterwards, so no event is lost in
 //! between; duplicates are filtered by their ids. A subscriber that lags behind the bus reads the
 //! store from its own position.
+//!
+//! On a cluster, a stream also registers with the other servers before it reads (`registration`).
 
 pub(crate) mod conversation_event;
 pub(crate) mod conversation_updates;
@@ -12,6 +14,7 @@ mod followed_names;
 pub(crate) mod inbox_updates;
 pub(crate) mod message_updates;
 pub(crate) mod presence_updates;
+mod registration;
 mod replay;
 pub(crate) mod typing_updates;
 pub(crate) mod update_key;
@@ -33,13 +36,16 @@ use crate::chat::presence::PresenceService;
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::replay_limiter::ReplayLimiter;
 use crate::clock::Clock;
+use crate::cluster::CursorScope;
 use crate::metrics::Metrics;
-use crate::model::{OrderKey, Timestamp};
+use crate::model::{OrderKey, Timestamp, UserId};
 use crate::rate::Rate;
 use crate::store::Store;
 
 /// Lifetime of a cursor. The store retains changes for 35 days.
 const CURSOR_LIFETIME_MICROS: i64 = 30 * 24 * 3_600 * 1_000_000;
+/// Greatest lead of a cursor over this server's clock, on a cluster.
+const CURSOR_AHEAD_MICROS: i64 = 6_000_000;
 /// A quiet stream repeats its position at this interval, so that a client that reconnects much
 /// later has a recent cursor.
 const POSITION_INTERVAL: Duration = Duration::from_secs(45 * 60);
@@ -98,8 +104,8 @@ impl StreamService {
 
     /// The position of the viewer's inbox stream: the low watermark of persisted and published
     /// events, never the wall clock.
-    pub fn inbox_position(&self) -> OrderKey {
-        self.in_flight.low_watermark()
+    pub fn inbox_position(&self, viewer: &UserId) -> OrderKey {
+        self.in_flight.position(CursorScope::Inbox(viewer))
     }
 
     /// Refuses cursors that the store can no longer resume from: it retains changes for a while,
@@ -111,10 +117,19 @@ impl StreamService {
             .plus_micros(-CURSOR_LIFETIME_MICROS)
             .max(self.imported_at);
         if after.moment() < oldest {
-            Err(Error::CursorExpired)
-        } else {
-            Ok(())
+            return Err(Error::CursorExpired);
         }
+        self.check_cursor_ahead(after)
+    }
+
+    /// Refuses cursors that no server of a cluster has returned: ids and cursors are ahead of the
+    /// clocks by less.
+    fn check_cursor_ahead(&self, after: OrderKey) -> Result<()> {
+        let latest = self.clock.now().plus_micros(CURSOR_AHEAD_MICROS);
+        if self.is_shared() && after.moment() > latest {
+            return Err(Error::CursorExpired);
+        }
+        Ok(())
     }
 
     /// The position from which a stream at this position reads the store. On a shared store it is

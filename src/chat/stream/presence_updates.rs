@@ -10,8 +10,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::{pending, select_all};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, sleep_until};
 
 use super::StreamService;
@@ -19,13 +19,17 @@ use super::followed_names::FollowedNamesPermit;
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::relationship::{Acquaintance, Relationship};
 use crate::chat::error::{Error, Result};
+use crate::cluster::Lease;
 use crate::model::{ConversationId, Event, InboxChange, Presence, Topic, UserId};
+use crate::store::cluster::{Registration, SessionKind};
 
 /// Users that one stream follows.
 const USERS_MAX: usize = 100;
 /// Changed conversations, and users with candidates, in one check.
 const CHECKED_MAX: usize = 8;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Registrations as a follower that are written at the same time.
+const REGISTERED_AT_ONCE: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PresenceUpdate {
@@ -54,6 +58,8 @@ struct FollowedUser {
     acquaintance: Acquaintance,
     /// The last delivered state.
     was_online: Option<bool>,
+    /// Registration as a follower, on a cluster. It precedes every read of the presence.
+    lease: Option<Lease>,
 }
 
 impl FollowedUser {
@@ -115,7 +121,7 @@ impl StreamService {
                         relationship: None,
                         ..acquaintance
                     },
-                    was_online: None,
+                    ..FollowedUser::default()
                 },
             );
             if let Some(relationship) = relationship {
@@ -155,6 +161,9 @@ impl PresenceUpdates {
             return None;
         }
         loop {
+            if let Err(error) = self.register_followed().await {
+                return Some(Err(error));
+            }
             while let Some(user) = self.pending.pop_front() {
                 match self.read_presence(&user).await {
                     Ok(Some(presence)) => return Some(Ok(PresenceUpdate { user, presence })),
@@ -166,6 +175,31 @@ impl PresenceUpdates {
                 return Some(Err(error));
             }
         }
+    }
+
+    /// Registers as a follower of the users whose presence is about to be read: the servers that
+    /// they come to find the row, or this stream's read finds them.
+    async fn register_followed(&mut self) -> Result<()> {
+        let Some(cluster) = self.streams.in_flight.cluster() else {
+            return Ok(());
+        };
+        let followed = &self.followed;
+        let is_new = |user: &&UserId| followed.get(*user).is_some_and(|one| one.lease.is_none());
+        let new: BTreeSet<_> = self.pending.iter().filter(is_new).cloned().collect();
+        let register = async |user: UserId| {
+            let registration = Registration::Session(user.clone(), SessionKind::Follows);
+            Ok::<_, Error>((user, cluster.lease(&registration).await?))
+        };
+        let registered: Vec<_> = stream::iter(new.into_iter().map(register))
+            .buffer_unordered(REGISTERED_AT_ONCE)
+            .try_collect()
+            .await?;
+        for (user, lease) in registered {
+            if let Some(followed) = self.followed.get_mut(&user) {
+                followed.lease = Some(lease);
+            }
+        }
+        Ok(())
     }
 
     /// Waits for a change of presence, or for the next check. `None` would mean a closed
@@ -370,6 +404,7 @@ impl PresenceUpdates {
                 .unwrap_or_default();
         }
         if followed.is_stranger() {
+            followed.lease = None;
             let topic = Topic::Presence(user.clone());
             self.subscriptions
                 .retain(|subscription| *subscription.topic() != topic);

@@ -5,8 +5,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::StreamService;
 use super::conversation_event::{ConversationEvent, is_visible_in};
+use super::registration::StreamRegistration;
 use super::update_key::ReadIdentity;
 use crate::bus::{Sequence, TopicSubscription};
 use crate::chat::error::Result;
@@ -32,6 +35,23 @@ struct ReplayKey {
     subscribed_at: Sequence,
     /// Sequence of the bus at the request.
     requested_at: Sequence,
+    /// When the registration of the stream was acknowledged. `None` on a store of one server.
+    registered_at: Option<Instant>,
+    began_at: Instant,
+}
+
+impl ReplayKey {
+    fn is_alike(&self, started: &Self) -> bool {
+        started.conversation == self.conversation
+            && started.from <= self.from
+            && started.requested_at >= self.subscribed_at
+    }
+
+    /// Whether the stream was registered after the read began.
+    fn is_newer_than(&self, started: &Self) -> bool {
+        self.registered_at
+            .is_some_and(|registered_at| started.began_at < registered_at)
+    }
 }
 
 /// Result of a replay read.
@@ -42,9 +62,11 @@ trait ReplayResult {
 
 impl<T: ReplayResult> ReadKey<T> for ReplayKey {
     fn may_share(&self, started: &Self) -> bool {
-        started.conversation == self.conversation
-            && started.from <= self.from
-            && started.requested_at >= self.subscribed_at
+        self.is_alike(started) && !self.is_newer_than(started)
+    }
+
+    fn awaits(&self, started: &Self) -> bool {
+        self.is_newer_than(started) && self.is_alike(started)
     }
 
     fn is_covered_by(&self, result: &T) -> bool {
@@ -147,11 +169,12 @@ impl ReplayResult for StreamPosition {
 }
 
 /// Reader on behalf of one stream.
-pub(crate) struct ReplayReader<'a> {
+pub(super) struct ReplayReader<'a> {
     pub(crate) streams: &'a StreamService,
     pub(crate) viewer: &'a UserId,
     pub(crate) conversation: ConversationId,
     pub(crate) subscription: &'a TopicSubscription,
+    pub(super) registration: &'a StreamRegistration,
 }
 
 impl ReplayReader<'_> {
@@ -161,6 +184,8 @@ impl ReplayReader<'_> {
             from,
             subscribed_at: self.subscription.since(),
             requested_at: self.streams.bus.sequence(),
+            registered_at: self.registration.acknowledged(),
+            began_at: Instant::now(),
         }
     }
 
@@ -367,6 +392,8 @@ mod tests {
             from: OrderKey::MIN,
             subscribed_at: subscription.since(),
             requested_at: bus.sequence(),
+            registered_at: None,
+            began_at: Instant::now(),
         };
         let may_share = |later: &ReplayKey, started: &ReplayKey| {
             ReadKey::<StreamPosition>::may_share(later, started)
@@ -385,5 +412,24 @@ mod tests {
             !may_share(&request(&third), &later),
             "without subscribers, a publication advances no sequence"
         );
+    }
+
+    #[test]
+    fn a_stream_shares_no_read_from_before_its_registration() {
+        let moment = Instant::now();
+        let request = |registered_at: Option<u64>, began_at: u64| ReplayKey {
+            conversation: ConversationId(uuid::Uuid::nil()),
+            from: OrderKey::MIN,
+            subscribed_at: Sequence::default(),
+            requested_at: Sequence::default(),
+            registered_at: registered_at.map(|at| moment + Duration::from_secs(at)),
+            began_at: moment + Duration::from_secs(began_at),
+        };
+        let may_share = |later: &ReplayKey, started: &ReplayKey| {
+            ReadKey::<StreamPosition>::may_share(later, started)
+        };
+        assert!(!may_share(&request(Some(2), 3), &request(Some(0), 1)));
+        assert!(may_share(&request(Some(2), 3), &request(Some(0), 2)));
+        assert!(may_share(&request(None, 3), &request(None, 1)));
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::StreamService;
+use super::registration::StreamRegistration;
 use super::update_key::UpdateKey;
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
@@ -29,6 +30,7 @@ pub struct TypingUpdate {
 
 pub struct TypingUpdates {
     guard: MembershipGuard,
+    _registration: StreamRegistration,
     subscription: TopicSubscription,
     /// Users who were delivered as typing, with the end of their last signals.
     typing: HashMap<UserId, Instant>,
@@ -39,9 +41,15 @@ impl StreamService {
     /// Users who start or stop typing in a conversation, from now on.
     pub async fn typing(&self, viewer: &UserId, id: ConversationId) -> Result<TypingUpdates> {
         let subscription = self.bus.subscribe(Topic::Typing(id));
-        let guard = MembershipGuard::begin(&self.access, viewer, id).await?;
+        let mut registration = StreamRegistration::begin(&self.in_flight, viewer).await?;
+        let registered_at = registration.acknowledged();
+        let guard = MembershipGuard::begin(&self.access, viewer, id, registered_at).await?;
+        registration
+            .listen_if_large(&self.in_flight, &guard)
+            .await?;
         Ok(TypingUpdates {
             guard,
+            _registration: registration,
             subscription,
             typing: HashMap::new(),
             lifetime: self.typing_lifetime,

@@ -7,6 +7,7 @@ use super::command::draft::parse_key;
 use super::command::group::{parse_group_name, parse_username, parse_usernames};
 use super::introduction::StrangerCharge;
 use crate::chat::error::{Error, Result};
+use crate::chat::publisher::Origin;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, DirectIds, GroupName, InputHash, Role, UserId,
     Viewer,
@@ -202,9 +203,13 @@ impl WriteService {
             Created::New => {
                 let users = || new.participants.iter().map(|(user, _)| user);
                 context.introductions.count_joiners(users());
-                context
-                    .publisher
-                    .publish_to_inboxes(users(), id, change, &lease);
+                let publisher = &context.publisher;
+                publisher.publish_to_inboxes(users(), id, change, Origin::Own(&lease));
+                if context.in_flight.is_shared() {
+                    let users: Vec<_> = users().cloned().collect();
+                    drop(lease);
+                    publisher.notify_inboxes(&users, id, change).await;
+                }
                 Ok(CreationOutcome::New(Arc::new(new.conversation)))
             }
             Created::Existing(existing) => Ok(CreationOutcome::Existing(existing)),

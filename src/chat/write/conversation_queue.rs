@@ -19,8 +19,10 @@ use super::command::draft::Draft;
 use super::command::group::GroupCommand;
 use super::command::reaction::ReactionDraft;
 use super::command::revision::RevisionDraft;
-use super::conversation_writer::{ConversationWriter, WriteContext};
+use super::conversation_writer::ConversationWriter;
+use super::outgoing::OutgoingEvents;
 use super::send_batch::{Reply, SendJob};
+use super::write_context::WriteContext;
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::chat::write_tasks::WriteTasks;
@@ -219,11 +221,29 @@ impl QueueTask {
                     }])
                     .await
             }
-            Work::Revise(draft, reply) => drop(reply.send(writer.revise(user, draft).await)),
-            Work::React(draft, reply) => drop(reply.send(writer.react(user, draft).await)),
+            Work::Revise(draft, reply) => self.reply(reply, writer.revise(user, draft).await),
+            Work::React(draft, reply) => self.reply(reply, writer.react(user, draft).await),
             Work::Group(command, reply) => {
-                drop(reply.send(writer.change_group(&user, &command).await));
+                let changed = writer.change_group(&user, &command).await;
+                self.reply(reply, changed.map(|outgoing| ((), outgoing)));
             }
+        }
+    }
+
+    /// Replies once the other servers were notified. The queue does not wait for that.
+    fn reply<T: Send + 'static>(
+        &self,
+        reply: Reply<T>,
+        outcome: Result<(T, Option<OutgoingEvents>)>,
+    ) {
+        match outcome {
+            Ok((value, outgoing)) => {
+                let context = self.writer.context();
+                context.deliver_then(outgoing, move |delivered| {
+                    drop(reply.send(delivered.map(|()| value)));
+                });
+            }
+            Err(error) => drop(reply.send(Err(error))),
         }
     }
 

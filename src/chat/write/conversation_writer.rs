@@ -5,25 +5,14 @@ use std::sync::Arc;
 
 use super::command::reaction::{EMOJI_PATH, ReactionDraft};
 use super::command::revision::RevisionDraft;
-use super::introduction::Introductions;
+use super::outgoing::{OutgoingEvents, Publication};
 use super::unknown_outcome::retry_until_known;
-use crate::chat::access::Access;
+use super::write_context::WriteContext;
 use crate::chat::error::{Error, Result};
-use crate::chat::history::{HistoryService, is_active};
-use crate::chat::in_flight_ids::{IdLease, InFlightIds};
-use crate::chat::publisher::Publisher;
-use crate::model::{Change, ChangeKind, ConversationId, Emoji, Event, Message, TimeUuid, UserId};
-use crate::store::{Audience, Revised, Store};
-
-/// Services that a write needs.
-pub(crate) struct WriteContext {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) access: Arc<Access>,
-    pub(crate) history: Arc<HistoryService>,
-    pub(crate) in_flight: InFlightIds,
-    pub(crate) publisher: Arc<Publisher>,
-    pub(crate) introductions: Introductions,
-}
+use crate::chat::history::is_active;
+use crate::chat::in_flight_ids::IdLease;
+use crate::model::{Change, ChangeKind, ConversationId, Emoji, Event, Message, UserId};
+use crate::store::Revised;
 
 /// At most one writer of a conversation exists in a process: that of its queue.
 pub(crate) struct ConversationWriter {
@@ -39,7 +28,7 @@ impl ConversationWriter {
         }
     }
 
-    pub(crate) fn context(&self) -> &WriteContext {
+    pub(crate) fn context(&self) -> &Arc<WriteContext> {
         &self.context
     }
 
@@ -57,8 +46,12 @@ impl ConversationWriter {
         Ok(())
     }
 
-    /// Edits or deletes a message.
-    pub(crate) async fn revise(&self, user: UserId, draft: RevisionDraft) -> Result<Arc<Message>> {
+    /// Edits or deletes a message. Returns it, with the events for the other servers.
+    pub(crate) async fn revise(
+        &self,
+        user: UserId,
+        draft: RevisionDraft,
+    ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
         self.check_still_in(&user, draft.leave_epoch).await?;
         let WriteContext {
             store,
@@ -66,7 +59,7 @@ impl ConversationWriter {
             history,
             in_flight,
             ..
-        } = self.context();
+        } = self.context().as_ref();
         let present = history
             .require_message(self.conversation, draft.message)
             .await?;
@@ -83,7 +76,13 @@ impl ConversationWriter {
         };
         let lease = in_flight.allocate_near_clock(1)?;
         let Some(revision) = draft.revision(&present, &user, role, lease.newest().moment())? else {
-            return Ok(present);
+            let kind = match present.deleted_at {
+                Some(_) => ChangeKind::MessageDeleted,
+                None => ChangeKind::MessageEdited,
+            };
+            let is_changed = present.deleted_at.is_some() || is_edited(&present);
+            let repeated = is_changed.then(|| self.context.repeated(kind, &present));
+            return Ok((present, repeated.flatten()));
         };
         let change = Change {
             id: lease.newest(),
@@ -95,19 +94,20 @@ impl ConversationWriter {
             store.revise_message(self.conversation, &revision, &change)
         })
         .await?;
-        self.log_late_change(&change).await?;
         let Revised { message, audience } = revised.ok_or(Error::NotFound("the message"))?;
-        self.publish(
-            change.id,
-            &lease,
-            Event::MessageChanged(change.kind, Arc::clone(&message)),
-        );
-        self.publish_to_audience(change.id, &audience, &lease);
-        Ok(message)
+        let mut publication = self.publication(&lease);
+        let event = Event::MessageChanged(change.kind, Arc::clone(&message));
+        publication.event(change.id, event);
+        publication.audience(change.id, &audience);
+        Ok((message, publication.finish()))
     }
 
-    /// Puts a reaction on or off.
-    pub(crate) async fn react(&self, user: UserId, draft: ReactionDraft) -> Result<Arc<Message>> {
+    /// Puts a reaction on or off. Returns the message, with the events for the other servers.
+    pub(crate) async fn react(
+        &self,
+        user: UserId,
+        draft: ReactionDraft,
+    ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
         let ReactionDraft {
             message,
             emoji,
@@ -120,7 +120,7 @@ impl ConversationWriter {
             history,
             in_flight,
             ..
-        } = self.context();
+        } = self.context().as_ref();
         let present = history.require_message(self.conversation, message).await?;
         if present.deleted_at.is_some() && is_on {
             return Err(Error::bad_input(
@@ -133,7 +133,10 @@ impl ConversationWriter {
                 .changes_reaction(&present, &user, &emoji, is_on)
                 .await?
         {
-            return Ok(present);
+            let kind = ChangeKind::ReactionsChanged;
+            let may_repeat = present.deleted_at.is_none() && present.has_reactions;
+            let repeated = may_repeat.then(|| self.context.repeated(kind, &present));
+            return Ok((present, repeated.flatten()));
         }
         let lease = in_flight.allocate_near_clock(1)?;
         let change = Change {
@@ -146,14 +149,11 @@ impl ConversationWriter {
             store.react(self.conversation, &emoji, is_on, &change)
         })
         .await?;
-        self.log_late_change(&change).await?;
         let message = reacted.ok_or(Error::NotFound("the message"))?;
-        self.publish(
-            change.id,
-            &lease,
-            Event::MessageChanged(change.kind, Arc::clone(&message)),
-        );
-        Ok(message)
+        let mut publication = self.publication(&lease);
+        let event = Event::MessageChanged(change.kind, Arc::clone(&message));
+        publication.event(change.id, event);
+        Ok((message, publication.finish()))
     }
 
     /// Whether the reaction would change anything. An error if a bound forbids it.
@@ -198,16 +198,13 @@ impl ConversationWriter {
         Ok(true)
     }
 
-    /// Publishes an event of this conversation.
-    pub(crate) fn publish(&self, id: TimeUuid, lease: &IdLease, event: Event) {
-        self.context
-            .publisher
-            .publish_event(self.conversation, id, event, lease);
+    /// Begins to publish the events of a batch.
+    pub(crate) fn publication<'a>(&'a self, lease: &'a IdLease) -> Publication<'a> {
+        Publication::new(&self.context, self.conversation, lease)
     }
+}
 
-    pub(crate) fn publish_to_audience(&self, id: TimeUuid, audience: &Audience, lease: &IdLease) {
-        self.context
-            .publisher
-            .publish_to_audience(self.conversation, id, audience, lease);
-    }
+fn is_edited(message: &Message) -> bool {
+    let content = message.content.as_ref();
+    content.is_some_and(|content| content.edited_at.is_some())
 }

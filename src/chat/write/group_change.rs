@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::command::group::GroupCommand;
 use super::conversation_writer::ConversationWriter;
 use super::group_policy::{GroupDecision, GroupPolicy};
+use super::outgoing::OutgoingEvents;
 use super::unknown_outcome::retry_until_known;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::IdLease;
@@ -23,8 +24,21 @@ use crate::store::{
 /// Decisions on one command, each after another server has changed the membership.
 const TRIES_MAX: usize = 8;
 
+/// Outcome of one decision.
+enum ChangeAttempt {
+    /// With the events for the other servers.
+    Published(Option<OutgoingEvents>),
+    /// The membership has changed since the decision.
+    Stale,
+}
+
 impl ConversationWriter {
-    pub(crate) async fn change_group(&self, actor: &UserId, command: &GroupCommand) -> Result<()> {
+    /// Runs a group command. Returns the events for the other servers.
+    pub(crate) async fn change_group(
+        &self,
+        actor: &UserId,
+        command: &GroupCommand,
+    ) -> Result<Option<OutgoingEvents>> {
         let context = self.context();
         let users = command.concerned(actor);
         for _ in 0..TRIES_MAX {
@@ -37,12 +51,16 @@ impl ConversationWriter {
             // that.
             context.in_flight.observe_remote(members.version);
             let Some(decision) = GroupPolicy::new(&users, &members)?.decide(command)? else {
-                return Ok(());
+                let version = members.version;
+                return Ok(context
+                    .repeated_group_change(self.conversation(), version)
+                    .await?);
             };
             self.check_large_bound(&members, &decision.transitions)
                 .await?;
-            if self.persist_and_publish(actor, &members, decision).await? {
-                return Ok(());
+            let attempt = self.persist_and_publish(actor, &members, decision).await?;
+            if let ChangeAttempt::Published(outgoing) = attempt {
+                return Ok(outgoing);
             }
         }
         Err(Error::Busy)
@@ -79,13 +97,12 @@ impl ConversationWriter {
             .await
     }
 
-    /// Returns false if the membership has changed since the decision.
     async fn persist_and_publish(
         &self,
         actor: &UserId,
         members: &MembershipSnapshot,
         decision: GroupDecision,
-    ) -> Result<bool> {
+    ) -> Result<ChangeAttempt> {
         let GroupDecision {
             name,
             mut transitions,
@@ -139,11 +156,11 @@ impl ConversationWriter {
             }
         };
         let Some(audience) = audience else {
-            return Ok(false);
+            return Ok(ChangeAttempt::Stale);
         };
-        self.log_late_decision(&changes, &message).await?;
-        self.publish_group_change(&changes, &transitions, message, &audience, &lease);
-        Ok(true)
+        let outgoing =
+            self.publish_group_change(&changes, &transitions, message, &audience, &lease);
+        Ok(ChangeAttempt::Published(outgoing))
     }
 
     async fn persist_renaming(
@@ -201,8 +218,9 @@ impl ConversationWriter {
         message: Arc<Message>,
         audience: &Audience,
         lease: &IdLease,
-    ) {
+    ) -> Option<OutgoingEvents> {
         let context = self.context();
+        let mut publication = self.publication(lease);
         let with_kind = |kind| {
             transitions
                 .iter()
@@ -219,15 +237,14 @@ impl ConversationWriter {
         }
         for change in changes {
             let event = Event::Changed(self.conversation(), change.clone());
-            self.publish(change.id, lease, event);
+            publication.event(change.id, event);
         }
-        self.publish(message.id, lease, Event::MessageAdded(Arc::clone(&message)));
-        self.publish_to_audience(message.id, audience, lease);
+        publication.event(message.id, Event::MessageAdded(Arc::clone(&message)));
+        publication.audience(message.id, audience);
         // Participants of a large conversation subscribe to its topic, but users who have just
         // joined or left do not.
         let others = joiners.filter(|_| audience.users.is_none()).chain(leavers);
-        context
-            .publisher
-            .publish_to_inboxes(others, self.conversation(), lease.newest(), lease);
+        publication.inboxes(lease.newest(), others);
+        publication.finish()
     }
 }

@@ -4,6 +4,7 @@
 //! `send_batch` persists and publishes it.
 
 pub(crate) mod command;
+mod completed_change;
 mod conversation_creation;
 mod conversation_queue;
 mod conversation_writer;
@@ -11,21 +12,25 @@ mod group;
 mod group_change;
 mod group_policy;
 mod introduction;
-mod late_log;
+mod outgoing;
 pub(crate) mod profile;
 mod send_batch;
 mod unknown_outcome;
+mod write_context;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use self::command::draft::Draft;
 use self::command::reaction::ReactionDraft;
 use self::command::revision::RevisionDraft;
+use self::completed_change::CompletedChanges;
 use self::conversation_queue::{ConversationQueues, Work};
-use self::conversation_writer::WriteContext;
 use self::introduction::Introductions;
+use self::write_context::WriteContext;
 use crate::chat::access::relationship::Relationships;
 use crate::chat::access::restrictions::Restrictions;
 use crate::chat::bounds::Bounds;
@@ -34,9 +39,13 @@ use crate::chat::error::Result;
 use crate::chat::participants::ParticipantService;
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::write_tasks::WriteTasks;
+use crate::cluster::RecentByAge;
 use crate::metrics::Metrics;
 use crate::model::{ConversationId, DirectIds, Message, MessageId, UserId, Viewer};
 use crate::rate::Rate;
+
+/// A retry of a send that was delivered longer ago than this delivers it once more.
+const RETRIES_FOR: Duration = Duration::from_secs(15 * 60);
 
 pub struct WriteService {
     context: Arc<WriteContext>,
@@ -48,10 +57,13 @@ pub struct WriteService {
     sends: RateLimit,
     direct_ids: OnceCell<DirectIds>,
     body_bytes_max: usize,
+    /// The store holds it weakly.
+    _completed_changes: Option<Arc<CompletedChanges>>,
 }
 
 impl WriteService {
     pub(crate) fn new(components: &Components, bounds: &Bounds) -> Self {
+        let tasks = Arc::clone(&components.tasks);
         let context = Arc::new(WriteContext {
             store: Arc::clone(&components.store),
             access: Arc::clone(&components.access),
@@ -59,8 +71,13 @@ impl WriteService {
             in_flight: components.in_flight.clone(),
             publisher: Arc::clone(&components.publisher),
             introductions: Introductions::new(components, bounds),
+            tasks: Arc::clone(&tasks),
+            delivered: components
+                .in_flight
+                .is_shared()
+                .then(|| Mutex::new(RecentByAge::new(RETRIES_FOR))),
         });
-        let tasks = Arc::clone(&components.tasks);
+        let completed_changes = CompletedChanges::watch(&context);
         let rates = &bounds.rates;
         let rate = Rate::per_second(rates.sends_per_second, rates.sends_burst);
         Self {
@@ -73,6 +90,7 @@ impl WriteService {
             sends: RateLimit::new("sends", rate, rates.is_on),
             direct_ids: OnceCell::new(),
             body_bytes_max: bounds.body_bytes_max,
+            _completed_changes: completed_changes,
         }
     }
 

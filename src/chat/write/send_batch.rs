@@ -12,10 +12,13 @@ use tokio::sync::oneshot;
 
 use super::command::draft::Draft;
 use super::conversation_writer::ConversationWriter;
+use super::outgoing::OutgoingEvents;
 use super::unknown_outcome::retry_until_known;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::IdLease;
-use crate::model::{Event, IdempotencyKey, Message, MessageId, MessageKind, UserId};
+use crate::model::{
+    ChangeKind, Event, IdempotencyKey, InputHash, Message, MessageId, MessageKind, UserId,
+};
 use crate::store::{self, Appended, Audience, EarlierSend, NewMessage};
 
 /// Channel for the outcome of a command.
@@ -60,20 +63,36 @@ impl ConversationWriter {
             .enumerate()
             .filter(|(index, _)| !taken.contains_key(index))
             .map(|(_, new)| &new.message);
-        self.publish_messages(persisted, &audience, &lease);
+        let outgoing = self.publish_messages(persisted, &audience, &lease);
         drop(lease);
+        // Callers wait until the other servers were notified.
+        let mut waiting = outgoing.is_some().then(Vec::new);
+        let mut answer = |reply: Reply<Arc<Message>>, outcome| match &mut waiting {
+            Some(waiting) => waiting.push((reply, outcome)),
+            None => drop(reply.send(outcome)),
+        };
         let mut retries = Vec::new();
         for Twin { first, send } in twins {
             match taken.get(&first) {
                 Some(earlier) => retries.push((send, *earlier)),
-                None => reply_to_twin(send, &messages[first]),
+                None => answer(
+                    send.reply,
+                    outcome_of_twin(send.draft.hash, &messages[first]),
+                ),
             }
         }
         for ((index, send), new) in sends.into_iter().enumerate().zip(messages) {
             match taken.get(&index) {
                 Some(earlier) => retries.push((send, *earlier)),
-                None => drop(send.reply.send(Ok(new.message))),
+                None => answer(send.reply, Ok(new.message)),
             }
+        }
+        if let Some(waiting) = waiting {
+            self.context().deliver_then(outgoing, move |delivered| {
+                for (reply, outcome) in waiting {
+                    let _ = reply.send(delivered.clone().and(outcome));
+                }
+            });
         }
         self.reply_to_retries(retries).await;
     }
@@ -104,24 +123,18 @@ impl ConversationWriter {
         Some(current)
     }
 
-    /// Persists messages, and logs those that became visible late.
+    /// Persists messages.
     async fn append(
         &self,
         lease: IdLease,
         messages: &[NewMessage],
     ) -> store::Result<(IdLease, Appended)> {
-        let (lease, appended) = retry_until_known(lease, || {
+        retry_until_known(lease, || {
             self.context()
                 .store
                 .append_messages(self.conversation(), messages)
         })
-        .await?;
-        let senders: Vec<_> = messages
-            .iter()
-            .map(|new| (new.message.id, &new.message.sender))
-            .collect();
-        self.log_late_messages(&senders).await?;
-        Ok((lease, appended))
+        .await
     }
 
     /// Replies to the sends whose idempotency keys belong to earlier sends.
@@ -149,23 +162,38 @@ impl ConversationWriter {
             }
         };
         for ((send, first), message) in retries.into_iter().zip(messages) {
-            let outcome = match message {
-                Some(message) if context.publisher.has_published(message.id) => Ok(message),
-                stored => self.finish(&send, first.message, stored).await,
-            };
-            let _ = send.reply.send(outcome);
+            match message {
+                Some(message) if context.has_delivered(message.id, ChangeKind::MessageLate) => {
+                    let _ = send.reply.send(Ok(message));
+                }
+                stored => self.finish(send, first.message, stored).await,
+            }
         }
     }
 
-    /// Finishes an earlier attempt that claimed its key, and may not have persisted or published
-    /// its message: the same message under the same id. A persisted message stays unchanged and is
-    /// published, because the server that persisted it may have died before it woke the others.
-    async fn finish(
+    /// Finishes an earlier attempt that claimed its key, and may not have persisted or delivered
+    /// its message: the same message under the same id. A persisted message stays unchanged. It
+    /// counts as late, because streams may have passed its id.
+    async fn finish(&self, send: SendJob, id: MessageId, stored: Option<Arc<Message>>) {
+        match self.persist_again(&send, id, stored).await {
+            Ok((message, mut outgoing)) => {
+                if let Some(outgoing) = &mut outgoing {
+                    outgoing.mark_late();
+                }
+                self.context().deliver_then(outgoing, move |delivered| {
+                    let _ = send.reply.send(delivered.map(|()| message));
+                });
+            }
+            Err(error) => drop(send.reply.send(Err(error))),
+        }
+    }
+
+    async fn persist_again(
         &self,
         send: &SendJob,
         id: MessageId,
         stored: Option<Arc<Message>>,
-    ) -> Result<Arc<Message>> {
+    ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
         let new = self.message(send, id);
         let lease = self.context().in_flight.allocate_near_clock(1)?;
         let (lease, Appended { audience, taken }) =
@@ -174,8 +202,8 @@ impl ConversationWriter {
             return Err(Error::OutcomeUnknown);
         }
         let message = stored.unwrap_or(new.message);
-        self.publish_messages([&message], &audience, &lease);
-        Ok(message)
+        let outgoing = self.publish_messages([&message], &audience, &lease);
+        Ok((message, outgoing))
     }
 
     fn message(&self, send: &SendJob, id: MessageId) -> NewMessage {
@@ -203,17 +231,19 @@ impl ConversationWriter {
         messages: impl IntoIterator<Item = &'a Arc<Message>>,
         audience: &Audience,
         lease: &IdLease,
-    ) {
+    ) -> Option<OutgoingEvents> {
         let publisher = &self.context().publisher;
+        let mut publication = self.publication(lease);
         let mut newest = None;
         for message in messages {
             newest = newest.max(Some(message.id));
-            self.publish(message.id, lease, Event::MessageAdded(Arc::clone(message)));
-            publisher.publish_typing(&message.sender, self.conversation(), false);
+            publication.event(message.id, Event::MessageAdded(Arc::clone(message)));
+            publisher.deliver_typing(&message.sender, self.conversation(), false);
         }
         if let Some(newest) = newest {
-            self.publish_to_audience(newest, audience, lease);
+            publication.audience(newest, audience);
         }
+        publication.finish()
     }
 }
 
@@ -246,15 +276,13 @@ fn with_twins(sends: Vec<SendJob>, twins: Vec<Twin>) -> impl Iterator<Item = Sen
         .chain(twins.into_iter().map(|twin| twin.send))
 }
 
-/// Replies to a retry with the message of the first attempt, or with a conflict if its input
-/// differs.
-fn reply_to_twin(send: SendJob, first: &NewMessage) {
-    let is_same = first.input_hash == Some(send.draft.hash);
-    let _ = send.reply.send(if is_same {
+/// Outcome of a retry: the message of the first attempt, or a conflict if its input differs.
+fn outcome_of_twin(hash: InputHash, first: &NewMessage) -> Result<Arc<Message>> {
+    if first.input_hash == Some(hash) {
         Ok(Arc::clone(&first.message))
     } else {
         Err(Error::Conflict)
-    });
+    }
 }
 
 /// A reply to a client that has disconnected is dropped.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use axum::body::Bytes;
@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{Auth, BACKUP_AUDIENCE, TokenRules};
+use crate::chat::Chat;
 use crate::cli::error::Error;
 use crate::cli::signals::Stop;
 use crate::config::Config;
@@ -78,6 +79,8 @@ pub(super) struct RunningServer {
     pub(super) embedded: Option<Arc<Embedded>>,
     /// Verifies tokens of the public listener.
     pub(super) auth: Arc<Auth>,
+    /// Empty until the chat is open. The listener serves from then on.
+    pub(super) chat: OnceLock<Chat>,
     pub(super) stop: Stop,
 }
 
@@ -95,6 +98,9 @@ impl AdminBackend for RunningServer {
             return Err("the server is stopping".to_owned());
         }
         self.store.health()?;
+        if let Some(chat) = self.chat.get() {
+            chat.health()?;
+        }
         // A read that every store must look up.
         self.store
             .imported_at()

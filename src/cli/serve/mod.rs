@@ -5,7 +5,7 @@ mod sample;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -70,6 +70,7 @@ async fn serve(
         store: store.clone(),
         embedded,
         auth: auth.clone(),
+        chat: OnceLock::new(),
         stop: stop.clone(),
     });
     let admin = AdminListener {
@@ -117,6 +118,7 @@ async fn serve_store(
         tracing::warn!(ahead = ?chat.lead_over_clock(), "the clock is behind the newest id in the store; new ids continue after that id. Set the clock");
     }
     chat.register(&admin.metrics);
+    let _ = admin.running.chat.set(chat.clone());
     let server = build(config, &chat, auth.clone(), clock.clone(), &admin.metrics)?;
     let end = CancellationToken::new();
     let admin_task = admin_socket

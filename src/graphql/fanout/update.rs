@@ -82,7 +82,7 @@ impl StreamUpdate {
     /// Position in the order of the conversation. A stream resumes after it.
     pub(in crate::graphql) fn position(&self) -> Option<OrderKey> {
         match self {
-            Self::Message(update) => Some(update.message.id.order_key()),
+            Self::Message(update) => Some(update.position),
             Self::Event(update) => Some(update.position),
             Self::Typing(_) => None,
         }

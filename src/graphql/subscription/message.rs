@@ -8,7 +8,7 @@ use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Result};
 use crate::graphql::fanout::StreamUpdate;
 use crate::graphql::scope::ViewerScope;
-use crate::graphql::types::{MessageEdge, message_edge};
+use crate::graphql::types::{MessageEdge, message_edge_at};
 use crate::model::{ConversationId, OrderKey};
 
 /// Payload of `messageAdded`.
@@ -36,7 +36,7 @@ impl SharedUpdate for MessageUpdate {
 
     async fn payload(self, scope: &ViewerScope, _: ConversationId) -> Result<MessageAddedPayload> {
         Ok(MessageAddedPayload {
-            message_edge: message_edge(scope, self.message),
+            message_edge: message_edge_at(scope, self.message, &self.position),
         })
     }
 }

@@ -352,6 +352,19 @@ pub(in crate::graphql) fn message_edge(
     )
 }
 
+/// Edge whose cursor resumes a stream of messages at this position.
+pub(in crate::graphql) fn message_edge_at(
+    scope: &ViewerScope,
+    message: Arc<model::Message>,
+    position: &OrderKey,
+) -> MessageEdge {
+    let cursors = List::Messages(message.conversation).cursors();
+    MessageEdge {
+        cursor: cursors.of(position),
+        node: SyncObject(Message::new(scope, message)),
+    }
+}
+
 /// Edge with a cursor of this encoder.
 pub(super) fn message_edge_by(
     cursors: &CursorEncoder,

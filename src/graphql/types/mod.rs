@@ -15,7 +15,7 @@ pub(super) use conversation::Conversation;
 pub(super) use inbox::{
     InboxEntry, InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary,
 };
-pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge};
+pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge, message_edge_at};
 pub(super) use participant::{Participant, ParticipantEdge};
 pub(super) use user::{Presence, User};
 

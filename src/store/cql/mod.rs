@@ -1,17 +1,20 @@
 //! Store on Apache Cassandra or ScyllaDB: the contract of the embedded store, on a cluster that many servers share.
 //!
-//! Six folders; each uses only the ones after it: `admin → send → inbox → participant → message → driver`.
+//! Seven folders; each uses only the ones after it: `admin → send → inbox → participant → message → cluster → driver`.
 //!
 //! - `admin`: import, export and verification of the whole store.
 //! - `send`: live writes, each acknowledged once the other servers can find it.
 //! - `inbox`: entries, the index of them by activity, and what changed.
 //! - `participant`: memberships, the roster of a conversation, and profiles.
 //! - `message`: history in its buckets, counts, and heads of conversations.
+//! - `cluster`: the directory of servers, sessions and listeners, and the mailboxes.
 //! - `driver`: CQL and tables: connection, statements, values, schema and migrations.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test `statements_test` checks every statement.
 
 mod admin;
+mod cluster;
+mod cluster_store;
 mod driver;
 mod inbox;
 mod message;
@@ -25,6 +28,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use self::admin::Admin;
+use self::cluster::ClusterTables;
+use self::cluster_store::ClusterDirectory;
 use self::driver::clock_skew::{self, ClockSkewTask};
 use self::driver::executor::Executor;
 use self::driver::statement::Statement;
@@ -48,6 +53,7 @@ fn statements() -> Vec<&'static [&'static Statement]> {
     [
         own,
         message::STATEMENTS,
+        cluster::STATEMENTS,
         participant::STATEMENTS,
         inbox::STATEMENTS,
         send::STATEMENTS,
@@ -68,6 +74,7 @@ pub struct Cql {
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
     admin: Admin,
+    cluster: Arc<ClusterDirectory>,
 }
 
 impl Cql {
@@ -90,6 +97,10 @@ impl Cql {
             || Arc::clone(&inboxes),
         );
         let sends = Arc::new(Sends::new(e(), c(), m(), p(), i()));
+        let cluster = Arc::new(ClusterDirectory {
+            tables: ClusterTables::new(e()),
+            sends: Arc::clone(&sends),
+        });
         let admin = Admin::new(e(), c(), m(), p(), i(), Arc::clone(&sends));
         let (clock_skew, profiles) = (ClockSkewTask::spawn(e(), c()), Profiles::new(e(), c()));
         let restrictions = RestrictionTable::new(e(), c());
@@ -104,6 +115,7 @@ impl Cql {
             inboxes,
             sends,
             admin,
+            cluster,
         })
     }
 

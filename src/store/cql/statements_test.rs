@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::driver::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
 use super::driver::statement::Statement;
 
-/// Tables that no LOGGED batch writes: their rows are claimed by lightweight transactions.
-const UNBATCHED: &[&str] = &["sends_by_key"];
+/// Tables that no LOGGED batch writes: rows are claimed by lightweight transactions, or stand alone.
+const UNBATCHED: &[&str] = &["sends_by_key", ".server_beats (", ".mailboxes ("];
 
 fn statements() -> Vec<&'static Statement> {
     super::statements().into_iter().flatten().copied().collect()

@@ -6,22 +6,27 @@ use async_trait::async_trait;
 
 use super::{Cql, message};
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant,
-    Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
+    InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
+use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange,
     ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
     MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage,
     Participation, PreviewQuery, ProfileChange, Renaming, Restricted, RestrictionChange, Result,
-    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake, rules,
+    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition, rules,
 };
 
 #[async_trait]
 impl Store for Cql {
     fn overlap_micros(&self) -> i64 {
         message::OVERLAP_MICROS
+    }
+
+    fn cluster(&self) -> Option<Arc<dyn ClusterStore>> {
+        Some(Arc::clone(&self.cluster) as Arc<dyn ClusterStore>)
     }
 
     /// `None`: other servers allocate ids too, so each conversation's queue reads its own newest one.
@@ -154,10 +159,6 @@ impl Store for Cql {
         self.sends.log_late(conversation, changes).await
     }
 
-    async fn wakes(&self, since: Timestamp) -> Result<Vec<Wake>> {
-        self.sends.remote_writes.since(since).await
-    }
-
     async fn earlier_sends(
         &self,
         conversation: ConversationId,
@@ -226,14 +227,6 @@ impl Store for Cql {
         limit: usize,
     ) -> Result<Option<Vec<ChangedRow>>> {
         self.inboxes.inbox_changes(user, after, limit).await
-    }
-
-    async fn inbox_log(
-        &self,
-        user: &UserId,
-        after: OrderKey,
-    ) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
-        self.inboxes.inbox_log(user, after).await
     }
 
     async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {

@@ -14,17 +14,22 @@ use crate::model::{
     Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Restriction,
     Revision, TimeUuid, Timestamp, Unread, UserId,
 };
+use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, LoggedRestriction,
     MarkerMove, MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT,
     NewConversation, NewMessage, Participation, ProfileChange, Renaming, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin as _, UnreadQuery, Wake, rules,
+    RestrictionChange, Result, Revised, Store, StoreAdmin as _, UnreadQuery, rules,
 };
 
 #[async_trait]
 impl Store for Embedded {
     fn overlap_micros(&self) -> i64 {
         0
+    }
+
+    fn cluster(&self) -> Option<Arc<dyn ClusterStore>> {
+        None
     }
 
     async fn newest_id(&self) -> Result<Option<TimeUuid>> {
@@ -203,10 +208,6 @@ impl Store for Embedded {
 
     async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
         Ok(())
-    }
-
-    async fn wakes(&self, _: Timestamp) -> Result<Vec<Wake>> {
-        Ok(Vec::new())
     }
 
     async fn history(

@@ -17,12 +17,13 @@ use wideroom::model::{
     InboxRow, Membership, Message, MessageId, MessageKind, OrderKey, Page, PageRequest,
     Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
+use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
     Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange,
     ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
     MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage,
     Participation, ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store,
-    StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake,
+    StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 
 use self::conversation::{OracleConversation, OracleParticipant};
@@ -93,6 +94,10 @@ impl fmt::Display for Naive {
 impl Store for Naive {
     fn overlap_micros(&self) -> i64 {
         0
+    }
+
+    fn cluster(&self) -> Option<Arc<dyn ClusterStore>> {
+        None
     }
 
     async fn newest_id(&self) -> Result<Option<TimeUuid>> {
@@ -436,10 +441,6 @@ impl Store for Naive {
 
     async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
         Ok(())
-    }
-
-    async fn wakes(&self, _: Timestamp) -> Result<Vec<Wake>> {
-        Ok(Vec::new())
     }
 
     async fn earlier_sends(

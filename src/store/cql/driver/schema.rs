@@ -24,6 +24,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         statements: RESTRICTION_TABLES,
         columns: &[PROFILE_METADATA],
     },
+    Migration {
+        version: 4,
+        statements: CLUSTER_TABLES,
+        columns: &[],
+    },
 ];
 
 pub(crate) struct Migration {
@@ -269,6 +274,43 @@ const RESTRICTION_TABLES: &[&str] = &[
     PRIMARY KEY ((hour), at, user_id)
 ) WITH CLUSTERING ORDER BY (at DESC, user_id ASC) AND default_time_to_live = 86400 AND gc_grace_seconds = 86400
     AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', 'compaction_window_size': '6'}
+    AND ID = {id}",
+];
+
+/// The directory of servers, and their mailboxes. No LOGGED batch writes them. The registrations keep their tombstones as long as a row could
+/// live, so that no removed one comes back from a replica that was away.
+const CLUSTER_TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS {keyspace}.servers (
+    server_id uuid PRIMARY KEY,
+    version int,
+    has_ended boolean
+) WITH default_time_to_live = 90000 AND gc_grace_seconds = 86400 AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.server_beats (
+    partition tinyint,
+    server_id uuid,
+    number bigint,
+    PRIMARY KEY ((partition), server_id)
+) WITH default_time_to_live = 60 AND gc_grace_seconds = 600 AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.sessions_by_user (
+    user_id text,
+    kind tinyint,
+    server_id uuid,
+    PRIMARY KEY ((user_id), kind, server_id)
+) WITH default_time_to_live = 86400 AND gc_grace_seconds = 86400 AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.listeners_by_conversation (
+    conversation_id uuid,
+    server_id uuid,
+    PRIMARY KEY ((conversation_id), server_id)
+) WITH default_time_to_live = 86400 AND gc_grace_seconds = 86400 AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.mailboxes (
+    server_id uuid,
+    lane tinyint,
+    minute int,
+    notice_id timeuuid,
+    payload blob,
+    PRIMARY KEY ((server_id, lane, minute), notice_id)
+) WITH default_time_to_live = 300 AND gc_grace_seconds = 600
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'MINUTES', 'compaction_window_size': '5'}
     AND ID = {id}",
 ];
 

@@ -94,7 +94,7 @@ impl Inboxes {
         Ok(Some(newest))
     }
 
-    pub(crate) async fn inbox_log(
+    async fn inbox_log(
         &self,
         user: &UserId,
         after: OrderKey,

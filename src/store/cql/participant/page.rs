@@ -286,7 +286,7 @@ impl Participants {
             }
         }
         if is_unconfirmed {
-            let roster = self.roster_bytes(conversation).await?;
+            let roster = self.roster_cells(conversation).await?.bytes;
             if !known.is_some_and(|known| known.is_of(roster.as_deref())) {
                 return Ok(None);
             }

@@ -122,35 +122,42 @@ impl RosterSnapshot {
     }
 }
 
+/// The cells of a roster, undecoded: a send compares them, and an unreadable one stops no send.
+pub(crate) struct RosterCells {
+    pub(crate) bytes: Option<Vec<u8>>,
+    settled: Option<Vec<u8>>,
+}
+
+impl RosterCells {
+    /// An unreadable roster counts as settled.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.snapshot()
+            .map_or(true, |snapshot| snapshot.is_settled())
+    }
+
+    fn snapshot(&self) -> Result<RosterSnapshot> {
+        let settled = self.settled.as_deref();
+        Ok(RosterSnapshot {
+            roster: Roster::decode_optional(self.bytes.as_deref())?,
+            bytes: self.bytes.clone(),
+            settled: settled.map(|bytes| order_key(TABLE, bytes)).transpose()?,
+        })
+    }
+}
+
 impl Participants {
-    /// The bytes of a roster, undecoded: a send only compares them.
-    pub(crate) async fn roster_bytes(
-        &self,
-        conversation: ConversationId,
-    ) -> Result<Option<Vec<u8>>> {
+    pub(crate) async fn roster_cells(&self, conversation: ConversationId) -> Result<RosterCells> {
         type Columns = (Option<Vec<u8>>, Option<Vec<u8>>);
         let row = self
             .executor
             .read_one::<Columns>(&SELECT_ROSTER, values![conversation])
             .await?;
-        Ok(row.and_then(|(bytes, _)| bytes))
+        let (bytes, settled) = row.unwrap_or_default();
+        Ok(RosterCells { bytes, settled })
     }
 
     pub(crate) async fn roster(&self, conversation: ConversationId) -> Result<RosterSnapshot> {
-        type Columns = (Option<Vec<u8>>, Option<Vec<u8>>);
-        let row = self
-            .executor
-            .read_one::<Columns>(&SELECT_ROSTER, values![conversation])
-            .await?;
-        let Some((bytes, settled)) = row else {
-            return Ok(RosterSnapshot::default());
-        };
-        let settled = settled.map(|bytes| order_key(TABLE, &bytes)).transpose()?;
-        Ok(RosterSnapshot {
-            roster: Roster::decode_optional(bytes.as_deref())?,
-            bytes,
-            settled,
-        })
+        self.roster_cells(conversation).await?.snapshot()
     }
 
     /// The stored memberships of some users. `None` if the roster has changed since it was read.

@@ -19,7 +19,7 @@ use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::bucket_fill::{ROW_BYTES, stored_bytes};
 use crate::store::cql::message::register::LastMessage;
-use crate::store::{Appended, Audience, NewMessage, Result, WakePlace};
+use crate::store::{Appended, Audience, NewMessage, Result};
 
 /// Estimated bytes of a batch, of which Cassandra refuses 50 KiB. One message always fits.
 const BATCH_BYTES_MAX: usize = 40 * 1024;
@@ -172,7 +172,7 @@ impl Sends {
         Ok(participants.map_err(unknown)?.audience())
     }
 
-    /// Writes one batch of messages, and notifies the other servers concurrently.
+    /// Writes one batch of messages.
     async fn write_part(
         &self,
         state: &ConversationWriteState,
@@ -213,14 +213,7 @@ impl Sends {
         );
         effects.put(&self.inboxes, &mut writes, participants, hint);
         extra(&mut writes);
-        let place = WakePlace::Conversation(effects.conversation);
-        let (written, notified) = join(
-            self.executor.write_all(writes),
-            self.remote_writes.notify(&place),
-        )
-        .await;
-        written?;
-        notified.map_err(unknown)?;
+        self.executor.write_all(writes).await?;
         self.messages
             .advance_head(effects.conversation, &effects.last, activity);
         let mut state = state.lock();

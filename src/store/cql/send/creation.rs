@@ -13,7 +13,7 @@ use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::participant::roster::Roster;
 use crate::store::rules::pair;
-use crate::store::{Created, NewConversation, Result, WakePlace};
+use crate::store::{Created, NewConversation, Result};
 
 const TABLE: &str = "conversations";
 /// Participants that fit into one batch with their inbox entries.
@@ -67,16 +67,11 @@ impl Sends {
                 ..new
             };
             self.write_participants(&new).await?;
-            // No other server publishes it, so all servers are notified.
-            let places: Vec<_> = new
-                .participants
-                .iter()
-                .map(|(user, _)| WakePlace::Inbox(user.clone()))
-                .collect();
-            self.remote_writes
-                .notify_all(&places)
-                .await
-                .map_err(unknown)?;
+            // No other server publishes it.
+            if let Some(handler) = self.completions.handler() {
+                let users = new.participants.iter().map(|(user, _)| user.clone());
+                handler.on_creation_completed(id, created_under, users.collect());
+            }
             let found = self
                 .messages
                 .conversation(id)
@@ -141,9 +136,7 @@ impl Sends {
                 .await
                 .map_err(unknown)?;
         }
-        self.remote_writes
-            .notify_inboxes(participants.iter().map(|(user, _)| user))
-            .await
+        Ok(())
     }
 
     /// Writes participants that do not fit into one batch: all entries, then the head of the conversation, then the memberships.

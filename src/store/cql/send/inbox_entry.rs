@@ -1,13 +1,11 @@
 //! Writes of a user to their own inbox entries: read markers, delivery receipts and flags.
 
-use futures_util::future::join;
-
 use super::Sends;
 use crate::model::{ActPosition, ConversationId, Flags, OrderKey, UserId};
 use crate::store::cql::driver::error::unknown;
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
-use crate::store::{FlagsChange, MarkerMove, Result, WakePlace};
+use crate::store::{FlagsChange, MarkerMove, Result};
 
 impl Sends {
     pub(crate) async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
@@ -29,14 +27,7 @@ impl Sends {
             to.change,
             InboxChangeKind::MarkerMoved,
         );
-        self.write_and_notify(
-            writes,
-            &[
-                WakePlace::Marker(to.conversation, user.clone()),
-                WakePlace::Inbox(user.clone()),
-            ],
-        )
-        .await
+        self.executor.write_all(writes).await
     }
 
     pub(crate) async fn mark_delivered(
@@ -48,20 +39,7 @@ impl Sends {
         let mut writes = Writes::of_one_partition();
         self.participants
             .put_receipts(&mut writes, conversation, user, None, Some(up_to));
-        self.write_and_notify(writes, &[WakePlace::Marker(conversation, user.clone())])
-            .await
-    }
-
-    /// Writes a batch and notifies the other servers concurrently. If only the notification fails, the outcome is unknown: a retry of both
-    /// settles it.
-    async fn write_and_notify(&self, writes: Writes, places: &[WakePlace]) -> Result<()> {
-        let (written, notified) = join(
-            self.executor.write_all(writes),
-            self.remote_writes.notify_of(places),
-        )
-        .await;
-        written?;
-        notified.map_err(unknown)
+        self.executor.write_all(writes).await
     }
 
     pub(crate) async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
@@ -80,8 +58,7 @@ impl Sends {
             to.change,
             InboxChangeKind::FlagsSet,
         );
-        self.write_and_notify(writes, &[WakePlace::Inbox(user.clone())])
-            .await?;
+        self.executor.write_all(writes).await?;
         // Includes a flag that another device has set concurrently.
         let after = self
             .inboxes

@@ -1,6 +1,7 @@
-//! Live writes: sends, edits, membership, markers and flags. Each is acknowledged once the other servers can find it.
+//! Live writes: sends, edits, membership, markers and flags.
 
 mod append;
+mod completion;
 mod creation;
 mod fill_probe;
 mod idempotency;
@@ -8,13 +9,12 @@ mod inbox_entry;
 mod membership;
 mod pending_change;
 mod reaction;
-pub(crate) mod remote_write;
 mod revision;
 mod writer_cache;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use self::remote_write::RemoteWrites;
+use self::completion::Completions;
 use self::writer_cache::WriterCache;
 use super::driver::executor::Executor;
 use super::driver::statement::Statement;
@@ -25,12 +25,12 @@ use super::participant::Participants;
 use crate::clock::Clock;
 use crate::model::{ConversationId, TimeUuid};
 use crate::store::Result;
+use crate::store::cluster::CompletionHandler;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     idempotency::STATEMENTS,
     membership::STATEMENTS,
     pending_change::STATEMENTS,
-    remote_write::STATEMENTS,
 ];
 
 /// Live writes, with a cache of the conversations that this server writes to.
@@ -40,7 +40,7 @@ pub(crate) struct Sends {
     messages: Arc<Messages>,
     participants: Arc<Participants>,
     inboxes: Arc<Inboxes>,
-    pub(crate) remote_writes: RemoteWrites,
+    completions: Completions,
     writers: WriterCache,
 }
 
@@ -52,14 +52,13 @@ impl Sends {
         participants: Arc<Participants>,
         inboxes: Arc<Inboxes>,
     ) -> Self {
-        let remote_writes = RemoteWrites::new(Arc::clone(&executor), Arc::clone(&clock));
         Self {
             executor,
             clock,
             messages,
             participants,
             inboxes,
-            remote_writes,
+            completions: Completions::default(),
             writers: WriterCache::new(),
         }
     }
@@ -76,6 +75,11 @@ impl Sends {
             }
         }
         Ok(heads.iter().map(Head::newest).collect())
+    }
+
+    /// Sets the owner of the events of completed changes.
+    pub(crate) fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>) {
+        self.completions.set(handler);
     }
 
     /// Evicts the cached state of a conversation that an import or a repair has changed.

@@ -11,7 +11,8 @@ use crate::model::{
     Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message, ReadMarker,
     UserId,
 };
-use crate::store::cql::driver::error::{corrupt, unknown};
+use crate::store::cluster::CompletedChange;
+use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
@@ -20,14 +21,12 @@ use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::Head;
 use crate::store::cql::participant::roster::{RosterSnapshot, TABLE};
-use crate::store::{MembershipChange, MembershipTransition, Result, TransitionKind, WakePlace};
+use crate::store::{MembershipChange, MembershipTransition, Result, TransitionKind};
 
 /// Turns that fit into the batch of the SYSTEM message.
 const EXTRA_TRANSITIONS_MAX: usize = 8;
 /// Turns that fit into a batch of their own, with the longest usernames.
 const BATCH_TRANSITIONS_MAX: usize = 16;
-/// An event that becomes visible so long after its id is logged again, as late.
-const LATE_MICROS: i64 = 4_000_000;
 
 statements! {
     SELECT_PENDING: Read "SELECT pending FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
@@ -138,34 +137,23 @@ impl Sends {
         Ok(found.map(|found| (found.conversation, seen)))
     }
 
-    /// Completes a change that another server decided. That server publishes it no more, and this one has not, so all servers are notified.
+    /// Completes a change that another server decided. That server publishes it no more, so this one
+    /// does.
     async fn complete_for_another(
         &self,
         id: ConversationId,
         pending: &PendingChange,
     ) -> Result<()> {
         self.complete(pending).await?;
-        let now = self.clock.now();
-        if pending.message.id.moment().plus_micros(LATE_MICROS) < now {
-            let (message, user) = (pending.message.id, pending.message.sender.clone());
-            let own = Change {
-                id: message,
-                kind: ChangeKind::MessageLate,
-                message,
-                user,
-            };
-            let late = pending.changes().chain([own]).map(|change| Change {
-                id: self.remote_writes.common_id(now),
-                ..change
+        if let Some(handler) = self.completions.handler() {
+            handler.on_change_completed(CompletedChange {
+                conversation: id,
+                changes: pending.changes().collect(),
+                message: Arc::new(pending.message.clone()),
+                moved: pending.moved().cloned().collect(),
             });
-            self.log_late(id, &late.collect::<Vec<_>>()).await?;
         }
-        let moved = pending.moved().map(|user| WakePlace::Inbox(user.clone()));
-        let places: Vec<_> = moved.chain([WakePlace::Conversation(id)]).collect();
-        self.remote_writes
-            .notify_all(&places)
-            .await
-            .map_err(unknown)
+        Ok(())
     }
 
     /// Writes everything that follows from a decided change. A retry changes nothing.
@@ -200,6 +188,7 @@ impl Sends {
             roster: None,
             is_large,
             joined,
+            growing: None,
         }));
         // Read after the decision: it has every send that did not know of the change yet.
         let head = self.messages.head(id).await?;
@@ -237,12 +226,14 @@ impl Sends {
         self.append_with(message, Some(Bucket::from_row(*width, *start)?), &extra)
             .await?;
         self.messages.observe_message(id, version);
-        self.remote_writes.notify_inboxes(pending.moved()).await
+        Ok(())
     }
 
-    /// Makes a conversation large: first the lists of its participants, then the flag. From then on no inbox subscription hears its messages, so
-    /// every subscriber, on any server, is notified to subscribe to the conversation itself. Records live for seconds, so they may precede
-    /// the flag; a server that dies in between leaves no subscriber out.
+    /// Makes a conversation large: first the lists of its participants, then the flag, then the
+    /// notices to their servers. From then on senders notify the listeners of the conversation
+    /// itself. Until the change is settled, which is after the notices, senders notify all
+    /// participants (`KnownParticipants::growing`): a server that dies in between leaves no
+    /// subscriber out.
     async fn grow(&self, message: &Message, joined: &[UserId]) -> Result<()> {
         let (id, version) = (message.conversation, message.id);
         let pieces = joined.chunks(2 * BATCH_TRANSITIONS_MAX).map(|piece| {
@@ -260,19 +251,14 @@ impl Sends {
             }
             self.executor.write_all(writes)
         });
-        // This server is notified too: it may be completing a change that another one decided.
-        let places: Vec<_> = joined
-            .iter()
-            .map(|user| WakePlace::Inbox(user.clone()))
-            .collect();
-        try_join(
-            concurrently(pieces.collect()),
-            self.remote_writes.notify_all(&places),
-        )
-        .await?;
+        concurrently(pieces.collect()).await?;
         let mut flag = Writes::logged();
         self.participants.put_is_large(&mut flag, id);
-        self.executor.write_all(flag).await
+        self.executor.write_all(flag).await?;
+        if let Some(handler) = self.completions.handler() {
+            handler.on_growth(id, version, joined).await;
+        }
+        Ok(())
     }
 }
 

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join;
-
 use super::Sends;
 use crate::model::{Change, ConversationId, Emoji, Message};
-use crate::store::cql::driver::error::unknown;
+use crate::store::Result;
 use crate::store::cql::driver::executor::Writes;
-use crate::store::{Result, WakePlace};
 
 impl Sends {
     pub(crate) async fn react(
@@ -36,14 +33,7 @@ impl Sends {
         self.messages
             .put_reaction(&mut writes, &present, bucket, emoji, is_on, change);
         self.messages.put_change(&mut writes, conversation, change);
-        let place = WakePlace::Conversation(conversation);
-        let (written, notified) = join(
-            self.executor.write_all(writes),
-            self.remote_writes.notify(&place),
-        )
-        .await;
-        written?;
-        notified.map_err(unknown)?;
+        self.executor.write_all(writes).await?;
         Ok(Some(Arc::new(Message {
             has_reactions: true,
             ..present

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use futures_util::future::{join, try_join};
+use futures_util::future::try_join;
 
 use super::Sends;
 use super::writer_cache::{ConversationWriteState, KnownParticipants};
@@ -13,7 +13,7 @@ use crate::model::{Change, ChangeKind, ConversationId, Message, Revision, UserId
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
-use crate::store::{Audience, Result, Revised, WakePlace};
+use crate::store::{Audience, Result, Revised};
 
 /// How often the membership may change while a change checks the participants.
 const TRIES_MAX: usize = 16;
@@ -126,17 +126,10 @@ impl Sends {
             .joined
             .iter()
             .for_each(|user| put(&mut writes, user));
-        let place = WakePlace::Conversation(conversation);
-        let (written, notified) = join(
-            self.executor.write_all(writes),
-            self.remote_writes.notify(&place),
-        )
-        .await;
-        written?;
+        self.executor.write_all(writes).await?;
         if let Some((change, _)) = shown {
             self.messages.observe_change(conversation, change.id);
         }
-        notified.map_err(unknown)?;
         for _ in 0..TRIES_MAX {
             let Some(now) = self
                 .changed_participants(conversation, &participants)

@@ -12,11 +12,13 @@ use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Sends;
+use super::pending_change::joined;
 use crate::model::{Conversation, ConversationId, MessageId, Timestamp, UserId};
 use crate::store::cql::inbox::writes::{HINT_LAG_MICROS, slot_of};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::bucket_choice::BucketChooser;
 use crate::store::cql::message::register::LastMessage;
+use crate::store::cql::participant::roster::RosterCells;
 use crate::store::{Audience, Result};
 
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("it is not zero");
@@ -154,12 +156,18 @@ pub(super) struct KnownParticipants {
     pub(super) is_large: bool,
     /// Empty for a large conversation.
     pub(super) joined: Arc<[UserId]>,
+    /// Participants of a conversation that has become large, until their servers were told so.
+    pub(super) growing: Option<Arc<[UserId]>>,
 }
 
 impl KnownParticipants {
     pub(super) fn audience(&self) -> Audience {
+        let users = match &self.growing {
+            Some(growing) => Some(growing),
+            None => (!self.is_large).then_some(&self.joined),
+        };
         Audience {
-            users: (!self.is_large).then(|| Arc::clone(&self.joined)),
+            users: users.map(Arc::clone),
         }
     }
 
@@ -182,7 +190,7 @@ impl Sends {
         }
         let (head, roster) = try_join(
             self.messages.head(conversation),
-            self.participants.roster_bytes(conversation),
+            self.participants.roster_cells(conversation),
         )
         .await?;
         if !head.exists {
@@ -222,14 +230,15 @@ impl Sends {
                 Ok(known.is_large)
             }
         };
-        let (roster, is_large) =
-            try_join(self.participants.roster_bytes(conversation), is_large).await?;
-        if (&roster, is_large) == (&known.roster, known.is_large) {
+        let (seen, is_large) =
+            try_join(self.participants.roster_cells(conversation), is_large).await?;
+        let has_settled = known.growing.is_some() && seen.is_settled();
+        if (&seen.bytes, is_large) == (&known.roster, known.is_large) && !has_settled {
             return Ok(None);
         }
         let is_large = is_large || self.messages.head(conversation).await?.is_large;
         Ok(Some(Arc::new(
-            self.participants_under(conversation, roster, is_large)
+            self.participants_under(conversation, seen, is_large)
                 .await?,
         )))
     }
@@ -238,23 +247,46 @@ impl Sends {
     async fn participants_under(
         &self,
         conversation: ConversationId,
-        roster: Option<Vec<u8>>,
+        seen: RosterCells,
         is_large: bool,
     ) -> Result<KnownParticipants> {
-        let joined = if is_large {
+        let is_growing = is_large && !seen.is_settled() && self.is_growing(conversation).await?;
+        let joined: Arc<[UserId]> = if is_large && !is_growing {
             Arc::default()
         } else {
-            let memberships = self.participants.memberships(conversation).await?;
-            memberships
-                .into_iter()
-                .filter(|(_, membership)| membership.is_joined())
-                .map(|(user, _)| user)
-                .collect()
+            joined(&self.participants.memberships(conversation).await?).into()
+        };
+        let (joined, growing) = if is_growing {
+            (Arc::default(), Some(joined))
+        } else {
+            (joined, None)
         };
         Ok(KnownParticipants {
-            roster,
+            roster: seen.bytes,
             is_large,
             joined,
+            growing,
         })
+    }
+
+    /// Whether the last change, which is not settled, made the conversation large.
+    async fn is_growing(&self, conversation: ConversationId) -> Result<bool> {
+        let pending = self.pending(conversation).await?;
+        Ok(pending.is_some_and(|pending| !pending.was_large))
+    }
+
+    /// The users whose streams and inboxes receive an event that is stored already.
+    pub(crate) async fn recipients(&self, conversation: ConversationId) -> Result<Audience> {
+        let Some(state) = self.write_state(conversation).await? else {
+            return Ok(Audience {
+                users: Some(Arc::default()),
+            });
+        };
+        let known = state.participants();
+        let Some(now) = self.changed_participants(conversation, &known).await? else {
+            return Ok(known.audience());
+        };
+        state.set_participants(Arc::clone(&now));
+        Ok(now.audience())
     }
 }

@@ -1,0 +1,111 @@
+//! Completed changes: events of changes that this server has finished for a server that died. No
+//! other server publishes them, so this one does, as late events.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::outgoing::Publication;
+use super::write_context::WriteContext;
+use crate::chat::publisher::Origin;
+use crate::cluster::{Recipients, RemoteNotice};
+use crate::model::{ChangeId, ChangeKind, ConversationId, Event, Topic, UserId};
+use crate::store::Audience;
+use crate::store::cluster::{CompletedChange, CompletionHandler};
+
+pub(crate) struct CompletedChanges(Arc<WriteContext>);
+
+impl CompletedChanges {
+    /// Takes over the events of the changes that the store completes.
+    pub(crate) fn watch(context: &Arc<WriteContext>) -> Option<Arc<Self>> {
+        let cluster = context.in_flight.cluster()?;
+        let this = Arc::new(Self(Arc::clone(context)));
+        let handler: Arc<dyn CompletionHandler> = Arc::clone(&this) as Arc<_>;
+        cluster.set_completion_handler(Arc::downgrade(&handler));
+        Some(this)
+    }
+}
+
+#[async_trait]
+impl CompletionHandler for CompletedChanges {
+    /// The streams of this server become listeners too: they began when the conversation was small.
+    async fn on_growth(
+        &self,
+        conversation: ConversationId,
+        change: ChangeId,
+        participants: &[UserId],
+    ) {
+        let context = &self.0;
+        let Some(cluster) = context.in_flight.cluster() else {
+            return;
+        };
+        let publisher = &context.publisher;
+        publisher.invalidate(&Topic::Conversation(conversation));
+        let origin = Origin::Remote { oldest: None };
+        publisher.publish_to_inboxes(participants, conversation, change, origin);
+        let notice = RemoteNotice::Growth {
+            conversation,
+            change,
+            users: Vec::new(),
+        };
+        let recipients = Recipients::Users(participants.into());
+        cluster.deliver(&notice, &recipients).await;
+    }
+
+    fn on_change_completed(&self, change: CompletedChange) {
+        let context = Arc::clone(&self.0);
+        self.0.tasks.spawn(async move {
+            let Some(cluster) = context.in_flight.cluster() else {
+                return;
+            };
+            let conversation = change.conversation;
+            let recipients = cluster.recipients(conversation).await;
+            let is_large = matches!(recipients, Recipients::Listeners(_));
+            let audience = Audience {
+                users: (!is_large).then(|| recipients.users().into()),
+            };
+            let outgoing = {
+                let lease = context.in_flight.allocate(1);
+                let mut publication = Publication::new(&context, conversation, &lease);
+                let removes = |kind| kind == ChangeKind::ParticipantRemoved;
+                if change.changes.iter().any(|change| removes(change.kind)) {
+                    context.access.leave_epoch().advance();
+                }
+                for one in change.changes {
+                    publication.event(one.id, Event::Changed(conversation, one));
+                }
+                let message = change.message;
+                let id = message.id;
+                publication.event(id, Event::MessageAdded(message));
+                publication.audience(id, &audience);
+                publication.inboxes(id, &change.moved);
+                publication.finish()
+            };
+            if let Some(mut outgoing) = outgoing {
+                outgoing.mark_late();
+                context.deliver_then(Some(outgoing), |delivered| {
+                    if let Err(error) = delivered {
+                        tracing::warn!(%error, "the server could not log a change again that it has completed; resumed streams may miss it");
+                    }
+                });
+            }
+        });
+    }
+
+    fn on_creation_completed(
+        &self,
+        conversation: ConversationId,
+        change: ChangeId,
+        participants: Vec<UserId>,
+    ) {
+        let context = Arc::clone(&self.0);
+        self.0.tasks.spawn(async move {
+            let publisher = &context.publisher;
+            let origin = Origin::Remote { oldest: None };
+            publisher.publish_to_inboxes(&participants, conversation, change, origin);
+            publisher
+                .notify_inboxes(&participants, conversation, change)
+                .await;
+        });
+    }
+}

@@ -1,0 +1,349 @@
+//! OutgoingEvents events: the events of one batch of a conversation's queue, published here and delivered
+//! to the other servers.
+//!
+//! The queue goes on while they are delivered, and the callers of the batch wait for it. So a server
+//! that is hard to reach delays an answer, and not the conversation.
+//!
+//! Invariant (late rule): when four seconds have passed from an event's id to its last acknowledged
+//! notice, streams may have passed the id. Then the event is logged again under a
+//! fresh id, published here, and delivered, until that is in time.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::unknown_outcome::retry_until_known;
+use super::write_context::WriteContext;
+use crate::chat::error::Result;
+use crate::chat::in_flight_ids::IdLease;
+use crate::chat::publisher::Origin;
+use crate::cluster::{Cluster, Recipients, RemoteEvent, RemoteNotice};
+use crate::model::{
+    Change, ChangeKind, ConversationId, Event, Message, MessageId, OrderKey, TimeUuid, UserId,
+};
+use crate::store::{self, Audience};
+
+/// Changes after the beginning of a change of a group, among which its own are.
+const REPEATED_MAX: usize = 512;
+
+/// Batch of events that is published: to the subscribers of this server at once, to the others by
+/// the [`OutgoingEvents`] events that it collects.
+pub(crate) struct Publication<'a> {
+    context: &'a WriteContext,
+    conversation: ConversationId,
+    lease: &'a IdLease,
+    /// `None` on a store of one server.
+    outgoing: Option<OutgoingEvents>,
+}
+
+/// Events of a batch that the other servers have yet to be notified of.
+pub(crate) struct OutgoingEvents {
+    conversation: ConversationId,
+    events: Vec<OutgoingEvent>,
+    /// `None` if the store has yet to be asked.
+    recipients: Option<Recipients>,
+    /// Users whom the events concern, besides the participants.
+    named: Vec<UserId>,
+    has_inboxes: bool,
+    /// When the ids were allocated.
+    began: Instant,
+    /// Whether the events count as late however fast they are delivered, because another server may
+    /// have persisted them.
+    is_late: bool,
+}
+
+struct OutgoingEvent {
+    /// The change as it is logged when it is late. A message is a change of the kind
+    /// [`ChangeKind::MessageLate`].
+    change: Change,
+    event: Event,
+}
+
+impl<'a> Publication<'a> {
+    pub(crate) fn new(
+        context: &'a WriteContext,
+        conversation: ConversationId,
+        lease: &'a IdLease,
+    ) -> Self {
+        let is_shared = context.in_flight.is_shared();
+        let outgoing = is_shared.then(|| OutgoingEvents::new(conversation, lease.allocated_at()));
+        Self {
+            context,
+            conversation,
+            lease,
+            outgoing,
+        }
+    }
+
+    fn origin(&self) -> Origin<'a> {
+        Origin::Own(self.lease)
+    }
+
+    /// Publishes an event on the topic of its conversation.
+    pub(crate) fn event(&mut self, id: TimeUuid, event: Event) {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.add(id, event.clone());
+        }
+        let publisher = &self.context.publisher;
+        publisher.publish_event(self.conversation, id, event, self.origin());
+    }
+
+    /// Publishes the change of the conversation to the inboxes of its participants.
+    pub(crate) fn audience(&mut self, id: TimeUuid, audience: &Audience) {
+        if let Some(outgoing) = &mut self.outgoing
+            // Without users, no inbox shows the event, and the store is asked for the participants.
+            && audience.users.as_ref().is_none_or(|users| !users.is_empty())
+        {
+            outgoing.recipients = Some(audience.clone().into());
+            outgoing.has_inboxes = true;
+        }
+        let publisher = &self.context.publisher;
+        publisher.publish_to_audience(self.conversation, id, audience, self.origin());
+    }
+
+    /// Publishes the change to the inboxes of users who are no participants, or not only.
+    pub(crate) fn inboxes<'u>(
+        &mut self,
+        id: TimeUuid,
+        users: impl IntoIterator<Item = &'u UserId> + Clone,
+    ) {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.named.extend(users.clone().into_iter().cloned());
+            outgoing.has_inboxes = true;
+        }
+        let publisher = &self.context.publisher;
+        publisher.publish_to_inboxes(users, self.conversation, id, self.origin());
+    }
+
+    /// Events for the other servers. `None` on a store of one server.
+    pub(crate) fn finish(self) -> Option<OutgoingEvents> {
+        self.outgoing.filter(|outgoing| !outgoing.events.is_empty())
+    }
+}
+
+impl WriteContext {
+    /// Whether this server has delivered a change of this kind, of this message, to the others
+    /// lately. On a store of one server every persisted change is delivered.
+    pub(crate) fn has_delivered(&self, message: MessageId, kind: ChangeKind) -> bool {
+        self.delivered
+            .as_ref()
+            .is_none_or(|delivered| delivered.lock().contains(&(message, kind)))
+    }
+
+    /// The event of a change that a message shows already, for a command that repeats it. The
+    /// server that persisted it may have died before it notified the others, so it counts as late.
+    pub(crate) fn repeated(
+        &self,
+        kind: ChangeKind,
+        message: &Arc<Message>,
+    ) -> Option<OutgoingEvents> {
+        if self.has_delivered(message.id, kind) {
+            return None;
+        }
+        let event = if kind == ChangeKind::MessageLate {
+            Event::MessageAdded(Arc::clone(message))
+        } else {
+            Event::MessageChanged(kind, Arc::clone(message))
+        };
+        let mut outgoing = OutgoingEvents::new(message.conversation, Instant::now());
+        // Any id will do: the event gets a fresh one.
+        outgoing.add(message.id, event);
+        outgoing.has_inboxes = kind != ChangeKind::ReactionsChanged;
+        outgoing.is_late = true;
+        Some(outgoing)
+    }
+
+    /// The same for the last change of a conversation's membership or name.
+    pub(crate) async fn repeated_group_change(
+        &self,
+        conversation: ConversationId,
+        version: Option<TimeUuid>,
+    ) -> store::Result<Option<OutgoingEvents>> {
+        let Some(version) =
+            version.filter(|version| !self.has_delivered(*version, ChangeKind::MessageLate))
+        else {
+            return Ok(None);
+        };
+        // The version of a conversation without a change of its membership is no message.
+        let message = self.store.messages(&[(conversation, version)]).await?;
+        let Some(message) = message.into_iter().next().flatten() else {
+            return Ok(None);
+        };
+        let after = OrderKey::first_at(version.moment().plus_micros(-1_000_000));
+        let changes = self
+            .store
+            .changes(conversation, after, REPEATED_MAX)
+            .await?;
+        let Some(mut outgoing) = self.repeated(ChangeKind::MessageLate, &message) else {
+            return Ok(None);
+        };
+        for change in changes
+            .into_iter()
+            .filter(|change| change.message == version && change.kind != ChangeKind::MessageLate)
+        {
+            outgoing.named.push(change.user.clone());
+            outgoing.add(change.id, Event::Changed(conversation, change));
+        }
+        Ok(Some(outgoing))
+    }
+
+    /// Delivers the events of a batch to the other servers, and then replies. Without events it
+    /// replies at once.
+    pub(crate) fn deliver_then(
+        self: &Arc<Self>,
+        outgoing: Option<OutgoingEvents>,
+        reply: impl FnOnce(Result<()>) + Send + 'static,
+    ) {
+        let Some(outgoing) = outgoing else {
+            return reply(Ok(()));
+        };
+        let context = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let delivered = outgoing.deliver(&context).await;
+            reply(delivered.map_err(Into::into));
+        });
+    }
+}
+
+impl OutgoingEvent {
+    fn of(id: TimeUuid, event: Event) -> Option<Self> {
+        let change = match &event {
+            Event::MessageAdded(message) => Change {
+                id,
+                kind: ChangeKind::MessageLate,
+                message: message.id,
+                user: message.sender.clone(),
+            },
+            Event::MessageChanged(kind, message) => Change {
+                id,
+                kind: *kind,
+                message: message.id,
+                user: message.sender.clone(),
+            },
+            Event::Changed(_, change) => change.clone(),
+            Event::MarkerMoved(..) | Event::Inbox(_) | Event::Typing(..) | Event::Presence(_) => {
+                return None;
+            }
+        };
+        Some(Self { change, event })
+    }
+
+    fn remote(&self) -> RemoteEvent {
+        if self.change.id == self.change.message {
+            RemoteEvent::Message(self.change.id)
+        } else {
+            RemoteEvent::Change(self.change.clone())
+        }
+    }
+}
+
+impl OutgoingEvents {
+    fn new(conversation: ConversationId, began: Instant) -> Self {
+        Self {
+            conversation,
+            events: Vec::new(),
+            recipients: None,
+            named: Vec::new(),
+            has_inboxes: false,
+            began,
+            is_late: false,
+        }
+    }
+
+    fn add(&mut self, id: TimeUuid, event: Event) {
+        self.events.extend(OutgoingEvent::of(id, event));
+    }
+
+    /// Marks the events as late, because another server may have persisted them.
+    pub(crate) fn mark_late(&mut self) {
+        self.is_late = true;
+    }
+
+    /// Delivers the events to the servers that have a stream to tell, however long that takes.
+    async fn deliver(mut self, context: &WriteContext) -> store::Result<()> {
+        let Some(cluster) = context.in_flight.cluster() else {
+            return Ok(());
+        };
+        loop {
+            if self.is_late {
+                self.recipients = Some(self.log_again(context, cluster).await?);
+            }
+            let recipients = match self.recipients.take() {
+                Some(recipients) => recipients,
+                None => cluster.recipients(self.conversation).await,
+            };
+            let (notice, all) = self.notice(recipients);
+            cluster.deliver(&notice, &all).await;
+            self.is_late = self.has_aged(context);
+            if !self.is_late {
+                self.note_delivered(context);
+                return Ok(());
+            }
+        }
+    }
+
+    fn note_delivered(&self, context: &WriteContext) {
+        if let Some(delivered) = &context.delivered {
+            let mut delivered = delivered.lock();
+            for OutgoingEvent { change, .. } in &self.events {
+                delivered.insert((change.message, change.kind));
+            }
+        }
+    }
+
+    fn notice(&self, recipients: Recipients) -> (RemoteNotice, Recipients) {
+        let notice = RemoteNotice::Events {
+            conversation: self.conversation,
+            events: self.events.iter().map(OutgoingEvent::remote).collect(),
+            users: Vec::new(),
+            is_large: matches!(recipients, Recipients::Listeners(_)),
+        };
+        let all = recipients.with(&self.named);
+        if self.has_inboxes {
+            (notice, all)
+        } else {
+            (notice, all.without_inboxes())
+        }
+    }
+
+    fn has_aged(&self, context: &WriteContext) -> bool {
+        let oldest = self.events.iter().map(|event| event.change.id).min();
+        oldest.is_some_and(|oldest| context.in_flight.is_late(oldest, self.began))
+    }
+
+    /// Logs the events under fresh ids, and publishes them here: a stream that began after the first
+    /// publication has read only its window. Returns the recipients of now.
+    async fn log_again(
+        &mut self,
+        context: &WriteContext,
+        cluster: &Cluster,
+    ) -> store::Result<Recipients> {
+        let lease = context.in_flight.allocate(self.events.len());
+        self.began = lease.allocated_at();
+        for (event, id) in self.events.iter_mut().zip(lease.ids()) {
+            event.change.id = *id;
+            if let Event::Changed(_, change) = &mut event.event {
+                change.id = *id;
+            }
+        }
+        let changes: Vec<_> = self
+            .events
+            .iter()
+            .map(|event| event.change.clone())
+            .collect();
+        let (lease, ()) = retry_until_known(lease, || {
+            context.store.log_late(self.conversation, &changes)
+        })
+        .await?;
+        let recipients = cluster.recipients(self.conversation).await;
+        let (publisher, origin) = (&context.publisher, Origin::Own(&lease));
+        for OutgoingEvent { change, event } in &self.events {
+            publisher.publish_event(self.conversation, change.id, event.clone(), origin);
+        }
+        if self.has_inboxes {
+            let users = recipients.users().iter().chain(&self.named);
+            publisher.publish_to_inboxes(users, self.conversation, lease.newest(), origin);
+        }
+        Ok(recipients)
+    }
+}

@@ -1,0 +1,28 @@
+//! Services that the writers of all conversations share.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::introduction::Introductions;
+use crate::chat::access::Access;
+use crate::chat::history::HistoryService;
+use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::publisher::Publisher;
+use crate::chat::write_tasks::WriteTasks;
+use crate::cluster::RecentByAge;
+use crate::model::{ChangeKind, MessageId};
+use crate::store::Store;
+
+pub(crate) struct WriteContext {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) history: Arc<HistoryService>,
+    pub(crate) in_flight: InFlightIds,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) introductions: Introductions,
+    pub(crate) tasks: Arc<WriteTasks>,
+    /// Changes that this server has delivered to the others: a repetition of their commands has
+    /// nothing left to do. `None` on a store of one server.
+    pub(crate) delivered: Option<Mutex<RecentByAge<(MessageId, ChangeKind)>>>,
+}

@@ -1,0 +1,365 @@
+//! Notices between servers: ids of events, of markers and of users, and nothing that is shown. The
+//! receiver loads what a notice names by key.
+//!
+//! The same bytes lie in a mailbox and go over NATS. They begin with a version; a receiver passes
+//! over an event of a kind that it does not know, and refuses a version that it does not know.
+
+use crate::model::{Change, ChangeKind, ConversationId, MessageId, OrderKey, TimeUuid, UserId};
+use crate::store::cluster::ServerId;
+
+const VERSION: u8 = 1;
+
+/// Notice for one server, with its sender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Letter {
+    /// Identity of the notice: that of the first attempt to deliver it. All attempts, and the copy
+    /// over NATS, have the same.
+    pub(super) delivery: TimeUuid,
+    pub(super) sender: ServerId,
+    pub(super) notice: RemoteNotice,
+}
+
+/// Message of a server to another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemoteNotice {
+    /// Events of one conversation that were persisted in one batch, and the users on the receiving
+    /// server whose inboxes they concern.
+    Events {
+        conversation: ConversationId,
+        events: Vec<RemoteEvent>,
+        users: Vec<UserId>,
+        /// Whether the conversation is large: then its inbox subscribers listen to itself.
+        is_large: bool,
+    },
+    /// A conversation has become large, by this change: from now on the servers with streams of it
+    /// must be registered as its listeners.
+    Growth {
+        conversation: ConversationId,
+        change: TimeUuid,
+        users: Vec<UserId>,
+    },
+    /// Change of these users' inbox entries that is no event of the conversation: of a flag or a
+    /// marker, or a new conversation.
+    Inbox {
+        conversation: ConversationId,
+        change: TimeUuid,
+        users: Vec<UserId>,
+    },
+    /// A participant has advanced a marker.
+    Marker {
+        conversation: ConversationId,
+        user: UserId,
+    },
+    /// Users who have come or gone.
+    Presence { users: Vec<UserId> },
+    /// A user has started or stopped typing. It goes over NATS only.
+    Typing {
+        conversation: ConversationId,
+        user: UserId,
+        is_typing: bool,
+    },
+}
+
+/// Event that a notice names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemoteEvent {
+    Message(MessageId),
+    Change(Change),
+}
+
+impl RemoteEvent {
+    pub fn id(&self) -> TimeUuid {
+        match self {
+            Self::Message(id) => *id,
+            Self::Change(change) => change.id,
+        }
+    }
+}
+
+impl RemoteNotice {
+    /// `None` for notices that concern no conversation.
+    pub fn conversation(&self) -> Option<ConversationId> {
+        match self {
+            Self::Events { conversation, .. }
+            | Self::Growth { conversation, .. }
+            | Self::Inbox { conversation, .. }
+            | Self::Marker { conversation, .. }
+            | Self::Typing { conversation, .. } => Some(*conversation),
+            Self::Presence { .. } => None,
+        }
+    }
+
+    /// Users whose inboxes it concerns.
+    pub fn users(&self) -> &[UserId] {
+        match self {
+            Self::Events { users, .. } | Self::Growth { users, .. } | Self::Inbox { users, .. } => {
+                users
+            }
+            Self::Marker { .. } | Self::Presence { .. } | Self::Typing { .. } => &[],
+        }
+    }
+
+    /// Least id of its events: until it is followed, no cursor of its conversation and users may
+    /// pass it. `None` for what has no position.
+    pub fn oldest(&self) -> Option<OrderKey> {
+        match self {
+            Self::Events { events, .. } => events.iter().map(|event| event.id().order_key()).min(),
+            Self::Growth { change, .. } | Self::Inbox { change, .. } => Some(change.order_key()),
+            Self::Marker { .. } | Self::Presence { .. } | Self::Typing { .. } => None,
+        }
+    }
+
+    /// The same notice for some of the users.
+    pub(super) fn for_users(&self, some: Vec<UserId>) -> Self {
+        match self.clone() {
+            Self::Events {
+                conversation,
+                events,
+                is_large,
+                ..
+            } => Self::Events {
+                conversation,
+                events,
+                users: some,
+                is_large,
+            },
+            Self::Growth {
+                conversation,
+                change,
+                ..
+            } => Self::Growth {
+                conversation,
+                change,
+                users: some,
+            },
+            Self::Inbox {
+                conversation,
+                change,
+                ..
+            } => Self::Inbox {
+                conversation,
+                change,
+                users: some,
+            },
+            notice @ (Self::Marker { .. } | Self::Presence { .. } | Self::Typing { .. }) => notice,
+        }
+    }
+}
+
+/// Encoding of a notice. Variants are only ever appended.
+#[derive(serde::Serialize, serde::Deserialize)]
+enum Wire {
+    Events(
+        ConversationId,
+        Vec<(u8, TimeUuid, MessageId, Option<UserId>)>,
+        Vec<UserId>,
+        bool,
+    ),
+    Inbox(ConversationId, TimeUuid, Vec<UserId>),
+    Marker(ConversationId, UserId),
+    Presence(Vec<UserId>),
+    Typing(ConversationId, UserId, bool),
+    Growth(ConversationId, TimeUuid, Vec<UserId>),
+}
+
+/// Number of a new message among the kinds of events; a change has the index of its kind after it.
+const MESSAGE: u8 = 0;
+
+impl Letter {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let wire = match &self.notice {
+            RemoteNotice::Events {
+                conversation,
+                events,
+                users,
+                is_large,
+            } => Wire::Events(
+                *conversation,
+                events.iter().map(encode_event).collect(),
+                users.clone(),
+                *is_large,
+            ),
+            RemoteNotice::Growth {
+                conversation,
+                change,
+                users,
+            } => Wire::Growth(*conversation, *change, users.clone()),
+            RemoteNotice::Inbox {
+                conversation,
+                change,
+                users,
+            } => Wire::Inbox(*conversation, *change, users.clone()),
+            RemoteNotice::Marker { conversation, user } => {
+                Wire::Marker(*conversation, user.clone())
+            }
+            RemoteNotice::Presence { users } => Wire::Presence(users.clone()),
+            RemoteNotice::Typing {
+                conversation,
+                user,
+                is_typing,
+            } => Wire::Typing(*conversation, user.clone(), *is_typing),
+        };
+        postcard::to_extend(&(self.delivery, self.sender, wire), vec![VERSION])
+            .expect("plain data serialises")
+    }
+
+    /// `None` for bytes of another version.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (&VERSION, rest) = bytes.split_first()? else {
+            return None;
+        };
+        let (delivery, sender, wire) = postcard::from_bytes(rest).ok()?;
+        let notice = match wire {
+            Wire::Events(conversation, events, users, is_large) => RemoteNotice::Events {
+                conversation,
+                events: events.into_iter().filter_map(decode_event).collect(),
+                users,
+                is_large,
+            },
+            Wire::Growth(conversation, change, users) => RemoteNotice::Growth {
+                conversation,
+                change,
+                users,
+            },
+            Wire::Inbox(conversation, change, users) => RemoteNotice::Inbox {
+                conversation,
+                change,
+                users,
+            },
+            Wire::Marker(conversation, user) => RemoteNotice::Marker { conversation, user },
+            Wire::Presence(users) => RemoteNotice::Presence { users },
+            Wire::Typing(conversation, user, is_typing) => RemoteNotice::Typing {
+                conversation,
+                user,
+                is_typing,
+            },
+        };
+        Some(Self {
+            delivery,
+            sender,
+            notice,
+        })
+    }
+}
+
+fn encode_event(event: &RemoteEvent) -> (u8, TimeUuid, MessageId, Option<UserId>) {
+    match event {
+        RemoteEvent::Message(id) => (MESSAGE, *id, *id, None),
+        RemoteEvent::Change(change) => (
+            1 + change.kind.number(),
+            change.id,
+            change.message,
+            Some(change.user.clone()),
+        ),
+    }
+}
+
+/// `None` for an event of a kind of a later version.
+fn decode_event(
+    (kind, id, message, user): (u8, TimeUuid, MessageId, Option<UserId>),
+) -> Option<RemoteEvent> {
+    if kind == MESSAGE {
+        return Some(RemoteEvent::Message(id));
+    }
+    Some(RemoteEvent::Change(Change {
+        id,
+        kind: ChangeKind::from_number(kind - 1)?,
+        message,
+        user: user?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Timestamp;
+
+    fn id(micros: i64) -> TimeUuid {
+        TimeUuid::new(Timestamp::from_micros(micros), [7; 8])
+    }
+
+    fn letter(notice: RemoteNotice) -> Letter {
+        Letter {
+            delivery: id(1),
+            sender: ServerId::random(),
+            notice,
+        }
+    }
+
+    #[test]
+    fn every_notice_survives_encoding() {
+        let conversation = ConversationId::random();
+        let user = UserId::parse("käthe.* >").unwrap();
+        let changed = |kind| {
+            RemoteEvent::Change(Change {
+                id: id(9),
+                kind,
+                message: id(5),
+                user: user.clone(),
+            })
+        };
+        let mut events: Vec<_> = ChangeKind::ALL.into_iter().map(changed).collect();
+        events.push(RemoteEvent::Message(id(4)));
+        let notices = [
+            RemoteNotice::Events {
+                conversation,
+                events,
+                users: vec![user.clone()],
+                is_large: true,
+            },
+            RemoteNotice::Growth {
+                conversation,
+                change: id(2),
+                users: vec![user.clone()],
+            },
+            RemoteNotice::Inbox {
+                conversation,
+                change: id(3),
+                users: vec![user.clone()],
+            },
+            RemoteNotice::Marker {
+                conversation,
+                user: user.clone(),
+            },
+            RemoteNotice::Presence {
+                users: vec![user.clone()],
+            },
+            RemoteNotice::Typing {
+                conversation,
+                user,
+                is_typing: true,
+            },
+        ];
+        for notice in notices {
+            let letter = letter(notice);
+            assert_eq!(Letter::decode(&letter.encode()), Some(letter));
+        }
+    }
+
+    #[test]
+    fn an_unknown_kind_of_event_is_passed_over_and_an_unknown_version_refused() {
+        let events = vec![(200, id(1), id(2), None), (MESSAGE, id(3), id(3), None)];
+        let wire = Wire::Events(ConversationId::random(), events, Vec::new(), false);
+        let bytes = postcard::to_extend(&(id(1), ServerId::random(), wire), vec![VERSION]).unwrap();
+        let decoded = Letter::decode(&bytes).unwrap();
+        assert!(
+            matches!(&decoded.notice, RemoteNotice::Events { events, .. } if *events == [RemoteEvent::Message(id(3))])
+        );
+        let mut newer = bytes.clone();
+        newer[0] = VERSION + 1;
+        assert_eq!(Letter::decode(&newer), None);
+        assert_eq!(Letter::decode(&bytes[..5]), None);
+        assert_eq!(Letter::decode(&[]), None);
+    }
+
+    #[test]
+    fn the_oldest_event_is_the_one_that_holds_cursors_back() {
+        let notice = RemoteNotice::Events {
+            conversation: ConversationId::random(),
+            events: vec![RemoteEvent::Message(id(8)), RemoteEvent::Message(id(6))],
+            users: Vec::new(),
+            is_large: false,
+        };
+        assert_eq!(notice.oldest(), Some(id(6).order_key()));
+    }
+}

@@ -1,0 +1,240 @@
+//! The cluster's directory and mailboxes: which servers run, which users and conversations each of
+//! them serves, and the notices that they leave for each other.
+//!
+//! Only a store that several servers share has them ([`super::Store::cluster`]). The store holds
+//! rows and knows no rule of delivery; those are in the module `cluster`.
+//!
+//! Invariant: a write that returned `Ok` is seen by every read that begins later (both at a
+//! quorum). The handshake between a sender that keeps its event and then reads the directory, and a
+//! listener that registers and then reads the events, rests on this alone.
+//!
+//! Invariant: of two writes of one row the one with the later [`WriteTime`] wins, whatever their
+//! order of arrival.
+
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::{Audience, Result};
+use crate::model::{Change, ChangeId, ConversationId, Message, OrderKey, TimeUuid, UserId};
+
+/// Identity of one server process. It is random, and no process ever uses it again.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
+pub struct ServerId(pub Uuid);
+
+impl ServerId {
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl std::fmt::Display for ServerId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.0.simple(), f)
+    }
+}
+
+/// Write timestamp of a row of the directory, in microseconds. Each process takes them from one
+/// ascending counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WriteTime(pub i64);
+
+/// Life cycle of a server, as its row says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerState {
+    Running,
+    /// The server was ended: nothing that is addressed to it is ever read. This state is final.
+    Ended,
+    /// There is no row. A peer treats the server as running; the server itself registers under a
+    /// new identity.
+    Missing,
+}
+
+/// Heartbeat of a server: a number that it raises every few seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beat {
+    pub server: ServerId,
+    pub number: i64,
+}
+
+/// Reason for which a server is registered at a user. Stores persist the index in this list, so
+/// never reorder it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SessionKind {
+    /// The user has a socket or a stream there.
+    Present,
+    /// A stream there delivers the user's events. That makes nobody present: a service may act as
+    /// the user.
+    Acting,
+    /// A client there follows the presence of this user.
+    Follows,
+}
+
+impl SessionKind {
+    pub const ALL: [Self; 3] = [Self::Present, Self::Acting, Self::Follows];
+
+    pub const fn number(self) -> i8 {
+        match self {
+            Self::Present => 0,
+            Self::Acting => 1,
+            Self::Follows => 2,
+        }
+    }
+
+    /// `None` for a kind of a later version.
+    pub fn from_number(number: i8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.number() == number)
+    }
+}
+
+/// Registration of a server at a user.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Session {
+    pub user: UserId,
+    pub kind: SessionKind,
+    pub server: ServerId,
+}
+
+/// One of the four partitions over which the notices for a server are spread, so that one that
+/// cannot be written delays nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MailboxLane(u8);
+
+impl MailboxLane {
+    pub const COUNT: usize = 4;
+
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT as u8).map(Self)
+    }
+
+    /// The lanes in turn, beginning with the one of this number.
+    pub fn from(number: usize) -> impl Iterator<Item = Self> {
+        (0..Self::COUNT).map(move |step| Self(((number + step) % Self::COUNT) as u8))
+    }
+
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    pub const fn number(self) -> i8 {
+        self.0.cast_signed()
+    }
+}
+
+/// Notice as it lies in a mailbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MailboxRow {
+    /// Time of the attempt to write it, by the sender's clock. Each attempt has a fresh one.
+    pub id: TimeUuid,
+    pub payload: Vec<u8>,
+}
+
+/// Row by which a server asks for notices.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Registration {
+    Session(UserId, SessionKind),
+    /// A stream there follows this large conversation.
+    Listener(ConversationId),
+}
+
+/// Change of a membership that another server decided, and this one completed.
+#[derive(Debug, Clone)]
+pub struct CompletedChange {
+    pub conversation: ConversationId,
+    pub changes: Vec<Change>,
+    /// The SYSTEM message of the change.
+    pub message: Arc<Message>,
+    /// Users who joined or left.
+    pub moved: Vec<UserId>,
+}
+
+/// Owner of the events of changes that the store completes by itself, because the server that
+/// began them has died.
+#[async_trait]
+pub trait CompletionHandler: Send + Sync + 'static {
+    /// A conversation has become large by this change, which is not settled yet. Returns once every
+    /// server with a session of a participant was notified.
+    async fn on_growth(
+        &self,
+        conversation: ConversationId,
+        change: ChangeId,
+        participants: &[UserId],
+    );
+
+    fn on_change_completed(&self, change: CompletedChange);
+
+    /// A conversation that another server began to create exists now.
+    fn on_creation_completed(
+        &self,
+        conversation: ConversationId,
+        change: ChangeId,
+        participants: Vec<UserId>,
+    );
+}
+
+/// The directory and the mailboxes of a cluster. All rows expire, so that what a dead server leaves
+/// behind is bounded.
+#[async_trait]
+pub trait ClusterStore: Send + Sync + 'static {
+    /// Creates or renews the row of a server, for 25 hours. It never changes whether the server has
+    /// ended.
+    async fn put_server(&self, server: ServerId, version: i32, at: WriteTime) -> Result<()>;
+
+    async fn server(&self, server: ServerId) -> Result<ServerState>;
+
+    /// Ends a server, for good.
+    async fn end_server(&self, server: ServerId, at: WriteTime) -> Result<()>;
+
+    /// Writes the heartbeat of a server. It expires after a minute.
+    async fn put_beat(&self, beat: Beat, at: WriteTime) -> Result<()>;
+
+    async fn delete_beat(&self, server: ServerId, at: WriteTime) -> Result<()>;
+
+    async fn beats(&self) -> Result<Vec<Beat>>;
+
+    /// Registers a server, for 24 hours.
+    async fn register(
+        &self,
+        server: ServerId,
+        registration: &Registration,
+        at: WriteTime,
+    ) -> Result<()>;
+
+    /// Removes a registration that is older than this.
+    async fn unregister(
+        &self,
+        server: ServerId,
+        registration: &Registration,
+        at: WriteTime,
+    ) -> Result<()>;
+
+    /// The participants of a conversation, read after the call, or `None` for a large one. While a
+    /// conversation becomes large, its participants are still the answer.
+    async fn recipients(&self, conversation: ConversationId) -> Result<Audience>;
+
+    /// Sets the owner of the events of changes that this store completes. The first one stays.
+    fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>);
+
+    /// Sessions of these users, of every kind and of ended servers too, in no order.
+    async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>>;
+
+    /// Servers with a stream of this large conversation, ended ones too.
+    async fn listeners(&self, conversation: ConversationId) -> Result<Vec<ServerId>>;
+
+    /// Leaves a notice in one lane of a server's mailbox, for five minutes.
+    async fn put_notice(&self, server: ServerId, lane: MailboxLane, row: &MailboxRow)
+    -> Result<()>;
+
+    /// Notices in a lane whose ids lie after one position and not after another, in their order.
+    async fn notices(
+        &self,
+        server: ServerId,
+        lane: MailboxLane,
+        after: OrderKey,
+        up_to: OrderKey,
+    ) -> Result<Vec<MailboxRow>>;
+}

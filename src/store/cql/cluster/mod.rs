@@ -1,0 +1,28 @@
+//! The cluster's directory and mailboxes as tables: servers and their beats, sessions, listeners,
+//! notices.
+//!
+//! No LOGGED batch writes them: each row stands for itself, and an acknowledgement of a single
+//! write at a quorum is all that the delivery protocol needs.
+
+mod mailbox;
+mod server;
+mod session;
+
+use std::sync::Arc;
+
+use super::driver::executor::Executor;
+use super::driver::statement::Statement;
+
+pub(crate) const STATEMENTS: &[&[&Statement]] =
+    &[mailbox::STATEMENTS, server::STATEMENTS, session::STATEMENTS];
+
+/// The tables of the directory and the mailboxes.
+pub(crate) struct ClusterTables {
+    executor: Arc<Executor>,
+}
+
+impl ClusterTables {
+    pub(crate) fn new(executor: Arc<Executor>) -> Self {
+        Self { executor }
+    }
+}

@@ -1,0 +1,282 @@
+//! Servers that are ended while they serve or die before they notify anybody, conversations that
+//! become large under their streams, and how long an event takes to another server.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wideroom::chat::{ConversationEvent, MessageUpdates};
+use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
+use wideroom::model::{
+    Change, ChangeKind, ConversationId, IdempotencyKey, InputHash, Membership, Message, MessageId,
+    MessageKind, Role, UserId,
+};
+use wideroom::store::{
+    MembershipChange, MembershipTransition, NewMessage, Store as _, TransitionKind,
+};
+
+use super::pair::{SOON, Server, people, two};
+use crate::store::stage::keyspace;
+use crate::support::cassandra::shared;
+use crate::support::words::content;
+
+/// A server that was ended finds that out with its next poll, and its streams read within 5 s.
+const AFTER_AN_END: Duration = Duration::from_secs(20);
+const MEDIAN_MAX: Duration = Duration::from_millis(1_200);
+
+async fn received(updates: &mut MessageUpdates, id: MessageId, within: Duration) {
+    let wait = async { while updates.next().await.unwrap().unwrap().message.id != id {} };
+    tokio::time::timeout(within, wait)
+        .await
+        .expect("the message is lost");
+}
+
+/// Servers at which a user is registered.
+async fn servers_of(user: &UserId) -> Vec<uuid::Uuid> {
+    let keyspace = keyspace().await.unwrap().keyspace;
+    let session = shared().await.unwrap().session().await;
+    let select =
+        format!("SELECT server_id FROM {keyspace}.sessions_by_user WHERE user_id = '{user}'");
+    let rows = session.query_unpaged(select, ()).await.unwrap();
+    let rows = rows.into_rows_result().unwrap();
+    rows.rows::<(uuid::Uuid,)>()
+        .unwrap()
+        .map(|row| row.unwrap().0)
+        .collect()
+}
+
+async fn end(server: uuid::Uuid) {
+    let keyspace = keyspace().await.unwrap().keyspace;
+    let session = shared().await.unwrap().session().await;
+    let insert =
+        format!("INSERT INTO {keyspace}.servers (server_id, has_ended) VALUES ({server}, true)");
+    session.query_unpaged(insert, ()).await.unwrap();
+}
+
+/// Senders leave it out at once. It registers under a new identity, and its streams read the store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_ended_while_it_serves_loses_nothing() {
+    let Some((one, other)) = two().await else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    let mut live = other
+        .chat
+        .streams
+        .messages(&ben, conversation, None)
+        .await
+        .unwrap();
+    let sent = one.send(&anna, conversation, "before").await;
+    received(&mut live, sent.id, SOON).await;
+
+    let before = servers_of(&ben).await;
+    assert_eq!(before.len(), 1, "one server has streams of the user");
+    end(before[0]).await;
+    let mut all = Vec::new();
+    for number in 0..10 {
+        all.push(one.send(&anna, conversation, &format!("{number}")).await.id);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    for id in all {
+        received(&mut live, id, AFTER_AN_END).await;
+    }
+    let after = servers_of(&ben).await;
+    assert!(
+        after.iter().any(|server| !before.contains(server)),
+        "registered under another identity"
+    );
+    let sent = one.send(&anna, conversation, "after").await;
+    received(&mut live, sent.id, SOON).await;
+}
+
+/// The batch of a dead server: it is persisted, and no server was notified of it.
+fn message_of_the_dead(
+    conversation: ConversationId,
+    sender: &UserId,
+    key: Option<&str>,
+) -> Message {
+    let id = IdGenerator::random().next(SystemClock.now().plus_micros(-30_000_000));
+    Message {
+        conversation,
+        id,
+        sender: sender.clone(),
+        kind: MessageKind::Text,
+        content: Some(content("from the dead")),
+        reply_to: None,
+        client_key: key.map(|key| IdempotencyKey::parse(key).unwrap()),
+        deleted_at: None,
+        has_reactions: false,
+    }
+}
+
+/// The retry of a send finds its message: it may be that no stream was told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_delivers_what_a_server_persisted_before_it_died() {
+    let (Some((one, other)), Some(dead)) = (two().await, Server::open(0).await) else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    let mut live = Vec::new();
+    for server in [&one, &other] {
+        let updates = server.chat.streams.messages(&ben, conversation, None);
+        live.push(updates.await.unwrap());
+    }
+    let message = message_of_the_dead(conversation, &anna, Some("its-key"));
+    let id = message.id;
+    let new = NewMessage {
+        input_hash: Some(InputHash::of_send(&content("from the dead"), None)),
+        is_by_service: false,
+        message: Arc::new(message),
+    };
+    dead.cql
+        .append_messages(conversation, &[new])
+        .await
+        .unwrap();
+    let newest = one.send(&ben, conversation, "meanwhile").await;
+    let retried = other
+        .try_send(&anna, conversation, "from the dead", Some("its-key"))
+        .await
+        .unwrap();
+    assert_eq!(retried.id, id);
+    for (server, updates) in [&one, &other].into_iter().zip(&mut live) {
+        received(updates, id, SOON).await;
+        let after = Some(newest.id.order_key());
+        let resumed = server.chat.streams.messages(&ben, conversation, after);
+        received(&mut resumed.await.unwrap(), id, SOON).await;
+    }
+}
+
+/// The repetition of a command finds that nothing is left to change: it may be that no stream was
+/// told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_command_delivers_what_a_server_changed_before_it_died() {
+    let (Some((one, other)), Some(dead)) = (two().await, Server::open(0).await) else {
+        return;
+    };
+    let [anna, ben, gus] = people(["anna", "ben", "gus"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    let chat = &one.chat.streams;
+    let mut events = chat.conversation(&ben, conversation, None).await.unwrap();
+    let seen = dead.cql.membership_snapshot(conversation, &[]).await;
+    let ids = IdGenerator::random();
+    let change = Change {
+        id: ids.next(SystemClock.now()),
+        kind: ChangeKind::ParticipantAdded,
+        message: ids.next(SystemClock.now()),
+        user: gus.clone(),
+    };
+    let message = Message {
+        id: change.message,
+        kind: MessageKind::System,
+        ..message_of_the_dead(conversation, &anna, None)
+    };
+    let joining = MembershipChange {
+        seen: seen.unwrap().unwrap().version,
+        transitions: vec![MembershipTransition {
+            user: gus.clone(),
+            kind: TransitionKind::Joins,
+            membership: Membership::joined(Role::Member),
+        }],
+        changes: vec![change],
+        message: Arc::new(message),
+    };
+    let joined = dead.cql.change_membership(conversation, &joining).await;
+    assert!(joined.unwrap().is_some());
+    other
+        .chat
+        .writes
+        .add_participants(&anna, conversation, &[gus.as_str().to_owned()])
+        .await
+        .unwrap();
+    let event = async {
+        loop {
+            let update = events.next().await.unwrap().unwrap();
+            if matches!(&update.event, Some(ConversationEvent::ParticipantAdded(user)) if *user == gus)
+            {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(SOON, event)
+        .await
+        .expect("the event is lost");
+}
+
+/// They began when it was small: their users' sessions brought its events. A large one has
+/// listeners.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_go_on_when_their_conversation_becomes_large() {
+    let Some((one, other)) = two().await else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let crowd: Vec<_> = (0..30)
+        .map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap())
+        .collect();
+    let everybody: Vec<_> = crowd.iter().chain([&ben]).collect();
+    let conversation = one.group(&anna, &everybody).await;
+    let mut streams = Vec::new();
+    for server in [&one, &other] {
+        let chat = &server.chat.streams;
+        streams.push((
+            chat.messages(&ben, conversation, None).await.unwrap(),
+            chat.conversation(&ben, conversation, None).await.unwrap(),
+        ));
+    }
+    for (writer, newcomer) in [(&one, "31"), (&other, "32")] {
+        let name = format!("{newcomer}-{anna}");
+        writer
+            .chat
+            .writes
+            .add_participants(&anna, conversation, &[name])
+            .await
+            .unwrap();
+        for sender in [&one, &other] {
+            let sent = sender.send(&anna, conversation, "hello, all").await;
+            for (messages, events) in &mut streams {
+                received(messages, sent.id, SOON).await;
+                let event = async {
+                    loop {
+                        let update = events.next().await.unwrap().unwrap();
+                        if matches!(&update.event, Some(ConversationEvent::MessageAdded(message)) if message.id == sent.id)
+                        {
+                            return;
+                        }
+                    }
+                };
+                tokio::time::timeout(SOON, event)
+                    .await
+                    .expect("the event is lost");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_of_all_messages_take_at_most_1200_ms_to_another_server() {
+    let Some((one, other)) = two().await else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    let mut live = other
+        .chat
+        .streams
+        .messages(&ben, conversation, None)
+        .await
+        .unwrap();
+    let mut took = Vec::new();
+    for _ in 0..15 {
+        let sent = one.send(&anna, conversation, "hello").await;
+        let sent_at = Instant::now();
+        received(&mut live, sent.id, SOON).await;
+        took.push(sent_at.elapsed());
+    }
+    took.sort_unstable();
+    println!(
+        "to another server without NATS: median {:.0?}, slowest {:.0?}",
+        took[7], took[14]
+    );
+    assert!(took[7] <= MEDIAN_MAX, "{took:?}");
+}
