@@ -13,6 +13,7 @@ mod cassandra;
 mod cli;
 mod clients;
 mod cluster;
+mod delivery;
 mod dependencies;
 mod fuzz;
 mod house;

@@ -1,0 +1,489 @@
+//! The oracle of the directory: the tables of a cluster in memory, behind links that delay, refuse
+//! and lose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+use wideroom::model::{ConversationId, OrderKey, TimeUuid, UserId};
+use wideroom::store::cluster::{
+    Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, Registration, ServerId,
+    ServerState, Session, WriteTime,
+};
+use wideroom::store::{Audience, Error, Result};
+
+/// Pseudo-random numbers of a seed (SplitMix64).
+pub struct Dice(Mutex<u64>);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(Mutex::new(seed))
+    }
+
+    pub fn roll(&self) -> u64 {
+        let mut state = self.0.lock().unwrap();
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = *state;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    pub fn below(&self, bound: u64) -> u64 {
+        self.roll() % bound.max(1)
+    }
+
+    pub fn millis(&self, bound: u64) -> Duration {
+        Duration::from_millis(self.below(bound))
+    }
+
+    /// True once in so many times.
+    pub fn one_in(&self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// Row of a table: what was written, and when, by the writer's word.
+#[derive(Default)]
+struct Cell {
+    inserted: Option<i64>,
+    removed: Option<i64>,
+}
+
+impl Cell {
+    fn insert(&mut self, WriteTime(at): WriteTime) {
+        self.inserted = self.inserted.max(Some(at));
+    }
+
+    fn remove(&mut self, WriteTime(at): WriteTime) {
+        self.removed = self.removed.max(Some(at));
+    }
+
+    /// A removal wins over an insertion of the same time, as in Cassandra.
+    fn is_there(&self) -> bool {
+        self.inserted > self.removed
+    }
+}
+
+/// Event in the log of a conversation.
+#[derive(Debug, Clone)]
+pub struct Logged {
+    pub id: TimeUuid,
+    /// The event itself, or the one that a late mark tells of.
+    pub of: TimeUuid,
+    /// Whether it made the conversation large.
+    pub grows: bool,
+}
+
+#[derive(Default)]
+pub struct Conversation {
+    pub log: BTreeMap<TimeUuid, Logged>,
+    pub participants: BTreeSet<UserId>,
+    pub is_large: bool,
+    /// Whether all servers with streams of its participants were told that it is large. Until then
+    /// their sessions count as listeners.
+    pub is_settled: bool,
+}
+
+#[derive(Default)]
+struct Tables {
+    servers: BTreeMap<ServerId, bool>,
+    beats: BTreeMap<ServerId, i64>,
+    registrations: BTreeMap<(Registration, ServerId), Cell>,
+    mailboxes: BTreeMap<(ServerId, MailboxLane), BTreeMap<TimeUuid, Vec<u8>>>,
+    conversations: BTreeMap<ConversationId, Conversation>,
+    /// Lanes that cannot be read or written until then.
+    dead_lanes: BTreeMap<(ServerId, MailboxLane), Instant>,
+    /// Users whose sessions cannot be read or written until then.
+    dead_users: BTreeMap<UserId, Instant>,
+}
+
+/// The store that all servers share.
+#[derive(Clone, Default)]
+pub struct Directory(Arc<Mutex<Tables>>);
+
+/// Way of one server to the store.
+#[derive(Clone)]
+pub struct Link {
+    directory: Directory,
+    dice: Arc<Dice>,
+    /// Nothing leaves or reaches the server before this.
+    stalled: watch::Sender<Option<Instant>>,
+    is_dead: watch::Sender<bool>,
+    /// One operation in so many has a fault. `None`: all are well.
+    faults: Arc<Mutex<Option<u64>>>,
+    statements: Arc<Mutex<u64>>,
+}
+
+impl Directory {
+    fn with<T>(&self, effect: impl FnOnce(&mut Tables) -> T) -> T {
+        effect(&mut self.0.lock().unwrap())
+    }
+
+    pub fn link(&self, dice: Arc<Dice>, faults: Option<u64>) -> Link {
+        Link {
+            directory: self.clone(),
+            dice,
+            stalled: watch::Sender::new(None),
+            is_dead: watch::Sender::new(false),
+            faults: Arc::new(Mutex::new(faults)),
+            statements: Arc::default(),
+        }
+    }
+
+    pub fn set_conversation(
+        &self,
+        id: ConversationId,
+        participants: BTreeSet<UserId>,
+        is_large: bool,
+    ) {
+        self.with(|tables| {
+            let conversation = tables.conversations.entry(id).or_default();
+            conversation.participants = participants;
+            (conversation.is_large, conversation.is_settled) = (is_large, is_large);
+        });
+    }
+
+    pub fn conversation<T>(
+        &self,
+        id: ConversationId,
+        read: impl FnOnce(&mut Conversation) -> T,
+    ) -> T {
+        self.with(|tables| read(tables.conversations.entry(id).or_default()))
+    }
+
+    /// Ends a server, as an operator or a peer with a wrong opinion would.
+    pub fn end(&self, server: ServerId) {
+        self.with(|tables| {
+            tables.servers.insert(server, true);
+        });
+    }
+
+    pub fn kill_lane(&self, server: ServerId, lane: MailboxLane, lasts: Duration) {
+        let until = Instant::now() + lasts;
+        self.with(|tables| tables.dead_lanes.insert((server, lane), until));
+    }
+
+    pub fn kill_user(&self, user: &UserId, lasts: Duration) {
+        let until = Instant::now() + lasts;
+        self.with(|tables| tables.dead_users.insert(user.clone(), until));
+    }
+
+    pub fn heal(&self) {
+        self.with(|tables| {
+            tables.dead_lanes.clear();
+            tables.dead_users.clear();
+        });
+    }
+
+    pub fn is_registered(&self, server: ServerId, registration: &Registration) -> bool {
+        self.with(|tables| {
+            tables
+                .registrations
+                .get(&(registration.clone(), server))
+                .is_some_and(Cell::is_there)
+        })
+    }
+
+    /// Takes a registration away, as its expiry would.
+    pub fn expire(&self, server: ServerId, registration: &Registration) {
+        self.with(|tables| tables.registrations.remove(&(registration.clone(), server)));
+    }
+
+    pub fn notices(&self) -> usize {
+        self.with(|tables| tables.mailboxes.values().map(BTreeMap::len).sum())
+    }
+}
+
+impl Link {
+    pub fn stall(&self, lasts: Duration) {
+        self.stalled.send_replace(Some(Instant::now() + lasts));
+    }
+
+    pub fn kill(&self) {
+        self.is_dead.send_replace(true);
+    }
+
+    pub fn heal(&self) {
+        *self.faults.lock().unwrap() = None;
+        self.stalled.send_replace(None);
+    }
+
+    pub fn statements(&self) -> u64 {
+        *self.statements.lock().unwrap()
+    }
+
+    /// Waits while the server is stalled; for ever once it is dead.
+    async fn run(&self) {
+        loop {
+            if *self.is_dead.borrow() {
+                std::future::pending::<()>().await;
+            }
+            let until = *self.stalled.borrow();
+            match until {
+                Some(until) if until > Instant::now() => sleep_until(until).await,
+                _ => return,
+            }
+        }
+    }
+
+    /// One statement: on its way, done, on its way back, with whatever goes wrong.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        is_write: bool,
+        effect: impl FnOnce(&mut Conversations<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        *self.statements.lock().unwrap() += 1;
+        self.run().await;
+        let faults = *self.faults.lock().unwrap();
+        let is_faulty = faults.is_some_and(|times| self.dice.one_in(times));
+        let slow = if self.dice.one_in(40) { 1_500 } else { 40 };
+        sleep(self.dice.millis(slow)).await;
+        self.run().await;
+        if is_faulty && self.dice.one_in(2) {
+            return Err(Error::Unavailable("refused".into()));
+        }
+        if is_faulty && is_write {
+            if self.dice.one_in(2) {
+                // The answer is lost.
+                let _ = self
+                    .directory
+                    .with(|tables| effect(&mut Conversations(tables)));
+            } else {
+                // A coordinator does it later.
+                let (directory, later) = (self.directory.clone(), self.dice.millis(5_000));
+                tokio::spawn(async move {
+                    sleep(later).await;
+                    let _ = directory.with(|tables| effect(&mut Conversations(tables)));
+                });
+            }
+            return Err(Error::OutcomeUnknown("no answer".into()));
+        }
+        let answer = self
+            .directory
+            .with(|tables| effect(&mut Conversations(tables)));
+        sleep(self.dice.millis(20)).await;
+        self.run().await;
+        answer
+    }
+
+    async fn tables<T: Send + 'static>(
+        &self,
+        is_write: bool,
+        effect: impl FnOnce(&mut Tables) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.ask(is_write, |tables| effect(tables.0)).await
+    }
+}
+
+/// The tables, as a model of a server sees them: the logs alone.
+pub struct Conversations<'a>(&'a mut Tables);
+
+impl Conversations<'_> {
+    pub fn of(&mut self, id: ConversationId) -> &mut Conversation {
+        self.0.conversations.entry(id).or_default()
+    }
+}
+
+fn dead() -> Error {
+    Error::Unavailable("the replicas are away".into())
+}
+
+impl Tables {
+    fn check_user(&self, user: &UserId) -> Result<()> {
+        match self.dead_users.get(user) {
+            Some(until) if *until > Instant::now() => Err(dead()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_registration(&self, registration: &Registration) -> Result<()> {
+        match registration {
+            Registration::Session(user, _) => self.check_user(user),
+            Registration::Listener(_) => Ok(()),
+        }
+    }
+
+    fn check_lane(&self, server: ServerId, lane: MailboxLane) -> Result<()> {
+        match self.dead_lanes.get(&(server, lane)) {
+            Some(until) if *until > Instant::now() => Err(dead()),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl ClusterStore for Link {
+    async fn put_server(&self, server: ServerId, _: i32, _: WriteTime) -> Result<()> {
+        self.tables(true, move |tables| {
+            tables.servers.entry(server).or_insert(false);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn server(&self, server: ServerId) -> Result<ServerState> {
+        self.tables(false, move |tables| {
+            Ok(match tables.servers.get(&server) {
+                Some(true) => ServerState::Ended,
+                Some(false) => ServerState::Running,
+                None => ServerState::Missing,
+            })
+        })
+        .await
+    }
+
+    async fn end_server(&self, server: ServerId, _: WriteTime) -> Result<()> {
+        self.tables(true, move |tables| {
+            tables.servers.insert(server, true);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn put_beat(&self, beat: Beat, _: WriteTime) -> Result<()> {
+        self.tables(true, move |tables| {
+            let number = tables.beats.entry(beat.server).or_insert(beat.number);
+            *number = (*number).max(beat.number);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn delete_beat(&self, server: ServerId, _: WriteTime) -> Result<()> {
+        self.tables(true, move |tables| {
+            tables.beats.remove(&server);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn beats(&self) -> Result<Vec<Beat>> {
+        self.tables(false, |tables| {
+            let beat = |(server, number): (&ServerId, &i64)| Beat {
+                server: *server,
+                number: *number,
+            };
+            Ok(tables.beats.iter().map(beat).collect())
+        })
+        .await
+    }
+
+    async fn register(
+        &self,
+        server: ServerId,
+        registration: &Registration,
+        at: WriteTime,
+    ) -> Result<()> {
+        let registration = registration.clone();
+        self.tables(true, move |tables| {
+            tables.check_registration(&registration)?;
+            let cell = tables.registrations.entry((registration, server));
+            cell.or_default().insert(at);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn unregister(
+        &self,
+        server: ServerId,
+        registration: &Registration,
+        at: WriteTime,
+    ) -> Result<()> {
+        let registration = registration.clone();
+        self.tables(true, move |tables| {
+            tables.check_registration(&registration)?;
+            let cell = tables.registrations.entry((registration, server));
+            cell.or_default().remove(at);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn recipients(&self, conversation: ConversationId) -> Result<Audience> {
+        self.tables(false, move |tables| {
+            let there = tables.conversations.entry(conversation).or_default();
+            let is_announced = there.is_large && there.is_settled;
+            Ok(Audience {
+                users: (!is_announced).then(|| there.participants.iter().cloned().collect()),
+            })
+        })
+        .await
+    }
+
+    /// The model's servers complete nothing for each other.
+    fn set_completion_handler(&self, _: Weak<dyn CompletionHandler>) {}
+
+    async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>> {
+        let users = users.to_vec();
+        self.tables(false, move |tables| {
+            users.iter().try_for_each(|user| tables.check_user(user))?;
+            let session = |((registration, server), cell): (&(Registration, ServerId), &Cell)| {
+                let Registration::Session(user, kind) = registration else {
+                    return None;
+                };
+                (cell.is_there() && users.contains(user)).then(|| Session {
+                    user: user.clone(),
+                    kind: *kind,
+                    server: *server,
+                })
+            };
+            Ok(tables.registrations.iter().filter_map(session).collect())
+        })
+        .await
+    }
+
+    async fn listeners(&self, conversation: ConversationId) -> Result<Vec<ServerId>> {
+        self.tables(false, move |tables| {
+            let is_listener = |((registration, _), cell): &(&(Registration, ServerId), &Cell)| {
+                *registration == Registration::Listener(conversation) && cell.is_there()
+            };
+            let listeners = tables.registrations.iter().filter(is_listener);
+            Ok(listeners.map(|((_, server), _)| *server).collect())
+        })
+        .await
+    }
+
+    async fn put_notice(
+        &self,
+        server: ServerId,
+        lane: MailboxLane,
+        row: &MailboxRow,
+    ) -> Result<()> {
+        let row = row.clone();
+        self.tables(true, move |tables| {
+            tables.check_lane(server, lane)?;
+            let rows = tables.mailboxes.entry((server, lane)).or_default();
+            rows.insert(row.id, row.payload);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn notices(
+        &self,
+        server: ServerId,
+        lane: MailboxLane,
+        after: OrderKey,
+        up_to: OrderKey,
+    ) -> Result<Vec<MailboxRow>> {
+        self.tables(false, move |tables| {
+            tables.check_lane(server, lane)?;
+            let rows = tables.mailboxes.entry((server, lane)).or_default();
+            let row = |(id, payload): (&TimeUuid, &Vec<u8>)| MailboxRow {
+                id: *id,
+                payload: payload.clone(),
+            };
+            Ok(rows
+                .iter()
+                .filter(|(id, _)| id.order_key() > after && id.order_key() <= up_to)
+                .map(row)
+                .collect())
+        })
+        .await
+    }
+}
