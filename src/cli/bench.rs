@@ -7,14 +7,13 @@ use super::settings::{DATA, SettingFlags};
 use super::signals;
 use super::{Error, print};
 use crate::auth::{Auth, KEY_FILE, TokenRules};
-use crate::config::{self, Config, SettingSource};
+use crate::config::Config;
 use crate::load::{
     FanoutLoad, IdleLoad, InboxLoad, LoadProgress, LoadRun, LoadTarget, MarkReadLoad, PageLoad,
     Process, SendLoad, StormLoad, Workload,
 };
 
 const BAR: &str = "{bar:40} {msg}";
-const SECRET_SETTING: &str = "token-secret-file";
 
 pub(super) const BENCH: &str = "\
 Put load on a running server, embedded or on a cluster, and print the measurements.
@@ -152,14 +151,6 @@ struct BenchOptions {
     /// Print the report as one JSON object instead of text; progress goes to stderr in any case
     #[arg(long)]
     json: bool,
-    /// Token secret of the server, if it does not use the key in its data folder
-    #[arg(
-        long,
-        env = "WIDEROOM_TOKEN_SECRET_FILE",
-        hide_env_values = true,
-        value_name = "FILE"
-    )]
-    token_secret_file: Option<String>,
     #[command(flatten)]
     given: SettingFlags<DATA>,
 }
@@ -182,18 +173,9 @@ impl<W: Workload + clap::Args> Bench<W> {
             url,
             pid,
             json,
-            token_secret_file,
             given,
         } = &self.options;
-        let mut config = given.config()?;
-        // An empty environment variable counts as unset.
-        if let Some(text) = token_secret_file.as_deref().filter(|text| !text.is_empty()) {
-            let setting = config::settings()
-                .find(|setting| setting.name == SECRET_SETTING)
-                .expect("it is one of the settings");
-            config.set(setting, text, &SettingSource::Flag)?;
-        }
-        let target = LoadTarget::new(url, signing(config)?)?;
+        let target = LoadTarget::new(url, signing(given.config()?)?)?;
         let process = pid.map(Process::new).transpose()?;
         signals::run(async move |stop| {
             let mut bars = ProgressBars::default();
