@@ -22,6 +22,7 @@ use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::Head;
+use crate::store::cql::participant::restriction::SELECT_KNOWN_USER;
 use crate::store::cql::participant::roster::RosterSnapshot;
 use crate::store::{ImportPositions, ImportRow, Imported, RestrictionChange, Result};
 
@@ -29,7 +30,6 @@ use crate::store::{ImportPositions, ImportRow, Imported, RestrictionChange, Resu
 const NAMED_MAX: usize = 8;
 
 statements! {
-    SELECT_USER: Read "SELECT user_id FROM users WHERE user_id = ?";
     INSERT_USER: Write "INSERT INTO users (user_id, display_name, avatar_url, metadata, last_seen_at) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?";
 }
 
@@ -288,7 +288,7 @@ impl Admin {
         let each = users.into_iter().map(async |user| {
             let row = self
                 .executor
-                .read_one::<(String,)>(&SELECT_USER, values![user])
+                .read_one::<(String,)>(&SELECT_KNOWN_USER, values![user])
                 .await?;
             Ok(row.map(|_| user.clone()))
         });
