@@ -329,7 +329,7 @@ impl Restrictions {
 
     fn spawn_poller(&self, since: Timestamp) -> DropGuard {
         let stop = CancellationToken::new();
-        let poller = Poller {
+        let poller = RestrictionPoller {
             store: Weak::clone(&self.store),
             clock: Arc::clone(&self.clock),
             state: Arc::clone(&self.state),
@@ -343,7 +343,7 @@ impl Restrictions {
 }
 
 /// Polls the log of a shared store for changes by any server.
-struct Poller {
+struct RestrictionPoller {
     store: Weak<dyn Store>,
     clock: Arc<dyn Clock>,
     state: Arc<RwLock<RestrictionState>>,
@@ -354,7 +354,7 @@ struct Poller {
     seen: HashSet<LoggedRestriction>,
 }
 
-impl Poller {
+impl RestrictionPoller {
     async fn run(mut self, stop: CancellationToken) {
         let mut ticks = interval(POLL_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
