@@ -282,14 +282,21 @@ async fn a_service_pays_for_the_users_that_it_acts_for() {
         },
     );
     let start = "mutation($u: String!) { startDirectConversation(input: {username: $u}) { conversation { id } } }";
-    for number in 0..7 {
-        let acting = door.service().acting_as(&format!("user {number}"));
+    // The bucket refills by one token a second, which a slow store gives it time for.
+    let mut accepted = 0;
+    let refused = loop {
+        let acting = door.service().acting_as(&format!("user {accepted}"));
         let said = door.ask(&acting, start, &json!({"u": "somebody"})).await;
-        assert_eq!(said.code(), "", "{said:?}");
-    }
-    let acting = door.service().acting_as("yet another");
-    let said = door.ask(&acting, start, &json!({"u": "bob"})).await;
-    assert_eq!((said.status, said.code().as_str()), (429, "RATE_LIMITED"));
+        if !said.code().is_empty() || accepted == 1_000 {
+            break said;
+        }
+        accepted += 1;
+    };
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (429, "RATE_LIMITED")
+    );
+    assert!(accepted >= 7, "each of {accepted} users began one");
     let other = door.service_named("another backend").acting_as("alice");
     for name in ["bob", "carol", "dave"] {
         let said = door.ask(&other, start, &json!({"u": name})).await;
