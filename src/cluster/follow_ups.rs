@@ -21,7 +21,7 @@ use super::counters::Counters;
 use super::held_back::{CursorScope, HeldBack};
 use super::notice::{Letter, RemoteNotice};
 use super::recent::RecentByAge;
-use super::registry_events::RegistryEvent;
+use super::registry::events::RegistryEvent;
 use crate::model::{ConversationId, OrderKey, TimeUuid, UserId};
 use crate::store::cluster::ServerId;
 use crate::store::{self, Error};

@@ -39,18 +39,16 @@ mod poller;
 mod presence_outbox;
 mod recent;
 mod registry;
-mod registry_events;
+mod tasks;
 mod write_times;
 
 use std::collections::{HashMap, HashSet};
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use self::dispatcher::Recipients;
@@ -59,18 +57,18 @@ pub use self::held_back::CursorScope;
 pub use self::notice::{RemoteEvent, RemoteNotice};
 pub use self::recent::RecentByAge;
 pub use self::registry::Lease;
-pub use self::registry_events::RegistryEvent;
+pub use self::registry::events::RegistryEvent;
 
 use self::counters::Counters;
 use self::dispatcher::Dispatcher;
 use self::follow_ups::FollowUps;
 use self::jitter::Jitter;
-use self::notice::Letter;
-use self::peers::{BeatsRead, Peers};
-use self::poller::{PollStatus, Polled, Poller};
+use self::peers::Peers;
+use self::poller::{PollStatus, Poller};
 use self::presence_outbox::PresenceOutbox;
 use self::registry::Registry;
-use self::registry_events::RegistryEvents;
+use self::registry::events::RegistryEvents;
+use self::tasks::{beat, hear_registry, receive, supervise, watch_beats};
 use self::write_times::WriteTimes;
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -83,19 +81,8 @@ use crate::store::cluster::{
 
 /// Version of the protocol between servers, in the row of each.
 const VERSION: i32 = 1;
-const POLL_EVERY: Duration = Duration::from_secs(1);
-/// While notices also arrive over NATS.
-const POLL_EVERY_WITH_NATS: Duration = Duration::from_secs(3);
-const BEAT_EVERY: Duration = Duration::from_secs(3);
-const READ_BEATS_EVERY: Duration = Duration::from_secs(5);
-/// A server's row lives for 25 hours.
-const RENEW_SERVER_EVERY: Duration = Duration::from_secs(25 * 3_600 / 2);
-/// Within which all streams read the store after the registrations were lapsed.
-const REREAD_WITHIN: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// Pause before the poller is started again after a panic.
-const RESTART_AFTER: Duration = Duration::from_secs(1);
 /// A server without a readable lane for so long is not ready.
 const DEAF_MAX: Duration = Duration::from_secs(60);
 /// How long the end of the process waits for its own end to be written.
@@ -103,9 +90,9 @@ const END_MAX: Duration = Duration::from_secs(2);
 
 /// This server's part in a cluster.
 #[derive(Clone)]
-pub struct Cluster(Arc<Inner>);
+pub struct Cluster(Arc<ClusterState>);
 
-struct Inner {
+struct ClusterState {
     store: Arc<dyn ClusterStore>,
     clock: Arc<dyn Clock>,
     bus: Bus,
@@ -168,7 +155,7 @@ impl Cluster {
             Arc::clone(&counters),
         ));
         let stop = CancellationToken::new();
-        let inner = Inner {
+        let state = ClusterState {
             status: PollStatus::new(Arc::clone(&clock)),
             presence: Arc::new(PresenceOutbox::new(Arc::clone(&dispatcher))),
             registry_events: Mutex::new(Some(events)),
@@ -186,48 +173,48 @@ impl Cluster {
             identities,
             stop,
         };
-        inner.put_server(server).await?;
-        inner.bus.listen_as(server.0);
-        Ok(Self(Arc::new(inner)))
+        state.put_server(server).await?;
+        state.bus.listen_as(server.0);
+        Ok(Self(Arc::new(state)))
     }
 
     /// Begins to beat, to poll and to hand the notices that it receives to this handler, until the
     /// last clone of this is dropped.
     pub fn start(&self, handler: Weak<dyn NoticeHandler>) {
-        let inner = &self.0;
-        let Some(events) = inner.registry_events.lock().take() else {
+        let state = &self.0;
+        let Some(events) = state.registry_events.lock().take() else {
             return;
         };
-        let follow_ups = FollowUps::new(handler, Arc::clone(&inner.counters));
+        let follow_ups = FollowUps::new(handler, Arc::clone(&state.counters));
         let poller = Arc::new(Poller::new(
-            (Arc::clone(&inner.store), Arc::clone(&inner.clock)),
-            Arc::clone(&inner.own),
-            Arc::clone(&inner.registry),
+            (Arc::clone(&state.store), Arc::clone(&state.clock)),
+            Arc::clone(&state.own),
+            Arc::clone(&state.registry),
             Arc::clone(&follow_ups),
-            Arc::clone(&inner.status),
-            Arc::clone(&inner.counters),
+            Arc::clone(&state.status),
+            Arc::clone(&state.counters),
         ));
-        let running = inner.running.get_or_init(|| Running {
+        let running = state.running.get_or_init(|| Running {
             follow_ups,
             poller,
             poll_now: Arc::new(Notify::new()),
         });
-        self.spawn(Arc::clone(&inner.registry).keep_up());
-        self.spawn(Arc::clone(&inner.presence).run());
+        self.spawn(Arc::clone(&state.registry).keep_up());
+        self.spawn(Arc::clone(&state.presence).run());
         self.spawn(hear_registry(
             events,
             Arc::clone(&running.follow_ups),
             Arc::clone(&running.poller),
         ));
         self.spawn(receive(
-            inner.bus.clone(),
+            state.bus.clone(),
             Arc::clone(&running.follow_ups),
             Arc::clone(&running.poll_now),
         ));
-        let weak = Arc::downgrade(inner);
+        let weak = Arc::downgrade(state);
         self.spawn(beat(weak.clone()));
         self.spawn(watch_beats(weak.clone()));
-        self.spawn(supervise(weak, Arc::clone(&inner.counters)));
+        self.spawn(supervise(weak, Arc::clone(&state.counters)));
     }
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
@@ -383,41 +370,41 @@ impl Cluster {
 
     pub fn register(&self, metrics: &Metrics) {
         self.0.counters.register(metrics);
-        let read = |name: &str, help: &str, value: fn(&Inner) -> f64| {
-            let inner = Arc::downgrade(&self.0);
+        let read = |name: &str, help: &str, value: fn(&ClusterState) -> f64| {
+            let state = Arc::downgrade(&self.0);
             metrics.read(name, help, move || {
-                inner.upgrade().map_or(0.0, |inner| value(&inner))
+                state.upgrade().map_or(0.0, |state| value(&state))
             });
         };
         read(
             "wideroom_cluster_seconds_since_full_poll",
             "Seconds since the begin of the last poll in which all lanes of the mailbox answered.",
-            |inner| inner.status.since_full().as_secs_f64(),
+            |state| state.status.since_full().as_secs_f64(),
         );
         read(
             "wideroom_cluster_servers",
             "Servers that beat, this one included.",
-            |inner| inner.peers.count() as f64,
+            |state| state.peers.count() as f64,
         );
         read(
             "wideroom_cluster_registrations",
             "Users and large conversations at which this server is registered.",
-            |inner| inner.registry.len() as f64,
+            |state| state.registry.len() as f64,
         );
         read(
             "wideroom_cluster_undelivered",
             "Batches of events whose notices are not delivered yet.",
-            |inner| inner.dispatcher.undelivered() as f64,
+            |state| state.dispatcher.undelivered() as f64,
         );
         read(
             "wideroom_cluster_follow_ups",
             "Notices that were received and are not followed yet.",
-            |inner| inner.running.get().map_or(0, |it| it.follow_ups.waiting()) as f64,
+            |state| state.running.get().map_or(0, |it| it.follow_ups.waiting()) as f64,
         );
     }
 }
 
-impl Inner {
+impl ClusterState {
     async fn put_server(&self, server: ServerId) -> store::Result<()> {
         self.store
             .put_server(server, VERSION, self.times.next())
@@ -447,152 +434,5 @@ impl Inner {
             running.poller.reset();
         }
         self.registry.rebind(server);
-    }
-}
-
-/// Hands the events of the registry to the handler, and makes the streams read the store once
-/// nothing is lapsed any more.
-async fn hear_registry(
-    events: Arc<RegistryEvents>,
-    follow_ups: Arc<FollowUps>,
-    poller: Arc<Poller>,
-) {
-    loop {
-        let event = events.next().await;
-        if event == RegistryEvent::Healed {
-            poller.reread_healed(REREAD_WITHIN);
-        }
-        if let Some(handler) = follow_ups.handler() {
-            handler.on_registry(&event);
-        }
-    }
-}
-
-/// Takes the notices that come over NATS. One that may have been lost is found by a poll.
-async fn receive(bus: Bus, follow_ups: Arc<FollowUps>, poll_now: Arc<Notify>) {
-    loop {
-        match bus.receive_from_peers().await {
-            Some(payloads) => payloads
-                .iter()
-                .filter_map(|payload| Letter::decode(payload))
-                .for_each(|letter| follow_ups.accept(letter)),
-            None => poll_now.notify_one(),
-        }
-    }
-}
-
-async fn beat(inner: Weak<Inner>) {
-    let mut number = 1;
-    let mut renewed = Instant::now();
-    loop {
-        sleep(BEAT_EVERY).await;
-        let Some(inner) = inner.upgrade() else { return };
-        let server = *inner.own.read();
-        let beat = Beat { server, number };
-        if let Err(error) = inner.store.put_beat(beat, inner.times.next()).await {
-            tracing::debug!(%error, "the server cannot write its beat");
-        }
-        number += 1;
-        if renewed.elapsed() >= RENEW_SERVER_EVERY {
-            let at = inner.times.next();
-            match inner.store.put_server(server, VERSION, at).await {
-                Ok(()) => renewed = Instant::now(),
-                Err(error) => tracing::debug!(%error, "the server cannot renew its row"),
-            }
-        }
-    }
-}
-
-/// Reads the beats of all servers, and ends those whose beat stands still.
-async fn watch_beats(inner: Weak<Inner>) {
-    loop {
-        {
-            let Some(inner) = inner.upgrade() else { return };
-            match inner.peers.read_beats().await {
-                Ok(BeatsRead { still, vanished }) => {
-                    for server in still {
-                        inner.end_peer(server).await;
-                    }
-                    for server in vanished {
-                        inner.note_vanished(server).await;
-                    }
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "the server cannot read the beats of the others")
-                }
-            }
-        }
-        sleep(READ_BEATS_EVERY).await;
-    }
-}
-
-impl Inner {
-    /// A beat that is gone is that of a server that has ended, or cannot write it.
-    async fn note_vanished(&self, server: ServerId) {
-        if server != *self.own.read() && self.peers.has_ended(server).await {
-            self.tell_ended(server);
-        }
-    }
-
-    fn tell_ended(&self, server: ServerId) {
-        if let Some(handler) = self.running.get().and_then(|it| it.follow_ups.handler()) {
-            handler.on_ended(server);
-        }
-    }
-
-    async fn end_peer(&self, server: ServerId) {
-        if server == *self.own.read() {
-            return;
-        }
-        if let Err(error) = self.store.end_server(server, self.times.next()).await {
-            tracing::debug!(%error, %server, "the server cannot write the end of another one");
-            return;
-        }
-        tracing::warn!(%server, "a server has not beaten for 20 s; it was ended");
-        self.peers.note_ended(server);
-        if let Err(error) = self.store.delete_beat(server, self.times.next()).await {
-            tracing::debug!(%error, %server, "the beat of an ended server stays until it expires");
-        }
-        self.tell_ended(server);
-    }
-}
-
-/// Runs the poller, and starts it again after a panic: a server that receives nothing must not go
-/// on unnoticed.
-async fn supervise(inner: Weak<Inner>, counters: Arc<Counters>) {
-    while AssertUnwindSafe(poll(inner.clone()))
-        .catch_unwind()
-        .await
-        .is_err()
-    {
-        counters.restarts.inc();
-        tracing::error!("the poller of this server's mailbox panicked; it starts again");
-        sleep(RESTART_AFTER).await;
-    }
-}
-
-async fn poll(inner: Weak<Inner>) {
-    loop {
-        let (next, poll_now) = {
-            let Some(inner) = inner.upgrade() else { return };
-            let Some(running) = inner.running.get() else {
-                return;
-            };
-            let began = Instant::now();
-            if running.poller.poll().await == Polled::Ended {
-                inner.renew_identity().await;
-            }
-            let every = if inner.bus.is_connected_to_peers() {
-                POLL_EVERY_WITH_NATS
-            } else {
-                POLL_EVERY
-            };
-            (began + every, Arc::clone(&running.poll_now))
-        };
-        tokio::select! {
-            biased;
-            () = sleep_until(next) => {}
-            () = poll_now.notified() => {}
-        }
     }
 }

@@ -20,7 +20,7 @@ pub enum RegistryEvent {
 }
 
 #[derive(Default)]
-pub(super) struct RegistryEvents {
+pub(in crate::cluster) struct RegistryEvents {
     waiting: Mutex<WaitingEvents>,
     has_more: Notify,
 }
@@ -33,7 +33,7 @@ struct WaitingEvents {
 }
 
 impl RegistryEvents {
-    pub(super) fn push(&self, event: RegistryEvent) {
+    pub(in crate::cluster) fn push(&self, event: RegistryEvent) {
         let mut waiting = self.waiting.lock();
         match event {
             RegistryEvent::Registered(row) => {
@@ -63,7 +63,7 @@ impl RegistryEvents {
     }
 
     /// Waits for the next event.
-    pub(super) async fn next(&self) -> RegistryEvent {
+    pub(in crate::cluster) async fn next(&self) -> RegistryEvent {
         loop {
             if let Some(event) = self.take() {
                 return event;
