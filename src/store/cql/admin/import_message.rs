@@ -17,8 +17,8 @@ use crate::store::Result;
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, time_uuid, values};
+use crate::store::cql::message::bucket::fill::{Fill, NARROWEST_MAX, WIDE_MAX, stored_bytes};
 use crate::store::cql::message::bucket::{Bucket, Width};
-use crate::store::cql::message::bucket_fill::{Fill, NARROWEST_MAX, WIDE_MAX, stored_bytes};
 use crate::store::cql::participant::KEYS_AT_ONCE;
 
 const TABLE: &str = "messages_by_conversation";

@@ -12,7 +12,7 @@ use crate::model::{
     ConversationId, Direction, Message, MessageId, MessageKind, OrderKey, Unread, UserId,
 };
 use crate::store::cql::driver::executor::concurrently;
-use crate::store::cql::message::bucket_index::IndexView;
+use crate::store::cql::message::bucket::view::IndexView;
 use crate::store::cql::message::id_range::IdRange;
 use crate::store::{EntryPreview, PreviewQuery, Result};
 

@@ -10,9 +10,9 @@
 //! clocks: a count that began before that message cannot restore them. The two ages differ by more than a slow write or a clock skew.
 
 use super::Messages;
+use super::bucket::merge::{BucketRow as _, ROWS_MAX};
+use super::bucket::view::IndexView;
 use super::bucket::{Bucket, Width};
-use super::bucket_index::IndexView;
-use super::bucket_merge::{BucketRow as _, ROWS_MAX};
 use super::history::MessageSummary;
 use super::id_range::IdRange;
 use crate::model::{ConversationId, Direction, Message, OrderKey, Timestamp};

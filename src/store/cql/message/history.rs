@@ -7,8 +7,9 @@ use scylla::value::CqlTimeuuid;
 
 use super::Messages;
 use super::bucket::Bucket;
-use super::bucket_index::{IndexView, candidates};
-use super::bucket_merge::BucketRow;
+use super::bucket::index::candidates;
+use super::bucket::merge::BucketRow;
+use super::bucket::view::IndexView;
 use super::id_range::IdRange;
 use super::row::{MessageColumns, decode_message, message_columns};
 use crate::model::{

@@ -1,31 +1,27 @@
 //! Messages: the buckets that they lie in, their rows, reactions and counts, the change log, and the heads of conversations.
 
 pub(crate) mod bucket;
-pub(crate) mod bucket_choice;
-pub(crate) mod bucket_fill;
-pub(crate) mod bucket_index;
-pub(crate) mod bucket_merge;
 pub(crate) mod change_log;
 pub(crate) mod conversation;
 pub(crate) mod count;
 pub(crate) mod head_cache;
 pub(crate) mod history;
 pub(crate) mod id_range;
-mod interval_set;
 pub(crate) mod reaction;
 pub(crate) mod register;
 pub(crate) mod row;
 
 use std::sync::Arc;
 
-use self::bucket_index::BucketIndex;
+use self::bucket::index::BucketIndex;
 use self::head_cache::HeadCache;
 use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use crate::clock::Clock;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
-    bucket_index::STATEMENTS,
+    bucket::index::STATEMENTS,
+    bucket::view::STATEMENTS,
     change_log::STATEMENTS,
     conversation::STATEMENTS,
     count::STATEMENTS,

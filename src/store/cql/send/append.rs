@@ -17,7 +17,7 @@ use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::message::bucket::Bucket;
-use crate::store::cql::message::bucket_fill::{ROW_BYTES, stored_bytes};
+use crate::store::cql::message::bucket::fill::{ROW_BYTES, stored_bytes};
 use crate::store::cql::message::register::LastMessage;
 use crate::store::{Appended, Audience, NewMessage, Result};
 

@@ -10,7 +10,7 @@ use super::writer_cache::ConversationWriteState;
 use crate::model::{ConversationId, Direction};
 use crate::store::Result;
 use crate::store::cql::message::bucket::Bucket;
-use crate::store::cql::message::bucket_choice::{BucketMeasurement, SAMPLE_MESSAGES};
+use crate::store::cql::message::bucket::choice::{BucketMeasurement, SAMPLE_MESSAGES};
 use crate::store::cql::message::history::MessageSummary;
 use crate::store::cql::message::id_range::IdRange;
 

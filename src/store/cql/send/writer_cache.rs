@@ -16,7 +16,7 @@ use super::pending_change::joined;
 use crate::model::{Conversation, ConversationId, MessageId, Timestamp, UserId};
 use crate::store::cql::inbox::writes::{HINT_LAG_MICROS, slot_of};
 use crate::store::cql::message::bucket::Bucket;
-use crate::store::cql::message::bucket_choice::BucketChooser;
+use crate::store::cql::message::bucket::choice::BucketChooser;
 use crate::store::cql::message::register::LastMessage;
 use crate::store::cql::participant::roster::RosterCells;
 use crate::store::{Audience, Result};

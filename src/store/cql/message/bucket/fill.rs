@@ -2,8 +2,8 @@
 
 use std::ops::AddAssign;
 
-use super::register::encode_content;
 use crate::model::Message;
+use crate::store::cql::message::register::encode_content;
 
 /// The most that a bucket takes if a narrower one exists.
 pub(crate) const WIDE_MAX: Fill = Fill {

@@ -5,15 +5,15 @@
 
 use scylla::deserialize::row::DeserializeRow;
 
-use super::Messages;
-use super::bucket::{Bucket, Width};
-use super::bucket_index::{IndexView, Next};
-use super::id_range::IdRange;
+use super::view::{IndexView, Next};
+use super::{Bucket, Width};
 use crate::model::{ConversationId, Direction, OrderKey, TimeUuid};
 use crate::store::Result;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::Statement;
 use crate::store::cql::driver::value::{row_limit, values};
+use crate::store::cql::message::Messages;
+use crate::store::cql::message::id_range::IdRange;
 
 /// BucketQueue that one wave reads concurrently.
 const WAVE_MAX: usize = 32;

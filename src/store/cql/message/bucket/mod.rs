@@ -4,6 +4,13 @@
 //! a message lies in exactly one partition, and the key alone says which ids a partition can hold. Servers may choose different widths, so
 //! buckets may overlap; a page merges all buckets that meet its range.
 
+pub(crate) mod choice;
+pub(crate) mod fill;
+pub(crate) mod index;
+mod interval_set;
+pub(crate) mod merge;
+pub(crate) mod view;
+
 use crate::model::{OrderKey, TimeUuid, Timestamp};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;

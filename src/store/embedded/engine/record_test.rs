@@ -1,0 +1,117 @@
+//! Tests of the encoding of values.
+
+use super::*;
+use crate::model::{Attachment, Body};
+
+fn message() -> Message {
+    let attachment = Attachment {
+        url: "u".to_owned(),
+        mime_type: "m".to_owned(),
+        name: None,
+        size_bytes: Some(300),
+        width: None,
+        height: Some(2),
+    };
+    let body = Body::parse("hi".to_owned(), Body::BYTES_MAX, false).unwrap();
+    Message {
+        conversation: ConversationId(uuid::Uuid::nil()),
+        id: MessageId::new(Timestamp::from_micros(7), [3; 8]),
+        sender: UserId::parse("al").unwrap(),
+        kind: MessageKind::Text,
+        content: Some(Content {
+            body,
+            attachments: vec![attachment],
+            metadata: None,
+            edited_at: Some(Timestamp::from_micros(1)),
+        }),
+        reply_to: Some(MessageId::new(Timestamp::ZERO, [0; 8])),
+        client_key: Some(IdempotencyKey::parse("k").unwrap()),
+        deleted_at: None,
+        has_reactions: false,
+    }
+}
+
+#[test]
+fn a_message_comes_back_as_it_was() {
+    let message = message();
+    let message = Message {
+        has_reactions: true,
+        ..message
+    };
+    let record = MessageRecord::decode(&MessageRecord::encode(&message)).unwrap();
+    assert_eq!(
+        record.into_message(message.conversation, message.id),
+        message
+    );
+}
+
+#[test]
+fn a_message_lies_on_disk_as_it_always_did() {
+    let bytes = MessageRecord::encode(&message());
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let fields = "02616c00000101b21dd2138140000080808080808080".to_owned()
+        + "01016b01026869010175016d0001ac020001020001"
+        + "02";
+    assert_eq!(hex, format!("02{fields}00"));
+    // The encoding before reactions existed.
+    let first = [&[1], &bytes[1..bytes.len() - 1]].concat();
+    let record = MessageRecord::decode(&first).unwrap();
+    assert_eq!(
+        record.into_message(message().conversation, message().id),
+        message()
+    );
+    assert!(MessageRecord::decode(&bytes[..bytes.len() - 1]).is_err());
+    assert!(MessageRecord::decode(&[bytes.as_slice(), &[0]].concat()).is_err());
+}
+
+#[test]
+fn the_lead_of_a_message_tells_whether_it_is_unread() {
+    let bytes = MessageRecord::encode(&message());
+    let lead = MessageLead::read(&bytes).unwrap();
+    assert!(lead.counts_as_unread_for(&UserId::parse("bo").unwrap()));
+    assert!(!lead.counts_as_unread_for(&UserId::parse("al").unwrap()));
+}
+
+#[test]
+fn what_is_not_a_value_of_ours_is_refused() {
+    assert!(matches!(
+        decode::<CommitRecord>(&[]),
+        Err(DecodeError::Empty)
+    ));
+    assert!(matches!(
+        decode::<CommitRecord>(&[9, 0, 0]),
+        Err(DecodeError::Version(9))
+    ));
+    assert!(matches!(
+        decode::<CommitRecord>(&[1, 0, 0, 0]),
+        Err(DecodeError::Trailing)
+    ));
+    assert!(matches!(decode_position(&[1, 0]), Err(DecodeError::Length)));
+}
+
+#[test]
+fn registers_sort_like_what_they_hold() {
+    let early = ReadMarker {
+        epoch: 1,
+        up_to: OrderKey::MAX,
+    };
+    let late = ReadMarker {
+        epoch: 2,
+        up_to: OrderKey::MIN,
+    };
+    assert!(encode_marker(early) < encode_marker(late));
+    assert_eq!(decode_marker(&encode_marker(late)).unwrap(), late);
+    assert!(encode_position(OrderKey::MIN) < encode_position(OrderKey::MAX));
+}
+
+#[test]
+fn an_activity_that_was_given_counts_where_it_is_later() {
+    let id = |micros| MessageId::new(Timestamp::from_micros(micros), [0; 8]);
+    let mut head = HeadRecord::new(Timestamp::from_micros(50), Some(Timestamp::from_micros(20)));
+    head.count(id(10));
+    assert_eq!(head.last_activity, Timestamp::from_micros(20));
+    head.count(id(30));
+    head.count(id(25));
+    assert_eq!(head.last_activity, Timestamp::from_micros(30));
+    assert_eq!((head.last_message, head.message_count), (Some(id(30)), 3));
+}
