@@ -14,6 +14,8 @@ pub(crate) mod ledger;
 mod nats;
 mod presence;
 pub(crate) mod read;
+mod refusals;
+mod sample;
 mod shutdown;
 mod socket_doors;
 pub(crate) mod stage;

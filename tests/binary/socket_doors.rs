@@ -4,7 +4,7 @@ use futures_util::SinkExt as _;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::doors::{Sample, assert_speaks_plainly, assert_told, whole};
+use super::sample::{Sample, assert_speaks_plainly, assert_told, whole};
 use crate::support::client::{Socket, soon, try_socket};
 
 const BAD: &str = "BAD_USER_INPUT";
