@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument;
 
 use crate::chat::error::{Error, Result};
 
@@ -26,19 +26,29 @@ impl WriteTasks {
 
     /// Spawns a task that a shutdown waits for.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tracker.spawn(task.instrument(tracing::Span::none()));
+        self.tracker.spawn(Box::pin(task));
     }
 
     /// Runs a write to its end in a task of its own, and waits for its outcome up to the deadline.
-    pub(crate) async fn run_to_completion<T: Send + 'static>(
+    ///
+    /// The write starts at once. It is boxed, because the runtime copies the future of a task several
+    /// times.
+    pub(crate) fn run_to_completion<T, W>(
         &self,
-        write: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
-        let task = self.tracker.spawn(write.instrument(tracing::Span::none()));
-        match tokio::time::timeout(self.outcome_wait, task).await {
-            Ok(Ok(outcome)) => outcome,
-            // The task has panicked, or the store has missed the deadline.
-            Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown),
+        write: W,
+    ) -> impl Future<Output = Result<T>> + use<T, W>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T>> + Send + 'static,
+    {
+        let task = self.tracker.spawn(write.boxed());
+        let outcome_wait = self.outcome_wait;
+        async move {
+            match tokio::time::timeout(outcome_wait, task).await {
+                Ok(Ok(outcome)) => outcome,
+                // The task has panicked, or the store has missed the deadline.
+                Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown),
+            }
         }
     }
 

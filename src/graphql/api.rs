@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Response, ValidationMode, Variables};
 use async_trait::async_trait;
-use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt as _, StreamExt as _};
 
 use super::error::settle_outcomes;
 use super::execution::{
@@ -82,11 +82,12 @@ impl OperationExecutor for Api {
         let request = prepared
             .request(variables)
             .data(self.context(viewer.clone(), limits));
-        // Boxed: the library's future is tens of KiB, and each wrapper around it would copy it.
-        let execution = Box::pin(self.schemas.for_document(prepared).execute(request));
+        // Boxed: each wrapper around the library's future would copy it and its response.
+        let execution = self.schemas.for_document(prepared).execute(request);
+        let execution = execution.map(Box::new).boxed();
         let mut response = match &viewer {
-            Some(viewer) => self.chat.reading_for(&viewer.user, execution).await,
-            None => execution.await,
+            Some(viewer) => *self.chat.reading_for(&viewer.user, execution).await,
+            None => *execution.await,
         };
         record_validity(prepared, is_authenticated, &response);
         if prepared.operation == OperationType::Mutation {

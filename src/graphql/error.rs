@@ -2,6 +2,7 @@
 //! client errors.
 
 use async_graphql::{ErrorExtensions as _, ServerError};
+use futures_util::FutureExt as _;
 
 use crate::chat;
 use crate::store;
@@ -63,8 +64,11 @@ pub(super) type Result<T, E = Error> = std::result::Result<T, E>;
 /// `Result<Option<T>>` would null the object around it.
 pub(super) type Nullable<T> = Option<Result<T>>;
 
-pub(super) async fn nullable<T>(answer: impl Future<Output = Result<Option<T>>>) -> Nullable<T> {
-    answer.await.transpose()
+pub(super) fn nullable<T>(
+    answer: impl Future<Output = Result<Option<T>>>,
+) -> impl Future<Output = Nullable<T>> {
+    // A combinator: the future of an `async fn` would reserve room for the answer's future twice.
+    answer.map(Result::transpose)
 }
 
 impl Error {

@@ -66,16 +66,15 @@ impl Server {
         budget: Arc<AnswerBudget>,
     ) -> ExecutionResult {
         let (operation, spent_before) = (prepared.operation, budget.spent());
-        let execution = AssertUnwindSafe(self.executor.execute(
-            prepared,
-            variables,
-            viewer,
-            Arc::clone(&budget),
-        ))
-        .catch_unwind();
+        // Boxed: each wrapper around the execution copies its response.
+        let execution = self
+            .executor
+            .execute(prepared, variables, viewer, Arc::clone(&budget))
+            .map(Box::new);
+        let execution = AssertUnwindSafe(execution).catch_unwind();
         let (executed, store_time) = with_store_time(timeout_at(deadline, execution)).await;
         let answer = match executed {
-            Ok(Ok(response)) => response.into(),
+            Ok(Ok(response)) => (*response).into(),
             Ok(Err(panic)) => panicked(panic.as_ref()),
             Err(_) => overdue(operation, self.bounds.request),
         };
