@@ -1,10 +1,13 @@
 //! Ids that a stream has delivered: the deduplication of events that are both replayed and live.
 
+use crate::bus::TOPIC_NOTICES_MAX;
 use crate::chat::recent_ids::RecentIds;
 use crate::model::{OrderKey, TimeUuid};
 
-/// More events than can wait on the bus together with one page from the store.
-const DELIVERED_MAX: usize = 1_024;
+/// Messages and changes of one page from the store.
+const PAGE_MAX: usize = 200;
+/// Events that can wait on the bus together with one page from the store.
+const DELIVERED_MAX: usize = TOPIC_NOTICES_MAX + PAGE_MAX;
 
 pub(crate) enum DeliveredIds {
     /// With one server all ids ascend, so the last one says it all.
