@@ -78,6 +78,16 @@ fn nothing_is_missed_where_a_conversation_grows_large() {
 }
 
 #[test]
+fn nothing_is_missed_where_a_participant_joins_meanwhile() {
+    nothing_is_missed(Trouble {
+        joins: true,
+        faults: Some(15),
+        kills: true,
+        ..Trouble::default()
+    });
+}
+
+#[test]
 fn nothing_is_missed_whatever_happens() {
     nothing_is_missed(Trouble::all());
 }

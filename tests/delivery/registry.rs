@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use wideroom::cluster::{Recipients, RemoteEvent, RemoteNotice};
 use wideroom::model::{TimeUuid, Timestamp};
 use wideroom::store::cluster::{MailboxLane, Registration, SessionKind};
 
-use super::world::{Mistakes, Node, World, conversation, user};
+use super::world::{Client, Mistakes, Node, World, conversation, user};
 
 async fn server() -> (Arc<World>, Arc<Node>) {
     let world = World::new(1, Mistakes::default());
@@ -84,6 +85,35 @@ async fn a_row_is_renewed_before_it_expires() {
             .is_registered(node.cluster.server(), &session)
     );
     drop(lease);
+}
+
+/// No renewal reaches the row for a day. The writer finds nobody, and acknowledges; the cursor of the stream
+/// has stood still meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_stream_whose_session_row_has_expired_reads_what_it_missed() {
+    let (world, reader) = server().await;
+    let writer = world.start(None).await;
+    let participants = [user(1)].into();
+    world
+        .directory
+        .set_conversation(conversation(1), participants, false);
+    let client = Client::new(user(1), conversation(1));
+    reader.open(&client, CancellationToken::new());
+    sleep(seconds(10)).await;
+    world.directory.kill_user(&user(1), seconds(26 * 3_600));
+    sleep(seconds(25 * 3_600)).await;
+    let session = Node::registration_of(&user(1));
+    world.directory.expire(reader.cluster.server(), &session);
+    writer.send(conversation(1), false);
+    sleep(seconds(3_600 + 600)).await;
+    assert!(
+        world
+            .directory
+            .is_registered(reader.cluster.server(), &session)
+    );
+    let acknowledged = world.acknowledged.lock().unwrap().clone();
+    assert_eq!(acknowledged.len(), 1);
+    assert!(client.missed(&acknowledged).is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,6 +28,8 @@ pub struct Trouble {
     pub dead_lanes: bool,
     pub dead_users: bool,
     pub grows: bool,
+    /// A user joins the small conversation in the middle of it all.
+    pub joins: bool,
 }
 
 impl Trouble {
@@ -40,6 +42,7 @@ impl Trouble {
             dead_lanes: true,
             dead_users: true,
             grows: true,
+            joins: true,
         }
     }
 }
@@ -191,7 +194,22 @@ impl Run {
                     self.any_node().1.send(self.large, true);
                 }
             }
+            95 if self.trouble.joins => self.join(),
             _ => {}
+        }
+    }
+
+    /// The last user joins the small conversation, and opens a stream of it at once.
+    fn join(&mut self) {
+        let (small, newcomer) = (self.small, user(USERS - 1));
+        let is_new = self
+            .world
+            .directory
+            .conversation(small, |it| it.participants.insert(newcomer.clone()));
+        if is_new {
+            let client = Client::new(newcomer, small);
+            self.clients.push((client, CancellationToken::new()));
+            self.connect(self.clients.len() - 1);
         }
     }
 
