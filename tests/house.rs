@@ -96,6 +96,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "group_policy",
             "conversation_writer",
             "outgoing",
+            "outgoing_creation",
             "write_context",
             "introduction",
             "unknown_outcome",

@@ -49,6 +49,7 @@ pub use self::stream::StreamService;
 pub use self::stream::conversation_event::ConversationEvent;
 pub use self::stream::conversation_updates::{ConversationUpdate, ConversationUpdates};
 pub use self::stream::inbox_updates::{InboxUpdate, InboxUpdates};
+pub use self::stream::large_entries::{KnownEntry, KnownUnread};
 pub use self::stream::message_updates::{MessageUpdate, MessageUpdates};
 pub use self::stream::presence_updates::{PresenceUpdate, PresenceUpdates};
 pub use self::stream::typing_updates::{TypingUpdate, TypingUpdates};

@@ -104,15 +104,17 @@ impl RemoteNotices {
             Event::MessageChanged(ChangeKind::ReactionsChanged, _)
         );
         match &event {
-            Event::Changed(_, change) if change.kind == ChangeKind::ParticipantRemoved => {
-                self.access.leave_epoch().advance();
+            Event::Changed(_, change) => {
+                self.access.membership_versions().on_change();
+                if change.kind == ChangeKind::ParticipantRemoved {
+                    self.access.leave_epoch().advance();
+                }
             }
             // A message ends the typing of its sender.
             Event::MessageAdded(message) => {
                 publisher.deliver_typing(&message.sender, conversation, false);
             }
             Event::MessageChanged(..)
-            | Event::Changed(..)
             | Event::MarkerMoved(..)
             | Event::Inbox(_)
             | Event::Typing(..)

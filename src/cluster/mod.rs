@@ -73,7 +73,7 @@ use self::write_times::WriteTimes;
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::model::{ConversationId, OrderKey, UserId};
+use crate::model::{ChangeId, ConversationId, OrderKey, UserId};
 use crate::store;
 use crate::store::cluster::{
     Beat, ClusterStore, CompletionHandler, Registration, ServerId, Session, SessionKind,
@@ -273,6 +273,16 @@ impl Cluster {
     /// The participants of a conversation after this call, as recipients. However long it takes.
     pub async fn recipients(&self, conversation: ConversationId) -> Recipients {
         self.0.dispatcher.recipients(conversation).await
+    }
+
+    /// Settles the growth of a conversation after its notices were delivered, however long it takes.
+    pub async fn settle_growth(&self, conversation: ConversationId, change: ChangeId) {
+        let mut pause = RETRY_FIRST;
+        while let Err(error) = self.0.store.settle_growth(conversation, change).await {
+            tracing::debug!(%error, "the server cannot settle the growth of a conversation yet; it retries");
+            sleep(pause).await;
+            pause = (2 * pause).min(RETRY_MAX);
+        }
     }
 
     /// Sets the owner of the events of changes that the store completes.

@@ -118,6 +118,8 @@ pub(super) struct Loaders {
     pub(super) profiles: Loader<UserId, Option<Profile>>,
     pub(super) reactions: Loader<(ConversationId, MessageId), Arc<[Reaction]>>,
     pub(super) unread: Loader<InboxRow, Unread>,
+    /// The same, up to the last message of the row.
+    pub(super) unread_up_to_last: Loader<InboxRow, Unread>,
 }
 
 impl Loaders {
@@ -161,6 +163,9 @@ impl Loaders {
             }),
             unread: Loader::new(chat, viewer, |chat, viewer, rows| {
                 Box::pin(async move { chat.inbox.unread(&viewer, &rows).await })
+            }),
+            unread_up_to_last: Loader::new(chat, viewer, |chat, viewer, rows| {
+                Box::pin(async move { chat.inbox.unread_up_to_last(&viewer, &rows).await })
             }),
         }
     }

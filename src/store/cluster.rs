@@ -153,17 +153,11 @@ pub struct CompletedChange {
 }
 
 /// Owner of the events of changes that the store completes by itself, because the server that
-/// began them has died.
-#[async_trait]
+/// began them has died, and of the notices of growth.
 pub trait CompletionHandler: Send + Sync + 'static {
-    /// A conversation has become large by this change, which is not settled yet. Returns once every
-    /// server with a session of a participant was notified.
-    async fn on_growth(
-        &self,
-        conversation: ConversationId,
-        change: ChangeId,
-        participants: &[UserId],
-    );
+    /// A conversation has become large by this change, which is not settled yet. Once every server with
+    /// a session of a participant was notified, the handler calls [`ClusterStore::settle_growth`].
+    fn on_growth(&self, conversation: ConversationId, change: ChangeId, participants: Vec<UserId>);
 
     fn on_change_completed(&self, change: CompletedChange);
 
@@ -215,6 +209,10 @@ pub trait ClusterStore: Send + Sync + 'static {
     /// The participants of a conversation, read after the call, or `None` for a large one. While a
     /// conversation becomes large, its participants are still the answer.
     async fn recipients(&self, conversation: ConversationId) -> Result<Audience>;
+
+    /// Settles the change by which a conversation became large. From then on senders notify the listeners
+    /// of the conversation instead of its participants.
+    async fn settle_growth(&self, conversation: ConversationId, change: ChangeId) -> Result<()>;
 
     /// Sets the owner of the events of changes that this store completes. The first one stays.
     fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>);

@@ -12,6 +12,8 @@ use crate::model::{
 pub struct UnreadQuery {
     pub conversation: ConversationId,
     pub after: OrderKey,
+    /// The last position that is counted. `None` counts to the end.
+    pub up_to: Option<OrderKey>,
 }
 
 /// A request for the parts of an inbox entry that lie in its conversation.

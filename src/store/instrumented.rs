@@ -10,9 +10,9 @@ use super::cluster::ClusterStore;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, Error, FlagsChange,
     ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
-    MembershipSnapshot, NewConversation, NewMessage, Participation, PreviewQuery, ProfileChange,
-    Renaming, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage,
-    UnreadQuery, Verified, VerifyPosition,
+    MembershipSnapshot, MembershipVersion, NewConversation, NewMessage, Participation,
+    PreviewQuery, ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store,
+    StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{
@@ -132,6 +132,7 @@ instrumented! {
             participants_by_name(keys: &[(ConversationId, UserId)]) -> Vec<Option<Participant>>;
             participant_counts(conversations: &[ConversationId]) -> Vec<u64>;
             membership_snapshot(conversation: ConversationId, users: &[UserId]) -> Option<MembershipSnapshot>;
+            membership_version(conversation: ConversationId) -> Option<MembershipVersion>;
             change_membership(conversation: ConversationId, change: &MembershipChange) -> Option<Audience>;
             rename_conversation(conversation: ConversationId, to: &Renaming) -> Audience;
             append_messages(conversation: ConversationId, messages: &[NewMessage]) -> Appended;

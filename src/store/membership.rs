@@ -21,6 +21,37 @@ pub struct MembershipSnapshot {
     pub successor: Option<(UserId, Membership)>,
 }
 
+/// The version of the membership of a conversation, for a reader that has checked an earlier one.
+#[derive(Debug, Clone)]
+pub struct MembershipVersion {
+    /// The conversation as it is now.
+    pub conversation: Arc<Conversation>,
+    /// As [`MembershipSnapshot::version`].
+    pub version: Option<TimeUuid>,
+    pub participant_count: u64,
+    /// The change that led to this version. `None` if the store does not name it.
+    pub last_change: Option<LastMembershipChange>,
+}
+
+/// The last change of a membership.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastMembershipChange {
+    /// The version before the change.
+    pub before: Option<TimeUuid>,
+    /// The users who joined or left.
+    pub moved: Vec<UserId>,
+}
+
+impl MembershipVersion {
+    /// Whether a user who took part at an earlier version takes part at this one, as far as the last change
+    /// tells. False if only the user's own membership can tell.
+    pub fn keeps(&self, user: &UserId, earlier: Option<TimeUuid>) -> bool {
+        let is_unmoved =
+            |last: &LastMembershipChange| last.before == earlier && !last.moved.contains(user);
+        self.version == earlier || self.last_change.as_ref().is_some_and(is_unmoved)
+    }
+}
+
 /// A change of the membership of a conversation.
 #[derive(Debug, Clone)]
 pub struct MembershipChange {

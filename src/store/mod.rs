@@ -66,7 +66,8 @@ pub use self::inbox::{
 };
 pub use self::instrumented::InstrumentedStore;
 pub use self::membership::{
-    MembershipChange, MembershipSnapshot, MembershipTransition, Renaming, TransitionKind,
+    LastMembershipChange, MembershipChange, MembershipSnapshot, MembershipTransition,
+    MembershipVersion, Renaming, TransitionKind,
 };
 pub use self::message::{Appended, Audience, EarlierSend, NewMessage, Revised};
 pub use self::profile::ProfileChange;
@@ -151,6 +152,21 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         conversation: ConversationId,
         users: &[UserId],
     ) -> Result<Option<MembershipSnapshot>>;
+
+    /// The version of the membership of a conversation, and the conversation, read at one moment. `None`
+    /// for a conversation that does not exist.
+    async fn membership_version(
+        &self,
+        conversation: ConversationId,
+    ) -> Result<Option<MembershipVersion>> {
+        let snapshot = self.membership_snapshot(conversation, &[]).await?;
+        Ok(snapshot.map(|snapshot| MembershipVersion {
+            conversation: snapshot.conversation,
+            version: snapshot.version,
+            participant_count: snapshot.participant_count,
+            last_change: None,
+        }))
+    }
 
     /// Changes the membership of a conversation: with the SYSTEM message, persisted as a send is,
     /// the changes in the log, and one entry in the `changes_by_user` of each user who joins or
@@ -316,8 +332,8 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// itself.
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>>;
 
-    /// The unread counts after each position: TEXT messages of other users that are not deleted, up
-    /// to `cap`. One more than the cap makes a count capped, and so do [`Unread::ROWS_MAX`] rows
+    /// The unread counts after each position, and up to another one: TEXT messages of other users that
+    /// are not deleted, up to `cap`. One more than the cap makes a count capped, and so do [`Unread::ROWS_MAX`] rows
     /// read. The cap 0 asks whether anything is unread.
     async fn unread(&self, user: &UserId, queries: &[UnreadQuery], cap: u32)
     -> Result<Vec<Unread>>;
@@ -334,6 +350,7 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
             query.unread_after.map(|after| UnreadQuery {
                 conversation: query.conversation,
                 after,
+                up_to: None,
             })
         });
         let keys = queries.iter().filter_map(|query| {

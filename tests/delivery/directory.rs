@@ -415,6 +415,11 @@ impl ClusterStore for Link {
         .await
     }
 
+    /// The model's writers settle growth by themselves.
+    async fn settle_growth(&self, _: ConversationId, _: TimeUuid) -> Result<()> {
+        Ok(())
+    }
+
     /// The model's servers complete nothing for each other.
     fn set_completion_handler(&self, _: Weak<dyn CompletionHandler>) {}
 

@@ -8,7 +8,7 @@ use super::pair::{Server, people, two};
 /// check of the clock come to less than one.
 const AT_REST_PER_SECOND: f64 = 10.0;
 
-fn at_rest(began: Instant) -> u64 {
+pub(super) fn at_rest(began: Instant) -> u64 {
     ((began.elapsed().as_secs_f64() + 1.0) * AT_REST_PER_SECOND) as u64
 }
 

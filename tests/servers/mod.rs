@@ -5,6 +5,7 @@
 mod cost;
 mod damage;
 mod ended;
+mod large;
 mod nats;
 mod pair;
 mod queue;

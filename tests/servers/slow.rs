@@ -16,8 +16,8 @@ use wideroom::model::{
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange,
-    LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
-    NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
+    LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion,
+    NewConversation, NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
     RestrictionChange, Result, Revised, Store, UnreadQuery,
 };
 
@@ -26,6 +26,7 @@ pub(super) struct Slow {
     inner: Arc<dyn Store>,
     delay: Mutex<Duration>,
     reads: AtomicUsize,
+    moves: AtomicUsize,
     is_held: watch::Sender<bool>,
 }
 
@@ -35,6 +36,7 @@ impl Slow {
             inner,
             delay: Mutex::default(),
             reads: AtomicUsize::new(0),
+            moves: AtomicUsize::new(0),
             is_held: watch::Sender::default(),
         }
     }
@@ -42,6 +44,11 @@ impl Slow {
     /// How often who is in a conversation, or what happened there, was read until now.
     pub(super) fn reads(&self) -> usize {
         self.reads.load(Ordering::SeqCst)
+    }
+
+    /// How often a read marker was moved until now.
+    pub(super) fn moves(&self) -> usize {
+        self.moves.load(Ordering::SeqCst)
     }
 
     fn read(&self) {
@@ -155,6 +162,14 @@ impl Store for Slow {
     ) -> Result<Option<MembershipSnapshot>> {
         self.read();
         self.inner.membership_snapshot(conversation, users).await
+    }
+
+    async fn membership_version(
+        &self,
+        conversation: ConversationId,
+    ) -> Result<Option<MembershipVersion>> {
+        self.read();
+        self.inner.membership_version(conversation).await
     }
 
     async fn change_membership(
@@ -307,6 +322,7 @@ impl Store for Slow {
     }
 
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
+        self.moves.fetch_add(1, Ordering::SeqCst);
         self.inner.move_read_marker(user, to).await
     }
 

@@ -158,6 +158,7 @@ pub async fn unread(
                 &[UnreadQuery {
                     conversation,
                     after,
+                    up_to: None,
                 }],
                 cap,
             )

@@ -594,6 +594,7 @@ pub async fn an_empty_store_answers_everything(store: &dyn Store) {
     let question = UnreadQuery {
         conversation: conversation_id(1),
         after: OrderKey::MIN,
+        up_to: None,
     };
     assert_eq!(
         only(store.unread(&ann, &[question], 9).await.unwrap()).count,

@@ -1,18 +1,21 @@
 //! The directory and the mailboxes on Cassandra: the later write time wins whatever arrives last,
 //! ends are final, and a lane is read by its ids across minutes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use wideroom::clock::{Clock as _, SystemClock};
-use wideroom::model::{ConversationId, OrderKey, TimeUuid, Timestamp, UserId};
-use wideroom::store::Store as _;
+use wideroom::model::{ChangeId, ConversationId, OrderKey, TimeUuid, Timestamp, UserId};
+use wideroom::store::Store;
 use wideroom::store::cluster::{
-    Beat, ClusterStore, MailboxLane, MailboxRow, Registration, ServerId, ServerState, Session,
-    SessionKind, WriteTime,
+    Beat, ClusterStore, CompletedChange, CompletionHandler, MailboxLane, MailboxRow, Registration,
+    ServerId, ServerState, Session, SessionKind, WriteTime,
 };
 use wideroom::store::cql::Cql;
 
+use super::ask::{make, row, send};
+use super::membership::{govern, joins};
 use super::stage::keyspace;
+use crate::support::words::{conversation_id, crowd, new_salt_among_others};
 
 async fn open() -> Option<Arc<dyn ClusterStore>> {
     let address = keyspace().await?;
@@ -128,4 +131,85 @@ async fn a_lane_is_read_by_its_ids_across_minutes() {
     let place = OrderKey::first_at(Timestamp::from_micros(minute + 9_000_000));
     let none = store.notices(ServerId::random(), lane, OrderKey::MIN, place);
     assert_eq!(none.await.unwrap(), []);
+}
+
+/// A handler whose notices are never delivered, as while a mailbox cannot be written.
+#[derive(Default)]
+struct Unheard {
+    growths: Mutex<Vec<(ChangeId, usize)>>,
+    completed: Mutex<usize>,
+}
+
+impl CompletionHandler for Unheard {
+    fn on_growth(&self, _: ConversationId, change: ChangeId, participants: Vec<UserId>) {
+        self.growths
+            .lock()
+            .unwrap()
+            .push((change, participants.len()));
+    }
+
+    fn on_change_completed(&self, _: CompletedChange) {
+        *self.completed.lock().unwrap() += 1;
+    }
+
+    fn on_creation_completed(&self, _: ConversationId, _: ChangeId, _: Vec<UserId>) {}
+}
+
+/// The queue of a conversation that grows does not wait for its notices. Until they are delivered, its
+/// participants are notified one by one, also by a server that knows nothing of the growth.
+#[tokio::test]
+async fn a_conversation_that_grows_is_written_to_before_its_notices_are_delivered() {
+    let Some(address) = keyspace().await else {
+        return;
+    };
+    new_salt_among_others();
+    let open = || Cql::open(address.clone(), Arc::new(SystemClock));
+    let (store, other) = (open().await.unwrap(), open().await.unwrap());
+    let directory = store.cluster().unwrap();
+    let handler = Arc::new(Unheard::default());
+    let weak = Arc::downgrade(&handler);
+    directory.set_completion_handler(weak);
+    let (id, people) = (conversation_id(1), crowd(36));
+    make(&store, id, &people[..32]).await;
+    govern(&store, id, 1_000, &[joins(&people[32], 1_000)]).await;
+    assert_eq!(handler.growths.lock().unwrap().len(), 1);
+    let everybody = |directory: Arc<dyn ClusterStore>| async move {
+        let users = directory.recipients(id).await.unwrap().users;
+        users.map(|users| users.len())
+    };
+    send(&store, id, 2_000, &people[0]).await;
+    assert_eq!(everybody(directory.clone()).await, Some(33));
+    assert_eq!(everybody(other.cluster().unwrap()).await, Some(33));
+    // A change before that grows again, with all who take part then.
+    govern(&store, id, 3_000, &[joins(&people[33], 3_000)]).await;
+    let growths = handler.growths.lock().unwrap().clone();
+    let counts: Vec<_> = growths.iter().map(|(_, count)| *count).collect();
+    assert_eq!(counts, [33, 34]);
+    assert_eq!(
+        *handler.completed.lock().unwrap(),
+        0,
+        "nothing was left to complete"
+    );
+    directory.settle_growth(id, growths[0].0).await.unwrap();
+    assert_eq!(
+        everybody(directory.clone()).await,
+        Some(34),
+        "the second one is not delivered yet"
+    );
+    directory.settle_growth(id, growths[1].0).await.unwrap();
+    assert_eq!(
+        everybody(directory.clone()).await,
+        None,
+        "listeners from now on"
+    );
+    assert_eq!(everybody(other.cluster().unwrap()).await, None);
+    // Nothing of it is lost to those who have joined.
+    govern(&store, id, 4_000, &[joins(&people[34], 4_000)]).await;
+    assert_eq!(handler.growths.lock().unwrap().len(), 2, "it was large");
+    for user in &people[32..35] {
+        assert!(row(&store, user, id).await.last_message.is_some());
+        let large = store.large_conversations(user).await.unwrap();
+        assert_eq!(large, [id]);
+    }
+    store.close().await.unwrap();
 }

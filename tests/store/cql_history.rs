@@ -373,6 +373,7 @@ fn every_question_is_answered_as_a_sorted_list_does() {
                 let unread = keyed.iter().map(|(conversation, after)| UnreadQuery {
                     conversation: *conversation,
                     after: *after,
+                    up_to: None,
                 });
                 let unread = store
                     .unread(&ann(), &unread.collect::<Vec<_>>(), cap)
@@ -602,6 +603,7 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
         [UnreadQuery {
             conversation,
             after: place(n),
+            up_to: None,
         }]
     };
     for (name, n, statements) in [("7 unread", 7, 2), ("150 unread", 150, 2)] {

@@ -85,12 +85,32 @@ pub fn changing(
 }
 
 async fn version(store: &dyn Store, conversation: ConversationId) -> Option<TimeUuid> {
-    store
-        .membership_snapshot(conversation, &[])
-        .await
-        .unwrap()
-        .unwrap()
-        .version
+    let snapshot = store.membership_snapshot(conversation, &[]).await;
+    let snapshot = snapshot.unwrap().unwrap();
+    let version = store.membership_version(conversation).await;
+    let version = version.unwrap().unwrap();
+    assert_eq!(
+        (version.version, version.participant_count),
+        (snapshot.version, snapshot.participant_count)
+    );
+    assert_eq!(version.conversation, snapshot.conversation);
+    version.version
+}
+
+/// The version after a change keeps nobody whom the change has moved.
+async fn assert_moved(
+    store: &dyn Store,
+    conversation: ConversationId,
+    seen: Option<TimeUuid>,
+    transitions: &[MembershipTransition],
+) {
+    let version = store.membership_version(conversation).await;
+    let version = version.unwrap().unwrap();
+    let moves = |transition: &&MembershipTransition| transition.kind != TransitionKind::Stays;
+    for transition in transitions.iter().filter(moves) {
+        assert!(!version.keeps(&transition.user, seen));
+        assert!(version.keeps(&transition.user, version.version));
+    }
 }
 
 /// Changes the membership as it is now.
@@ -108,6 +128,7 @@ pub async fn govern(
         )
         .await
         .unwrap();
+    assert_moved(store, conversation, seen, transitions).await;
     kept.expect("nobody was faster")
 }
 

@@ -333,6 +333,7 @@ pub async fn answers_come_in_the_order_of_their_questions(store: &dyn Store) {
     let question = |number, micros| UnreadQuery {
         conversation: conversation_id(number),
         after: id(micros).order_key(),
+        up_to: None,
     };
     let asked = [
         question(3, 0),

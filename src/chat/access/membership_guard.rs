@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::Access;
 use super::leave_epoch::ReadMoment;
+use super::membership_versions::SeenVersion;
 use super::participant_cache::ParticipantSnapshot;
 use crate::chat::error::Result;
 use crate::model::{Conversation, ConversationId, UserId};
@@ -16,6 +17,8 @@ pub struct MembershipGuard {
     viewer: UserId,
     conversation: Arc<Conversation>,
     read: ReadMoment,
+    /// Version of the membership at the last check, where it is known.
+    seen: Option<SeenVersion>,
 }
 
 impl MembershipGuard {
@@ -37,14 +40,15 @@ impl MembershipGuard {
         // The viewer's own membership is checked first, so a stranger never waits for the shared
         // read of the participants.
         let read = access.leave_epoch.read_moment();
+        let seen = access.membership_versions.recent(id);
         let conversation = access.require_conversation(viewer, id).await?;
         // The first of many streams reads the participants for all of them.
         match access.participant_cache.snapshot(viewer, id).await? {
             Some(snapshot) if snapshot.conversation.is_large || !conversation.is_large => {
                 Ok(Self::of_snapshot(access, viewer, snapshot))
             }
-            Some(snapshot) => Ok(Self::new(access, viewer, conversation, snapshot.read)),
-            None => Ok(Self::new(access, viewer, conversation, read)),
+            Some(snapshot) => Ok(Self::new(access, viewer, conversation, snapshot.read, seen)),
+            None => Ok(Self::new(access, viewer, conversation, read, seen)),
         }
     }
 
@@ -60,7 +64,8 @@ impl MembershipGuard {
     }
 
     fn of_snapshot(access: &Arc<Access>, viewer: &UserId, snapshot: ParticipantSnapshot) -> Self {
-        Self::new(access, viewer, snapshot.conversation, snapshot.read)
+        let seen = Some(SeenVersion(snapshot.version));
+        Self::new(access, viewer, snapshot.conversation, snapshot.read, seen)
     }
 
     fn new(
@@ -68,18 +73,27 @@ impl MembershipGuard {
         viewer: &UserId,
         conversation: Arc<Conversation>,
         read: ReadMoment,
+        seen: Option<SeenVersion>,
     ) -> Self {
         Self {
             access: Arc::clone(access),
             viewer: viewer.clone(),
             conversation,
             read,
+            seen,
         }
     }
 
     /// Reads the membership again. `None` if the viewer no longer takes part.
     async fn renewed(&self) -> Result<Option<Self>> {
         let (access, viewer, id) = (&self.access, &self.viewer, self.conversation.id);
+        if access.in_flight.is_shared() && self.conversation.is_large {
+            let checked = access.membership_versions.check(viewer, id, self.seen);
+            return Ok(checked.await?.map(|checked| {
+                let seen = Some(checked.seen);
+                Self::new(access, viewer, checked.conversation, checked.read, seen)
+            }));
+        }
         if let Some(snapshot) = access.participant_cache.snapshot(viewer, id).await? {
             return Ok(Some(Self::of_snapshot(access, viewer, snapshot)));
         }
@@ -87,7 +101,7 @@ impl MembershipGuard {
         Ok(access
             .conversation(viewer, id)
             .await?
-            .map(|conversation| Self::new(access, viewer, conversation, read)))
+            .map(|conversation| Self::new(access, viewer, conversation, read, None)))
     }
 
     pub fn viewer(&self) -> &UserId {

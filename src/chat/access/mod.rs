@@ -2,6 +2,7 @@
 
 pub(crate) mod leave_epoch;
 pub(crate) mod membership_guard;
+pub(crate) mod membership_versions;
 pub(crate) mod participant_cache;
 pub(crate) mod relationship;
 pub(crate) mod restrictions;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use futures_util::future::{Either, select};
 
 use self::leave_epoch::LeaveEpoch;
+use self::membership_versions::MembershipVersions;
 use self::participant_cache::ParticipantCache;
 use crate::bus::Bus;
 use crate::chat::error::{Error, Result};
@@ -26,6 +28,7 @@ pub struct Access {
     in_flight: InFlightIds,
     leave_epoch: Arc<LeaveEpoch>,
     participant_cache: ParticipantCache,
+    membership_versions: MembershipVersions,
 }
 
 impl Access {
@@ -33,11 +36,14 @@ impl Access {
         let leave_epoch = Arc::<LeaveEpoch>::default();
         let participant_cache =
             ParticipantCache::new(Arc::clone(&store), bus, Arc::clone(&leave_epoch));
+        let membership_versions =
+            MembershipVersions::new(Arc::clone(&store), Arc::clone(&leave_epoch));
         Self {
             store,
             in_flight,
             leave_epoch,
             participant_cache,
+            membership_versions,
         }
     }
 
@@ -113,6 +119,10 @@ impl Access {
         };
         self.in_flight.observe_remote(newest.into_iter().flatten());
         Ok(participation)
+    }
+
+    pub(crate) fn membership_versions(&self) -> &MembershipVersions {
+        &self.membership_versions
     }
 
     pub(crate) fn leave_epoch(&self) -> &LeaveEpoch {

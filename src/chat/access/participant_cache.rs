@@ -3,7 +3,7 @@
 //!
 //! In a conversation with few streams, each stream reads its viewer's own membership. With many,
 //! one of them reads the whole list. The list is valid for its version, so a later read of an
-//! unchanged version costs one row.
+//! unchanged version costs one row. After a single change, only the users whom it moved are read.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -19,11 +19,13 @@ use crate::chat::single_flight::{ReadKey, SingleFlight};
 use crate::model::{
     Conversation, ConversationId, Page, PageRequest, Participant, TimeUuid, Topic, UserId,
 };
-use crate::store::{MembershipSnapshot, Store};
+use crate::store::{LastMembershipChange, MembershipVersion, Store};
 
 /// Conversations with fewer subscribers are not cached.
 const SUBSCRIBERS_MIN: usize = 4;
 const SNAPSHOTS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
+/// Users of one change beyond whom the whole list is read.
+const MOVED_MAX: usize = 8;
 /// Attempts to read a list that changes meanwhile.
 const TRIES_MAX: usize = 3;
 
@@ -40,7 +42,7 @@ pub(crate) struct ParticipantCache {
 pub(crate) struct ParticipantSnapshot {
     pub(crate) conversation: Arc<Conversation>,
     joined: Arc<HashSet<UserId>>,
-    version: Option<TimeUuid>,
+    pub(crate) version: Option<TimeUuid>,
     pub(crate) read: ReadMoment,
 }
 
@@ -137,21 +139,31 @@ impl ParticipantCache {
     ) -> Result<Option<ParticipantSnapshot>> {
         for _ in 0..TRIES_MAX {
             let read = self.leave_epoch.read_moment();
-            let Some(members) = self.store.membership_snapshot(id, &[]).await? else {
+            let Some(members) = self.store.membership_version(id).await? else {
                 return Ok(None);
             };
-            let MembershipSnapshot {
+            let MembershipVersion {
                 conversation,
                 version,
                 participant_count,
-                ..
+                last_change,
             } = members;
-            if let Some(cached) = cached.as_ref().filter(|cached| cached.version == version) {
-                return Ok(Some(ParticipantSnapshot {
-                    conversation,
-                    read,
-                    ..cached.clone()
-                }));
+            if let Some(cached) = &cached {
+                let last = last_change
+                    .filter(|last| last.before == cached.version && last.moved.len() <= MOVED_MAX);
+                let joined = match last {
+                    _ if cached.version == version => Some(Arc::clone(&cached.joined)),
+                    Some(last) => Some(self.joined_after(id, &cached.joined, &last).await?),
+                    None => None,
+                };
+                if let Some(joined) = joined {
+                    return Ok(Some(ParticipantSnapshot {
+                        conversation,
+                        joined,
+                        version,
+                        read,
+                    }));
+                }
             }
             let pages = usize::try_from(participant_count).unwrap_or(usize::MAX)
                 / PageRequest::<()>::COUNT_MAX
@@ -162,7 +174,7 @@ impl ParticipantCache {
             let joined = Arc::new(self.joined(id).await?);
             let is_unchanged = self
                 .store
-                .membership_snapshot(id, &[])
+                .membership_version(id)
                 .await?
                 .is_some_and(|after| after.version == version);
             if is_unchanged {
@@ -175,6 +187,25 @@ impl ParticipantCache {
             }
         }
         Ok(None)
+    }
+
+    /// The participants after a change of these. Each membership is at least as new as the change.
+    async fn joined_after(
+        &self,
+        id: ConversationId,
+        joined: &HashSet<UserId>,
+        last: &LastMembershipChange,
+    ) -> Result<Arc<HashSet<UserId>>> {
+        let mut joined = joined.clone();
+        for user in &last.moved {
+            let own = self.store.participations(user, &[id]).await?.pop();
+            if own.flatten().is_some_and(|own| own.membership.is_joined()) {
+                joined.insert(user.clone());
+            } else {
+                joined.remove(user);
+            }
+        }
+        Ok(Arc::new(joined))
     }
 
     async fn joined(&self, id: ConversationId) -> Result<HashSet<UserId>> {

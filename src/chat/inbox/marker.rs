@@ -6,15 +6,45 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 
 use super::InboxService;
+use super::mark_coalescer::MergeableMark;
 use crate::chat::error::{Error, Result};
 use crate::chat::publisher::Origin;
-use crate::model::{Conversation, ConversationId, InboxRow, MessageId, ReadMarker, UserId, Viewer};
+use crate::model::{
+    Conversation, ConversationId, InboxRow, MessageId, OrderKey, ReadMarker, UserId, Viewer,
+};
 use crate::store::MarkerMove;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MarkerDirection {
-    Forward { is_by_service: bool },
+    Forward {
+        /// The receipt, which does not go back with the marker.
+        read_up_to: OrderKey,
+        is_by_service: bool,
+    },
     Back,
+}
+
+/// Marks of a service in a user's name are written apart from the user's own.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct ReadMarkKey {
+    user: UserId,
+    conversation: ConversationId,
+    is_by_service: bool,
+}
+
+/// Advance of a marker and its receipt. Both are maxima, each by itself: a marker of a later epoch may
+/// have read less.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadMark {
+    marker: ReadMarker,
+    read_up_to: OrderKey,
+}
+
+impl MergeableMark for ReadMark {
+    fn merge(&mut self, other: Self) {
+        self.marker = self.marker.max(other.marker);
+        self.read_up_to = self.read_up_to.max(other.read_up_to);
+    }
 }
 
 impl InboxService {
@@ -56,7 +86,18 @@ impl InboxService {
                         .relationships
                         .has_acted(viewer, conversation.id)
                         .await?;
-                let direction = MarkerDirection::Forward { is_by_service };
+                if self.coalesces_marks(&conversation) {
+                    let key = ReadMarkKey {
+                        user: viewer.clone(),
+                        conversation: conversation.id,
+                        is_by_service,
+                    };
+                    return self.join_mark(key, conversation, row, marker).await;
+                }
+                let direction = MarkerDirection::Forward {
+                    read_up_to: marker.up_to,
+                    is_by_service,
+                };
                 self.move_marker(viewer, conversation, row, marker, direction)
                     .await
             }
@@ -124,6 +165,41 @@ impl InboxService {
         Ok((conversation, row))
     }
 
+    /// Advances a marker together with other marks of the same user, and returns the entry once that is
+    /// stored.
+    async fn join_mark(
+        self: &Arc<Self>,
+        key: ReadMarkKey,
+        conversation: Arc<Conversation>,
+        row: InboxRow,
+        marker: ReadMarker,
+    ) -> Result<InboxRow> {
+        let inbox = Arc::clone(self);
+        let (viewer, is_by_service) = (key.user.clone(), key.is_by_service);
+        let mark = ReadMark {
+            marker,
+            read_up_to: marker.up_to,
+        };
+        self.tasks
+            .run_to_completion(async move {
+                let write = async |ReadMark { marker, read_up_to }| {
+                    let direction = MarkerDirection::Forward {
+                        read_up_to,
+                        is_by_service,
+                    };
+                    let written =
+                        inbox.persist_marker(&viewer, &conversation, row, marker, direction);
+                    written.await.map(drop)
+                };
+                let written = inbox.read_marks.write(key, mark, write).await?;
+                Ok(InboxRow {
+                    marker: row.marker.max(written.marker),
+                    ..row
+                })
+            })
+            .await
+    }
+
     async fn move_marker(
         self: &Arc<Self>,
         viewer: &UserId,
@@ -152,11 +228,14 @@ impl InboxService {
     ) -> Result<InboxRow> {
         let lease = self.in_flight.allocate(1);
         let change = lease.newest();
-        let (is_forward, is_by_service) = match direction {
-            MarkerDirection::Forward { is_by_service } => (true, is_by_service),
-            MarkerDirection::Back => (false, false),
+        let (read_up_to, is_by_service) = match direction {
+            MarkerDirection::Forward {
+                read_up_to,
+                is_by_service,
+            } => (Some(read_up_to), is_by_service),
+            MarkerDirection::Back => (None, false),
         };
-        if !is_forward {
+        if read_up_to.is_none() {
             // The new epoch is later than all messages sent so far, so that none of the viewer's
             // own counts as read.
             marker.epoch = marker.epoch.max(change.moment().micros().cast_unsigned());
@@ -164,7 +243,7 @@ impl InboxService {
         let to = MarkerMove {
             conversation: row.conversation,
             marker,
-            read_up_to: is_forward.then_some(marker.up_to),
+            read_up_to,
             is_by_service,
             change,
         };
@@ -172,7 +251,7 @@ impl InboxService {
         let (lease, ()) = lease.if_persisted(written)?;
         let publisher = &self.publisher;
         publisher.publish_to_inboxes([viewer], row.conversation, change, Origin::Own(&lease));
-        if is_forward {
+        if read_up_to.is_some() {
             publisher.publish_marker(viewer, conversation, &lease);
         }
         let row = InboxRow {

@@ -1,12 +1,16 @@
 //! Inbox of a user: its entries with their unread counts, markers and flags.
 
 pub(crate) mod entry_settings;
+mod mark_coalescer;
 mod marker;
 pub(crate) mod page;
 mod receipt;
 
 use std::sync::Arc;
 
+use self::mark_coalescer::MarkCoalescer;
+use self::marker::{ReadMark, ReadMarkKey};
+use self::receipt::DeliveredMark;
 use crate::chat::access::Access;
 use crate::chat::access::relationship::Relationships;
 use crate::chat::bounds::Bounds;
@@ -16,7 +20,7 @@ use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::{IdLease, InFlightIds};
 use crate::chat::publisher::{Origin, Publisher};
 use crate::chat::write_tasks::WriteTasks;
-use crate::model::{ConversationId, InboxRow, Unread, UserId};
+use crate::model::{Conversation, ConversationId, InboxRow, Unread, UserId};
 use crate::store::{EntryPreview, MarkerMove, PreviewQuery, Store, UnreadQuery};
 
 /// The fields of a preview that a client selected.
@@ -34,6 +38,9 @@ pub struct InboxService {
     in_flight: InFlightIds,
     publisher: Arc<Publisher>,
     tasks: Arc<WriteTasks>,
+    /// Marks in large conversations, on a shared store.
+    read_marks: MarkCoalescer<ReadMarkKey, ReadMark>,
+    delivered_marks: MarkCoalescer<(UserId, ConversationId), DeliveredMark>,
     /// Cap of an unread count.
     unread_cap: u32,
     /// Entries read for one filtered page or one summary.
@@ -50,6 +57,8 @@ impl InboxService {
             in_flight: components.in_flight.clone(),
             publisher: Arc::clone(&components.publisher),
             tasks: Arc::clone(&components.tasks),
+            read_marks: MarkCoalescer::new(),
+            delivered_marks: MarkCoalescer::new(),
             unread_cap: bounds.unread_cap,
             scan_max: bounds.inbox_scan_max,
         }
@@ -79,6 +88,21 @@ impl InboxService {
         self.unread_up_to(viewer, rows, self.unread_cap).await
     }
 
+    /// The same up to the last message of each row, and no later one.
+    pub async fn unread_up_to_last(
+        &self,
+        viewer: &UserId,
+        rows: &[InboxRow],
+    ) -> Result<Vec<Unread>> {
+        let query = |row: &InboxRow| UnreadQuery {
+            conversation: row.conversation,
+            after: row.read_up_to(),
+            up_to: row.last_message.map(|last| last.order_key()),
+        };
+        let queries: Vec<_> = rows.iter().map(query).collect();
+        Ok(self.store.unread(viewer, &queries, self.unread_cap).await?)
+    }
+
     /// Unread counts and newest messages of entries. The rows name the messages.
     pub async fn previews(
         &self,
@@ -102,6 +126,12 @@ impl InboxService {
         Ok(previews)
     }
 
+    /// Whether marks of this conversation are coalesced: each would cost writes to a shared store, and no
+    /// other user learns of them.
+    fn coalesces_marks(&self, conversation: &Conversation) -> bool {
+        conversation.is_large && self.in_flight.is_shared()
+    }
+
     async fn unread_up_to(
         &self,
         viewer: &UserId,
@@ -114,6 +144,7 @@ impl InboxService {
             .map(|row| UnreadQuery {
                 conversation: row.conversation,
                 after: row.read_up_to(),
+                up_to: None,
             })
             .collect();
         if queries.is_empty() {

@@ -4,8 +4,21 @@
 use std::sync::Arc;
 
 use super::InboxService;
+use super::mark_coalescer::MergeableMark;
 use crate::chat::error::Result;
 use crate::model::{ConversationId, InboxRow, MessageId, UserId};
+
+/// Message up to which a device of the user has received everything.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeliveredMark(MessageId);
+
+impl MergeableMark for DeliveredMark {
+    fn merge(&mut self, other: Self) {
+        if other.0.order_key() > self.0.order_key() {
+            *self = other;
+        }
+    }
+}
 
 impl InboxService {
     /// Records that this message, or the newest one, and all before it have reached one of the
@@ -16,16 +29,29 @@ impl InboxService {
         conversation: ConversationId,
         message: Option<MessageId>,
     ) -> Result<InboxRow> {
-        let (_, row) = self.visible_entry(viewer, conversation).await?;
+        let (entered, row) = self.visible_entry(viewer, conversation).await?;
         let target = match message {
             Some(id) => Some(self.history.require_message(conversation, id).await?.id),
             None => row.last_message,
         };
         if let Some(target) = target {
             let (inbox, viewer) = (Arc::clone(self), viewer.clone());
+            let is_coalesced = self.coalesces_marks(&entered);
             self.tasks
                 .run_to_completion(async move {
-                    inbox.persist_delivered(&viewer, conversation, target).await
+                    if !is_coalesced {
+                        return inbox.persist_delivered(&viewer, conversation, target).await;
+                    }
+                    let key = (viewer.clone(), conversation);
+                    let write = async |DeliveredMark(target)| {
+                        inbox.persist_delivered(&viewer, conversation, target).await
+                    };
+                    let mark = DeliveredMark(target);
+                    inbox
+                        .delivered_marks
+                        .write(key, mark, write)
+                        .await
+                        .map(drop)
                 })
                 .await?;
         }

@@ -3,25 +3,46 @@
 //! It delivers states, not events: waiting changes of one entry are coalesced, and a state may
 //! repeat after a resume. Its position never passes an undelivered change (see `in_flight_ids`).
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::select_all;
 use tokio::time::Instant;
 
+use super::large_entries::{KnownEntry, LargeChange, LargeEntries};
 use super::registration::StreamRegistration;
 use super::{POSITION_INTERVAL, StreamService};
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::error::{Error, Result};
-use crate::model::{ChangeKind, ConversationId, Event, OrderKey, Topic, UserId};
+use crate::model::{ChangeKind, ConversationId, Event, Message, OrderKey, Topic, UserId};
 
 /// Position of the stream with the changed entry there. Without a conversation, only the position
 /// has advanced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct InboxUpdate {
     pub position: OrderKey,
     pub conversation: Option<ConversationId>,
+    /// The entry, where it is known without a read of the store.
+    pub entry: Option<Box<KnownEntry>>,
+}
+
+impl InboxUpdate {
+    fn of_position(position: OrderKey) -> Self {
+        Self {
+            position,
+            conversation: None,
+            entry: None,
+        }
+    }
+
+    fn of_conversation(position: OrderKey, conversation: ConversationId) -> Self {
+        Self {
+            position,
+            conversation: Some(conversation),
+            entry: None,
+        }
+    }
 }
 
 pub struct InboxUpdates {
@@ -30,6 +51,7 @@ pub struct InboxUpdates {
     /// The viewer's inbox first, then each of their large conversations.
     subscriptions: Vec<TopicSubscription>,
     registration: StreamRegistration,
+    large: LargeEntries,
     /// Cursor of the stream: all changes up to here were delivered.
     position: OrderKey,
     pending: VecDeque<InboxUpdate>,
@@ -44,6 +66,10 @@ struct ReceivedChanges {
     /// Conversations with a notice for the inbox itself, and not only for the topic of a large
     /// conversation.
     addressed: HashSet<ConversationId>,
+    /// Changes on the topics of large conversations.
+    large: HashMap<ConversationId, LargeChange>,
+    /// Messages of large conversations with new reactions.
+    reacted: Vec<Arc<Message>>,
     has_gap: bool,
 }
 
@@ -54,17 +80,28 @@ impl ReceivedChanges {
             return;
         };
         self.position = self.position.max(notice.settled);
-        // An entry shows neither the markers of other users nor reactions.
-        if let Event::MarkerMoved(..) | Event::MessageChanged(ChangeKind::ReactionsChanged, _) =
-            notice.event
-        {
-            return;
-        }
         let Some(conversation) = notice.event.conversation() else {
             return;
         };
-        if let Event::Inbox(_) = notice.event {
-            self.addressed.insert(conversation);
+        match &notice.event {
+            // An entry shows neither the markers of other users nor reactions.
+            Event::MarkerMoved(..) => return,
+            Event::MessageChanged(ChangeKind::ReactionsChanged, message) => {
+                self.reacted.push(Arc::clone(message));
+                return;
+            }
+            Event::Inbox(_) => {
+                self.addressed.insert(conversation);
+            }
+            Event::MessageAdded(message) => {
+                let change = self.large.entry(conversation).or_default();
+                change.messages.push(Arc::clone(message));
+            }
+            Event::MessageChanged(_, message) => {
+                let change = self.large.entry(conversation).or_default();
+                change.revised.push(Arc::clone(message));
+            }
+            Event::Changed(..) | Event::Typing(..) | Event::Presence(_) => {}
         }
         self.conversations.retain(|other| *other != conversation);
         self.conversations.push(conversation);
@@ -92,11 +129,9 @@ impl StreamService {
             viewer: viewer.clone(),
             subscriptions,
             registration,
+            large: LargeEntries::default(),
             position,
-            pending: VecDeque::from([InboxUpdate {
-                position,
-                conversation: None,
-            }]),
+            pending: VecDeque::from([InboxUpdate::of_position(position)]),
             quiet_since: Instant::now(),
         };
         if let Some(after) = after {
@@ -146,10 +181,8 @@ impl InboxUpdates {
             self.position = self
                 .position
                 .max(changed.newest_change.order_key().min(low_watermark));
-            self.pending.push_back(InboxUpdate {
-                position: self.position,
-                conversation: Some(changed.conversation),
-            });
+            let update = InboxUpdate::of_conversation(self.position, changed.conversation);
+            self.pending.push_back(update);
         }
         Ok(())
     }
@@ -162,6 +195,8 @@ impl InboxUpdates {
             position: self.position,
             conversations: Vec::new(),
             addressed: HashSet::new(),
+            large: HashMap::new(),
+            reacted: Vec::new(),
             has_gap: false,
         };
         received.add(first);
@@ -174,15 +209,26 @@ impl InboxUpdates {
             position,
             mut conversations,
             addressed,
+            large,
+            reacted,
             has_gap,
         } = received;
-        let (left, has_new_topic) = self.follow_large_conversations(&conversations).await?;
-        // A viewer who has left a conversation must not learn of its later events.
-        conversations.retain(|id| !left.contains(id) || addressed.contains(id));
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            conversations.iter().partition(|id| self.is_large(**id));
+        let (mut left, has_new_topic) = self.follow_large_conversations(&unknown).await?;
         if has_gap || has_new_topic {
             // Missed changes are read from the store, from the cursor on.
+            self.large.clear();
             return self.read_changes().await;
         }
+        reacted
+            .iter()
+            .for_each(|message| self.large.on_reaction(message));
+        let mut entries = self
+            .update_large(known, &addressed, large, &mut left)
+            .await?;
+        // A viewer who has left a conversation must not learn of its later events.
+        conversations.retain(|id| !left.contains(id) || addressed.contains(id));
         let count = conversations.len();
         if count == 0 {
             self.position = position;
@@ -192,11 +238,52 @@ impl InboxUpdates {
                 self.position = position;
             }
             self.pending.push_back(InboxUpdate {
-                position: self.position,
-                conversation: Some(conversation),
+                entry: entries.remove(&conversation).map(Box::new),
+                ..InboxUpdate::of_conversation(self.position, conversation)
             });
         }
         Ok(())
+    }
+
+    /// Whether the stream follows the topic of a conversation, on a shared store.
+    fn is_large(&self, id: ConversationId) -> bool {
+        let topic = Topic::Conversation(id);
+        let mut followed = self.subscriptions.iter().map(TopicSubscription::topic);
+        self.streams.is_shared() && followed.any(|followed| *followed == topic)
+    }
+
+    /// The changed entries of large conversations. Unsubscribes from those that the viewer has left.
+    async fn update_large(
+        &mut self,
+        known: Vec<ConversationId>,
+        addressed: &HashSet<ConversationId>,
+        mut changes: HashMap<ConversationId, LargeChange>,
+        left: &mut HashSet<ConversationId>,
+    ) -> Result<HashMap<ConversationId, KnownEntry>> {
+        let mut entries = HashMap::new();
+        for id in known {
+            let mut change = changes.remove(&id).unwrap_or_default();
+            let is_by_viewer = |message: &Arc<Message>| message.sender == self.viewer;
+            change.is_own = addressed.contains(&id) || change.messages.iter().any(is_by_viewer);
+            let (streams, viewer) = (&self.streams, &self.viewer);
+            match self.large.update(streams, viewer, id, change).await? {
+                Some(entry) => drop(entries.insert(id, entry)),
+                None => {
+                    self.leave(id);
+                    left.insert(id);
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Unsubscribes from the topic of a conversation that the viewer has left.
+    fn leave(&mut self, id: ConversationId) {
+        let topic = Topic::Conversation(id);
+        self.subscriptions
+            .retain(|subscription| *subscription.topic() != topic);
+        self.registration.leave(id);
+        self.large.remove(id);
     }
 
     /// Subscribes to the topics of new large conversations, whose messages are not published to
@@ -213,9 +300,7 @@ impl InboxUpdates {
         for (id, conversation) in changed.iter().zip(conversations) {
             let topic = Topic::Conversation(*id);
             let Some(conversation) = conversation else {
-                self.subscriptions
-                    .retain(|subscription| *subscription.topic() != topic);
-                self.registration.leave(*id);
+                self.leave(*id);
                 left.insert(*id);
                 continue;
             };
@@ -245,10 +330,8 @@ impl InboxUpdates {
             Some(received) => self.accept(received).await,
             None => {
                 self.position = self.position.max(low_watermark);
-                self.pending.push_back(InboxUpdate {
-                    position: self.position,
-                    conversation: None,
-                });
+                self.pending
+                    .push_back(InboxUpdate::of_position(self.position));
                 Ok(())
             }
         }

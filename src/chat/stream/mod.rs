@@ -12,6 +12,7 @@ pub(crate) mod conversation_updates;
 mod delivered_ids;
 mod followed_names;
 pub(crate) mod inbox_updates;
+pub(crate) mod large_entries;
 pub(crate) mod message_updates;
 pub(crate) mod presence_updates;
 mod registration;
@@ -67,6 +68,8 @@ pub struct StreamService {
     relationship_checks: RateLimit,
     inbox_replay_max: usize,
     typing_lifetime: Duration,
+    /// Cap of an unread count.
+    unread_cap: u32,
     /// Time of the last import. Cursors from before it have a gap.
     imported_at: Timestamp,
 }
@@ -94,6 +97,7 @@ impl StreamService {
             relationship_checks: RateLimit::new("looks", RELATIONSHIP_CHECKS, is_on),
             inbox_replay_max: bounds.inbox_replay_max,
             typing_lifetime: bounds.typing_lifetime,
+            unread_cap: bounds.unread_cap,
             imported_at,
         }
     }

@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
 use super::outgoing::Publication;
+use super::outgoing_creation::OutgoingCreation;
 use super::write_context::WriteContext;
 use crate::chat::publisher::Origin;
 use crate::cluster::{Recipients, RemoteNotice};
@@ -26,30 +25,28 @@ impl CompletedChanges {
     }
 }
 
-#[async_trait]
 impl CompletionHandler for CompletedChanges {
     /// The streams of this server become listeners too: they began when the conversation was small.
-    async fn on_growth(
-        &self,
-        conversation: ConversationId,
-        change: ChangeId,
-        participants: &[UserId],
-    ) {
+    /// The queue of the conversation does not wait for the notices.
+    fn on_growth(&self, conversation: ConversationId, change: ChangeId, participants: Vec<UserId>) {
         let context = &self.0;
-        let Some(cluster) = context.in_flight.cluster() else {
+        let Some(cluster) = context.in_flight.cluster().cloned() else {
             return;
         };
         let publisher = &context.publisher;
         publisher.invalidate(&Topic::Conversation(conversation));
         let origin = Origin::Remote { oldest: None };
-        publisher.publish_to_inboxes(participants, conversation, change, origin);
-        let notice = RemoteNotice::Growth {
-            conversation,
-            change,
-            users: Vec::new(),
-        };
-        let recipients = Recipients::Users(participants.into());
-        cluster.deliver(&notice, &recipients).await;
+        publisher.publish_to_inboxes(&participants, conversation, change, origin);
+        context.tasks.spawn(async move {
+            let notice = RemoteNotice::Growth {
+                conversation,
+                change,
+                users: Vec::new(),
+            };
+            let recipients = Recipients::Users(participants.into());
+            cluster.deliver(&notice, &recipients).await;
+            cluster.settle_growth(conversation, change).await;
+        });
     }
 
     fn on_change_completed(&self, change: CompletedChange) {
@@ -100,12 +97,16 @@ impl CompletionHandler for CompletedChanges {
     ) {
         let context = Arc::clone(&self.0);
         self.0.tasks.spawn(async move {
-            let publisher = &context.publisher;
-            let origin = Origin::Remote { oldest: None };
-            publisher.publish_to_inboxes(&participants, conversation, change, origin);
-            publisher
-                .notify_inboxes(&participants, conversation, change)
-                .await;
+            let creation = OutgoingCreation {
+                conversation,
+                change,
+                users: participants,
+                is_late: true,
+            };
+            let lease = context.in_flight.allocate(1);
+            if let Err(error) = creation.deliver(&context, lease).await {
+                tracing::warn!(%error, "the server could not log a creation again that it has completed; resumed streams may miss it");
+            }
         });
     }
 }

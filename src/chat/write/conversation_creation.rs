@@ -6,6 +6,7 @@ use super::WriteService;
 use super::command::draft::parse_key;
 use super::command::group::{parse_group_name, parse_username, parse_usernames};
 use super::introduction::StrangerCharge;
+use super::outgoing_creation::OutgoingCreation;
 use crate::chat::error::{Error, Result};
 use crate::chat::publisher::Origin;
 use crate::model::{
@@ -206,9 +207,13 @@ impl WriteService {
                 let publisher = &context.publisher;
                 publisher.publish_to_inboxes(users(), id, change, Origin::Own(&lease));
                 if context.in_flight.is_shared() {
-                    let users: Vec<_> = users().cloned().collect();
-                    drop(lease);
-                    publisher.notify_inboxes(&users, id, change).await;
+                    let creation = OutgoingCreation {
+                        conversation: id,
+                        change,
+                        users: users().cloned().collect(),
+                        is_late: false,
+                    };
+                    creation.deliver(context, lease).await?;
                 }
                 Ok(CreationOutcome::New(Arc::new(new.conversation)))
             }

@@ -13,6 +13,7 @@ mod group_change;
 mod group_policy;
 mod introduction;
 mod outgoing;
+mod outgoing_creation;
 pub(crate) mod profile;
 mod send_batch;
 mod unknown_outcome;

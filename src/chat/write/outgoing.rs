@@ -84,6 +84,9 @@ impl<'a> Publication<'a> {
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.add(id, event.clone());
         }
+        if let Event::Changed(..) = event {
+            self.context.access.membership_versions().on_change();
+        }
         let publisher = &self.context.publisher;
         publisher.publish_event(self.conversation, id, event, self.origin());
     }

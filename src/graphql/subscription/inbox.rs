@@ -75,7 +75,11 @@ async fn payload(scope: &ViewerScope, update: InboxUpdate) -> Result<InboxUpdate
             event: None,
         });
     };
-    let event = match InboxEntryEdge::load(scope, conversation).await? {
+    let edge = match update.entry {
+        Some(entry) => Some(InboxEntryEdge::of_known(scope, *entry).await),
+        None => InboxEntryEdge::load(scope, conversation).await?,
+    };
+    let event = match edge {
         Some(inbox_entry_edge) => InboxEvent::Changed(InboxEntryChangedEvent { inbox_entry_edge }),
         None => InboxEvent::Removed(InboxEntryRemovedEvent {
             inbox_entry_id: GlobalId::InboxEntry(conversation, scope.viewer.clone()).encode(),

@@ -29,6 +29,8 @@ struct ReadBefore {
     conversation: Option<Arc<model::Conversation>>,
     last_message: Option<Arc<model::Message>>,
     unread: Option<Unread>,
+    /// The stream's count, where it has none for the row yet.
+    uncounted: Option<Arc<chat::KnownUnread>>,
 }
 
 impl InboxEntry {
@@ -62,7 +64,42 @@ impl InboxEntry {
         if let Some(unread) = self.known_unread() {
             return Ok(unread);
         }
-        self.scope.loaders.unread.load(self.row).await
+        let Some(uncounted) = &self.read.uncounted else {
+            return self.scope.loaders.unread.load(self.row).await;
+        };
+        let unread = self.scope.loaders.unread_up_to_last.load(self.row).await?;
+        uncounted.set(&self.row, unread);
+        Ok(unread)
+    }
+
+    /// An entry that the stream knows without a read of the store.
+    async fn of_known(scope: &ViewerScope, known: chat::KnownEntry) -> Self {
+        let chat::KnownEntry {
+            row,
+            conversation,
+            last_message,
+            unread,
+        } = known;
+        let (loaders, id) = (&scope.loaders, row.conversation);
+        let primed = vec![(id, Some(Arc::clone(&conversation)))];
+        loaders.conversations.prime(primed).await;
+        loaders.entries.prime(vec![(id, Some(row))]).await;
+        if let Some(message) = &last_message {
+            let key = (id, message.id);
+            let primed = vec![(key, Some(Arc::clone(message)))];
+            loaders.messages.prime(primed).await;
+        }
+        let read = ReadBefore {
+            conversation: Some(conversation),
+            last_message,
+            unread: unread.of(&row),
+            uncounted: Some(unread),
+        };
+        Self {
+            scope: scope.clone(),
+            row,
+            read,
+        }
     }
 }
 
@@ -233,6 +270,13 @@ impl InboxEntryEdge {
             .await?
             .map(|row| Self::new(scope, row)))
     }
+
+    pub(in crate::graphql) async fn of_known(scope: &ViewerScope, known: chat::KnownEntry) -> Self {
+        Self {
+            cursor: known.row.key().encode(List::Inbox(&scope.viewer)),
+            node: InboxEntry::of_known(scope, known).await,
+        }
+    }
 }
 
 /// Page of the viewer's inbox, the most recently active conversation first.
@@ -281,6 +325,7 @@ impl InboxEntryConnection {
                 conversation: Some(Arc::clone(conversation)),
                 last_message: preview.last_message,
                 unread: preview.unread,
+                uncounted: None,
             };
             InboxEntry {
                 scope: scope.clone(),

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::cluster::ClusterTables;
 use super::send::Sends;
-use crate::model::{ConversationId, OrderKey, UserId};
+use crate::model::{ChangeId, ConversationId, OrderKey, UserId};
 use crate::store::cluster::{
     Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, Registration, ServerId,
     ServerState, Session, WriteTime,
@@ -106,6 +106,10 @@ impl ClusterStore for ClusterDirectory {
 
     async fn recipients(&self, conversation: ConversationId) -> Result<Audience> {
         self.sends.recipients(conversation).await
+    }
+
+    async fn settle_growth(&self, conversation: ConversationId, change: ChangeId) -> Result<()> {
+        self.sends.settle_growth(conversation, change).await
     }
 
     fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>) {

@@ -14,9 +14,10 @@ use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange,
     ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
-    MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage,
-    Participation, PreviewQuery, ProfileChange, Renaming, Restricted, RestrictionChange, Result,
-    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition, rules,
+    MembershipSnapshot, MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation,
+    NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
+    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
+    VerifyPosition, rules,
 };
 
 #[async_trait]
@@ -91,6 +92,13 @@ impl Store for Cql {
         users: &[UserId],
     ) -> Result<Option<MembershipSnapshot>> {
         self.sends.membership_snapshot(conversation, users).await
+    }
+
+    async fn membership_version(
+        &self,
+        conversation: ConversationId,
+    ) -> Result<Option<MembershipVersion>> {
+        self.sends.membership_version(conversation).await
     }
 
     async fn change_membership(

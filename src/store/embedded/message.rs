@@ -167,7 +167,7 @@ pub(super) fn unread(
         // Read the head before the snapshot: the count is then at least as new as the head it is cached under.
         let state = context.state(query.conversation)?;
         let unread = unread_of_one(&context.view(), user, query, cap)?;
-        if let Some(state) = state {
+        if let Some(state) = state.filter(|_| query.up_to.is_none()) {
             context.counts.put(user, query, cap, state.head, unread);
         }
         Ok(unread)
@@ -186,8 +186,12 @@ fn unread_of_one(view: &View<'_>, user: &UserId, query: &UnreadQuery, cap: u32) 
         .enumerate()
     {
         let (key, value) = row?;
+        let id = message_id(&key)?;
+        if query.up_to.is_some_and(|up_to| id.order_key() > up_to) {
+            break;
+        }
         let lead = MessageLead::read(&value).map_err(|error| corrupt("messages", error))?;
-        if lead.counts_as_unread_for(user) && !unread.add(message_id(&key)?, cap) {
+        if lead.counts_as_unread_for(user) && !unread.add(id, cap) {
             break;
         }
         if looked_at + 1 == Unread::ROWS_MAX {
@@ -210,6 +214,9 @@ pub(super) fn unread_in_memory(
         .is_none_or(|last| last.order_key() <= query.after)
     {
         return Some(Unread::default());
+    }
+    if query.up_to.is_some() {
+        return None;
     }
     context.counts.get(user, query, cap, &head)
 }

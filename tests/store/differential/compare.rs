@@ -331,9 +331,18 @@ async fn compare_inbox(
         .iter()
         .flatten()
         .flat_map(|row| {
-            [row.read_up_to(), OrderKey::MIN].map(|after| UnreadQuery {
+            let last = row.last_message.map(|last| last.order_key());
+            let before_last = last.map(OrderKey::before);
+            let ranges = [
+                (row.read_up_to(), None),
+                (OrderKey::MIN, None),
+                (row.read_up_to(), last),
+                (OrderKey::MIN, before_last),
+            ];
+            ranges.map(|(after, up_to)| UnreadQuery {
                 conversation: row.conversation,
                 after,
+                up_to,
             })
         })
         .collect();

@@ -368,12 +368,17 @@ impl OracleConversation {
         self.record.is_large |= self.joined().count() > Conversation::FAN_OUT_MAX;
     }
 
-    pub(super) fn unread(&self, user: &UserId, after: OrderKey, cap: u32) -> Unread {
+    pub(super) fn unread(
+        &self,
+        user: &UserId,
+        (after, up_to): (OrderKey, OrderKey),
+        cap: u32,
+    ) -> Unread {
         let mut unread = Unread::default();
         for (rows, message) in self
             .messages
             .values()
-            .filter(|message| message.id.order_key() > after)
+            .filter(|message| message.id.order_key() > after && message.id.order_key() <= up_to)
             .enumerate()
         {
             if message.counts_as_unread_for(user) {

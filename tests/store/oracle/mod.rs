@@ -622,11 +622,15 @@ impl Store for Naive {
         let answer = |UnreadQuery {
                           conversation,
                           after,
+                          up_to,
                       }: &UnreadQuery| {
-            self.each(&[*conversation], |stored| stored.unread(user, *after, cap))
-                .pop()
-                .flatten()
-                .unwrap_or_default()
+            let up_to = up_to.unwrap_or(OrderKey::MAX);
+            self.each(&[*conversation], |stored| {
+                stored.unread(user, (*after, up_to), cap)
+            })
+            .pop()
+            .flatten()
+            .unwrap_or_default()
         };
         Ok(questions.iter().map(answer).collect())
     }

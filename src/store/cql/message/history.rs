@@ -315,7 +315,12 @@ impl Messages {
         let views = self.index_views(conversations).await?;
         let each = queries.iter().map(async |query| {
             let mut view = views[&query.conversation].clone();
-            self.unread_after(user, &mut view, query.after, cap).await
+            let range = IdRange::WHOLE.after(query.after);
+            let range = match query.up_to {
+                Some(up_to) => range.up_to(up_to),
+                None => range,
+            };
+            self.unread_in(user, &mut view, range, cap).await
         });
         concurrently(each.collect()).await
     }
@@ -345,8 +350,18 @@ impl Messages {
         after: OrderKey,
         cap: u32,
     ) -> Result<Unread> {
+        self.unread_in(user, view, IdRange::WHOLE.after(after), cap)
+            .await
+    }
+
+    async fn unread_in(
+        &self,
+        user: &UserId,
+        view: &mut IndexView,
+        mut newer: IdRange,
+        cap: u32,
+    ) -> Result<Unread> {
         let mut unread = Unread::default();
-        let mut newer = IdRange::WHOLE.after(after);
         let mut examined = 0;
         // As a rule every row counts, so one row more than the cap decides. Only a second read takes the rest of the rows that may be read.
         let mut wanted = usize::try_from(cap)

@@ -9,6 +9,7 @@ pub(crate) mod participation;
 pub(crate) mod profile;
 pub(crate) mod restriction;
 pub(crate) mod roster;
+pub(crate) mod version;
 pub(crate) mod writes;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     profile::STATEMENTS,
     restriction::STATEMENTS,
     roster::STATEMENTS,
+    version::STATEMENTS,
     writes::STATEMENTS,
 ];
 

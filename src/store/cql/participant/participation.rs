@@ -95,7 +95,10 @@ impl Participants {
     }
 
     /// Conversations as their rows were when this process first read them: their name and size may have changed since.
-    async fn described(&self, ids: &[ConversationId]) -> Result<Vec<Option<Arc<Conversation>>>> {
+    pub(super) async fn described(
+        &self,
+        ids: &[ConversationId],
+    ) -> Result<Vec<Option<Arc<Conversation>>>> {
         let mut described: HashMap<ConversationId, Arc<Conversation>> = ids
             .iter()
             .filter_map(|id| Some((*id, self.descriptions.get(*id)?)))

@@ -71,6 +71,11 @@ impl Roster {
         Self { earlier, ..self }
     }
 
+    /// The version before this one.
+    pub(crate) fn version_before(&self) -> Option<TimeUuid> {
+        self.earlier.last().copied()
+    }
+
     /// Whether a change with this id was already decided.
     pub(crate) fn has_seen(&self, version: TimeUuid) -> bool {
         self.version == Some(version) || self.earlier.contains(&version)

@@ -120,7 +120,9 @@ impl Sends {
             let bucket = state.lock().buckets.choose(version, SYSTEM_MESSAGE_BYTES);
             let bucket = bucket
                 .ok_or_else(|| unavailable("a conversation has too many messages in one minute"))?;
-            let pending = PendingChange::of(change, bucket, conversation.is_large);
+            // While the notices of growth are delivered, the conversation is not large for its senders.
+            let was_large = conversation.is_large && seen.is_settled();
+            let pending = PendingChange::of(change, bucket, was_large);
             if self.decide(id, &seen, &roster, change, &pending).await? {
                 self.complete(&pending).await.map_err(unknown)?;
                 return self

@@ -21,7 +21,10 @@ use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::Head;
 use crate::store::cql::participant::roster::{RosterSnapshot, TABLE};
-use crate::store::{MembershipChange, MembershipTransition, Result, TransitionKind};
+use crate::store::{
+    LastMembershipChange, MembershipChange, MembershipTransition, MembershipVersion, Result,
+    TransitionKind,
+};
 
 /// Turns that fit into the batch of the SYSTEM message.
 const EXTRA_TRANSITIONS_MAX: usize = 8;
@@ -102,6 +105,32 @@ pub(super) fn joined(all: &BTreeMap<UserId, Membership>) -> Vec<UserId> {
 }
 
 impl Sends {
+    /// The version of the membership, by one statement. The last change is unnamed if this server cannot
+    /// decode it.
+    pub(crate) async fn membership_version(
+        &self,
+        id: ConversationId,
+    ) -> Result<Option<MembershipVersion>> {
+        let Some(cells) = self.participants.version_cells(id).await? else {
+            return Ok(None);
+        };
+        let version = cells.roster.version;
+        let pending = cells
+            .pending
+            .and_then(|bytes| postcard::from_bytes::<PendingChange>(&bytes).ok())
+            .filter(|pending| Some(pending.message.id) == version);
+        let last_change = pending.map(|pending| LastMembershipChange {
+            before: cells.roster.version_before(),
+            moved: pending.moved().cloned().collect(),
+        });
+        Ok(Some(MembershipVersion {
+            conversation: cells.conversation,
+            version,
+            participant_count: u64::from(cells.roster.participants.joined),
+            last_change,
+        }))
+    }
+
     pub(super) async fn pending(&self, id: ConversationId) -> Result<Option<PendingChange>> {
         let row = self
             .executor
@@ -122,7 +151,7 @@ impl Sends {
         let (found, seen) =
             try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
         let Some(found) = found else { return Ok(None) };
-        if seen.is_settled() {
+        if seen.is_settled() || self.completions.is_growing(id, seen.roster.version) {
             return Ok(Some((found.conversation, seen)));
         }
         if let Some(pending) = self
@@ -170,28 +199,28 @@ impl Sends {
             .write_state(id)
             .await?
             .ok_or_else(|| corrupt("conversations", "a conversation that was there"))?;
+        // Read after the decision: it has every send that did not know of the change yet.
+        let head = self.messages.head(id).await?;
         let joined = if *was_large {
             Vec::new()
         } else {
             joined(&self.participants.memberships(id).await?)
         };
-        let is_large = *was_large || joined.len() > Conversation::FAN_OUT_MAX;
-        if is_large && !was_large {
+        let is_large = *was_large || head.is_large || joined.len() > Conversation::FAN_OUT_MAX;
+        let has_grown = is_large && !was_large;
+        if has_grown {
             self.grow(message, &joined).await?;
         }
-        let joined = if is_large {
-            Arc::default()
-        } else {
-            joined.into()
-        };
         state.set_participants(Arc::new(KnownParticipants {
             roster: None,
             is_large,
-            joined,
+            joined: if is_large {
+                Arc::default()
+            } else {
+                joined.as_slice().into()
+            },
             growing: None,
         }));
-        // Read after the decision: it has every send that did not know of the change yet.
-        let head = self.messages.head(id).await?;
         let is_later = head.last.as_ref().is_some_and(|last| last.id > version)
             || head.last_activity > Some(version.moment());
         let effects = TurnEffects {
@@ -211,6 +240,8 @@ impl Sends {
             });
             concurrently(pieces.collect()).await?;
         }
+        // Growth is settled by its handler, after the servers of the participants were notified.
+        let growth = self.completions.handler().filter(|_| has_grown);
         let extra = |writes: &mut Writes| {
             transitions
                 .iter()
@@ -219,21 +250,37 @@ impl Sends {
             pending
                 .changes()
                 .for_each(|change| self.messages.put_change(writes, id, &change));
-            self.participants
-                .put_settled(writes, id, version.order_key());
+            if growth.is_none() {
+                self.participants
+                    .put_settled(writes, id, version.order_key());
+            }
         };
         // The decided bucket, as two servers may write the message: in two buckets it would exist twice.
         self.append_with(message, Some(Bucket::from_row(*width, *start)?), &extra)
             .await?;
         self.messages.observe_message(id, version);
+        if let Some(handler) = growth {
+            self.completions.begin_growth(id, version);
+            handler.on_growth(id, version, joined);
+        }
         Ok(())
     }
 
-    /// Makes a conversation large: first the lists of its participants, then the flag, then the
-    /// notices to their servers. From then on senders notify the listeners of the conversation
-    /// itself. Until the change is settled, which is after the notices, senders notify all
-    /// participants (`KnownParticipants::growing`): a server that dies in between leaves no
-    /// subscriber out.
+    /// Settles a change by which a conversation became large, after its notices were delivered.
+    pub(crate) async fn settle_growth(&self, id: ConversationId, change: ChangeId) -> Result<()> {
+        let mut writes = Writes::of_one_partition();
+        self.participants
+            .put_settled(&mut writes, id, change.order_key());
+        self.executor.write_all(writes).await?;
+        self.completions.end_growth(id, change);
+        Ok(())
+    }
+
+    /// Makes a conversation large: first the lists of its participants, then the flag. The notices to
+    /// their servers follow. From then on senders notify the listeners of the conversation itself.
+    /// Until the change is settled, which is after the notices, senders notify all participants
+    /// (`KnownParticipants::growing`): a server that dies in between leaves no subscriber out. A change
+    /// of the membership before that counts as growth again.
     async fn grow(&self, message: &Message, joined: &[UserId]) -> Result<()> {
         let (id, version) = (message.conversation, message.id);
         let pieces = joined.chunks(2 * BATCH_TRANSITIONS_MAX).map(|piece| {
@@ -254,11 +301,7 @@ impl Sends {
         concurrently(pieces.collect()).await?;
         let mut flag = Writes::logged();
         self.participants.put_is_large(&mut flag, id);
-        self.executor.write_all(flag).await?;
-        if let Some(handler) = self.completions.handler() {
-            handler.on_growth(id, version, joined).await;
-        }
-        Ok(())
+        self.executor.write_all(flag).await
     }
 }
 

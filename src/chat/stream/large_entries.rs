@@ -1,0 +1,331 @@
+//! Entries of large conversations, as one inbox stream knows them (write-through cache).
+//!
+//! A message to 10,000 readers who are online must not make each of them read the store. So the
+//! stream takes the message and the conversation from the notice, checks the membership by its
+//! version, and advances the row and the unread count that it read once. Every act of the viewer,
+//! on any server, reaches the stream as a notice for the inbox itself, and evicts the row.
+//!
+//! Only where several servers share a store: a store of one server answers such reads from memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::StreamService;
+use crate::chat::access::membership_versions::SeenVersion;
+use crate::chat::error::Result;
+use crate::model::{Conversation, ConversationId, InboxRow, Message, OrderKey, Unread, UserId};
+
+/// A count that was advanced for so long is computed again from the marker.
+const COUNT_LIFETIME: Duration = Duration::from_secs(10 * 60);
+
+/// Entry whose parts are known without a read of the store.
+#[derive(Debug, Clone)]
+pub struct KnownEntry {
+    pub row: InboxRow,
+    pub conversation: Arc<Conversation>,
+    /// The message that the row names as the last one, if a notice had it.
+    pub last_message: Option<Arc<Message>>,
+    pub unread: Arc<KnownUnread>,
+}
+
+/// Unread count of one entry of one stream.
+#[derive(Debug, Default)]
+pub struct KnownUnread(Mutex<Option<CountedUnread>>);
+
+#[derive(Debug, Clone, Copy)]
+struct CountedUnread {
+    unread: Unread,
+    /// Marker from which it was counted.
+    after: OrderKey,
+    /// Last message that it covers.
+    up_to: OrderKey,
+    counted_at: Instant,
+}
+
+impl KnownUnread {
+    /// The count of a row. `None` if it must be computed.
+    pub fn of(&self, row: &InboxRow) -> Option<Unread> {
+        let counted = (*self.0.lock())?;
+        let is_of_row = counted.after == row.read_up_to()
+            && row
+                .last_message
+                .is_none_or(|last| counted.up_to >= last.order_key());
+        (is_of_row && counted.counted_at.elapsed() < COUNT_LIFETIME).then_some(counted.unread)
+    }
+
+    /// Stores the count of a row, which covers its last message and no later one.
+    pub fn set(&self, row: &InboxRow, unread: Unread) {
+        let after = row.read_up_to();
+        let up_to = row.last_message.map_or(after, |last| last.order_key());
+        *self.0.lock() = Some(CountedUnread {
+            unread,
+            after,
+            up_to: up_to.max(after),
+            counted_at: Instant::now(),
+        });
+    }
+
+    fn clear(&self) {
+        *self.0.lock() = None;
+    }
+
+    /// Advances the count by a new message. One before the last that it covers makes it unknown.
+    fn add(&self, message: &Message, viewer: &UserId, cap: u32) {
+        let mut counted = self.0.lock();
+        let Some(known) = counted.as_mut() else {
+            return;
+        };
+        let position = message.id.order_key();
+        if position <= known.up_to {
+            *counted = None;
+            return;
+        }
+        known.up_to = position;
+        if message.counts_as_unread_for(viewer) && !known.unread.is_capped {
+            known.unread.add(message.id, cap);
+        }
+    }
+}
+
+/// Changes of one large conversation that were received together.
+#[derive(Default)]
+pub(super) struct LargeChange {
+    /// Whether the viewer's own row may have changed.
+    pub(super) is_own: bool,
+    /// New messages of others, in their order of arrival.
+    pub(super) messages: Vec<Arc<Message>>,
+    /// Messages that were edited or deleted.
+    pub(super) revised: Vec<Arc<Message>>,
+}
+
+#[derive(Default)]
+pub(super) struct LargeEntries(HashMap<ConversationId, LargeEntry>);
+
+#[derive(Default)]
+struct LargeEntry {
+    seen: Option<SeenVersion>,
+    row: Option<InboxRow>,
+    last_message: Option<Arc<Message>>,
+    unread: Arc<KnownUnread>,
+}
+
+impl LargeEntries {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn remove(&mut self, conversation: ConversationId) {
+        self.0.remove(&conversation);
+    }
+
+    /// Takes over a message that has its first reaction. No entry shows that by itself.
+    pub(super) fn on_reaction(&mut self, message: &Arc<Message>) {
+        let last = self.0.get_mut(&message.conversation);
+        if let Some(last) = last.and_then(|entry| entry.last_message.as_mut())
+            && last.id == message.id
+        {
+            *last = Arc::clone(message);
+        }
+    }
+
+    /// The entry after a change. `None` if the viewer takes part no longer.
+    pub(super) async fn update(
+        &mut self,
+        streams: &StreamService,
+        viewer: &UserId,
+        id: ConversationId,
+        change: LargeChange,
+    ) -> Result<Option<KnownEntry>> {
+        let entry = self.0.entry(id).or_default();
+        let versions = streams.access.membership_versions();
+        let Some(checked) = versions.check(viewer, id, entry.seen).await? else {
+            self.remove(id);
+            return Ok(None);
+        };
+        entry.seen = Some(checked.seen);
+        if change.is_own {
+            entry.evict();
+        }
+        let row = match entry.row {
+            Some(row) => row,
+            None => match streams
+                .store
+                .inbox_rows(viewer, &[id])
+                .await?
+                .pop()
+                .flatten()
+            {
+                Some(row) => row,
+                None => {
+                    self.remove(id);
+                    return Ok(None);
+                }
+            },
+        };
+        let row = entry.advance(row, change, viewer, streams.unread_cap);
+        entry.row = Some(row);
+        let last_message = entry.last_message.clone();
+        Ok(Some(KnownEntry {
+            row,
+            conversation: checked.conversation,
+            last_message: last_message.filter(|last| row.last_message == Some(last.id)),
+            unread: Arc::clone(&entry.unread),
+        }))
+    }
+}
+
+impl LargeEntry {
+    /// The viewer has acted, perhaps on another server: the row is read again.
+    fn evict(&mut self) {
+        self.row = None;
+        self.unread.clear();
+    }
+
+    fn advance(
+        &mut self,
+        mut row: InboxRow,
+        change: LargeChange,
+        viewer: &UserId,
+        cap: u32,
+    ) -> InboxRow {
+        // The count is 0 if everything was read, without a read of messages.
+        if self.unread.of(&row).is_none() && !row.may_be_unread() {
+            self.unread.set(&row, Unread::default());
+        }
+        for message in change.messages {
+            self.unread.add(&message, viewer, cap);
+            row.last_activity = row.last_activity.max(message.id.moment());
+            row.last_message = row.last_message.max(Some(message.id));
+            let is_last = self
+                .last_message
+                .as_ref()
+                .is_none_or(|last| last.id < message.id);
+            if is_last {
+                self.last_message = Some(message);
+            }
+        }
+        for message in change.revised {
+            if message.deleted_at.is_some() {
+                self.unread.clear();
+            }
+            if row.last_message == Some(message.id) {
+                self.last_message = Some(message);
+            }
+        }
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Content, Flags, MessageId, MessageKind, ReadMarker, Timestamp};
+
+    fn id(micros: i64) -> MessageId {
+        MessageId::new(Timestamp::from_micros(micros), [0; 8])
+    }
+
+    fn user(name: &str) -> UserId {
+        UserId::parse(name).unwrap()
+    }
+
+    fn row(last: i64, read: i64) -> InboxRow {
+        InboxRow {
+            conversation: ConversationId(uuid::Uuid::nil()),
+            last_activity: Timestamp::from_micros(last),
+            last_message: Some(id(last)),
+            marker: ReadMarker {
+                epoch: 0,
+                up_to: id(read).order_key(),
+            },
+            sent_up_to: None,
+            is_sent_by_service: false,
+            flags: Flags::default(),
+        }
+    }
+
+    fn message(micros: i64, sender: &str) -> Arc<Message> {
+        Arc::new(Message {
+            conversation: ConversationId(uuid::Uuid::nil()),
+            id: id(micros),
+            sender: user(sender),
+            kind: MessageKind::Text,
+            content: Some(Content::default()),
+            reply_to: None,
+            client_key: None,
+            deleted_at: None,
+            has_reactions: false,
+        })
+    }
+
+    fn arrival(messages: &[&Arc<Message>]) -> LargeChange {
+        LargeChange {
+            messages: messages.iter().map(|message| Arc::clone(message)).collect(),
+            ..LargeChange::default()
+        }
+    }
+
+    #[test]
+    fn a_count_advances_with_the_messages_of_others() {
+        let (mut entry, ann) = (LargeEntry::default(), user("ann"));
+        // Everything was read: the count is 0 without a read of the store.
+        let first = entry.advance(row(5, 5), arrival(&[&message(7, "ben")]), &ann, 2);
+        assert_eq!(entry.unread.of(&first).unwrap().count, 1);
+        assert_eq!(entry.unread.of(&first).unwrap().first, Some(id(7)));
+        let more = [&message(8, "gus"), &message(9, "ben")];
+        let second = entry.advance(first, arrival(&more), &ann, 2);
+        let unread = entry.unread.of(&second).unwrap();
+        assert!(unread.count == 2 && unread.is_capped, "{unread:?}");
+        assert_eq!(entry.last_message.as_ref().map(|last| last.id), Some(id(9)));
+    }
+
+    #[test]
+    fn a_count_is_that_of_its_marker_and_covers_the_last_message() {
+        let (known, seven) = (
+            KnownUnread::default(),
+            Unread {
+                count: 7,
+                ..Unread::default()
+            },
+        );
+        known.set(&row(20, 5), seven);
+        assert_eq!(known.of(&row(20, 5)), Some(seven));
+        assert_eq!(known.of(&row(20, 6)), None, "the marker has moved");
+        assert_eq!(
+            known.of(&row(21, 5)),
+            None,
+            "a message that was not counted"
+        );
+    }
+
+    #[test]
+    fn a_late_message_and_a_deletion_make_a_count_unknown() {
+        let ann = user("ann");
+        let mut entry = LargeEntry::default();
+        let first = entry.advance(row(5, 5), arrival(&[&message(9, "ben")]), &ann, 9);
+        let late = entry.advance(first, arrival(&[&message(7, "ben")]), &ann, 9);
+        assert_eq!(entry.unread.of(&late), None);
+        assert_eq!(late.last_message, Some(id(9)));
+        entry.unread.set(
+            &late,
+            Unread {
+                count: 2,
+                ..Unread::default()
+            },
+        );
+        let deleted = Message {
+            deleted_at: Some(Timestamp::from_micros(30)),
+            ..Message::clone(&message(7, "ben"))
+        };
+        let change = LargeChange {
+            revised: vec![Arc::new(deleted)],
+            ..LargeChange::default()
+        };
+        let after = entry.advance(late, change, &ann, 9);
+        assert_eq!(entry.unread.of(&after), None);
+    }
+}

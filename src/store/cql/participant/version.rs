@@ -1,0 +1,51 @@
+//! Version of a membership: the static cells that tell a reader whether anything has changed since an earlier version, by one statement.
+
+use std::sync::Arc;
+
+use super::Participants;
+use super::description_cache::DescriptionCells;
+use super::roster::Roster;
+use crate::model::{Conversation, ConversationId};
+use crate::store::Result;
+use crate::store::cql::driver::statement::statements;
+use crate::store::cql::driver::value::values;
+
+statements! {
+    SELECT_VERSION: Read "SELECT roster, pending, name, is_large FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
+}
+
+type VersionColumns = (
+    Option<Vec<u8>>,
+    Option<Vec<u8>>,
+    Option<String>,
+    Option<bool>,
+);
+
+/// Static cells of a conversation's participants.
+pub(crate) struct VersionCells {
+    pub(crate) conversation: Arc<Conversation>,
+    pub(crate) roster: Roster,
+    /// The last change that was decided, encoded.
+    pub(crate) pending: Option<Vec<u8>>,
+}
+
+impl Participants {
+    /// `None` for a conversation that does not exist.
+    pub(crate) async fn version_cells(&self, id: ConversationId) -> Result<Option<VersionCells>> {
+        let row = self
+            .executor
+            .read_one::<VersionColumns>(&SELECT_VERSION, values![id])
+            .await?;
+        let Some((roster, pending, name, is_large)) = row else {
+            return Ok(None);
+        };
+        let Some(conversation) = self.described(&[id]).await?.pop().flatten() else {
+            return Ok(None);
+        };
+        Ok(Some(VersionCells {
+            conversation: DescriptionCells { name, is_large }.apply(conversation)?,
+            roster: Roster::decode_optional(roster.as_deref())?,
+            pending,
+        }))
+    }
+}
