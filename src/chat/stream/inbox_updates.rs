@@ -157,9 +157,10 @@ impl InboxUpdates {
             let received = tokio::time::timeout_at(self.quiet_since + POSITION_INTERVAL, receive)
                 .await
                 .map(|(received, ..)| received);
+            // Boxed: every quiet stream would reserve the size of the future.
             let accepted = match received {
-                Ok(received) => self.accept(received?).await,
-                Err(_) => self.repeat_position().await,
+                Ok(received) => Box::pin(self.accept(received?)).await,
+                Err(_) => Box::pin(self.repeat_position()).await,
             };
             if let Err(error) = accepted {
                 return Some(Err(error));

@@ -7,7 +7,7 @@
 //!
 //! Only where several servers share a store: a store of one server answers such reads from memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use crate::model::{Conversation, ConversationId, InboxRow, Message, OrderKey, Un
 
 /// A count that was advanced for so long is computed again from the marker.
 const COUNT_LIFETIME: Duration = Duration::from_secs(10 * 60);
+/// Messages among which the order of arrival does not matter.
+const ADDED_MAX: usize = 32;
 
 /// Entry whose parts are known without a read of the store.
 #[derive(Debug, Clone)]
@@ -36,24 +38,26 @@ pub struct KnownEntry {
 #[derive(Debug, Default)]
 pub struct KnownUnread(Mutex<Option<CountedUnread>>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct CountedUnread {
     unread: Unread,
     /// Marker from which it was counted.
     after: OrderKey,
-    /// Last message that it covers.
+    /// Position up to which it covers all messages.
     up_to: OrderKey,
+    /// Later messages that it covers too. Notices of another server may come out of order.
+    added: BTreeSet<OrderKey>,
     counted_at: Instant,
 }
 
 impl KnownUnread {
     /// The count of a row. `None` if it must be computed.
     pub fn of(&self, row: &InboxRow) -> Option<Unread> {
-        let counted = (*self.0.lock())?;
+        let counted = self.0.lock();
+        let counted = counted.as_ref()?;
+        let covers = |last: OrderKey| counted.up_to >= last || counted.added.contains(&last);
         let is_of_row = counted.after == row.read_up_to()
-            && row
-                .last_message
-                .is_none_or(|last| counted.up_to >= last.order_key());
+            && row.last_message.is_none_or(|last| covers(last.order_key()));
         (is_of_row && counted.counted_at.elapsed() < COUNT_LIFETIME).then_some(counted.unread)
     }
 
@@ -65,6 +69,7 @@ impl KnownUnread {
             unread,
             after,
             up_to: up_to.max(after),
+            added: BTreeSet::new(),
             counted_at: Instant::now(),
         });
     }
@@ -73,7 +78,7 @@ impl KnownUnread {
         *self.0.lock() = None;
     }
 
-    /// Advances the count by a new message. One before the last that it covers makes it unknown.
+    /// Advances the count by a new message. One that the count should have covered makes it unknown.
     fn add(&self, message: &Message, viewer: &UserId, cap: u32) {
         let mut counted = self.0.lock();
         let Some(known) = counted.as_mut() else {
@@ -84,9 +89,17 @@ impl KnownUnread {
             *counted = None;
             return;
         }
-        known.up_to = position;
+        if !known.added.insert(position) {
+            return;
+        }
+        if known.added.len() > ADDED_MAX
+            && let Some(first) = known.added.pop_first()
+        {
+            known.up_to = first;
+        }
         if message.counts_as_unread_for(viewer) && !known.unread.is_capped {
             known.unread.add(message.id, cap);
+            known.unread.first = known.unread.first.min(Some(message.id));
         }
     }
 }
@@ -303,12 +316,27 @@ mod tests {
     }
 
     #[test]
+    fn messages_that_arrive_out_of_order_and_twice_count_once() {
+        let (mut entry, ann) = (LargeEntry::default(), user("ann"));
+        let more = [9, 7, 9, 8].map(|micros| message(micros, "ben"));
+        let all: Vec<_> = more.iter().collect();
+        let row = entry.advance(row(5, 5), arrival(&all), &ann, 9);
+        let unread = entry.unread.of(&row).unwrap();
+        assert_eq!((unread.count, unread.first), (3, Some(id(7))));
+        for micros in 10..60 {
+            entry.advance(row, arrival(&[&message(micros, "ben")]), &ann, 99);
+        }
+        entry.advance(row, arrival(&[&message(12, "ben")]), &ann, 99);
+        assert_eq!(entry.unread.of(&row), None, "too far out of order");
+    }
+
+    #[test]
     fn a_late_message_and_a_deletion_make_a_count_unknown() {
         let ann = user("ann");
         let mut entry = LargeEntry::default();
         let first = entry.advance(row(5, 5), arrival(&[&message(9, "ben")]), &ann, 9);
-        let late = entry.advance(first, arrival(&[&message(7, "ben")]), &ann, 9);
-        assert_eq!(entry.unread.of(&late), None);
+        let late = entry.advance(first, arrival(&[&message(4, "ben")]), &ann, 9);
+        assert_eq!(entry.unread.of(&late), None, "its marker is later");
         assert_eq!(late.last_message, Some(id(9)));
         entry.unread.set(
             &late,
