@@ -33,6 +33,7 @@ mod program;
 mod report;
 mod rows;
 mod server;
+mod servers;
 mod sockets;
 mod throughput;
 mod world;
@@ -78,7 +79,7 @@ const FEW: Shape = Shape {
     conversations: 20,
 };
 
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "costs",
     "documents",
     "open",
@@ -88,15 +89,16 @@ const PARTS: [&str; 9] = [
     "cluster",
     "crowds",
     "fanout",
+    "servers",
 ];
 /// Not parts, but servers that the parts start: the bare broadcast, the bare HTTP, and the library's handlers.
 const BARE: &str = "bare-sockets";
 const BARE_HTTP: &str = "bare-http";
 const LIBRARY: &str = "library";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout]
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
-Without the name of a part all parts are measured. `cluster` and the second half of `crowds`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
+Without the name of a part all parts are measured. `cluster` and the second halves of `crowds` and `servers`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -149,6 +151,9 @@ fn main() {
     }
     if wanted[8] {
         runtime().block_on(fanout::measure());
+    }
+    if wanted[9] {
+        runtime().block_on(servers::measure(&size));
     }
 }
 

@@ -1,0 +1,317 @@
+//! The counting store: an embedded store under a chat of a cluster, which adds up what each call would cost on Cassandra.
+//!
+//! One of these stands before each server, over one embedded store and one directory. A price follows the code of `store::cql`: the number
+//! of its statements by the arguments, with the caches of that store (conversations, buckets, heads, write states) modelled by what
+//! this server has met before. Prices are of the calls that the load makes. Two things are left out: hints of inbox activity, which
+//! go in a batch that is counted, and the clock check of each server (0.2 statements a second). `processes` holds the sums
+//! against the real store.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use wideroom::model::{
+    Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
+    InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+};
+use wideroom::store::cluster::ClusterStore;
+use wideroom::store::embedded::Embedded;
+use wideroom::store::{
+    Appended, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange, LoggedRestriction,
+    MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation,
+    NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
+    RestrictionChange, Result, Revised, Store, UnreadQuery,
+};
+
+use super::directory::Directory;
+
+/// How far before a cursor streams of a cluster read.
+const OVERLAP_MICROS: i64 = 10_000_000;
+/// Partitions, and rows of one partition, that one statement reads by key.
+const PARTITIONS: usize = 16;
+const ROWS: usize = 20;
+/// How long a head of a large conversation is cached.
+const HEAD_FOR: Duration = Duration::from_secs(1);
+
+/// Statements and rows of all servers.
+#[derive(Debug, Default)]
+pub struct Meter {
+    statements: AtomicU64,
+    rows: AtomicU64,
+    /// Polls and beats, which servers send at the same rate whatever else they do.
+    resting: AtomicU64,
+    resting_rows: AtomicU64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cost {
+    pub statements: f64,
+    pub rows: f64,
+}
+
+impl Meter {
+    pub fn add(&self, statements: usize, rows: usize) {
+        self.statements
+            .fetch_add(statements as u64, Ordering::Relaxed);
+        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    pub fn add_resting(&self, statements: usize, rows: usize) {
+        self.resting.fetch_add(statements as u64, Ordering::Relaxed);
+        self.resting_rows.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    pub fn read_resting(&self) -> Cost {
+        Cost {
+            statements: self.resting.load(Ordering::Relaxed) as f64,
+            rows: self.resting_rows.load(Ordering::Relaxed) as f64,
+        }
+    }
+
+    pub fn read(&self) -> Cost {
+        Cost {
+            statements: self.statements.load(Ordering::Relaxed) as f64,
+            rows: self.rows.load(Ordering::Relaxed) as f64,
+        }
+    }
+}
+
+impl Cost {
+    pub fn since(self, before: Self) -> Self {
+        self.less(before, 1.0)
+    }
+
+    /// Without so many times another cost.
+    pub fn less(self, other: Self, times: f64) -> Self {
+        Self {
+            statements: self.statements - other.statements * times,
+            rows: self.rows - other.rows * times,
+        }
+    }
+
+    pub fn per(self, count: f64) -> Self {
+        Self {
+            statements: self.statements / count,
+            rows: self.rows / count,
+        }
+    }
+}
+
+pub struct CountingStore {
+    inner: Arc<Embedded>,
+    directory: Arc<Directory>,
+    meter: Arc<Meter>,
+    met: Mutex<Met>,
+}
+
+/// Contents of this server's caches.
+#[derive(Default)]
+struct Met {
+    described: HashSet<ConversationId>,
+    written: HashSet<ConversationId>,
+    /// Conversations with a bucket that this server has read or written.
+    buckets: HashSet<ConversationId>,
+    heads: HashMap<ConversationId, Instant>,
+}
+
+impl CountingStore {
+    pub fn new(inner: &Arc<Embedded>, directory: &Arc<Directory>, meter: &Arc<Meter>) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            directory: Arc::clone(directory),
+            meter: Arc::clone(meter),
+            met: Mutex::default(),
+        }
+    }
+
+    fn met<T>(&self, read: impl FnOnce(&mut Met) -> T) -> T {
+        read(&mut self.met.lock().unwrap())
+    }
+
+    /// How many of these were not described to this server before.
+    fn undescribed(&self, ids: &[ConversationId]) -> usize {
+        self.met(|met| insert_all(&mut met.described, ids.iter().copied()))
+    }
+
+    /// Statements that find the buckets of messages and read them.
+    fn by_id(&self, keys: &[(ConversationId, MessageId)]) -> usize {
+        let conversations: HashSet<_> = keys.iter().map(|(id, _)| *id).collect();
+        let count = conversations.len();
+        count + self.met(|met| insert_all(&mut met.buckets, conversations.into_iter()))
+    }
+
+    fn appended(
+        &self,
+        id: ConversationId,
+        messages: &[NewMessage],
+        answer: &Appended,
+    ) -> (usize, usize) {
+        let first = self.met(|met| {
+            met.buckets.insert(id);
+            met.written.insert(id)
+        });
+        let keys = messages
+            .iter()
+            .filter(|new| new.message.client_key.is_some())
+            .count();
+        let entries = answer
+            .audience
+            .users
+            .as_ref()
+            .map_or(1, |users| users.len());
+        // The batch and the check of the roster; the head and the roster before the first one.
+        (
+            2 + keys + if first { 2 } else { 0 },
+            messages.len() + keys + entries + 2 + if first { 2 + entries } else { 0 },
+        )
+    }
+
+    fn row_reads(&self, ids: &[ConversationId], found: &[Option<InboxRow>]) -> (usize, usize) {
+        let pieces = ids.len().div_ceil(ROWS);
+        let large: Vec<_> = ids
+            .iter()
+            .copied()
+            .filter(|id| self.directory.is_large(*id))
+            .collect();
+        let heads = self.met(|met| {
+            let now = Instant::now();
+            let mut is_stale = |id: &&ConversationId| {
+                let read_at = met.heads.get(*id);
+                let is_fresh = read_at.is_some_and(|at| now.duration_since(*at) < HEAD_FOR);
+                if !is_fresh {
+                    met.heads.insert(**id, now);
+                }
+                !is_fresh
+            };
+            large.iter().filter(|id| is_stale(id)).count()
+        });
+        (2 * pieces + heads, some(found) + large.len() + heads)
+    }
+}
+
+fn insert_all<T: Eq + Hash>(set: &mut HashSet<T>, items: impl Iterator<Item = T>) -> usize {
+    items.map(|item| usize::from(set.insert(item))).sum()
+}
+
+fn some<T>(answers: &[Option<T>]) -> usize {
+    answers.iter().flatten().count()
+}
+
+/// One index read for all conversations, and a range of each.
+fn ranges(count: usize) -> usize {
+    if count == 0 {
+        0
+    } else {
+        count.div_ceil(PARTITIONS) + count
+    }
+}
+
+impl fmt::Display for CountingStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("counting")
+    }
+}
+
+/// The trait, each method with its statements and rows by its arguments and its answer.
+macro_rules! priced {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty => |$store:ident, $given:ident| $price:expr;)*) => {
+        #[async_trait]
+        impl Store for CountingStore {
+            fn overlap_micros(&self) -> i64 {
+                OVERLAP_MICROS
+            }
+
+            fn cluster(&self) -> Option<Arc<dyn ClusterStore>> {
+                Some(Arc::clone(&self.directory) as Arc<dyn ClusterStore>)
+            }
+
+            fn health(&self) -> std::result::Result<(), String> {
+                self.inner.health()
+            }
+
+            /// As on a cluster: each conversation has its own newest id.
+            async fn newest_id(&self) -> Result<Option<TimeUuid>> {
+                Ok(None)
+            }
+
+            async fn close(&self) -> Result<()> {
+                Ok(())
+            }
+
+            $(async fn $name(&self, $($argument: $type),*) -> Result<$answer> {
+                let answer = self.inner.$name($($argument),*).await?;
+                let ($store, $given) = (self, &answer);
+                let (statements, rows): (usize, usize) = $price;
+                self.meter.add(statements, rows);
+                Ok(answer)
+            })*
+        }
+    };
+}
+
+priced! {
+    imported_at() -> Option<Timestamp> => |_store, _answer| (1, 1);
+    direct_ids() -> DirectIds => |_store, _answer| (1, 1);
+    participations(viewer: &UserId, conversations: &[ConversationId]) -> Vec<Option<Participation>> => |store, answer| {
+        let new = store.undescribed(conversations);
+        (conversations.len().div_ceil(PARTITIONS) + new, some(answer) + new)
+    };
+    direct_conversation(one: &UserId, other: &UserId) -> Option<ConversationId> => |_store, _answer| (1, 1);
+    create_conversation(new: &NewConversation) -> Created => |_store, _answer| (3, 3 + 3 * new.participants.len());
+    participants(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
+    participants_by_name(keys: &[(ConversationId, UserId)]) -> Vec<Option<Participant>> => |_store, answer| (keys.len(), some(answer));
+    participant_counts(conversations: &[ConversationId]) -> Vec<u64> => |_store, answer| (answer.len(), answer.len());
+    membership_snapshot(conversation: ConversationId, users: &[UserId]) -> Option<MembershipSnapshot> => |_store, _answer| (2 + users.len().div_ceil(ROWS), 2 + users.len());
+    membership_version(conversation: ConversationId) -> Option<MembershipVersion> => |store, _answer| {
+        let new = store.undescribed(&[conversation]);
+        (1 + new, 1 + new)
+    };
+    change_membership(conversation: ConversationId, change: &MembershipChange) -> Option<wideroom::store::Audience> => |_store, _answer| (7, 7 + 3 * change.transitions.len());
+    rename_conversation(conversation: ConversationId, to: &Renaming) -> wideroom::store::Audience => |_store, _answer| (2, 4);
+    append_messages(conversation: ConversationId, messages: &[NewMessage]) -> Appended => |store, answer| store.appended(conversation, messages, answer);
+    revise_message(conversation: ConversationId, revision: &Revision, change: &Change) -> Option<Revised> => |_store, _answer| (5, 6);
+    react(conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>> => |_store, _answer| (4, 5);
+    reactions(viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Vec<Vec<Reaction>> => |_store, _answer| (messages.len(), messages.len());
+    changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change> => |_store, answer| (2, answer.len());
+    log_late(conversation: ConversationId, changes: &[Change]) -> () => |_store, _answer| (2, 2 + changes.len());
+    earlier_sends(conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>> => |_store, _answer| (keys.len(), keys.len());
+    history(conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Page<Arc<Message>> => |_store, answer| (2, 1 + answer.items.len());
+    messages(keys: &[(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>> => |store, answer| (store.by_id(keys), some(answer));
+    messages_at(positions: &[(ConversationId, OrderKey)]) -> Vec<Option<Arc<Message>>> => |_store, answer| (ranges(positions.len()), some(answer));
+    last_messages(conversations: &[ConversationId]) -> Vec<Option<MessageId>> => |_store, answer| (answer.len(), answer.len());
+    newest_events(conversations: &[ConversationId]) -> Vec<Option<TimeUuid>> => |_store, answer| (answer.len(), answer.len());
+    message_counts(conversations: &[ConversationId]) -> Vec<u64> => |_store, answer| (2 * answer.len(), 2 * answer.len());
+    inbox(user: &UserId, page: &PageRequest<InboxKey>) -> Page<InboxRow> => |_store, answer| (2, 1 + answer.items.len());
+    inbox_rows(user: &UserId, conversations: &[ConversationId]) -> Vec<Option<InboxRow>> => |store, answer| store.row_reads(conversations, answer);
+    inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>> => |_store, answer| (4, answer.as_ref().map_or(0, Vec::len));
+    conversation_count(user: &UserId, limit: usize) -> usize => |_store, answer| (1, *answer);
+    large_conversations(user: &UserId) -> Vec<ConversationId> => |_store, answer| (1 + answer.len().div_ceil(ROWS), 2 * answer.len());
+    unread(user: &UserId, queries: &[UnreadQuery], cap: u32) -> Vec<Unread> => |_store, answer| {
+        (ranges(queries.len()), answer.iter().map(|one| 1 + one.count as usize).sum())
+    };
+    previews(user: &UserId, queries: &[PreviewQuery], cap: u32) -> Vec<EntryPreview> => |_store, answer| (ranges(queries.len()), 2 * answer.len());
+    move_read_marker(user: &UserId, to: &MarkerMove) -> () => |_store, _answer| (1, 3);
+    mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> () => |_store, _answer| (1, 1);
+    receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
+    set_flags(user: &UserId, to: &FlagsChange) -> Option<Flags> => |_store, _answer| (3, 4);
+    profiles(users: &[UserId]) -> Vec<Option<Profile>> => |_store, answer| (users.len().div_ceil(PARTITIONS), some(answer));
+    change_profile(user: &UserId, to: &ProfileChange) -> () => |_store, _answer| (1, 1);
+    mark_seen(user: &UserId, at: Timestamp) -> () => |_store, _answer| (1, 1);
+    restrict(restricted: &Restricted, change: &RestrictionChange) -> Restriction => |_store, _answer| (2, 2);
+    restrictions_of(users: &[UserId]) -> Vec<Restriction> => |_store, _answer| (users.len(), users.len());
+    restrictions() -> Vec<(Restricted, Restriction)> => |_store, answer| (16, answer.len());
+    restriction_log(since: Timestamp) -> Vec<LoggedRestriction> => |_store, answer| (1, answer.len());
+}
+
+/// Whether the conversation is large, for the directory.
+pub async fn record(directory: &Directory, inner: &Embedded, conversation: &Conversation) {
+    let page = PageRequest::first(100);
+    let found = inner.participants(conversation.id, &page).await.unwrap();
+    let users = found.items.into_iter().map(|one| one.user);
+    directory.put_conversation(conversation.id, users.collect(), conversation.is_large);
+}

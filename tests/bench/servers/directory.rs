@@ -1,0 +1,225 @@
+//! The directory and the mailboxes of a cluster in memory, each call counted as the statements that `store::cql` sends for it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, Weak};
+
+use async_trait::async_trait;
+use wideroom::model::{ChangeId, ConversationId, OrderKey, TimeUuid, UserId};
+use wideroom::store::cluster::{
+    Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, Registration, ServerId,
+    ServerState, Session, SessionKind, WriteTime,
+};
+use wideroom::store::{Audience, Result};
+
+use super::counting::Meter;
+
+/// Users whose sessions one statement reads.
+const USERS: usize = 16;
+/// A lane of a mailbox has a partition for each minute.
+const MINUTE_MICROS: i64 = 60_000_000;
+
+pub struct Directory {
+    meter: Arc<Meter>,
+    tables: Mutex<Tables>,
+}
+
+#[derive(Default)]
+struct Tables {
+    /// Whether each server has ended.
+    servers: HashMap<ServerId, bool>,
+    beats: BTreeMap<ServerId, i64>,
+    sessions: HashMap<UserId, BTreeSet<(SessionKind, ServerId)>>,
+    listeners: HashMap<ConversationId, BTreeSet<ServerId>>,
+    mailboxes: HashMap<(ServerId, MailboxLane), BTreeMap<TimeUuid, Vec<u8>>>,
+    /// Participants of small conversations; `None` for large ones.
+    conversations: HashMap<ConversationId, Option<Arc<[UserId]>>>,
+}
+
+impl Directory {
+    pub fn new(meter: &Arc<Meter>) -> Arc<Self> {
+        Arc::new(Self {
+            meter: Arc::clone(meter),
+            tables: Mutex::default(),
+        })
+    }
+
+    fn ask<T>(
+        &self,
+        (statements, rows): (usize, usize),
+        effect: impl FnOnce(&mut Tables) -> T,
+    ) -> T {
+        self.meter.add(statements, rows);
+        effect(&mut self.tables.lock().unwrap())
+    }
+
+    fn ask_resting<T>(
+        &self,
+        (statements, rows): (usize, usize),
+        effect: impl FnOnce(&mut Tables) -> T,
+    ) -> T {
+        self.meter.add_resting(statements, rows);
+        effect(&mut self.tables.lock().unwrap())
+    }
+
+    pub fn put_conversation(&self, id: ConversationId, users: Vec<UserId>, is_large: bool) {
+        let users = (!is_large).then(|| users.into());
+        self.ask((0, 0), |tables| tables.conversations.insert(id, users));
+    }
+
+    pub fn is_large(&self, id: ConversationId) -> bool {
+        self.ask((0, 0), |tables| {
+            matches!(tables.conversations.get(&id), Some(None))
+        })
+    }
+}
+
+#[async_trait]
+impl ClusterStore for Directory {
+    async fn put_server(&self, server: ServerId, _: i32, _: WriteTime) -> Result<()> {
+        self.ask((1, 1), |tables| {
+            tables.servers.entry(server).or_insert(false);
+        });
+        Ok(())
+    }
+
+    async fn server(&self, server: ServerId) -> Result<ServerState> {
+        let ended = self.ask_resting((1, 1), |tables| tables.servers.get(&server).copied());
+        Ok(match ended {
+            Some(true) => ServerState::Ended,
+            Some(false) => ServerState::Running,
+            None => ServerState::Missing,
+        })
+    }
+
+    async fn end_server(&self, server: ServerId, _: WriteTime) -> Result<()> {
+        self.ask((1, 1), |tables| tables.servers.insert(server, true));
+        Ok(())
+    }
+
+    async fn put_beat(&self, beat: Beat, _: WriteTime) -> Result<()> {
+        self.ask_resting((1, 1), |tables| {
+            tables.beats.insert(beat.server, beat.number)
+        });
+        Ok(())
+    }
+
+    async fn delete_beat(&self, server: ServerId, _: WriteTime) -> Result<()> {
+        self.ask((1, 1), |tables| tables.beats.remove(&server));
+        Ok(())
+    }
+
+    async fn beats(&self) -> Result<Vec<Beat>> {
+        let beat = |(server, number): (&ServerId, &i64)| Beat {
+            server: *server,
+            number: *number,
+        };
+        let beats: Vec<_> =
+            self.ask_resting((1, 0), |tables| tables.beats.iter().map(beat).collect());
+        self.meter.add_resting(0, beats.len());
+        Ok(beats)
+    }
+
+    async fn register(&self, server: ServerId, at: &Registration, _: WriteTime) -> Result<()> {
+        self.ask((1, 1), |tables| match at {
+            Registration::Session(user, kind) => {
+                let sessions = tables.sessions.entry(user.clone()).or_default();
+                sessions.insert((*kind, server))
+            }
+            Registration::Listener(id) => tables.listeners.entry(*id).or_default().insert(server),
+        });
+        Ok(())
+    }
+
+    async fn unregister(&self, server: ServerId, at: &Registration, _: WriteTime) -> Result<()> {
+        self.ask((1, 1), |tables| match at {
+            Registration::Session(user, kind) => tables
+                .sessions
+                .get_mut(user)
+                .is_some_and(|sessions| sessions.remove(&(*kind, server))),
+            Registration::Listener(id) => tables
+                .listeners
+                .get_mut(id)
+                .is_some_and(|listeners| listeners.remove(&server)),
+        });
+        Ok(())
+    }
+
+    async fn recipients(&self, conversation: ConversationId) -> Result<Audience> {
+        let users = self.ask((1, 1), |tables| {
+            tables.conversations.get(&conversation).cloned()
+        });
+        Ok(Audience {
+            users: users.unwrap_or_default(),
+        })
+    }
+
+    async fn settle_growth(&self, _: ConversationId, _: ChangeId) -> Result<()> {
+        self.meter.add(1, 1);
+        Ok(())
+    }
+
+    /// The embedded store completes nothing for others.
+    fn set_completion_handler(&self, _: Weak<dyn CompletionHandler>) {}
+
+    async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>> {
+        let found: Vec<_> = self.ask((users.len().div_ceil(USERS), 0), |tables| {
+            let of_user = |user: &UserId| {
+                let sessions = tables.sessions.get(user).into_iter().flatten();
+                let session = |(kind, server): &(SessionKind, ServerId)| Session {
+                    user: user.clone(),
+                    kind: *kind,
+                    server: *server,
+                };
+                sessions.map(session).collect::<Vec<_>>()
+            };
+            users.iter().flat_map(of_user).collect()
+        });
+        self.meter.add(0, found.len());
+        Ok(found)
+    }
+
+    async fn listeners(&self, conversation: ConversationId) -> Result<Vec<ServerId>> {
+        let found: Vec<_> = self.ask((1, 0), |tables| {
+            let listeners = tables.listeners.get(&conversation);
+            listeners.into_iter().flatten().copied().collect()
+        });
+        self.meter.add(0, found.len());
+        Ok(found)
+    }
+
+    async fn put_notice(
+        &self,
+        server: ServerId,
+        lane: MailboxLane,
+        row: &MailboxRow,
+    ) -> Result<()> {
+        self.ask((1, 1), |tables| {
+            let rows = tables.mailboxes.entry((server, lane)).or_default();
+            rows.insert(row.id, row.payload.clone())
+        });
+        Ok(())
+    }
+
+    async fn notices(
+        &self,
+        server: ServerId,
+        lane: MailboxLane,
+        after: OrderKey,
+        up_to: OrderKey,
+    ) -> Result<Vec<MailboxRow>> {
+        let minute = |key: OrderKey| key.moment().micros() / MINUTE_MICROS;
+        let minutes = usize::try_from(minute(up_to) - minute(after)).unwrap_or(0) + 1;
+        let found: Vec<_> = self.ask_resting((minutes.min(6), 0), |tables| {
+            let rows = tables.mailboxes.entry((server, lane)).or_default();
+            let row = |(id, payload): (&TimeUuid, &Vec<u8>)| MailboxRow {
+                id: *id,
+                payload: payload.clone(),
+            };
+            let is_in =
+                |(id, _): &(&TimeUuid, &Vec<u8>)| id.order_key() > after && id.order_key() <= up_to;
+            rows.iter().filter(is_in).map(row).collect()
+        });
+        self.meter.add_resting(0, found.len());
+        Ok(found)
+    }
+}
