@@ -1,5 +1,6 @@
 //! Time and ids: the wall clock, and the hybrid logical clock that allocates the id of every message and change.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -46,12 +47,39 @@ impl Clock for ManualClock {
     }
 }
 
-/// Hybrid logical clock that allocates ids. Each id is at or after the wall clock, and greater than every id allocated or observed before.
-/// No two ids share a microsecond.
+/// Hybrid logical clock that allocates ids. Each id is at or after the clock, and greater than every
+/// id allocated or observed before. No two ids share a microsecond.
+///
+/// On a store of several servers, an id of another one raises only the queue of its conversation
+/// ([`IdGenerator::next_after`]).
 pub struct IdGenerator {
-    last: Mutex<Timestamp>,
+    state: Mutex<GeneratorState>,
     /// Clock sequence and node, random for each process, so two servers never allocate the same id.
     rest: [u8; 8],
+}
+
+struct GeneratorState {
+    last: Timestamp,
+    /// Microseconds after `last` that ids of raised queues have taken.
+    taken: BTreeSet<Timestamp>,
+}
+
+impl GeneratorState {
+    /// The first microsecond from this one on that no id has taken.
+    fn free_from(&self, moment: Timestamp) -> Timestamp {
+        let mut free = moment;
+        while self.taken.contains(&free) {
+            free = free.plus_micros(1);
+        }
+        free
+    }
+
+    fn advance(&mut self, to: Timestamp) {
+        self.last = self.last.max(to);
+        if self.taken.first().is_some_and(|first| *first <= self.last) {
+            self.taken = self.taken.split_off(&self.last.plus_micros(1));
+        }
+    }
 }
 
 impl IdGenerator {
@@ -60,7 +88,10 @@ impl IdGenerator {
         // The multicast bit marks a node id that is not the address of a network card (RFC 4122, 4.5).
         rest[2] |= 1;
         Self {
-            last: Mutex::new(Timestamp::ZERO),
+            state: Mutex::new(GeneratorState {
+                last: Timestamp::ZERO,
+                taken: BTreeSet::new(),
+            }),
             rest,
         }
     }
@@ -76,9 +107,24 @@ impl IdGenerator {
 
     /// An id at or after `now`, greater than all before it.
     pub fn next(&self, now: Timestamp) -> TimeUuid {
-        let mut last = self.last.lock();
-        *last = now.max(last.plus_micros(1));
-        TimeUuid::new(*last, self.rest)
+        let mut state = self.state.lock();
+        let next = state.free_from(now.max(state.last.plus_micros(1)));
+        state.advance(next);
+        TimeUuid::new(next, self.rest)
+    }
+
+    /// The same, greater than this moment too, which may lie ahead of the clock. Then the id is an
+    /// exception: later ids of other queues go on from the clock, and skip its microsecond.
+    pub fn next_after(&self, moment: Timestamp, now: Timestamp) -> TimeUuid {
+        {
+            let mut state = self.state.lock();
+            if moment > now.max(state.last) {
+                let next = state.free_from(moment.plus_micros(1));
+                state.taken.insert(next);
+                return TimeUuid::new(next, self.rest);
+            }
+        }
+        self.next(now)
     }
 
     /// Whether this generator allocated the id.
@@ -93,12 +139,11 @@ impl IdGenerator {
 
     /// Makes all later ids greater than this moment.
     pub fn pass(&self, moment: Timestamp) {
-        let mut last = self.last.lock();
-        *last = (*last).max(moment);
+        self.state.lock().advance(moment);
     }
 
-    /// Greatest moment allocated or observed so far.
+    /// Greatest moment allocated or observed so far, but for the ids of raised queues.
     pub fn last(&self) -> Timestamp {
-        *self.last.lock()
+        self.state.lock().last
     }
 }

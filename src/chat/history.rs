@@ -56,8 +56,8 @@ impl HistoryService {
                     }),
                 };
                 let page = self.store.history(conversation, &cut, page).await?;
-                self.in_flight
-                    .observe_remote(page.items.first().map(|message| message.id));
+                let newest = page.items.first().map(|message| message.id);
+                self.in_flight.observe(conversation, newest);
                 Ok(page)
             }
             HistoryRequest::Around { message, count } => {
@@ -102,8 +102,9 @@ impl HistoryService {
         keys: &[(ConversationId, MessageId)],
     ) -> Result<Vec<Option<Arc<Message>>>> {
         let messages = self.store.messages(keys).await?;
-        self.in_flight
-            .observe_remote(messages.iter().flatten().map(|message| message.id));
+        for message in messages.iter().flatten() {
+            self.in_flight.observe(message.conversation, [message.id]);
+        }
         Ok(messages)
     }
 
@@ -157,9 +158,8 @@ impl HistoryService {
             .await?
             .pop()
             .flatten();
-        Ok(newest.map_or(low_watermark, |newest| {
-            low_watermark.max(newest.order_key())
-        }))
+        let newest = newest.map(|newest| newest.order_key().min(self.in_flight.cursor_max()));
+        Ok(newest.map_or(low_watermark, |newest| low_watermark.max(newest)))
     }
 }
 

@@ -6,23 +6,35 @@
 //! another conversation is still on its way to the disk. A position in the inbox stream must not
 //! pass the smaller id. So every allocated id is in flight until its event is published, and no
 //! position passes the smallest of them.
+//!
+//! On a cluster, ids go by the cluster's clock. An id of another server may lie ahead of it: then
+//! it raises the queue of its own conversation, whose next id is greater, and no other queue.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::chat::error::{Error, Result};
 use crate::clock::{Clock, IdGenerator};
 use crate::cluster::{Cluster, CursorScope};
-use crate::model::{OrderKey, TimeUuid};
+use crate::model::{ConversationId, OrderKey, TimeUuid, Timestamp};
 use crate::store;
 
-/// Maximum lead of the ids over the wall clock on a shared store. With a greater lead, other
-/// servers could not tell which ids are new.
+/// Maximum lead of an id over the clock on a shared store. With a greater lead, other servers could
+/// not tell which ids are new.
 const CLOCK_LEAD_MAX: Duration = Duration::from_secs(2);
+/// How long a queue that is further ahead waits for the clock.
+const LEAD_WAIT_MAX: Duration = Duration::from_secs(2);
+/// A queue that was raised is remembered until the clock has passed it by this much: the clock may
+/// be corrected backwards.
+const RAISED_FOR: Duration = Duration::from_secs(5);
+/// Raised queues before those that the clock has passed are forgotten.
+const RAISED_MIN: usize = 1_024;
+/// How far after now a cursor may lie that was read and not received.
+const CURSOR_AHEAD: Duration = Duration::from_secs(3);
 
 /// Age of an id at which its event is late: it is logged again under a fresh id. Streams read back
 /// ten seconds, which is twice this and the difference of two clocks.
@@ -35,8 +47,36 @@ pub(crate) struct InFlightIds {
     /// First id of each lease. The lock is held during an allocation, so an id is in flight as soon
     /// as it exists.
     leases: Arc<Mutex<BTreeSet<TimeUuid>>>,
+    /// Greatest ids of other servers that were ahead of the clock when they were seen.
+    raised: Arc<Mutex<RaisedQueues>>,
     /// This server's part in a cluster. `None` on a store of one server.
     cluster: Option<Cluster>,
+}
+
+#[derive(Default)]
+struct RaisedQueues {
+    by_conversation: HashMap<ConversationId, Timestamp>,
+    /// Number at which those that the clock has passed are forgotten.
+    forget_at: usize,
+}
+
+impl RaisedQueues {
+    fn raise(&mut self, conversation: ConversationId, to: Timestamp, now: Timestamp) {
+        let forgotten = now.plus_micros(-micros(RAISED_FOR));
+        if to <= forgotten {
+            return;
+        }
+        let raised = self.by_conversation.entry(conversation).or_insert(to);
+        *raised = to.max(*raised);
+        if self.by_conversation.len() >= self.forget_at.max(RAISED_MIN) {
+            self.by_conversation.retain(|_, raised| *raised > forgotten);
+            self.forget_at = 2 * self.by_conversation.len();
+        }
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl InFlightIds {
@@ -49,6 +89,7 @@ impl InFlightIds {
             clock,
             ids,
             leases: Arc::default(),
+            raised: Arc::default(),
             cluster,
         }
     }
@@ -74,13 +115,79 @@ impl InFlightIds {
             .map_or(OrderKey::MAX, |cluster| cluster.cursor_limit(scope, except))
     }
 
-    /// Allocates `count` ascending ids. They are in flight until the lease is dropped, after their
-    /// events were published.
-    pub(crate) fn allocate(&self, count: usize) -> IdLease {
+    /// Time by which ids and cursors go: the cluster's, or the wall clock's.
+    pub(crate) fn now(&self) -> Timestamp {
+        match &self.cluster {
+            Some(cluster) => cluster.now(),
+            None => self.clock.now(),
+        }
+    }
+
+    /// The greatest cursor that a read of the store may give.
+    pub(crate) fn cursor_max(&self) -> OrderKey {
+        match &self.cluster {
+            Some(cluster) => OrderKey::first_at(cluster.now().plus_micros(micros(CURSOR_AHEAD))),
+            None => OrderKey::MAX,
+        }
+    }
+
+    /// Allocates `count` ascending ids of a conversation. They are in flight until the lease is
+    /// dropped, after their events were published.
+    ///
+    /// On a cluster, the ids are greater than all that were observed in the conversation. `Busy`
+    /// where this server's clock is wrong, where the conversation is too far ahead of it, and where
+    /// too many events wait to be delivered to other servers.
+    pub(crate) async fn allocate(
+        &self,
+        conversation: ConversationId,
+        count: usize,
+    ) -> Result<IdLease> {
+        let Some(cluster) = &self.cluster else {
+            return Ok(self.lease(count, Timestamp::ZERO));
+        };
+        let deadline = Instant::now() + LEAD_WAIT_MAX;
+        loop {
+            let is_fit = cluster.check_clock().is_ok() && cluster.has_room();
+            if !is_fit || self.lead_over_clock() > CLOCK_LEAD_MAX {
+                return Err(Error::Busy);
+            }
+            let raised = self.raised_to(conversation);
+            let lead = raised.micros() - self.now().micros();
+            let wait = Duration::from_micros(u64::try_from(lead).unwrap_or(0))
+                .saturating_sub(CLOCK_LEAD_MAX);
+            if wait.is_zero() {
+                return Ok(self.lease(count, raised));
+            }
+            if Instant::now() + wait > deadline {
+                return Err(Error::Busy);
+            }
+            sleep(wait).await;
+        }
+    }
+
+    /// Allocates ids for events that are persisted already, and logged again.
+    pub(crate) fn allocate_late(&self, conversation: ConversationId, count: usize) -> IdLease {
+        self.lease(count, self.raised_to(conversation))
+    }
+
+    fn raised_to(&self, conversation: ConversationId) -> Timestamp {
+        let raised = self.raised.lock();
+        let to = raised.by_conversation.get(&conversation).copied();
+        to.unwrap_or_default()
+    }
+
+    fn lease(&self, count: usize, after: Timestamp) -> IdLease {
         debug_assert!(count > 0, "a batch has an id");
         let mut leases = self.leases.lock();
-        let now = self.clock.now();
-        let ids: Vec<_> = (0..count).map(|_| self.ids.next(now)).collect();
+        let now = self.now();
+        let mut after = after;
+        let ids: Vec<_> = (0..count)
+            .map(|_| {
+                let id = self.ids.next_after(after, now);
+                after = id.moment();
+                id
+            })
+            .collect();
         leases.insert(ids[0]);
         IdLease {
             ids,
@@ -89,45 +196,37 @@ impl InFlightIds {
         }
     }
 
-    /// Allocates ids, unless on a shared store they would lead the wall clock by too much, or too
-    /// many events wait to be delivered to other servers.
-    pub(crate) fn allocate_near_clock(&self, count: usize) -> Result<IdLease> {
-        if let Some(cluster) = &self.cluster
-            && (self.lead_over_clock() > CLOCK_LEAD_MAX || !cluster.has_room())
-        {
-            return Err(Error::Busy);
-        }
-        Ok(self.allocate(count))
-    }
-
-    /// Makes all later ids greater than this one.
-    pub(crate) fn observe(&self, id: TimeUuid) {
-        self.ids.observe(id);
-    }
-
-    /// Makes all later ids greater than these, which other servers may have allocated: the next
-    /// write may answer them.
-    pub(crate) fn observe_remote(&self, ids: impl IntoIterator<Item = TimeUuid>) {
+    /// Makes later ids of this conversation greater than these, which other servers may have
+    /// allocated: the next write may answer them.
+    pub(crate) fn observe(
+        &self,
+        conversation: ConversationId,
+        ids: impl IntoIterator<Item = TimeUuid>,
+    ) {
         if self.is_shared()
             && let Some(newest) = ids.into_iter().max()
         {
-            self.ids.observe(newest);
+            let mut raised = self.raised.lock();
+            raised.raise(conversation, newest.moment(), self.now());
         }
     }
 
-    /// Lead of the ids over the wall clock. The clock was set back, or was ahead when the ids were
+    /// Lead of the ids over the clock. The clock was set back, or was ahead when the ids were
     /// allocated.
     pub(crate) fn lead_over_clock(&self) -> Duration {
-        let lead = self.ids.last().micros() - self.clock.now().micros();
+        let lead = self.ids.last().micros() - self.now().micros();
         Duration::from_micros(u64::try_from(lead).unwrap_or(0))
     }
 
-    /// Whether streams of other servers may have passed this id. Both clocks count: the monotonic
-    /// one stands still while a machine is suspended, and the wall clock may be set.
+    /// Whether streams of other servers may have passed this id. After the machine was suspended,
+    /// the monotonic clock lacks that time, and the cluster's clock is unknown.
     pub(crate) fn is_late(&self, id: TimeUuid, allocated_at: Instant) -> bool {
-        let age = self.clock.now().micros() - id.moment().micros();
-        let by_wall_clock = Duration::from_micros(u64::try_from(age).unwrap_or(0));
-        self.is_shared() && allocated_at.elapsed().max(by_wall_clock) > LATE_AFTER
+        let Some(cluster) = &self.cluster else {
+            return false;
+        };
+        let age = cluster.now().micros() - id.moment().micros();
+        let by_clock = Duration::from_micros(u64::try_from(age).unwrap_or(0));
+        !cluster.is_clock_known() || allocated_at.elapsed().max(by_clock) > LATE_AFTER
     }
 
     /// Low watermark: all events of this server up to here are published, and no later allocation
@@ -148,7 +247,7 @@ impl InFlightIds {
             None => {
                 // The watermark advances to the present, and later ids pass it. So the position of
                 // a quiet stream does not age.
-                self.ids.pass(self.clock.now());
+                self.ids.pass(self.now());
                 OrderKey::first_at(self.ids.last().plus_micros(1)).before()
             }
         }
@@ -220,14 +319,13 @@ impl Drop for IdLease {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
-    use crate::model::Timestamp;
 
     #[test]
     fn the_low_watermark_never_passes_an_id_in_flight() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000)));
         let in_flight = InFlightIds::new(clock, Arc::new(IdGenerator::new([7; 8])), None);
-        let first = in_flight.allocate(1);
-        let second = in_flight.allocate(2);
+        let first = in_flight.lease(1, Timestamp::ZERO);
+        let second = in_flight.lease(2, Timestamp::ZERO);
         assert!(in_flight.low_watermark() < first.newest().order_key());
         assert!(
             second.low_watermark() < first.newest().order_key(),
@@ -243,6 +341,8 @@ mod tests {
         let newest = second.newest();
         drop(second);
         assert!(in_flight.low_watermark() >= newest.order_key());
-        assert!(in_flight.allocate(1).newest().order_key() > in_flight.low_watermark());
+        assert!(
+            in_flight.lease(1, Timestamp::ZERO).newest().order_key() > in_flight.low_watermark()
+        );
     }
 }

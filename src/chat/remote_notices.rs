@@ -95,7 +95,7 @@ impl RemoteNotices {
 
     fn publish(&self, noticed: &NoticedEvents<'_>, id: TimeUuid, event: Event) {
         let (publisher, conversation) = (&self.publisher, noticed.conversation);
-        self.in_flight.observe(id);
+        self.in_flight.observe(conversation, [id]);
         let origin = Origin::Remote {
             oldest: noticed.oldest,
         };

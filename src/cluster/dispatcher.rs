@@ -23,12 +23,13 @@ use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::clock::ClusterClock;
 use super::counters::Counters;
 use super::jitter::Jitter;
 use super::notice::{Letter, RemoteNotice};
 use super::peers::Peers;
 use crate::bus::Bus;
-use crate::clock::{Clock, IdGenerator};
+use crate::clock::{Clock as _, IdGenerator};
 use crate::model::{ConversationId, UserId};
 use crate::store;
 use crate::store::Audience;
@@ -118,7 +119,7 @@ pub(super) struct Dispatcher {
     store: Arc<dyn ClusterStore>,
     peers: Arc<Peers>,
     bus: Bus,
-    clock: Arc<dyn Clock>,
+    clock: Arc<ClusterClock>,
     /// Identity of this server.
     own: Arc<RwLock<ServerId>>,
     ids: IdGenerator,
@@ -157,7 +158,7 @@ impl Drop for Undelivered<'_> {
 
 impl Dispatcher {
     pub(super) fn new(
-        (store, bus, clock): (Arc<dyn ClusterStore>, Bus, Arc<dyn Clock>),
+        (store, bus, clock): (Arc<dyn ClusterStore>, Bus, Arc<ClusterClock>),
         peers: Arc<Peers>,
         own: Arc<RwLock<ServerId>>,
         jitter: Jitter,
@@ -400,8 +401,12 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the row was acknowledged while it was fresh.
+    /// Whether the row was acknowledged while it was fresh. With an unknown time, the receiver might
+    /// pass over it.
     async fn write(&self, server: ServerId, lane: MailboxLane, payload: &[u8]) -> bool {
+        if !self.clock.is_known() {
+            return false;
+        }
         let (began, began_at) = (self.clock.now(), Instant::now());
         let row = MailboxRow {
             id: self.ids.next(began),
@@ -411,9 +416,8 @@ impl Dispatcher {
             tracing::debug!(%error, %server, ?lane, "the server failed to write to a lane of a mailbox");
             return false;
         }
-        let by_wall_clock = self.clock.now().micros() - row.id.moment().micros();
-        let is_fresh = began_at.elapsed() <= FRESH_MAX
-            && Duration::from_micros(u64::try_from(by_wall_clock).unwrap_or(0)) <= FRESH_MAX;
+        // The monotonic clock stands still while the machine is suspended; then the time is unknown.
+        let is_fresh = began_at.elapsed() <= FRESH_MAX && self.clock.is_known();
         if !is_fresh {
             tracing::warn!(%server, "a write to a mailbox was acknowledged late; the server writes it again");
         }

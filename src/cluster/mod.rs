@@ -24,10 +24,12 @@
 //!
 //! # Parts
 //!
-//! [`registry`](self) counts leases and writes their rows; `peers` knows which servers have ended;
+//! [`registry`](self) counts leases and writes their rows; `clock` is the time that all of it goes
+//! by; `peers` knows which servers have ended;
 //! `dispatcher` delivers notices; `poller` reads them, and `follow_ups` hands them to the
 //! [`NoticeHandler`], which is the chat. No rule of chat lives here.
 
+mod clock;
 mod counters;
 mod dispatcher;
 mod follow_ups;
@@ -48,9 +50,10 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use self::clock::{ClockFault, ClusterClock};
 pub use self::dispatcher::Recipients;
 pub use self::follow_ups::NoticeHandler;
 pub use self::held_back::CursorScope;
@@ -73,7 +76,7 @@ use self::write_times::WriteTimes;
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::model::{ChangeId, ConversationId, OrderKey, UserId};
+use crate::model::{ChangeId, ConversationId, OrderKey, Timestamp, UserId};
 use crate::store;
 use crate::store::cluster::{
     Beat, ClusterStore, CompletionHandler, Registration, ServerId, Session, SessionKind,
@@ -85,6 +88,9 @@ const RETRY_FIRST: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// A server without a readable lane for so long is not ready.
 const DEAF_MAX: Duration = Duration::from_secs(60);
+/// Reads by which a server learns the cluster's time when it begins: as many as confirm that its
+/// own clock is wrong.
+const FIRST_SAMPLES: usize = 3;
 /// How long the end of the process waits for its own end to be written.
 const END_MAX: Duration = Duration::from_secs(2);
 
@@ -94,7 +100,7 @@ pub struct Cluster(Arc<ClusterState>);
 
 struct ClusterState {
     store: Arc<dyn ClusterStore>,
-    clock: Arc<dyn Clock>,
+    cluster_clock: Arc<ClusterClock>,
     bus: Bus,
     own: Arc<RwLock<ServerId>>,
     times: Arc<WriteTimes>,
@@ -142,13 +148,17 @@ impl Cluster {
         let identities = jitter(0);
         let server = ServerId(identities.uuid());
         let own = Arc::new(RwLock::new(server));
-        let times = Arc::new(WriteTimes::new(Arc::clone(&clock)));
+        let cluster_clock = Arc::new(ClusterClock::new(clock));
+        let times = Arc::new(WriteTimes::new(Arc::clone(&cluster_clock) as Arc<_>));
         let counters = Arc::new(Counters::new());
+        put_server(&*store, &times, server).await?;
+        counters.identities.inc();
+        first_samples(&*store, &cluster_clock, server).await?;
         let (registry, events) =
             Registry::new(Arc::clone(&store), Arc::clone(&times), server, jitter(1));
         let peers = Arc::new(Peers::new(Arc::clone(&store)));
         let dispatcher = Arc::new(Dispatcher::new(
-            (Arc::clone(&store), bus.clone(), Arc::clone(&clock)),
+            (Arc::clone(&store), bus.clone(), Arc::clone(&cluster_clock)),
             Arc::clone(&peers),
             Arc::clone(&own),
             jitter(2),
@@ -156,13 +166,13 @@ impl Cluster {
         ));
         let stop = CancellationToken::new();
         let state = ClusterState {
-            status: PollStatus::new(Arc::clone(&clock)),
+            status: PollStatus::new(Arc::clone(&cluster_clock)),
             presence: Arc::new(PresenceOutbox::new(Arc::clone(&dispatcher))),
             registry_events: Mutex::new(Some(events)),
             running: OnceLock::new(),
             _stop_with_the_last: stop.clone().drop_guard(),
             store,
-            clock,
+            cluster_clock,
             bus,
             own,
             times,
@@ -173,7 +183,6 @@ impl Cluster {
             identities,
             stop,
         };
-        state.put_server(server).await?;
         state.bus.listen_as(server.0);
         Ok(Self(Arc::new(state)))
     }
@@ -187,7 +196,7 @@ impl Cluster {
         };
         let follow_ups = FollowUps::new(handler, Arc::clone(&state.counters));
         let poller = Arc::new(Poller::new(
-            (Arc::clone(&state.store), Arc::clone(&state.clock)),
+            (Arc::clone(&state.store), Arc::clone(&state.cluster_clock)),
             Arc::clone(&state.own),
             Arc::clone(&state.registry),
             Arc::clone(&follow_ups),
@@ -295,6 +304,30 @@ impl Cluster {
         self.0.dispatcher.has_room()
     }
 
+    /// The cluster's time, by which ids and cursors go.
+    pub fn now(&self) -> Timestamp {
+        self.0.cluster_clock.now()
+    }
+
+    /// Waits until [`Cluster::now`] is the cluster's time, as long as that takes.
+    pub async fn wait_for_clock(&self) {
+        while !self.is_clock_known() {
+            // An unknown time asks for a sample.
+            let _ = self.check_clock();
+            sleep(RETRY_FIRST).await;
+        }
+    }
+
+    /// False after the wall clock was set, or the machine was suspended, until the next sample.
+    pub fn is_clock_known(&self) -> bool {
+        self.0.cluster_clock.is_known()
+    }
+
+    /// `Err` where this server must allocate no ids.
+    pub fn check_clock(&self) -> Result<(), ClockFault> {
+        self.0.cluster_clock.check()
+    }
+
     /// The greatest cursor that a stream may return now. The events of a notice that is being
     /// published, whose oldest id is `except`, do not hold it back.
     pub fn cursor_limit(&self, scope: CursorScope<'_>, except: Option<OrderKey>) -> OrderKey {
@@ -345,8 +378,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether the server receives the writes of other servers. `Err` says in one sentence why not.
+    /// Whether the server receives the writes of other servers, and its clock is right. `Err` says
+    /// in one sentence why not.
     pub fn health(&self) -> Result<(), String> {
+        self.check_clock().map_err(|fault| fault.to_string())?;
         let deaf = self.0.status.since_any_lane();
         if self.0.running.get().is_some() && deaf >= DEAF_MAX {
             return Err(format!(
@@ -392,6 +427,11 @@ impl Cluster {
             |state| state.status.since_full().as_secs_f64(),
         );
         read(
+            "wideroom_cluster_clock_skew_seconds",
+            "Lead of this server's wall clock over the cluster's, by the median of three nodes.",
+            |state| state.cluster_clock.skew_seconds(),
+        );
+        read(
             "wideroom_cluster_servers",
             "Servers that beat, this one included.",
             |state| state.peers.count() as f64,
@@ -414,16 +454,36 @@ impl Cluster {
     }
 }
 
-impl ClusterState {
-    async fn put_server(&self, server: ServerId) -> store::Result<()> {
-        self.store
-            .put_server(server, VERSION, self.times.next())
-            .await?;
-        self.counters.identities.inc();
-        let beat = Beat { server, number: 0 };
-        self.store.put_beat(beat, self.times.next()).await
-    }
+/// Registers a server, which beats from now on.
+async fn put_server(
+    store: &dyn ClusterStore,
+    times: &WriteTimes,
+    server: ServerId,
+) -> store::Result<()> {
+    store.put_server(server, VERSION, times.next()).await?;
+    let beat = Beat { server, number: 0 };
+    store.put_beat(beat, times.next()).await
+}
 
+/// Compares this server's clock with those of the nodes, so that its time is known when it begins.
+async fn first_samples(
+    store: &dyn ClusterStore,
+    clock: &ClusterClock,
+    server: ServerId,
+) -> store::Result<()> {
+    for _ in 0..FIRST_SAMPLES {
+        let began = Instant::now();
+        if let (_, Some(time)) = store.server_and_time(server).await? {
+            clock.take(began, time);
+        }
+        if clock.is_known() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl ClusterState {
     async fn is_gone(&self, server: ServerId) -> bool {
         server != *self.own.read() && self.peers.has_ended(server).await
     }
@@ -433,11 +493,12 @@ impl ClusterState {
         let server = ServerId(self.identities.uuid());
         tracing::warn!(old = %*self.own.read(), new = %server, "another server has ended this one; it registers again, and its streams read the store");
         let mut pause = RETRY_FIRST;
-        while let Err(error) = self.put_server(server).await {
+        while let Err(error) = put_server(&*self.store, &self.times, server).await {
             tracing::debug!(%error, "the server cannot register again yet");
             sleep(pause).await;
             pause = (2 * pause).min(RETRY_MAX);
         }
+        self.counters.identities.inc();
         *self.own.write() = server;
         self.bus.listen_as(server.0);
         if let Some(running) = self.running.get() {

@@ -10,6 +10,9 @@
 //! seconds, so a stream that resumes ten seconds before its cursor finds it, however long this
 //! server was deaf.
 //!
+//! All times are those of the cluster clock, so a wall clock that is wrong or was set moves neither
+//! the reads nor the cursors. Without a known time there is no poll.
+//!
 //! Invariant: an unreadable lane delays its own notices and stops the cursors, and nothing else.
 //! After [`UNREAD_MAX`] every stream reads the store once instead, and the lane counts as read.
 
@@ -21,12 +24,13 @@ use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::{Instant, timeout};
 
+use super::clock::ClusterClock;
 use super::counters::Counters;
 use super::follow_ups::FollowUps;
 use super::notice::Letter;
 use super::recent::RecentByAge;
 use super::registry::Registry;
-use crate::clock::Clock;
+use crate::clock::Clock as _;
 use crate::model::{OrderKey, TimeUuid, Timestamp};
 use crate::store;
 use crate::store::cluster::{ClusterStore, MailboxLane, MailboxRow, ServerId, ServerState};
@@ -51,7 +55,7 @@ const ROWS_FOR: Duration = Duration::from_secs(120);
 
 pub(super) struct Poller {
     store: Arc<dyn ClusterStore>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<ClusterClock>,
     own: Arc<RwLock<ServerId>>,
     registry: Arc<Registry>,
     follow_ups: Arc<FollowUps>,
@@ -62,8 +66,8 @@ pub(super) struct Poller {
 
 /// Progress of the poller, which others may ask for at any time.
 pub(super) struct PollStatus {
-    clock: Arc<dyn Clock>,
-    /// Begin of the last full poll, in microseconds of this server's clock.
+    clock: Arc<ClusterClock>,
+    /// Begin of the last full poll, in microseconds of the cluster's clock.
     full_at: AtomicI64,
     times: Mutex<Times>,
 }
@@ -103,12 +107,22 @@ pub(super) enum Polled {
     Ended,
 }
 
+impl Polled {
+    /// Outcome of a poll that found this server in such a state, and did no more.
+    fn of(state: Option<ServerState>) -> Self {
+        match state {
+            Some(ServerState::Ended | ServerState::Missing) => Self::Ended,
+            Some(ServerState::Running) | None => Self::Partial,
+        }
+    }
+}
+
 fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl PollStatus {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+    pub(super) fn new(clock: Arc<ClusterClock>) -> Arc<Self> {
         let (now, at) = (Instant::now(), clock.now());
         Arc::new(Self {
             clock,
@@ -135,7 +149,7 @@ impl PollStatus {
     }
 
     fn note_full(&self, began_at: Timestamp, began: Instant) {
-        // The wall clock may have been set back. A cursor that was returned stays good.
+        // The clock may have been corrected backwards. A cursor that was returned stays good.
         self.full_at
             .fetch_max(began_at.min(self.clock.now()).micros(), Ordering::SeqCst);
         self.times.lock().full = began;
@@ -144,7 +158,7 @@ impl PollStatus {
 
 impl Poller {
     pub(super) fn new(
-        (store, clock): (Arc<dyn ClusterStore>, Arc<dyn Clock>),
+        (store, clock): (Arc<dyn ClusterStore>, Arc<ClusterClock>),
         own: Arc<RwLock<ServerId>>,
         registry: Arc<Registry>,
         follow_ups: Arc<FollowUps>,
@@ -207,9 +221,16 @@ impl Poller {
     }
 
     pub(super) async fn poll(self: &Arc<Self>) -> Polled {
+        let server = *self.own.read();
+        // With an unknown time, the reads below would pass over notices.
+        if !self.clock.is_known() {
+            let state = self.read_own_row(server).await;
+            if !self.clock.is_known() || state != Some(ServerState::Running) {
+                return Polled::of(state);
+            }
+        }
         let (began_at, began) = (self.clock.now(), Instant::now());
         let has_reread = self.state.lock().rereads == 0;
-        let server = *self.own.read();
         self.give_up_unread_lanes(began_at, began);
         let due: Vec<_> = {
             let state = self.state.lock();
@@ -245,18 +266,29 @@ impl Poller {
         }
         // Last: a sender leaves this server out only after it read the end of it, and so after
         // this.
-        let is_running = match timeout(READ_MAX, self.store.server(server)).await {
-            Ok(Ok(ServerState::Running)) => true,
-            Ok(Ok(ServerState::Ended | ServerState::Missing)) => return Polled::Ended,
-            Ok(Err(_)) | Err(_) => false,
-        };
+        let state = self.read_own_row(server).await;
+        if state != Some(ServerState::Running) {
+            return Polled::of(state);
+        }
         let has_reread = has_reread && self.state.lock().rereads == 0;
-        if are_all_read && is_running && has_reread && self.registry.is_whole() {
+        let is_on_time = self.clock.is_known();
+        if are_all_read && has_reread && is_on_time && self.registry.is_whole() {
             self.status.note_full(began_at, began);
             Polled::Full
         } else {
             Polled::Partial
         }
+    }
+
+    /// The state of this server, and with it a sample of a node's clock. `None` without an answer.
+    async fn read_own_row(&self, server: ServerId) -> Option<ServerState> {
+        let began = Instant::now();
+        let read = timeout(READ_MAX, self.store.server_and_time(server)).await;
+        let (state, time) = read.ok()?.ok()?;
+        if let Some(time) = time {
+            self.clock.take(began, time);
+        }
+        Some(state)
     }
 
     async fn read(

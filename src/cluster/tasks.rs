@@ -154,7 +154,7 @@ pub(super) async fn supervise(state: Weak<ClusterState>, counters: Arc<Counters>
 
 async fn poll(state: Weak<ClusterState>) {
     loop {
-        let (next, poll_now) = {
+        let (next, poll_now, clock) = {
             let Some(state) = state.upgrade() else { return };
             let Some(running) = state.running.get() else {
                 return;
@@ -163,17 +163,20 @@ async fn poll(state: Weak<ClusterState>) {
             if running.poller.poll().await == Polled::Ended {
                 state.renew_identity().await;
             }
-            let every = if state.bus.is_connected_to_peers() {
+            // A fault of the clock ends with the next sample.
+            let every = if state.bus.is_connected_to_peers() && state.cluster_clock.is_known() {
                 POLL_EVERY_WITH_NATS
             } else {
                 POLL_EVERY
             };
-            (began + every, Arc::clone(&running.poll_now))
+            let clock = Arc::clone(&state.cluster_clock);
+            (began + every, Arc::clone(&running.poll_now), clock)
         };
         tokio::select! {
             biased;
             () = sleep_until(next) => {}
             () = poll_now.notified() => {}
+            () = clock.sample_wanted() => {}
         }
     }
 }

@@ -17,7 +17,9 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::{Audience, Result};
-use crate::model::{Change, ChangeId, ConversationId, Message, OrderKey, TimeUuid, UserId};
+use crate::model::{
+    Change, ChangeId, ConversationId, Message, OrderKey, TimeUuid, Timestamp, UserId,
+};
 
 /// Identity of one server process. It is random, and no process ever uses it again.
 #[derive(
@@ -52,6 +54,13 @@ pub enum ServerState {
     /// There is no row. A peer treats the server as running; the server itself registers under a
     /// new identity.
     Missing,
+}
+
+/// Time of one node of the cluster, when it answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeTime {
+    pub node: Uuid,
+    pub now: Timestamp,
 }
 
 /// Heartbeat of a server: a number that it raises every few seconds.
@@ -179,6 +188,9 @@ pub trait ClusterStore: Send + Sync + 'static {
     async fn put_server(&self, server: ServerId, version: i32, at: WriteTime) -> Result<()>;
 
     async fn server(&self, server: ServerId) -> Result<ServerState>;
+
+    /// The same, with the time of the node that answered. A missing row has none.
+    async fn server_and_time(&self, server: ServerId) -> Result<(ServerState, Option<NodeTime>)>;
 
     /// Ends a server, for good.
     async fn end_server(&self, server: ServerId, at: WriteTime) -> Result<()>;

@@ -8,12 +8,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
-use wideroom::model::{ConversationId, OrderKey, TimeUuid, UserId};
+use wideroom::model::{ConversationId, OrderKey, TimeUuid, Timestamp, UserId};
 use wideroom::store::cluster::{
-    Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, Registration, ServerId,
-    ServerState, Session, WriteTime,
+    Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, NodeTime, Registration,
+    ServerId, ServerState, Session, WriteTime,
 };
 use wideroom::store::{Audience, Error, Result};
+
+/// Beginning of all clocks.
+pub const BASE_MICROS: i64 = 1_700_000_000_000_000;
 
 /// Pseudo-random numbers of a seed (SplitMix64).
 pub struct Dice(Mutex<u64>);
@@ -110,6 +113,7 @@ pub struct Directory(Arc<Mutex<Tables>>);
 pub struct Link {
     directory: Directory,
     dice: Arc<Dice>,
+    start: Instant,
     /// Nothing leaves or reaches the server before this.
     stalled: watch::Sender<Option<Instant>>,
     is_dead: watch::Sender<bool>,
@@ -123,10 +127,11 @@ impl Directory {
         effect(&mut self.0.lock().unwrap())
     }
 
-    pub fn link(&self, dice: Arc<Dice>, faults: Option<u64>) -> Link {
+    pub fn link(&self, dice: Arc<Dice>, start: Instant, faults: Option<u64>) -> Link {
         Link {
             directory: self.clone(),
             dice,
+            start,
             stalled: watch::Sender::new(None),
             is_dead: watch::Sender::new(false),
             faults: Arc::new(Mutex::new(faults)),
@@ -331,6 +336,24 @@ impl ClusterStore for Link {
                 Some(true) => ServerState::Ended,
                 Some(false) => ServerState::Running,
                 None => ServerState::Missing,
+            })
+        })
+        .await
+    }
+
+    /// One of three nodes answers, whose clocks are right.
+    async fn server_and_time(&self, server: ServerId) -> Result<(ServerState, Option<NodeTime>)> {
+        let (node, start) = (u128::from(self.dice.below(3)), self.start);
+        self.tables(false, move |tables| {
+            let passed = i64::try_from(start.elapsed().as_micros()).unwrap();
+            let time = NodeTime {
+                node: uuid::Uuid::from_u128(node),
+                now: Timestamp::from_micros(BASE_MICROS + passed),
+            };
+            Ok(match tables.servers.get(&server) {
+                Some(true) => (ServerState::Ended, Some(time)),
+                Some(false) => (ServerState::Running, Some(time)),
+                None => (ServerState::Missing, None),
             })
         })
         .await

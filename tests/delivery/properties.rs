@@ -88,6 +88,15 @@ fn nothing_is_missed_where_a_participant_joins_meanwhile() {
 }
 
 #[test]
+fn nothing_is_missed_where_clocks_are_wrong_and_set() {
+    nothing_is_missed(Trouble {
+        steps: true,
+        stalls: true,
+        ..Trouble::default()
+    });
+}
+
+#[test]
 fn nothing_is_missed_whatever_happens() {
     nothing_is_missed(Trouble::all());
 }

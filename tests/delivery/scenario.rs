@@ -30,6 +30,8 @@ pub struct Trouble {
     pub grows: bool,
     /// A user joins the small conversation in the middle of it all.
     pub joins: bool,
+    /// Wall clocks of servers are set.
+    pub steps: bool,
 }
 
 impl Trouble {
@@ -43,6 +45,7 @@ impl Trouble {
             dead_users: true,
             grows: true,
             joins: true,
+            steps: true,
         }
     }
 }
@@ -195,6 +198,7 @@ impl Run {
                 }
             }
             95 if self.trouble.joins => self.join(),
+            96 | 97 if self.trouble.steps => self.any_node().1.step_clock(),
             _ => {}
         }
     }

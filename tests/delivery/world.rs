@@ -2,6 +2,7 @@
 //! and writers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use wideroom::model::{ConversationId, OrderKey, TimeUuid, Timestamp, UserId};
 use wideroom::store;
 use wideroom::store::cluster::{ClusterStore, Registration, ServerId, SessionKind};
 
-use super::directory::{Conversations, Dice, Directory, Link, Logged};
+use super::directory::{BASE_MICROS, Conversations, Dice, Directory, Link, Logged};
 
 /// How far before its cursor a stream reads.
 const WINDOW_MICROS: i64 = 10_000_000;
@@ -43,16 +44,20 @@ pub struct Mistakes {
 /// Wall clock of a server: virtual time, and a skew.
 struct VirtualClock {
     start: Instant,
-    skew_micros: i64,
+    skew_micros: AtomicI64,
 }
 
-/// Beginning of all wall clocks.
-const BASE_MICROS: i64 = 1_700_000_000_000_000;
+impl VirtualClock {
+    fn set_skew(&self, micros: i64) {
+        self.skew_micros.store(micros, Ordering::SeqCst);
+    }
+}
 
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
         let passed = i64::try_from(self.start.elapsed().as_micros()).unwrap();
-        Timestamp::from_micros(BASE_MICROS + passed + self.skew_micros)
+        let skew = self.skew_micros.load(Ordering::SeqCst);
+        Timestamp::from_micros(BASE_MICROS + passed + skew)
     }
 }
 
@@ -139,6 +144,11 @@ impl Client {
 }
 
 impl World {
+    /// Skew of a clock that is corrected.
+    fn small_skew(&self) -> i64 {
+        i64::try_from(self.dice.below(3_800_000)).unwrap() - 1_900_000
+    }
+
     pub fn new(seed: u64, mistakes: Mistakes) -> Arc<Self> {
         Arc::new(Self {
             directory: Directory::default(),
@@ -149,14 +159,15 @@ impl World {
         })
     }
 
-    /// Starts a server whose clock is off by less than 0.8 s. `faults`: one statement in so many
+    /// Starts a server whose clock is off by less than 2 s. `faults`: one statement in so many
     /// fails.
     pub async fn start(self: &Arc<Self>, faults: Option<u64>) -> Arc<Node> {
-        let link = self.directory.link(Arc::clone(&self.dice), faults);
-        let skew_micros = i64::try_from(self.dice.below(1_600_000)).unwrap() - 800_000;
+        let link = self
+            .directory
+            .link(Arc::clone(&self.dice), self.start, faults);
         let clock = Arc::new(VirtualClock {
             start: self.start,
-            skew_micros,
+            skew_micros: AtomicI64::new(self.small_skew()),
         });
         let cluster = loop {
             let opened = Cluster::open_seeded(
@@ -204,6 +215,14 @@ impl Node {
         });
     }
 
+    /// The wall clock is set: to a minute or an hour ahead or behind, or nearly right.
+    pub fn step_clock(&self) {
+        let wrong = [60, -60, 3_600, -3_600].map(|seconds| seconds * 1_000_000);
+        let choice = wrong.get(self.world.dice.below(8) as usize).copied();
+        let skew = choice.unwrap_or_else(|| self.world.small_skew());
+        self.clock.set_skew(skew);
+    }
+
     /// The process is gone: nothing that it has begun goes on, and its clients are cut off.
     pub fn kill(&self) {
         self.link.kill();
@@ -242,6 +261,9 @@ impl Node {
     }
 
     async fn write(&self, conversation: ConversationId, grows: bool) {
+        if self.cluster.check_clock().is_err() {
+            return;
+        }
         let id = self.allocate();
         if self.world.mistakes.delivers_first {
             self.deliver(conversation, id).await;
@@ -263,6 +285,7 @@ impl Node {
         }
         let mut last = id;
         while self.is_late(last) && !self.world.mistakes.forgets_late_ones {
+            self.cluster.wait_for_clock().await;
             last = self.allocate();
             self.keep(conversation, last, id, false).await;
             // Here, too: a stream that began after the event was published reads only what lies in
@@ -277,14 +300,15 @@ impl Node {
 
     fn allocate(&self) -> TimeUuid {
         let mut in_flight = self.in_flight.lock().unwrap();
-        let id = self.ids.next(self.clock.now());
+        let id = self.ids.next(self.cluster.now());
         in_flight.insert(id);
         id
     }
 
     fn is_late(&self, id: TimeUuid) -> bool {
-        let age = self.clock.now().micros() - id.moment().micros();
-        Duration::from_micros(u64::try_from(age).unwrap_or(0)) > LATE
+        let age = self.cluster.now().micros() - id.moment().micros();
+        let is_old = Duration::from_micros(u64::try_from(age).unwrap_or(0)) > LATE;
+        is_old || !self.cluster.is_clock_known()
     }
 
     async fn keep(&self, conversation: ConversationId, id: TimeUuid, of: TimeUuid, grows: bool) {
@@ -365,7 +389,7 @@ impl Node {
     pub fn tell_positions(&self) {
         let settled = {
             let in_flight = self.in_flight.lock().unwrap();
-            let now = OrderKey::first_at(self.clock.now()).before();
+            let now = OrderKey::first_at(self.cluster.now()).before();
             in_flight
                 .first()
                 .map_or(now, |first| first.order_key().before())

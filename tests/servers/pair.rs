@@ -1,6 +1,7 @@
 //! Servers over one keyspace, and the people who use them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use wideroom::bus::Bus;
@@ -18,14 +19,19 @@ use crate::support::world::Actor;
 /// Deadline for writes of one server to reach the other. Usually they take one second.
 pub(super) const SOON: Duration = Duration::from_secs(10);
 
-/// The system's clock, set wrong.
-struct SkewedClock {
-    micros: i64,
+/// The system's clock, set wrong by so many microseconds.
+pub(super) struct SkewedClock(AtomicI64);
+
+impl SkewedClock {
+    /// Steps to another skew.
+    pub(super) fn set(&self, micros: i64) {
+        self.0.store(micros, Ordering::SeqCst);
+    }
 }
 
 impl Clock for SkewedClock {
     fn now(&self) -> Timestamp {
-        SystemClock.now().plus_micros(self.micros)
+        SystemClock.now().plus_micros(self.0.load(Ordering::SeqCst))
     }
 }
 
@@ -34,6 +40,7 @@ pub(super) struct Server {
     pub(super) api: Arc<Api>,
     pub(super) cql: Arc<Cql>,
     pub(super) slow: Arc<Slow>,
+    pub(super) clock: Arc<SkewedClock>,
 }
 
 impl Server {
@@ -44,9 +51,8 @@ impl Server {
 
     pub(super) async fn on(bus: Bus, skew_micros: i64) -> Option<Self> {
         let address = keyspace().await?;
-        let clock: Arc<dyn Clock> = Arc::new(SkewedClock {
-            micros: skew_micros,
-        });
+        let skewed = Arc::new(SkewedClock(AtomicI64::new(skew_micros)));
+        let clock = Arc::clone(&skewed) as Arc<dyn Clock>;
         let cql = Arc::new(Cql::open(address, Arc::clone(&clock)).await.unwrap());
         let slow = Arc::new(Slow::new(Arc::clone(&cql) as Arc<dyn Store>));
         let bounds = Bounds {
@@ -65,6 +71,7 @@ impl Server {
             api,
             cql,
             slow,
+            clock: skewed,
         })
     }
 

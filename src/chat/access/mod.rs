@@ -117,7 +117,7 @@ impl Access {
             Either::Left((participation, newest)) => (participation?, newest.await?),
             Either::Right((newest, participation)) => (participation.await?, newest?),
         };
-        self.in_flight.observe_remote(newest.into_iter().flatten());
+        self.in_flight.observe(id, newest.into_iter().flatten());
         Ok(participation)
     }
 

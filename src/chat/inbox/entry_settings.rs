@@ -39,7 +39,7 @@ impl InboxService {
         settings: EntrySettings,
     ) -> Result<InboxRow> {
         // An id allocated after the read of the row is greater than every message in it.
-        let lease = self.in_flight.allocate(1);
+        let lease = self.in_flight.allocate(row.conversation, 1).await?;
         let to = settings.change_of(&row, lease.newest());
         if to.apply(row.flags) == row.flags {
             return Ok(row);

@@ -160,8 +160,8 @@ impl InboxService {
         let row = row.ok_or(Error::NotFound("the conversation"))?;
         // The id of the next change is greater than all in the row, whatever clock has allocated
         // them.
-        self.in_flight
-            .observe_remote(row.last_message.into_iter().chain(row.sent_up_to));
+        let newest = row.last_message.into_iter().chain(row.sent_up_to);
+        self.in_flight.observe(conversation.id, newest);
         Ok((conversation, row))
     }
 
@@ -226,7 +226,7 @@ impl InboxService {
         mut marker: ReadMarker,
         direction: MarkerDirection,
     ) -> Result<InboxRow> {
-        let lease = self.in_flight.allocate(1);
+        let lease = self.in_flight.allocate(row.conversation, 1).await?;
         let change = lease.newest();
         let (read_up_to, is_by_service) = match direction {
             MarkerDirection::Forward {

@@ -121,8 +121,9 @@ impl InboxService {
             .previews(viewer, &queries, self.unread_cap)
             .await?;
         let messages = previews.iter().filter_map(|one| one.last_message.as_ref());
-        self.in_flight
-            .observe_remote(messages.map(|message| message.id));
+        for message in messages {
+            self.in_flight.observe(message.conversation, [message.id]);
+        }
         Ok(previews)
     }
 
@@ -187,7 +188,7 @@ impl InboxService {
             if !self.in_flight.is_late(change, allocated_at) {
                 return Ok(());
             }
-            lease = self.in_flight.allocate(1);
+            lease = self.in_flight.allocate_late(row.conversation, 1);
             let again = MarkerMove {
                 conversation: row.conversation,
                 marker: row.marker,

@@ -77,7 +77,7 @@ impl InboxService {
         }
         // Read before the write, because nothing may fail between persisting and publishing.
         let conversation = self.access.require_conversation(viewer, id).await?;
-        let lease = self.in_flight.allocate(1);
+        let lease = self.in_flight.allocate(id, 1).await?;
         let written = self.store.mark_delivered(viewer, id, up_to).await;
         let (lease, ()) = lease.if_persisted(written)?;
         self.publisher.publish_marker(viewer, &conversation, &lease);

@@ -211,9 +211,11 @@ impl ConversationUpdates {
         let from = self.read_position;
         self.read_position = self.read_position.max(end.unwrap_or(OrderKey::MIN));
         self.is_behind = end.is_some();
+        let limit = self.streams.in_flight.cursor_max();
         for (index, (id, event)) in events.iter().enumerate() {
             if id.order_key() > from {
-                self.accept_event(*id, id.order_key(), event.clone(), identity.key(index));
+                let position = id.order_key().min(limit);
+                self.accept_event(*id, position, event.clone(), identity.key(index));
             }
         }
         // A partial change is delivered in its current state, and once more with its notice.

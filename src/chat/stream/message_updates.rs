@@ -183,7 +183,8 @@ impl MessageUpdates {
             registration: &self.registration,
         };
         let page = reader.messages(self.last).await?;
-        let mut next: VecDeque<_> = updates(&page.messages, &page.identity)
+        let limit = self.streams.in_flight.cursor_max();
+        let mut next: VecDeque<_> = updates(&page.messages, &page.identity, limit)
             .filter(|update| update.message.id.order_key() > self.last)
             .collect();
         if !page.has_more {
@@ -191,7 +192,7 @@ impl MessageUpdates {
                 Some(from) => {
                     let late = reader.late(from).await?;
                     self.late_from = late.next;
-                    next.extend(updates(&late.messages, &late.identity));
+                    next.extend(updates(&late.messages, &late.identity, limit));
                 }
                 None => self.is_behind = false,
             }
@@ -211,9 +212,10 @@ impl MessageUpdates {
 fn updates(
     messages: &[Arc<Message>],
     identity: &ReadIdentity,
+    limit: OrderKey,
 ) -> impl Iterator<Item = MessageUpdate> {
-    let update = |(index, message): (usize, &Arc<Message>)| MessageUpdate {
-        position: message.id.order_key(),
+    let update = move |(index, message): (usize, &Arc<Message>)| MessageUpdate {
+        position: message.id.order_key().min(limit),
         message: Arc::clone(message),
         key: identity.key(index),
     };

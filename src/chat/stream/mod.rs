@@ -36,7 +36,6 @@ use crate::chat::in_flight_ids::{InFlightIds, rewind};
 use crate::chat::presence::PresenceService;
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::replay_limiter::ReplayLimiter;
-use crate::clock::Clock;
 use crate::cluster::CursorScope;
 use crate::metrics::Metrics;
 use crate::model::{OrderKey, Timestamp, UserId};
@@ -45,7 +44,7 @@ use crate::store::Store;
 
 /// Lifetime of a cursor. The store retains changes for 35 days.
 const CURSOR_LIFETIME_MICROS: i64 = 30 * 24 * 3_600 * 1_000_000;
-/// Greatest lead of a cursor over this server's clock, on a cluster.
+/// Greatest lead of a cursor over the cluster's clock.
 const CURSOR_AHEAD_MICROS: i64 = 6_000_000;
 /// A quiet stream repeats its position at this interval, so that a client that reconnects much
 /// later has a recent cursor.
@@ -56,7 +55,6 @@ const RELATIONSHIP_CHECKS: Rate = Rate::per_second(2, 4);
 pub struct StreamService {
     store: Arc<dyn Store>,
     bus: Bus,
-    clock: Arc<dyn Clock>,
     access: Arc<Access>,
     history: Arc<HistoryService>,
     relationships: Arc<Relationships>,
@@ -85,7 +83,6 @@ impl StreamService {
         Self {
             store: Arc::clone(&components.store),
             bus: components.bus.clone(),
-            clock: Arc::clone(&components.clock),
             access: Arc::clone(&components.access),
             history: Arc::clone(&components.history),
             relationships: Arc::clone(&components.relationships),
@@ -116,7 +113,7 @@ impl StreamService {
     /// and an import logs none.
     fn check_cursor_age(&self, after: OrderKey) -> Result<()> {
         let oldest = self
-            .clock
+            .in_flight
             .now()
             .plus_micros(-CURSOR_LIFETIME_MICROS)
             .max(self.imported_at);
@@ -129,7 +126,7 @@ impl StreamService {
     /// Refuses cursors that no server of a cluster has returned: ids and cursors are ahead of the
     /// clocks by less.
     fn check_cursor_ahead(&self, after: OrderKey) -> Result<()> {
-        let latest = self.clock.now().plus_micros(CURSOR_AHEAD_MICROS);
+        let latest = self.in_flight.now().plus_micros(CURSOR_AHEAD_MICROS);
         if self.is_shared() && after.moment() > latest {
             return Err(Error::CursorExpired);
         }

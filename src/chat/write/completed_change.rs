@@ -62,7 +62,7 @@ impl CompletionHandler for CompletedChanges {
                 users: (!is_large).then(|| recipients.users().into()),
             };
             let outgoing = {
-                let lease = context.in_flight.allocate(1);
+                let lease = context.in_flight.allocate_late(conversation, 1);
                 let mut publication = Publication::new(&context, conversation, &lease);
                 let removes = |kind| kind == ChangeKind::ParticipantRemoved;
                 if change.changes.iter().any(|change| removes(change.kind)) {
@@ -103,7 +103,7 @@ impl CompletionHandler for CompletedChanges {
                 users: participants,
                 is_late: true,
             };
-            let lease = context.in_flight.allocate(1);
+            let lease = context.in_flight.allocate_late(conversation, 1);
             if let Err(error) = creation.deliver(&context, lease).await {
                 tracing::warn!(%error, "the server could not log a creation again that it has completed; resumed streams may miss it");
             }

@@ -175,7 +175,7 @@ impl WriteService {
         draft: ConversationDraft,
     ) -> Result<CreationOutcome> {
         let context = &self.context;
-        let lease = context.in_flight.allocate(1);
+        let lease = context.in_flight.allocate(draft.id, 1).await?;
         let change = lease.newest();
         let ConversationDraft {
             id,

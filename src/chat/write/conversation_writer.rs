@@ -74,7 +74,7 @@ impl ConversationWriter {
             ),
             false => None,
         };
-        let lease = in_flight.allocate_near_clock(1)?;
+        let lease = in_flight.allocate(self.conversation, 1).await?;
         let Some(revision) = draft.revision(&present, &user, role, lease.newest().moment())? else {
             let kind = match present.deleted_at {
                 Some(_) => ChangeKind::MessageDeleted,
@@ -138,7 +138,7 @@ impl ConversationWriter {
             let repeated = may_repeat.then(|| self.context.repeated(kind, &present));
             return Ok((present, repeated.flatten()));
         }
-        let lease = in_flight.allocate_near_clock(1)?;
+        let lease = in_flight.allocate(self.conversation, 1).await?;
         let change = Change {
             id: lease.newest(),
             kind: ChangeKind::ReactionsChanged,

@@ -49,7 +49,9 @@ impl ConversationWriter {
             let members = members.ok_or(Error::NotFound("the conversation"))?;
             // The ids of this change are greater than the version, whatever clock has allocated
             // that.
-            context.in_flight.observe_remote(members.version);
+            context
+                .in_flight
+                .observe(self.conversation(), members.version);
             let Some(decision) = GroupPolicy::new(&users, &members)?.decide(command)? else {
                 let version = members.version;
                 return Ok(context
@@ -112,7 +114,8 @@ impl ConversationWriter {
         let lease = self
             .context()
             .in_flight
-            .allocate_near_clock(changes.len() + 1)?;
+            .allocate(self.conversation(), changes.len() + 1)
+            .await?;
         let message = Arc::new(self.system_message(actor, &lease, &metadata));
         let change = |(id, (kind, user)): (_, (ChangeKind, UserId))| Change {
             id,

@@ -321,7 +321,10 @@ impl OutgoingEvents {
         context: &WriteContext,
         cluster: &Cluster,
     ) -> store::Result<Recipients> {
-        let lease = context.in_flight.allocate(self.events.len());
+        // By an unknown time, streams might have passed the fresh ids too.
+        cluster.wait_for_clock().await;
+        let in_flight = &context.in_flight;
+        let lease = in_flight.allocate_late(self.conversation, self.events.len());
         self.began = lease.allocated_at();
         for (event, id) in self.events.iter_mut().zip(lease.ids()) {
             event.change.id = *id;

@@ -60,7 +60,7 @@ impl OutgoingCreation {
                 return Ok(());
             }
             is_late = true;
-            lease = context.in_flight.allocate(1);
+            lease = context.in_flight.allocate_late(self.conversation, 1);
         }
     }
 }

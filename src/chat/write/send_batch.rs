@@ -44,7 +44,9 @@ impl ConversationWriter {
             Some(_) | None => return,
         };
         let (sends, twins) = split_twins(sends);
-        let lease = match self.context().in_flight.allocate_near_clock(sends.len()) {
+        let in_flight = &self.context().in_flight;
+        let allocated = in_flight.allocate(self.conversation(), sends.len());
+        let lease = match allocated.await {
             Ok(lease) => lease,
             Err(error) => return refuse_all(with_twins(sends, twins), &error),
         };
@@ -195,7 +197,8 @@ impl ConversationWriter {
         stored: Option<Arc<Message>>,
     ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
         let new = self.message(send, id);
-        let lease = self.context().in_flight.allocate_near_clock(1)?;
+        let in_flight = &self.context().in_flight;
+        let lease = in_flight.allocate(self.conversation(), 1).await?;
         let (lease, Appended { audience, taken }) =
             self.append(lease, std::slice::from_ref(&new)).await?;
         if !taken.is_empty() {

@@ -9,8 +9,8 @@ use super::cluster::ClusterTables;
 use super::send::Sends;
 use crate::model::{ChangeId, ConversationId, OrderKey, UserId};
 use crate::store::cluster::{
-    Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, Registration, ServerId,
-    ServerState, Session, WriteTime,
+    Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, NodeTime, Registration,
+    ServerId, ServerState, Session, WriteTime,
 };
 use crate::store::{Audience, Result};
 
@@ -26,6 +26,10 @@ impl ClusterStore for ClusterDirectory {
     }
 
     async fn server(&self, server: ServerId) -> Result<ServerState> {
+        Ok(self.tables.read_server(server).await?.0)
+    }
+
+    async fn server_and_time(&self, server: ServerId) -> Result<(ServerState, Option<NodeTime>)> {
         self.tables.read_server(server).await
     }
 

@@ -30,7 +30,6 @@ use std::sync::Arc;
 use self::admin::Admin;
 use self::cluster::ClusterTables;
 use self::cluster_store::ClusterDirectory;
-use self::driver::clock_skew::{self, ClockSkewTask};
 use self::driver::executor::Executor;
 use self::driver::statement::Statement;
 use self::driver::{connect, migrate as migrations};
@@ -49,9 +48,7 @@ pub use self::driver::migrate::{Migrated, migrate};
 
 /// The statements of all folders, prepared when the store opens.
 fn statements() -> Vec<&'static [&'static Statement]> {
-    let own: &[&[&Statement]] = &[clock_skew::STATEMENTS];
     [
-        own,
         message::STATEMENTS,
         cluster::STATEMENTS,
         participant::STATEMENTS,
@@ -66,7 +63,6 @@ fn statements() -> Vec<&'static [&'static Statement]> {
 pub struct Cql {
     address: Address,
     executor: Arc<Executor>,
-    clock_skew: ClockSkewTask,
     messages: Arc<Messages>,
     participants: Arc<Participants>,
     profiles: Profiles,
@@ -102,12 +98,11 @@ impl Cql {
             sends: Arc::clone(&sends),
         });
         let admin = Admin::new(e(), c(), m(), p(), i(), Arc::clone(&sends));
-        let (clock_skew, profiles) = (ClockSkewTask::spawn(e(), c()), Profiles::new(e(), c()));
+        let profiles = Profiles::new(e(), c());
         let restrictions = RestrictionTable::new(e(), c());
         Ok(Self {
             address,
             executor,
-            clock_skew,
             messages,
             participants,
             profiles,

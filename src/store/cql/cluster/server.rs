@@ -3,14 +3,16 @@
 //! The end of a server is a cell that is only ever set: a renewal of the row does not touch it.
 //! Beats lie in one partition, which every server reads every few seconds.
 
+use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
 
 use super::ClusterTables;
 use crate::store::Result;
-use crate::store::cluster::{Beat, ServerId, ServerState, WriteTime};
+use crate::store::cluster::{Beat, NodeTime, ServerId, ServerState, WriteTime};
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::values;
+use crate::store::cql::driver::value::{time_uuid, values};
 
+const TABLE: &str = "servers";
 /// The one partition of beats.
 const BEATS: i8 = 0;
 /// More servers than a deployment has. A read of beats names its bound.
@@ -19,7 +21,7 @@ const BEATS_MAX: i32 = 10_000;
 statements! {
     INSERT_SERVER: Write "INSERT INTO servers (server_id, version) VALUES (?, ?) USING TIMESTAMP ?";
     END_SERVER: Write "INSERT INTO servers (server_id, has_ended) VALUES (?, ?) USING TIMESTAMP ?";
-    SELECT_SERVER: Read "SELECT version, has_ended FROM servers WHERE server_id = ?";
+    SELECT_SERVER: Read "SELECT version, has_ended, now() FROM servers WHERE server_id = ?";
     INSERT_BEAT: Write "INSERT INTO server_beats (partition, server_id, number) VALUES (?, ?, ?) USING TIMESTAMP ?";
     DELETE_BEAT: Write "DELETE FROM server_beats USING TIMESTAMP ? WHERE partition = ? AND server_id = ?";
     SELECT_BEATS: Read "SELECT server_id, number FROM server_beats WHERE partition = ? LIMIT ?";
@@ -43,17 +45,26 @@ impl ClusterTables {
             .await
     }
 
-    pub(crate) async fn read_server(&self, server: ServerId) -> Result<ServerState> {
-        type Columns = (Option<i32>, Option<bool>);
-        let row = self
+    /// The state of a server, and the clock of the coordinator that answered.
+    pub(crate) async fn read_server(
+        &self,
+        server: ServerId,
+    ) -> Result<(ServerState, Option<NodeTime>)> {
+        type Columns = (Option<i32>, Option<bool>, CqlTimeuuid);
+        let (row, node) = self
             .executor
-            .read_one::<Columns>(&SELECT_SERVER, values![server.0])
+            .read_one_with_node::<Columns>(&SELECT_SERVER, values![server.0])
             .await?;
-        Ok(match row {
-            Some((_, Some(true))) => ServerState::Ended,
-            Some((Some(_), _)) => ServerState::Running,
-            Some((None, _)) | None => ServerState::Missing,
-        })
+        let Some((version, has_ended, now)) = row else {
+            return Ok((ServerState::Missing, None));
+        };
+        let state = match (version, has_ended) {
+            (_, Some(true)) => ServerState::Ended,
+            (Some(_), _) => ServerState::Running,
+            (None, _) => ServerState::Missing,
+        };
+        let now = time_uuid(TABLE, now)?.moment();
+        Ok((state, Some(NodeTime { node, now })))
     }
 
     pub(crate) async fn write_beat(&self, beat: Beat, WriteTime(at): WriteTime) -> Result<()> {

@@ -11,6 +11,7 @@ use scylla::response::query_result::QueryResult;
 use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::value::MaybeUnset;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use uuid::Uuid;
 
 use super::error::{corrupt, is_logged_once, of_decision, of_read, of_write, unavailable, unknown};
 use super::statement::{ExecutionProfiles, PreparedStatements, Statement};
@@ -83,6 +84,25 @@ impl Executor {
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         Ok(self.read(statement, values).await?.into_iter().next())
+    }
+
+    /// The row of a statement, and the node that coordinated it.
+    pub(crate) async fn read_one_with_node<R>(
+        &self,
+        statement: &'static Statement,
+        values: Values,
+    ) -> Result<(Option<R>, Uuid)>
+    where
+        R: for<'frame> DeserializeRow<'frame, 'frame>,
+    {
+        let _permit = self.permit().await?;
+        let answer = self
+            .session
+            .execute_unpaged(self.prepared.get(statement), values)
+            .await
+            .map_err(of_read)?;
+        let node = answer.request_coordinator().node().host_id;
+        Ok((rows(statement, answer)?.into_iter().next(), node))
     }
 
     pub(crate) async fn write(&self, statement: &'static Statement, values: Values) -> Result<()> {

@@ -3,7 +3,6 @@
 //! This folder knows CQL and the tables, and nothing of conversations or messages.
 
 pub(crate) mod address;
-pub(crate) mod clock_skew;
 pub(crate) mod connect;
 pub(crate) mod error;
 pub(crate) mod executor;
