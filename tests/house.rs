@@ -76,6 +76,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "history",
             "access",
             "write_tasks",
+            "late_rule",
             "publisher",
             "in_flight_ids",
             "rate_limit",

@@ -16,6 +16,7 @@ mod error;
 mod history;
 mod in_flight_ids;
 mod inbox;
+mod late_rule;
 mod participants;
 mod presence;
 mod publisher;

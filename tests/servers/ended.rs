@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wideroom::chat::{ConversationEvent, MessageUpdates};
+use wideroom::chat::{ConversationEvent, EntrySettings, Error, InboxUpdates, MessageUpdates};
 use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
 use wideroom::model::{
-    Change, ChangeKind, ConversationId, IdempotencyKey, InputHash, Membership, Message, MessageId,
-    MessageKind, Role, UserId,
+    Change, ChangeKind, ConversationId, Emoji, GroupName, IdempotencyKey, InputHash, Membership,
+    Message, MessageId, MessageKind, ReadMarker, Revision, Role, UserId,
 };
 use wideroom::store::{
-    MembershipChange, MembershipTransition, NewMessage, Store as _, TransitionKind,
+    FlagsChange, MarkerMove, MembershipChange, MembershipTransition, NewMessage, Renaming,
+    Store as _, TransitionKind,
 };
 
 use super::pair::{SOON, Server, people, two};
@@ -201,6 +202,175 @@ async fn a_repeated_command_delivers_what_a_server_changed_before_it_died() {
     tokio::time::timeout(SOON, event)
         .await
         .expect("the event is lost");
+}
+
+/// The same for revisions, reactions and names: the server died after its batch, and each command is
+/// repeated elsewhere, where nothing is left to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_repeated_command_delivers_what_a_server_changed_before_it_died() {
+    let (Some((one, other)), Some(dead)) = (two().await, Server::open(0).await) else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    let [edited, deleted, reacted] = [
+        one.send(&anna, conversation, "to edit").await.id,
+        one.send(&anna, conversation, "to delete").await.id,
+        one.send(&anna, conversation, "to like").await.id,
+    ];
+    let streams = &one.chat.streams;
+    let mut events = streams
+        .conversation(&ben, conversation, None)
+        .await
+        .unwrap();
+    let ids = IdGenerator::random();
+    let change = |kind, message| Change {
+        id: ids.next(SystemClock.now()),
+        kind,
+        message,
+        user: anna.clone(),
+    };
+    let mut content = content("edited");
+    content.edited_at = Some(SystemClock.now());
+    let edit = change(ChangeKind::MessageEdited, edited);
+    let store = &dead.cql;
+    let revision = Revision::Content(content);
+    let revised = store.revise_message(conversation, &revision, &edit);
+    assert!(revised.await.unwrap().is_some());
+    let deletion = change(ChangeKind::MessageDeleted, deleted);
+    let revised = store.revise_message(conversation, &Revision::Deletion, &deletion);
+    assert!(revised.await.unwrap().is_some());
+    let reaction = change(ChangeKind::ReactionsChanged, reacted);
+    let emoji = Emoji::parse("👍").unwrap();
+    let reaction = store.react(conversation, &emoji, true, &reaction);
+    assert!(reaction.await.unwrap().is_some());
+    let system = ids.next(SystemClock.now());
+    let renaming = Renaming {
+        name: GroupName::parse("renamed").unwrap(),
+        change: change(ChangeKind::ConversationRenamed, system),
+        message: Arc::new(Message {
+            id: system,
+            kind: MessageKind::System,
+            ..message_of_the_dead(conversation, &anna, None)
+        }),
+    };
+    store
+        .rename_conversation(conversation, &renaming)
+        .await
+        .unwrap();
+
+    let writes = &other.chat.writes;
+    let again = writes.edit(&anna, conversation, edited, "edited".to_owned());
+    again.await.unwrap();
+    writes.delete(&anna, conversation, deleted).await.unwrap();
+    let again = writes.react(&anna, conversation, reacted, "👍", true);
+    again.await.unwrap();
+    writes.rename(&anna, conversation, "renamed").await.unwrap();
+
+    let mut missing = vec!["edited", "deleted", "reacted", "renamed"];
+    let wait = async {
+        while !missing.is_empty() {
+            let event = events.next().await.unwrap().unwrap().event;
+            let is = |kind, id| {
+                matches!(&event, Some(ConversationEvent::MessageChanged(of, message))
+                    if *of == kind && message.id == id)
+            };
+            let seen = if is(ChangeKind::MessageEdited, edited) {
+                "edited"
+            } else if is(ChangeKind::MessageDeleted, deleted) {
+                "deleted"
+            } else if is(ChangeKind::ReactionsChanged, reacted) {
+                "reacted"
+            } else if matches!(event, Some(ConversationEvent::Renamed)) {
+                "renamed"
+            } else {
+                continue;
+            };
+            missing.retain(|one| *one != seen);
+        }
+    };
+    let waited = tokio::time::timeout(SOON, wait).await;
+    assert!(waited.is_ok(), "not delivered: {missing:?}");
+}
+
+/// Longer than streams look back from their positions at a notice that is in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_whose_making_took_eight_seconds_is_in_every_live_inbox() {
+    let Some((one, other)) = two().await else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let mut inboxes = Vec::new();
+    for server in [&one, &other] {
+        for user in [&anna, &ben] {
+            inboxes.push(server.chat.streams.inbox(user, None).await.unwrap());
+        }
+    }
+    one.slow.set_creation_delay(Duration::from_secs(8));
+    let writes = &one.chat.writes;
+    let others = [ben.as_str().to_owned()];
+    let made = writes
+        .create_group(&anna, "slow", &others, Some("key"))
+        .await;
+    assert!(matches!(made, Err(Error::OutcomeUnknown)), "{made:?}");
+    let conversation = ConversationId::group(&anna, "key");
+    for inbox in &mut inboxes {
+        let wait = async {
+            while inbox.next().await.unwrap().unwrap().conversation != Some(conversation) {}
+        };
+        tokio::time::timeout(SOON, wait).await.expect("it is lost");
+    }
+}
+
+/// The viewer's other device, on the first server, shows what a dead server persisted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_mark_or_setting_reaches_the_viewers_other_devices() {
+    let (Some((one, other)), Some(dead)) = (two().await, Server::open(0).await) else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    let message = one.send(&anna, conversation, "hello").await;
+    let mut inbox = one.chat.streams.inbox(&ben, None).await.unwrap();
+    let is_shown = async |inbox: &mut InboxUpdates| {
+        let wait = async {
+            while inbox.next().await.unwrap().unwrap().conversation != Some(conversation) {}
+        };
+        tokio::time::timeout(SOON, wait).await.expect("it is lost");
+    };
+    let ids = IdGenerator::random();
+    let mark = MarkerMove {
+        conversation,
+        marker: ReadMarker {
+            epoch: 0,
+            up_to: message.id.order_key(),
+        },
+        read_up_to: Some(message.id.order_key()),
+        is_by_service: false,
+        change: ids.next(SystemClock.now()),
+    };
+    dead.cql.move_read_marker(&ben, &mark).await.unwrap();
+    let inboxes = &other.chat.inbox;
+    let again = inboxes.mark_read(&ben, conversation, Some(message.id));
+    again.await.unwrap();
+    is_shown(&mut inbox).await;
+
+    let pinned = FlagsChange {
+        conversation,
+        muted: None,
+        pinned: Some(true),
+        archive: None,
+        change: ids.next(SystemClock.now()),
+    };
+    let flags = dead.cql.set_flags(&ben, &pinned).await.unwrap();
+    assert!(flags.is_some());
+    let settings = EntrySettings {
+        pinned: Some(true),
+        ..EntrySettings::default()
+    };
+    let again = inboxes.update_entry(&ben, conversation, settings);
+    again.await.unwrap();
+    is_shown(&mut inbox).await;
 }
 
 /// They began when it was small: their users' sessions brought its events. A large one has

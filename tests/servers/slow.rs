@@ -25,6 +25,7 @@ use wideroom::store::{
 pub(super) struct Slow {
     inner: Arc<dyn Store>,
     delay: Mutex<Duration>,
+    creation_delay: Mutex<Duration>,
     reads: AtomicUsize,
     moves: AtomicUsize,
     is_held: watch::Sender<bool>,
@@ -35,6 +36,7 @@ impl Slow {
         Self {
             inner,
             delay: Mutex::default(),
+            creation_delay: Mutex::default(),
             reads: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
             is_held: watch::Sender::default(),
@@ -58,6 +60,11 @@ impl Slow {
     /// Sends that begin from now on wait so long after their ids were given.
     pub(super) fn set_delay(&self, delay: Duration) {
         *self.delay.lock().unwrap() = delay;
+    }
+
+    /// Conversations that are created from now on wait so long after their ids were given.
+    pub(super) fn set_creation_delay(&self, delay: Duration) {
+        *self.creation_delay.lock().unwrap() = delay;
     }
 
     /// Sends that begin from now on wait until they are let go.
@@ -130,6 +137,8 @@ impl Store for Slow {
     }
 
     async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
+        let delay = *self.creation_delay.lock().unwrap();
+        tokio::time::sleep(delay).await;
         self.inner.create_conversation(new).await
     }
 

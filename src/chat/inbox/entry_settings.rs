@@ -42,6 +42,8 @@ impl InboxService {
         let lease = self.in_flight.allocate(row.conversation, 1).await?;
         let to = settings.change_of(&row, lease.newest());
         if to.apply(row.flags) == row.flags {
+            drop(lease);
+            self.notify_repeated(viewer, &row).await?;
             return Ok(row);
         }
         let written = self.store.set_flags(viewer, &to).await;

@@ -101,7 +101,7 @@ impl InboxService {
                 self.move_marker(viewer, conversation, row, marker, direction)
                     .await
             }
-            _ => Ok(row),
+            _ => self.repeated(viewer, row).await,
         }
     }
 
@@ -136,7 +136,7 @@ impl InboxService {
             .await?;
         let position = message.id.order_key().before();
         if row.read_up_to() <= position {
-            return Ok(row);
+            return self.repeated(viewer, row).await;
         }
         let marker = ReadMarker {
             epoch: row.marker.epoch + 1,
@@ -196,6 +196,20 @@ impl InboxService {
                     marker: row.marker.max(written.marker),
                     ..row
                 })
+            })
+            .await
+    }
+
+    /// The entry of a command that changes nothing.
+    async fn repeated(self: &Arc<Self>, viewer: &UserId, row: InboxRow) -> Result<InboxRow> {
+        if !self.in_flight.is_shared() {
+            return Ok(row);
+        }
+        let (inbox, viewer) = (Arc::clone(self), viewer.clone());
+        self.tasks
+            .run_to_completion(async move {
+                inbox.notify_repeated(&viewer, &row).await?;
+                Ok(row)
             })
             .await
     }

@@ -1,5 +1,6 @@
 //! Inbox of a user: its entries with their unread counts, markers and flags.
 
+mod entry_notice;
 pub(crate) mod entry_settings;
 mod mark_coalescer;
 mod marker;
@@ -7,7 +8,11 @@ pub(crate) mod page;
 mod receipt;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use self::entry_notice::EntryState;
 use self::mark_coalescer::MarkCoalescer;
 use self::marker::{ReadMark, ReadMarkKey};
 use self::receipt::DeliveredMark;
@@ -17,11 +22,15 @@ use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::Result;
 use crate::chat::history::HistoryService;
-use crate::chat::in_flight_ids::{IdLease, InFlightIds};
-use crate::chat::publisher::{Origin, Publisher};
+use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::publisher::Publisher;
 use crate::chat::write_tasks::WriteTasks;
+use crate::cluster::RecentByAge;
 use crate::model::{Conversation, ConversationId, InboxRow, Unread, UserId};
-use crate::store::{EntryPreview, MarkerMove, PreviewQuery, Store, UnreadQuery};
+use crate::store::{EntryPreview, PreviewQuery, Store, UnreadQuery};
+
+/// A repetition of a change that was delivered longer ago than this delivers it once more.
+const RETRIES_FOR: Duration = Duration::from_secs(15 * 60);
 
 /// The fields of a preview that a client selected.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +50,9 @@ pub struct InboxService {
     /// Marks in large conversations, on a shared store.
     read_marks: MarkCoalescer<ReadMarkKey, ReadMark>,
     delivered_marks: MarkCoalescer<(UserId, ConversationId), DeliveredMark>,
+    /// States of entries that this server has delivered to the viewers' devices. `None` on a store
+    /// of one server.
+    delivered: Option<Mutex<RecentByAge<EntryState>>>,
     /// Cap of an unread count.
     unread_cap: u32,
     /// Entries read for one filtered page or one summary.
@@ -59,6 +71,10 @@ impl InboxService {
             tasks: Arc::clone(&components.tasks),
             read_marks: MarkCoalescer::new(),
             delivered_marks: MarkCoalescer::new(),
+            delivered: components
+                .in_flight
+                .is_shared()
+                .then(|| Mutex::new(RecentByAge::new(RETRIES_FOR))),
             unread_cap: bounds.unread_cap,
             scan_max: bounds.inbox_scan_max,
         }
@@ -162,44 +178,5 @@ impl InboxService {
                 }
             })
             .collect())
-    }
-}
-
-impl InboxService {
-    /// Notifies the servers of the viewer's other devices that an entry has changed, as it is now.
-    /// When that is late, streams may have passed the id of the change: then it is logged again
-    /// under a fresh id, by a write of the marker that changes nothing.
-    async fn notify_devices(
-        &self,
-        viewer: &UserId,
-        row: &InboxRow,
-        mut lease: IdLease,
-    ) -> Result<()> {
-        if !lease.is_shared() {
-            return Ok(());
-        }
-        let users = std::slice::from_ref(viewer);
-        loop {
-            let (change, allocated_at) = (lease.newest(), lease.allocated_at());
-            drop(lease);
-            self.publisher
-                .notify_inboxes(users, row.conversation, change)
-                .await;
-            if !self.in_flight.is_late(change, allocated_at) {
-                return Ok(());
-            }
-            lease = self.in_flight.allocate_late(row.conversation, 1);
-            let again = MarkerMove {
-                conversation: row.conversation,
-                marker: row.marker,
-                read_up_to: None,
-                is_by_service: false,
-                change: lease.newest(),
-            };
-            self.store.move_read_marker(viewer, &again).await?;
-            let origin = Origin::Own(&lease);
-            self.publisher
-                .publish_to_inboxes([viewer], row.conversation, again.change, origin);
-        }
     }
 }

@@ -101,10 +101,9 @@ impl CompletionHandler for CompletedChanges {
                 conversation,
                 change,
                 users: participants,
-                is_late: true,
+                age: None,
             };
-            let lease = context.in_flight.allocate_late(conversation, 1);
-            if let Err(error) = creation.deliver(&context, lease).await {
+            if let Err(error) = creation.deliver(&context).await {
                 tracing::warn!(%error, "the server could not log a creation again that it has completed; resumed streams may miss it");
             }
         });

@@ -8,6 +8,7 @@ use super::command::group::{parse_group_name, parse_username, parse_usernames};
 use super::introduction::StrangerCharge;
 use super::outgoing_creation::OutgoingCreation;
 use crate::chat::error::{Error, Result};
+use crate::chat::late_rule::EventAge;
 use crate::chat::publisher::Origin;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, DirectIds, GroupName, InputHash, Role, UserId,
@@ -211,9 +212,11 @@ impl WriteService {
                         conversation: id,
                         change,
                         users: users().cloned().collect(),
-                        is_late: false,
+                        age: Some(EventAge::of(&lease)),
                     };
-                    creation.deliver(context, lease).await?;
+                    // It is published: no position waits for the notices.
+                    drop(lease);
+                    creation.deliver(context).await?;
                 }
                 Ok(CreationOutcome::New(Arc::new(new.conversation)))
             }

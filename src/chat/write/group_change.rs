@@ -53,10 +53,19 @@ impl ConversationWriter {
                 .in_flight
                 .observe(self.conversation(), members.version);
             let Some(decision) = GroupPolicy::new(&users, &members)?.decide(command)? else {
-                let version = members.version;
-                return Ok(context
-                    .repeated_group_change(self.conversation(), version)
-                    .await?);
+                let repeated = match command {
+                    GroupCommand::Rename(_) => context.repeated_renaming(self.conversation()).await,
+                    GroupCommand::Add(_)
+                    | GroupCommand::Remove(_)
+                    | GroupCommand::SetRole(..)
+                    | GroupCommand::Leave => {
+                        let version = members.version;
+                        context
+                            .repeated_membership(self.conversation(), version)
+                            .await
+                    }
+                };
+                return Ok(repeated?);
             };
             self.check_large_bound(&members, &decision.transitions)
                 .await?;

@@ -1,21 +1,19 @@
-//! OutgoingEvents events: the events of one batch of a conversation's queue, published here and delivered
+//! Outgoing events: the events of one batch of a conversation's queue, published here and delivered
 //! to the other servers.
 //!
 //! The queue goes on while they are delivered, and the callers of the batch wait for it. So a server
-//! that is hard to reach delays an answer, and not the conversation.
-//!
-//! Invariant (late rule): when four seconds have passed from an event's id to its last acknowledged
-//! notice, streams may have passed the id. Then the event is logged again under a
-//! fresh id, published here, and delivered, until that is in time.
+//! that is hard to reach delays an answer, and not the conversation. The late rule
+//! (`chat::late_rule`) decides when they are logged again.
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
+use async_trait::async_trait;
 
 use super::unknown_outcome::retry_until_known;
 use super::write_context::WriteContext;
 use crate::chat::error::Result;
 use crate::chat::in_flight_ids::IdLease;
+use crate::chat::late_rule::{EventAge, LateEvents, notify_in_time};
 use crate::chat::publisher::Origin;
 use crate::cluster::{Cluster, Recipients, RemoteEvent, RemoteNotice};
 use crate::model::{
@@ -24,7 +22,10 @@ use crate::model::{
 use crate::store::{self, Audience};
 
 /// Changes after the beginning of a change of a group, among which its own are.
-const REPEATED_MAX: usize = 512;
+const REPEATED_PAGE: usize = 512;
+const REPEATED_PAGES_MAX: usize = 8;
+/// Age of a renaming that its repetition may deliver.
+const RENAMED_MICROS: i64 = 15 * 60 * 1_000_000;
 
 /// Batch of events that is published: to the subscribers of this server at once, to the others by
 /// the [`OutgoingEvents`] events that it collects.
@@ -45,11 +46,9 @@ pub(crate) struct OutgoingEvents {
     /// Users whom the events concern, besides the participants.
     named: Vec<UserId>,
     has_inboxes: bool,
-    /// When the ids were allocated.
-    began: Instant,
-    /// Whether the events count as late however fast they are delivered, because another server may
-    /// have persisted them.
-    is_late: bool,
+    /// `None` if the events count as late however fast they are delivered, because another server
+    /// may have persisted them.
+    age: Option<EventAge>,
 }
 
 struct OutgoingEvent {
@@ -66,7 +65,8 @@ impl<'a> Publication<'a> {
         lease: &'a IdLease,
     ) -> Self {
         let is_shared = context.in_flight.is_shared();
-        let outgoing = is_shared.then(|| OutgoingEvents::new(conversation, lease.allocated_at()));
+        let outgoing =
+            is_shared.then(|| OutgoingEvents::new(conversation, Some(EventAge::of(lease))));
         Self {
             context,
             conversation,
@@ -148,16 +148,15 @@ impl WriteContext {
         } else {
             Event::MessageChanged(kind, Arc::clone(message))
         };
-        let mut outgoing = OutgoingEvents::new(message.conversation, Instant::now());
+        let mut outgoing = OutgoingEvents::new(message.conversation, None);
         // Any id will do: the event gets a fresh one.
         outgoing.add(message.id, event);
         outgoing.has_inboxes = kind != ChangeKind::ReactionsChanged;
-        outgoing.is_late = true;
         Some(outgoing)
     }
 
-    /// The same for the last change of a conversation's membership or name.
-    pub(crate) async fn repeated_group_change(
+    /// The same for the last change of a conversation's membership, which is its version.
+    pub(crate) async fn repeated_membership(
         &self,
         conversation: ConversationId,
         version: Option<TimeUuid>,
@@ -167,22 +166,71 @@ impl WriteContext {
         else {
             return Ok(None);
         };
-        // The version of a conversation without a change of its membership is no message.
-        let message = self.store.messages(&[(conversation, version)]).await?;
-        let Some(message) = message.into_iter().next().flatten() else {
+        let since = OrderKey::first_at(version.moment().plus_micros(-1_000_000));
+        let changes = self.changes_since(conversation, since).await?;
+        self.repeated_group_change(conversation, version, changes)
+            .await
+    }
+
+    /// The same for the last renaming of a conversation, if it is recent.
+    pub(crate) async fn repeated_renaming(
+        &self,
+        conversation: ConversationId,
+    ) -> store::Result<Option<OutgoingEvents>> {
+        if !self.in_flight.is_shared() {
+            return Ok(None);
+        }
+        let now = self.in_flight.now();
+        let since = OrderKey::first_at(now.plus_micros(-RENAMED_MICROS));
+        let changes = self.changes_since(conversation, since).await?;
+        let is_renaming = |change: &&Change| change.kind == ChangeKind::ConversationRenamed;
+        let newest = changes.iter().rfind(is_renaming);
+        let Some(message) = newest.map(|change| change.message) else {
             return Ok(None);
         };
-        let after = OrderKey::first_at(version.moment().plus_micros(-1_000_000));
-        let changes = self
-            .store
-            .changes(conversation, after, REPEATED_MAX)
-            .await?;
-        let Some(mut outgoing) = self.repeated(ChangeKind::MessageLate, &message) else {
+        self.repeated_group_change(conversation, message, changes)
+            .await
+    }
+
+    async fn changes_since(
+        &self,
+        conversation: ConversationId,
+        mut since: OrderKey,
+    ) -> store::Result<Vec<Change>> {
+        let mut all = Vec::new();
+        for _ in 0..REPEATED_PAGES_MAX {
+            let page = self
+                .store
+                .changes(conversation, since, REPEATED_PAGE)
+                .await?;
+            let is_last = page.len() < REPEATED_PAGE;
+            since = page.last().map_or(since, |last| last.id.order_key());
+            all.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// The events of the change of a group that this SYSTEM message announces.
+    async fn repeated_group_change(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        changes: Vec<Change>,
+    ) -> store::Result<Option<OutgoingEvents>> {
+        // The version of a conversation without a change of its membership is no message.
+        let found = self.store.messages(&[(conversation, message)]).await?;
+        let Some(found) = found.into_iter().next().flatten() else {
+            return Ok(None);
+        };
+        let Some(mut outgoing) = self.repeated(ChangeKind::MessageLate, &found) else {
             return Ok(None);
         };
         for change in changes
             .into_iter()
-            .filter(|change| change.message == version && change.kind != ChangeKind::MessageLate)
+            .filter(|change| change.message == message && change.kind != ChangeKind::MessageLate)
         {
             outgoing.named.push(change.user.clone());
             outgoing.add(change.id, Event::Changed(conversation, change));
@@ -241,15 +289,14 @@ impl OutgoingEvent {
 }
 
 impl OutgoingEvents {
-    fn new(conversation: ConversationId, began: Instant) -> Self {
+    fn new(conversation: ConversationId, age: Option<EventAge>) -> Self {
         Self {
             conversation,
             events: Vec::new(),
             recipients: None,
             named: Vec::new(),
             has_inboxes: false,
-            began,
-            is_late: false,
+            age,
         }
     }
 
@@ -259,30 +306,19 @@ impl OutgoingEvents {
 
     /// Marks the events as late, because another server may have persisted them.
     pub(crate) fn mark_late(&mut self) {
-        self.is_late = true;
+        self.age = None;
     }
 
     /// Delivers the events to the servers that have a stream to tell, however long that takes.
-    async fn deliver(mut self, context: &WriteContext) -> store::Result<()> {
-        let Some(cluster) = context.in_flight.cluster() else {
-            return Ok(());
+    async fn deliver(self, context: &WriteContext) -> store::Result<()> {
+        let age = self.age;
+        let mut delivery = OutgoingDelivery {
+            context,
+            outgoing: self,
         };
-        loop {
-            if self.is_late {
-                self.recipients = Some(self.log_again(context, cluster).await?);
-            }
-            let recipients = match self.recipients.take() {
-                Some(recipients) => recipients,
-                None => cluster.recipients(self.conversation).await,
-            };
-            let (notice, all) = self.notice(recipients);
-            cluster.deliver(&notice, &all).await;
-            self.is_late = self.has_aged(context);
-            if !self.is_late {
-                self.note_delivered(context);
-                return Ok(());
-            }
-        }
+        notify_in_time(&context.in_flight, age, &mut delivery).await?;
+        delivery.outgoing.note_delivered(context);
+        Ok(())
     }
 
     fn note_delivered(&self, context: &WriteContext) {
@@ -308,48 +344,54 @@ impl OutgoingEvents {
             (notice, all.without_inboxes())
         }
     }
+}
 
-    fn has_aged(&self, context: &WriteContext) -> bool {
-        let oldest = self.events.iter().map(|event| event.change.id).min();
-        oldest.is_some_and(|oldest| context.in_flight.is_late(oldest, self.began))
+/// OutgoingDelivery of the events of a batch.
+struct OutgoingDelivery<'a> {
+    context: &'a WriteContext,
+    outgoing: OutgoingEvents,
+}
+
+#[async_trait]
+impl LateEvents for OutgoingDelivery<'_> {
+    async fn notify(&mut self, cluster: &Cluster) {
+        let outgoing = &mut self.outgoing;
+        let recipients = match outgoing.recipients.take() {
+            Some(recipients) => recipients,
+            None => cluster.recipients(outgoing.conversation).await,
+        };
+        let (notice, all) = outgoing.notice(recipients);
+        cluster.deliver(&notice, &all).await;
     }
 
-    /// Logs the events under fresh ids, and publishes them here: a stream that began after the first
-    /// publication has read only its window. Returns the recipients of now.
-    async fn log_again(
-        &mut self,
-        context: &WriteContext,
-        cluster: &Cluster,
-    ) -> store::Result<Recipients> {
-        // By an unknown time, streams might have passed the fresh ids too.
-        cluster.wait_for_clock().await;
-        let in_flight = &context.in_flight;
-        let lease = in_flight.allocate_late(self.conversation, self.events.len());
-        self.began = lease.allocated_at();
-        for (event, id) in self.events.iter_mut().zip(lease.ids()) {
+    async fn log_again(&mut self, cluster: &Cluster) -> store::Result<EventAge> {
+        let Self { context, outgoing } = self;
+        let (in_flight, conversation) = (&context.in_flight, outgoing.conversation);
+        let lease = in_flight.allocate_late(conversation, outgoing.events.len());
+        let age = EventAge::of(&lease);
+        for (event, id) in outgoing.events.iter_mut().zip(lease.ids()) {
             event.change.id = *id;
             if let Event::Changed(_, change) = &mut event.event {
                 change.id = *id;
             }
         }
-        let changes: Vec<_> = self
+        let changes: Vec<_> = outgoing
             .events
             .iter()
             .map(|event| event.change.clone())
             .collect();
-        let (lease, ()) = retry_until_known(lease, || {
-            context.store.log_late(self.conversation, &changes)
-        })
-        .await?;
-        let recipients = cluster.recipients(self.conversation).await;
+        let log = || context.store.log_late(conversation, &changes);
+        let (lease, ()) = retry_until_known(lease, log).await?;
+        let recipients = cluster.recipients(conversation).await;
         let (publisher, origin) = (&context.publisher, Origin::Own(&lease));
-        for OutgoingEvent { change, event } in &self.events {
-            publisher.publish_event(self.conversation, change.id, event.clone(), origin);
+        for OutgoingEvent { change, event } in &outgoing.events {
+            publisher.publish_event(conversation, change.id, event.clone(), origin);
         }
-        if self.has_inboxes {
-            let users = recipients.users().iter().chain(&self.named);
-            publisher.publish_to_inboxes(users, self.conversation, lease.newest(), origin);
+        if outgoing.has_inboxes {
+            let users = recipients.users().iter().chain(&outgoing.named);
+            publisher.publish_to_inboxes(users, conversation, lease.newest(), origin);
         }
-        Ok(recipients)
+        outgoing.recipients = Some(recipients);
+        Ok(age)
     }
 }

@@ -165,19 +165,22 @@ impl ConversationWriter {
         };
         for ((send, first), message) in retries.into_iter().zip(messages) {
             match message {
-                Some(message) if context.has_delivered(message.id, ChangeKind::MessageLate) => {
-                    let _ = send.reply.send(Ok(message));
+                // Its server may have died before it notified the others.
+                Some(message) => {
+                    let outgoing = context.repeated(ChangeKind::MessageLate, &message);
+                    context.deliver_then(outgoing, move |delivered| {
+                        let _ = send.reply.send(delivered.map(|()| message));
+                    });
                 }
-                stored => self.finish(send, first.message, stored).await,
+                None => self.finish(send, first.message).await,
             }
         }
     }
 
-    /// Finishes an earlier attempt that claimed its key, and may not have persisted or delivered
-    /// its message: the same message under the same id. A persisted message stays unchanged. It
-    /// counts as late, because streams may have passed its id.
-    async fn finish(&self, send: SendJob, id: MessageId, stored: Option<Arc<Message>>) {
-        match self.persist_again(&send, id, stored).await {
+    /// Finishes an earlier attempt that claimed its key and has not persisted its message: the same
+    /// message under the same id. It counts as late, because streams may have passed its id.
+    async fn finish(&self, send: SendJob, id: MessageId) {
+        match self.persist_again(&send, id).await {
             Ok((message, mut outgoing)) => {
                 if let Some(outgoing) = &mut outgoing {
                     outgoing.mark_late();
@@ -194,7 +197,6 @@ impl ConversationWriter {
         &self,
         send: &SendJob,
         id: MessageId,
-        stored: Option<Arc<Message>>,
     ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
         let new = self.message(send, id);
         let in_flight = &self.context().in_flight;
@@ -204,7 +206,7 @@ impl ConversationWriter {
         if !taken.is_empty() {
             return Err(Error::OutcomeUnknown);
         }
-        let message = stored.unwrap_or(new.message);
+        let message = new.message;
         let outgoing = self.publish_messages([&message], &audience, &lease);
         Ok((message, outgoing))
     }

@@ -1,0 +1,74 @@
+//! Late rule: when the events of a write are logged again. It is the same for sends, revisions,
+//! reactions, changes of groups, marks, settings, repeated commands, and changes that this server
+//! has completed for another one.
+//!
+//! Streams of other servers give cursors up to a few seconds behind the present, and read back ten
+//! seconds from there. An event is late when more than four seconds passed from its id to its last
+//! acknowledged notice. It also counts as late, however fast it was delivered, when another server
+//! may have persisted it. Streams may have passed the id of a late event. So it is logged again
+//! under a fresh id and published here, then the sessions are read anew and the notices written,
+//! until that is in time.
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use crate::chat::in_flight_ids::{IdLease, InFlightIds};
+use crate::cluster::Cluster;
+use crate::model::TimeUuid;
+use crate::store;
+
+/// Events of one write that the other servers have yet to be notified of.
+#[async_trait]
+pub(crate) trait LateEvents: Send {
+    /// Notifies the other servers that have a stream to tell, however long that takes.
+    async fn notify(&mut self, cluster: &Cluster);
+
+    /// Logs the events again under fresh ids, and publishes them here: a stream that began after
+    /// the first publication has read only its window.
+    async fn log_again(&mut self, cluster: &Cluster) -> store::Result<EventAge>;
+}
+
+/// Age of events: their oldest id, and when it was allocated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EventAge {
+    oldest: TimeUuid,
+    allocated_at: Instant,
+}
+
+impl EventAge {
+    pub(crate) fn of(lease: &IdLease) -> Self {
+        Self {
+            oldest: lease.ids()[0],
+            allocated_at: lease.allocated_at(),
+        }
+    }
+}
+
+/// Notifies the other servers of events that are persisted and published here. `age` is `None`
+/// where another server may have persisted them. On a store of one server it does nothing.
+pub(crate) async fn notify_in_time(
+    in_flight: &InFlightIds,
+    mut age: Option<EventAge>,
+    events: &mut impl LateEvents,
+) -> store::Result<()> {
+    let Some(cluster) = in_flight.cluster() else {
+        return Ok(());
+    };
+    loop {
+        let EventAge {
+            oldest,
+            allocated_at,
+        } = match age.take() {
+            Some(age) => age,
+            None => {
+                // With an unknown time, streams might have passed the fresh ids too.
+                cluster.wait_for_clock().await;
+                events.log_again(cluster).await?
+            }
+        };
+        events.notify(cluster).await;
+        if !in_flight.is_late(oldest, allocated_at) {
+            return Ok(());
+        }
+    }
+}
