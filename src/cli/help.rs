@@ -133,9 +133,13 @@ pub(super) const MIGRATE: &str = "\
 Create the keyspace and its tables on a cluster of Cassandra or ScyllaDB, or upgrade them to the version of this program.
 
 Run it before the first server starts on a cluster, and with each new version before its servers. It is safe to repeat, \
-and safe to run twice at once. An existing keyspace keeps its replication. Servers refuse a keyspace of another version.";
+and safe to run twice at once. An existing keyspace keeps its replication. Servers refuse a keyspace that lacks a step of theirs.
+
+Servers of the version before go on serving until `--finish`, so that they can be replaced one by one, and back. It checks that none of \
+them serves; from then on they are refused.";
 
 pub(super) const MIGRATE_EXAMPLES: &str = "\
 Examples:
   wideroom migrate --store cql://10.0.0.1,10.0.0.2/wideroom
-  wideroom migrate --store 'cql://wideroom:secret@db.internal/wideroom?dc=north&tls=on' --replication 3";
+  wideroom migrate --store 'cql://wideroom:secret@db.internal/wideroom?dc=north&tls=on' --replication 3
+  wideroom migrate --store cql://10.0.0.1,10.0.0.2/wideroom --finish";

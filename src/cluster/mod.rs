@@ -82,8 +82,6 @@ use crate::store::cluster::{
     Beat, ClusterStore, CompletionHandler, Registration, ServerId, Session, SessionKind,
 };
 
-/// Version of the protocol between servers, in the row of each.
-const VERSION: i32 = 1;
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// A server without a readable lane for so long is not ready.
@@ -460,7 +458,7 @@ async fn put_server(
     times: &WriteTimes,
     server: ServerId,
 ) -> store::Result<()> {
-    store.put_server(server, VERSION, times.next()).await?;
+    store.put_server(server, times.next()).await?;
     let beat = Beat { server, number: 0 };
     store.put_beat(beat, times.next()).await
 }

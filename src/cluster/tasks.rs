@@ -9,13 +9,13 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::ClusterState;
 use super::counters::Counters;
 use super::follow_ups::FollowUps;
 use super::notice::Letter;
 use super::peers::BeatsRead;
 use super::poller::{Polled, Poller};
 use super::registry::events::{RegistryEvent, RegistryEvents};
-use super::{ClusterState, VERSION};
 use crate::bus::Bus;
 use crate::store::cluster::{Beat, ServerId};
 
@@ -76,7 +76,7 @@ pub(super) async fn beat(state: Weak<ClusterState>) {
         number += 1;
         if renewed.elapsed() >= RENEW_SERVER_EVERY {
             let at = state.times.next();
-            match state.store.put_server(server, VERSION, at).await {
+            match state.store.put_server(server, at).await {
                 Ok(()) => renewed = Instant::now(),
                 Err(error) => tracing::debug!(%error, "the server cannot renew its row"),
             }

@@ -183,9 +183,9 @@ pub trait CompletionHandler: Send + Sync + 'static {
 /// behind is bounded.
 #[async_trait]
 pub trait ClusterStore: Send + Sync + 'static {
-    /// Creates or renews the row of a server, for 25 hours. It never changes whether the server has
-    /// ended.
-    async fn put_server(&self, server: ServerId, version: i32, at: WriteTime) -> Result<()>;
+    /// Creates or renews the row of a server, with the version of its store, for 25 hours. It never
+    /// changes whether the server has ended.
+    async fn put_server(&self, server: ServerId, at: WriteTime) -> Result<()>;
 
     async fn server(&self, server: ServerId) -> Result<ServerState>;
 

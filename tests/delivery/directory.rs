@@ -322,7 +322,7 @@ impl Tables {
 
 #[async_trait]
 impl ClusterStore for Link {
-    async fn put_server(&self, server: ServerId, _: i32, _: WriteTime) -> Result<()> {
+    async fn put_server(&self, server: ServerId, _: WriteTime) -> Result<()> {
         self.tables(true, move |tables| {
             tables.servers.entry(server).or_insert(false);
             Ok(())

@@ -227,7 +227,7 @@ async fn bodies(server: &Server, conversation: ConversationId) -> Vec<String> {
 }
 
 /// Takes the message of the last change of membership away, and lets that change be one that is not settled, whose message goes into the
-/// bucket of a day. Answers with the message, and with when the day begins.
+/// bucket of a day. Answers with the message, and with when the day begins. The change then has no version, as earlier versions wrote it.
 async fn undo(conversation: ConversationId) -> (Message, i64) {
     let pending = run(&format!(
         "SELECT pending FROM {{}}.participants_by_conversation WHERE conversation_id = {} LIMIT 1",
@@ -240,7 +240,7 @@ async fn undo(conversation: ConversationId) -> (Message, i64) {
         .single_row::<(Vec<u8>,)>()
         .unwrap();
     let ((message, (width, start)), rest) =
-        postcard::take_from_bytes::<(Message, (i8, i64))>(&pending).unwrap();
+        postcard::take_from_bytes::<(Message, (i8, i64))>(&pending[1..]).unwrap();
     let micros = message.id.moment().micros();
     let day = micros - micros % (24 * 3_600 * 1_000_000);
     assert_eq!(width, 0, "the widest, as there are few messages");

@@ -15,4 +15,5 @@ mod restriction;
 mod seam;
 mod slow;
 mod storm;
+mod versions;
 mod watcher;

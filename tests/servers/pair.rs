@@ -10,7 +10,7 @@ use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::model::{ConversationId, Message, Timestamp, UserId};
 use wideroom::store::Store;
-use wideroom::store::cql::Cql;
+use wideroom::store::cql::{Address, Cql};
 
 use super::slow::Slow;
 use crate::store::stage::keyspace;
@@ -50,7 +50,10 @@ impl Server {
     }
 
     pub(super) async fn on(bus: Bus, skew_micros: i64) -> Option<Self> {
-        let address = keyspace().await?;
+        Some(Self::at(keyspace().await?, bus, skew_micros).await)
+    }
+
+    pub(super) async fn at(address: Address, bus: Bus, skew_micros: i64) -> Self {
         let skewed = Arc::new(SkewedClock(AtomicI64::new(skew_micros)));
         let clock = Arc::clone(&skewed) as Arc<dyn Clock>;
         let cql = Arc::new(Cql::open(address, Arc::clone(&clock)).await.unwrap());
@@ -66,13 +69,13 @@ impl Server {
             .await
             .unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
-        Some(Self {
+        Self {
             chat,
             api,
             cql,
             slow,
             clock: skewed,
-        })
+        }
     }
 
     pub(super) fn actor(&self, user: &UserId) -> Actor {

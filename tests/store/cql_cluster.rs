@@ -86,7 +86,7 @@ async fn the_end_of_a_server_is_final_and_beats_go_with_it() {
     let (server, start) = (ServerId::random(), now());
     let at = |step: i64| WriteTime(start + step);
     assert_eq!(store.server(server).await.unwrap(), ServerState::Missing);
-    store.put_server(server, 1, at(1)).await.unwrap();
+    store.put_server(server, at(1)).await.unwrap();
     assert_eq!(store.server(server).await.unwrap(), ServerState::Running);
     for number in 1..=2 {
         let beat = Beat { server, number };
@@ -95,7 +95,7 @@ async fn the_end_of_a_server_is_final_and_beats_go_with_it() {
     let beat = Beat { server, number: 2 };
     assert!(store.beats().await.unwrap().contains(&beat));
     store.end_server(server, at(3)).await.unwrap();
-    store.put_server(server, 1, at(4)).await.unwrap();
+    store.put_server(server, at(4)).await.unwrap();
     assert_eq!(store.server(server).await.unwrap(), ServerState::Ended);
     store.delete_beat(server, at(4)).await.unwrap();
     let beats = store.beats().await.unwrap();

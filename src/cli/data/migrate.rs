@@ -1,4 +1,4 @@
-//! `wideroom migrate`: creates the tables on a cluster.
+//! `wideroom migrate`: creates the tables on a cluster, and ends an upgrade.
 
 use crate::cli::error::Error;
 use crate::cli::settings::{STORE, SettingFlags};
@@ -14,6 +14,10 @@ pub(in crate::cli) struct MigrateFlags {
     /// Replicas of each row in a new keyspace [default: 3, or the number of nodes if it is smaller]
     #[arg(long, env = "WIDEROOM_REPLICATION", hide_env_values = true, value_name = "COUNT", value_parser = parse_replication)]
     replication: Option<usize>,
+    /// End an upgrade once all servers are new: older ones are refused from then on, and forms that
+    /// they could not read may be written
+    #[arg(long)]
+    finish: bool,
     #[command(flatten)]
     given: SettingFlags<STORE>,
 }
@@ -29,7 +33,23 @@ pub(in crate::cli) fn run(flags: &MigrateFlags) -> Result<(), Error> {
     let config = flags.given.config()?;
     telemetry::init("warn", config.log_format)?;
     let replication = flags.replication;
+    if flags.finish {
+        return signals::run(move |stop| finish(config, stop));
+    }
     signals::run(move |stop| migrate(config, replication, stop))
+}
+
+async fn finish(config: Config, stop: Stop) -> Result<(), Error> {
+    let StoreChoice::Cql(address) = &config.store else {
+        return Err(Error::NothingToMigrate);
+    };
+    let version = tokio::select! {
+        finished = cql::finish(address) => finished?,
+        () = stop.cancelled() => return Err(Error::Interrupted(RESUMABLE)),
+    };
+    print(&format!(
+        "{address}: the upgrade to version {version} is finished; older servers are refused from now on"
+    ))
 }
 
 async fn migrate(config: Config, replication: Option<usize>, stop: Stop) -> Result<(), Error> {

@@ -21,8 +21,8 @@ pub(super) struct ClusterDirectory {
 
 #[async_trait]
 impl ClusterStore for ClusterDirectory {
-    async fn put_server(&self, server: ServerId, version: i32, at: WriteTime) -> Result<()> {
-        self.tables.write_server(server, version, at).await
+    async fn put_server(&self, server: ServerId, at: WriteTime) -> Result<()> {
+        self.tables.write_server(server, at).await
     }
 
     async fn server(&self, server: ServerId) -> Result<ServerState> {

@@ -2,9 +2,8 @@
 //!
 //! One of these stands before each server, over one embedded store and one directory. A price follows the code of `store::cql`: the number
 //! of its statements by the arguments, with the caches of that store (conversations, buckets, heads, write states) modelled by what
-//! this server has met before. Prices are of the calls that the load makes. Two things are left out: hints of inbox activity, which
-//! go in a batch that is counted, and the clock check of each server (0.2 statements a second). `processes` holds the sums
-//! against the real store.
+//! this server has met before. Prices are of the calls that the load makes. Hints of inbox activity, which go in a batch that is
+//! counted, are left out. `processes` holds the sums against the real store.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

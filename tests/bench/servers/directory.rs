@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
 use async_trait::async_trait;
+use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::{ChangeId, ConversationId, OrderKey, TimeUuid, UserId};
 use wideroom::store::cluster::{
-    Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, Registration, ServerId,
-    ServerState, Session, SessionKind, WriteTime,
+    Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, NodeTime, Registration,
+    ServerId, ServerState, Session, SessionKind, WriteTime,
 };
 use wideroom::store::{Audience, Result};
 
@@ -75,7 +76,7 @@ impl Directory {
 
 #[async_trait]
 impl ClusterStore for Directory {
-    async fn put_server(&self, server: ServerId, _: i32, _: WriteTime) -> Result<()> {
+    async fn put_server(&self, server: ServerId, _: WriteTime) -> Result<()> {
         self.ask((1, 1), |tables| {
             tables.servers.entry(server).or_insert(false);
         });
@@ -89,6 +90,15 @@ impl ClusterStore for Directory {
             Some(false) => ServerState::Running,
             None => ServerState::Missing,
         })
+    }
+
+    /// One node, whose clock is that of this process.
+    async fn server_and_time(&self, server: ServerId) -> Result<(ServerState, Option<NodeTime>)> {
+        let time = NodeTime {
+            node: uuid::Uuid::nil(),
+            now: SystemClock.now(),
+        };
+        Ok((self.server(server).await?, Some(time)))
     }
 
     async fn end_server(&self, server: ServerId, _: WriteTime) -> Result<()> {

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::ClusterTables;
 use crate::store::Result;
 use crate::store::cluster::{Beat, NodeTime, ServerId, ServerState, WriteTime};
+use crate::store::cql::driver::migrate;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{time_uuid, values};
 
@@ -31,11 +32,10 @@ impl ClusterTables {
     pub(crate) async fn write_server(
         &self,
         server: ServerId,
-        version: i32,
         WriteTime(at): WriteTime,
     ) -> Result<()> {
         self.executor
-            .write(&INSERT_SERVER, values![server.0, version, at])
+            .write(&INSERT_SERVER, values![server.0, migrate::newest(), at])
             .await
     }
 

@@ -8,11 +8,15 @@ use std::time::Duration;
 use scylla::client::session::Session;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::statement::{Consistency, Statement};
+use uuid::Uuid;
 
 use super::address::Address;
 use super::connect::connect;
 use super::open_error::ClusterOpenError;
-use super::schema::{AddedColumns, MIGRATIONS, Migration, SCHEMA_MIGRATIONS, in_keyspace};
+use super::schema::{
+    AddedColumns, MIGRATIONS, Migration, OLDEST_SERVER_MIN, OLDEST_SERVER_SINCE, SCHEMA_MIGRATIONS,
+    in_keyspace,
+};
 use crate::clock::Clock;
 
 /// The default replication factor: the number of nodes, at most this.
@@ -76,16 +80,7 @@ pub async fn migrate(
         for added in migration.columns {
             add_columns(&session, keyspace, added).await?;
         }
-        let record = format!(
-            "INSERT INTO \"{keyspace}\".schema_migrations (version, checksum, applied_at) VALUES (?, ?, ?) IF NOT EXISTS"
-        );
-        let row = (
-            migration.version,
-            migration.checksum(),
-            clock.now().micros(),
-        );
-        session
-            .query_unpaged(patient(&record), row)
+        record(&session, keyspace, migration, clock)
             .await
             .map_err(failed)?;
         applied.push(migration.version);
@@ -96,6 +91,89 @@ pub async fn migrate(
         applied,
         version: newest(),
     })
+}
+
+/// Records a migration as applied. Another run may record it at the same time.
+async fn record(
+    session: &Session,
+    keyspace: &str,
+    migration: &Migration,
+    clock: &dyn Clock,
+) -> Result<(), ExecutionError> {
+    let (version, checksum) = (migration.version, migration.checksum());
+    let (columns, marks) = if version < OLDEST_SERVER_SINCE {
+        ("version, checksum, applied_at", "?, ?, ?")
+    } else {
+        ("version, checksum, applied_at, oldest_server", "?, ?, ?, ?")
+    };
+    let insert = patient(&format!(
+        "INSERT INTO \"{keyspace}\".schema_migrations ({columns}) VALUES ({marks}) IF NOT EXISTS"
+    ));
+    let applied_at = clock.now().micros();
+    if version < OLDEST_SERVER_SINCE {
+        let row = (version, checksum, applied_at);
+        session.query_unpaged(insert, row).await?;
+    } else {
+        let row = (version, checksum, applied_at, OLDEST_SERVER_MIN);
+        session.query_unpaged(insert, row).await?;
+    }
+    Ok(())
+}
+
+/// Ends an upgrade: from now on older servers are refused, and new forms may be written. An error
+/// while an older server still serves.
+pub async fn finish(address: &Address) -> Result<i32, ClusterOpenError> {
+    let session = connect(address, STATEMENT_MAX).await?;
+    check(&session, address).await?;
+    let failed = |source: crate::store::Cause| ClusterOpenError::Migrate { source };
+    let keyspace = &address.keyspace;
+    let beating = format!("SELECT server_id FROM \"{keyspace}\".server_beats WHERE partition = 0");
+    let rows = session
+        .query_unpaged(patient(&beating), ())
+        .await
+        .map_err(|error| failed(Box::new(error)))?
+        .into_rows_result()
+        .map_err(|error| failed(Box::new(error)))?;
+    let servers: Vec<_> = rows
+        .rows::<(Uuid,)>()
+        .map_err(|error| failed(Box::new(error)))?
+        .collect::<Result<_, _>>()
+        .map_err(|error| failed(Box::new(error)))?;
+    let mut older = Vec::new();
+    for (server,) in servers {
+        let read = format!(
+            "SELECT version, has_ended FROM \"{keyspace}\".servers WHERE server_id = {server}"
+        );
+        let row = session
+            .query_unpaged(patient(&read), ())
+            .await
+            .map_err(|error| failed(Box::new(error)))?
+            .into_rows_result()
+            .map_err(|error| failed(Box::new(error)))?
+            .maybe_first_row::<(Option<i32>, Option<bool>)>()
+            .map_err(|error| failed(Box::new(error)))?;
+        if let Some((Some(version), has_ended)) = row
+            && version < newest()
+            && has_ended != Some(true)
+        {
+            older.push(version);
+        }
+    }
+    if let Some(version) = older.iter().min() {
+        return Err(ClusterOpenError::OlderServers {
+            count: older.len(),
+            version: *version,
+            newest: newest(),
+        });
+    }
+    let finished = format!(
+        "UPDATE \"{keyspace}\".schema_migrations SET oldest_server = ? WHERE version = ? IF EXISTS"
+    );
+    session
+        .query_unpaged(patient(&finished), (newest(), newest()))
+        .await
+        .map_err(|error| failed(Box::new(error)))?;
+    Ok(newest())
 }
 
 /// Adds the columns that a table lacks. Another migration may add them at the same time.
@@ -154,30 +232,45 @@ pub(crate) async fn check(session: &Session, address: &Address) -> Result<(), Cl
             return Err(missing());
         }
     }
-    let newer = format!(
-        "SELECT version FROM \"{}\".schema_migrations WHERE version = ?",
-        address.keyspace
-    );
-    let rows = session
-        .query_unpaged(newer, (newest() + 1,))
-        .await
-        .map_err(|error| ClusterOpenError::Migrate {
-            source: Box::new(error),
-        })?;
-    let is_newer = rows
-        .into_rows_result()
-        .is_ok_and(|rows| rows.rows_num() > 0);
-    if is_newer {
-        Err(ClusterOpenError::Newer {
-            address: address.to_string(),
-            version: newest(),
-        })
-    } else {
-        Ok(())
+    // Migrations of later versions: this server may serve beside those that allow it.
+    for version in newest() + 1.. {
+        let Some(oldest_server) = oldest_server(session, &address.keyspace, version).await? else {
+            return Ok(());
+        };
+        if oldest_server > newest() {
+            return Err(ClusterOpenError::Newer {
+                address: address.to_string(),
+                version: newest(),
+                oldest: oldest_server,
+            });
+        }
     }
+    Ok(())
 }
 
-fn newest() -> i32 {
+/// The oldest server that a migration lets serve. `None` for one that is not applied.
+async fn oldest_server(
+    session: &Session,
+    keyspace: &str,
+    version: i32,
+) -> Result<Option<i32>, ClusterOpenError> {
+    let broken = |source: crate::store::Cause| ClusterOpenError::Migrate { source };
+    let read =
+        format!("SELECT oldest_server FROM \"{keyspace}\".schema_migrations WHERE version = ?");
+    let row = session
+        .query_unpaged(read, (version,))
+        .await
+        .map_err(|error| broken(Box::new(error)))?
+        .into_rows_result()
+        .map_err(|error| broken(Box::new(error)))?
+        .maybe_first_row::<(Option<i32>,)>()
+        .map_err(|error| broken(Box::new(error)))?;
+    // Without a record, no older server may serve.
+    Ok(row.map(|(oldest,)| oldest.unwrap_or(version)))
+}
+
+/// Number of migrations that this version knows, by which a server names itself to the others.
+pub(crate) fn newest() -> i32 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 

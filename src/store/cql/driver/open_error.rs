@@ -36,9 +36,21 @@ pub enum ClusterOpenError {
     )]
     NotMigrated { address: String },
     #[error(
-        "{address} was migrated by a newer wideroom than this one, which knows version {version}: upgrade this server"
+        "{address} was migrated by a newer wideroom: a server must know version {oldest}, and this one knows {version}: upgrade this server"
     )]
-    Newer { address: String, version: i32 },
+    Newer {
+        address: String,
+        version: i32,
+        oldest: i32,
+    },
+    #[error(
+        "{count} servers of version {version} still serve, and this is version {newest}: upgrade or stop them, wait a minute, and run `wideroom migrate --finish` again"
+    )]
+    OlderServers {
+        count: usize,
+        version: i32,
+        newest: i32,
+    },
     #[error(
         "the tables of version {version} are not those of this wideroom: is the keyspace another program's?"
     )]

@@ -29,7 +29,21 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         statements: CLUSTER_TABLES,
         columns: &[],
     },
+    Migration {
+        version: OLDEST_SERVER_SINCE,
+        statements: &[],
+        columns: &[OLDEST_SERVER],
+    },
 ];
+
+/// The migration that begins to record the oldest server.
+pub(crate) const OLDEST_SERVER_SINCE: i32 = 5;
+
+/// The oldest server that may serve a keyspace: the number of migrations that it must know. A step
+/// that only adds something records its predecessor's, so that servers of both versions serve
+/// together until `wideroom migrate --finish` records its own. The steps up to this one have to be
+/// known by all: version 0.1 hears nothing of the others.
+pub(crate) const OLDEST_SERVER_MIN: i32 = OLDEST_SERVER_SINCE;
 
 pub(crate) struct Migration {
     pub(crate) version: i32,
@@ -70,6 +84,12 @@ const KEYS_GC_GRACE: &str = "ALTER TABLE {keyspace}.sends_by_key WITH gc_grace_s
 const DESCRIPTION_CELLS: AddedColumns = AddedColumns {
     table: "participants_by_conversation",
     columns: &[("name", "text static"), ("is_large", "boolean static")],
+};
+
+/// The oldest server that may serve beside this migration.
+const OLDEST_SERVER: AddedColumns = AddedColumns {
+    table: "schema_migrations",
+    columns: &[("oldest_server", "int")],
 };
 
 /// The app's own data about a user.

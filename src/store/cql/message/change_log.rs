@@ -4,9 +4,8 @@ use futures_util::future::try_join_all;
 use scylla::value::CqlTimeuuid;
 
 use super::Messages;
-use crate::model::{Change, ConversationId, OrderKey, Timestamp};
+use crate::model::{Change, ChangeKind, ConversationId, OrderKey, Timestamp};
 use crate::store::Result;
-use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{row_limit, time_uuid, time_uuid_bound, user, values};
@@ -92,28 +91,32 @@ impl Messages {
     ) -> Result<Vec<Change>> {
         type Columns = (CqlTimeuuid, Option<i8>, Option<CqlTimeuuid>, Option<String>);
         let mut changes = Vec::new();
-        let mut bound = time_uuid_bound(after);
+        let mut after = after;
         while changes.len() < limit {
             let count = (limit - changes.len()).min(ROWS_MAX);
+            let bound = time_uuid_bound(after);
             let values = values![conversation, day, bound, row_limit(count)];
             let rows: Vec<Columns> = self.executor.read(&SELECT_CHANGES, values).await?;
             let is_last = rows.len() < count;
             for (id, kind, message, name) in rows {
+                let id = time_uuid(TABLE, id)?;
+                after = id.order_key();
                 let (Some(kind), Some(message), Some(name)) = (kind, message, name) else {
                     continue;
                 };
+                // A change of a kind that a later version writes is passed over.
+                let Some(kind) = ChangeKind::from_number(kind.cast_unsigned()) else {
+                    continue;
+                };
                 changes.push(Change {
-                    id: time_uuid(TABLE, id)?,
-                    // The discriminant, as serde counts variants.
-                    kind: postcard::from_bytes(&[kind.cast_unsigned()])
-                        .map_err(|error| corrupt(TABLE, error))?,
+                    id,
+                    kind,
                     message: time_uuid(TABLE, message)?,
                     user: user(TABLE, &name)?,
                 });
             }
-            match changes.last() {
-                Some(last) if !is_last => bound = time_uuid_bound(last.id.order_key()),
-                Some(_) | None => break,
+            if is_last {
+                break;
             }
         }
         Ok(changes)

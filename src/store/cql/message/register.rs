@@ -41,6 +41,9 @@ impl LastMessage {
     }
 }
 
+/// First byte of a membership from which on it is a version. Smaller ones are the state in version 1.
+const MEMBERSHIP_VERSIONS: u8 = 16;
+
 /// State, role and the moment of joining, if it is not that of creation.
 pub(crate) fn encode_membership(membership: &Membership) -> Vec<u8> {
     let state = match membership.state {
@@ -64,6 +67,18 @@ pub(crate) fn encode_membership(membership: &Membership) -> Vec<u8> {
 
 pub(crate) fn decode_membership(table: &'static str, bytes: &[u8]) -> Result<Membership> {
     let broken = || corrupt(table, "a membership is a state, a role and perhaps a time");
+    // A later version decides on it: for this one, the user does not take part.
+    let unknown = Membership {
+        state: MembershipState::Left,
+        role: Role::Member,
+        since: None,
+    };
+    if bytes
+        .first()
+        .is_some_and(|first| *first >= MEMBERSHIP_VERSIONS)
+    {
+        return Ok(unknown);
+    }
     let ([state, role], since) = bytes.split_first_chunk::<2>().ok_or_else(broken)?;
     let since = match since {
         [] => None,
@@ -74,13 +89,13 @@ pub(crate) fn decode_membership(table: &'static str, bytes: &[u8]) -> Result<Mem
     let state = match state {
         0 => MembershipState::Joined,
         1 => MembershipState::Left,
-        _ => return Err(broken()),
+        _ => return Ok(unknown),
     };
     let role = match role {
         0 => Role::Owner,
         1 => Role::Admin,
-        2 => Role::Member,
-        _ => return Err(broken()),
+        // An unknown role has the fewest rights.
+        _ => Role::Member,
     };
     Ok(Membership { state, role, since })
 }
@@ -97,9 +112,11 @@ pub(crate) fn decode_content(bytes: &[u8]) -> Result<Content> {
         Some((&CONTENT_VERSION, rest)) => {
             postcard::from_bytes(rest).map_err(|error| corrupt("messages_by_conversation", error))
         }
+        // A later version wrote it: the message is shown without a body.
+        Some((version, _)) if *version > CONTENT_VERSION => Ok(Content::default()),
         Some(_) | None => Err(corrupt(
             "messages_by_conversation",
-            "a content of an unknown version",
+            "a content begins with its version",
         )),
     }
 }
@@ -147,6 +164,18 @@ mod tests {
             }
         }
         assert!(decode_membership("t", &[0]).is_err());
-        assert!(decode_membership("t", &[0, 9]).is_err());
+    }
+
+    #[test]
+    fn what_a_later_version_wrote_gives_nobody_a_right_and_no_message_a_body() {
+        for bytes in [[16, 0, 7].as_slice(), &[16], &[2, 0], &[15, 1]] {
+            let membership = decode_membership("t", bytes).unwrap();
+            assert_eq!(membership.state, MembershipState::Left, "{bytes:?}");
+        }
+        let membership = decode_membership("t", &[0, 9]).unwrap();
+        assert_eq!(membership.state, MembershipState::Joined);
+        assert_eq!(membership.role, Role::Member);
+        assert_eq!(decode_content(&[2, 7, 7, 7]).unwrap(), Content::default());
+        assert!(decode_content(&[]).is_err() && decode_content(&[0, 1]).is_err());
     }
 }

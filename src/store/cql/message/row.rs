@@ -153,8 +153,9 @@ pub(crate) fn decode_message(
     };
     let kind = match kind {
         Some(0) => MessageKind::Text,
-        Some(1) => MessageKind::System,
-        Some(_) | None => return Err(corrupt(TABLE, "a message is of one of two kinds")),
+        // A later version knows further kinds: for this one, they are no text of a user.
+        Some(_) => MessageKind::System,
+        None => return Err(corrupt(TABLE, "a message has a kind")),
     };
     let deleted_at = deleted_at.map(Timestamp::from_micros);
     let content = match content {

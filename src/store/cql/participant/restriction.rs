@@ -60,10 +60,16 @@ fn encode_suspension(suspension: Option<&Suspension>) -> Vec<u8> {
 }
 
 fn decode_suspension(bytes: &[u8]) -> Result<Option<Suspension>> {
-    let Some((&VERSION, body)) = bytes.split_first() else {
-        return Err(corrupt(TABLE, "a suspension has another version"));
-    };
-    postcard::from_bytes(body).map_err(|error| corrupt(TABLE, error))
+    match bytes.split_first() {
+        Some((&VERSION, body)) => postcard::from_bytes(body).map_err(|error| corrupt(TABLE, error)),
+        // A later version wrote it: for this one, it holds until it is lifted.
+        Some((version, _)) if *version > VERSION => Ok(Some(Suspension {
+            since: Timestamp::ZERO,
+            until: None,
+            reason: None,
+        })),
+        Some(_) | None => Err(corrupt(TABLE, "a suspension begins with its version")),
+    }
 }
 
 fn encode_moment(moment: Timestamp) -> Vec<u8> {

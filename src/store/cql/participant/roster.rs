@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::{KEYS_AT_ONCE, Participants};
 use crate::model::{ConversationId, ConversationKind, Membership, OrderKey, TimeUuid, UserId};
 use crate::store::Result;
-use crate::store::cql::driver::error::corrupt;
+use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, order_key, user, values};
@@ -91,21 +91,32 @@ impl Roster {
         postcard::to_extend(self, vec![VERSION]).expect("plain data serialises")
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+    /// `None` for a roster that a later version wrote.
+    fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         match bytes.split_first() {
             Some((&VERSION, rest)) => {
-                postcard::from_bytes(rest).map_err(|error| corrupt(TABLE, error))
+                let roster = postcard::from_bytes(rest);
+                roster.map(Some).map_err(|error| corrupt(TABLE, error))
             }
-            Some(_) | None => Err(corrupt(TABLE, "a roster of an unknown version")),
+            Some((version, _)) if *version > VERSION => Ok(None),
+            Some(_) | None => Err(corrupt(TABLE, "a roster begins with its version")),
         }
     }
 
-    /// Decodes the roster cell of a row; an empty roster if the conversation never had a participant.
+    /// Decodes the roster cell of a row for a reader; an empty roster if the conversation never had a participant, or a later version
+    /// wrote it.
     pub(crate) fn decode_optional(bytes: Option<&[u8]>) -> Result<Self> {
-        bytes
-            .map(Self::decode)
-            .transpose()
-            .map(Option::unwrap_or_default)
+        let roster = bytes.map(Self::decode).transpose()?;
+        Ok(roster.flatten().unwrap_or_default())
+    }
+
+    /// The same for a writer, who must know what it replaces.
+    fn decode_known(bytes: Option<&[u8]>) -> Result<Self> {
+        match bytes.map(Self::decode).transpose()? {
+            None => Ok(Self::default()),
+            Some(Some(roster)) => Ok(roster),
+            Some(None) => Err(unavailable("a later version manages these participants")),
+        }
     }
 }
 
@@ -143,7 +154,7 @@ impl RosterCells {
     fn snapshot(&self) -> Result<RosterSnapshot> {
         let settled = self.settled.as_deref();
         Ok(RosterSnapshot {
-            roster: Roster::decode_optional(self.bytes.as_deref())?,
+            roster: Roster::decode_known(self.bytes.as_deref())?,
             bytes: self.bytes.clone(),
             settled: settled.map(|bytes| order_key(TABLE, bytes)).transpose()?,
         })
@@ -212,8 +223,13 @@ mod tests {
         let fields = (Some(id(3)), earlier, 1_u32, 0_u32, Some((&ann, membership)));
         let bytes = postcard::to_extend(&fields, vec![VERSION]).unwrap();
         assert_eq!(roster.encode(), bytes, "the encoding of the first version");
-        assert_eq!(Roster::decode(&bytes).unwrap(), roster);
-        assert!(Roster::decode(&[9]).is_err());
+        assert_eq!(Roster::decode(&bytes).unwrap(), Some(roster));
+        assert_eq!(
+            Roster::decode_optional(Some(&[9])).unwrap(),
+            Roster::default()
+        );
+        assert!(Roster::decode_known(Some(&[9])).is_err());
+        assert!(Roster::decode_optional(Some(&[0])).is_err());
     }
 
     #[test]

@@ -3,9 +3,11 @@
 //! A send claims its key by a lightweight transaction before it uses the message's id. The claim has the id and the bucket, so a retry on
 //! any server completes the same message in the same bucket.
 
-use scylla::DeserializeRow;
-use scylla::value::{CqlTimeuuid, Row};
-use uuid::Uuid;
+use scylla::deserialize::row::{ColumnIterator, DeserializeRow};
+use scylla::deserialize::value::DeserializeValue as _;
+use scylla::deserialize::{DeserializationError, TypeCheckError};
+use scylla::frame::response::result::ColumnSpec;
+use scylla::value::{CqlTimeuuid, CqlValue, Row};
 
 use super::Sends;
 use crate::model::{ConversationId, IdempotencyKey, InputHash, Message, UserId};
@@ -50,25 +52,42 @@ impl<'a> PlacedMessage<'a> {
     }
 }
 
-/// The present claim of a key, as a failed compare-and-set returns it.
-#[derive(DeserializeRow)]
-#[expect(
-    dead_code,
-    reason = "an answer is matched by the names of all its columns"
-)]
+/// The present claim of a key, as a failed compare-and-set returns it: all columns of the row, also
+/// those that a later version has added.
+#[derive(Default)]
 struct ClaimRow {
-    #[scylla(rename = "[applied]")]
-    applied_: bool,
-    #[scylla(rename = "conversation_id")]
-    conversation_: Uuid,
-    #[scylla(rename = "sender_id")]
-    sender_: String,
-    #[scylla(rename = "key")]
-    key_: String,
     message_id: Option<CqlTimeuuid>,
     width: Option<i8>,
     start: Option<i64>,
     input_hash: Option<Vec<u8>>,
+}
+
+impl<'frame, 'metadata> DeserializeRow<'frame, 'metadata> for ClaimRow {
+    /// Each value is checked below.
+    fn type_check(_: &[ColumnSpec<'_>]) -> Result<(), TypeCheckError> {
+        Ok(())
+    }
+
+    fn deserialize(
+        columns: ColumnIterator<'frame, 'metadata>,
+    ) -> Result<Self, DeserializationError> {
+        let mut claim = Self::default();
+        for column in columns {
+            let column = column?;
+            let (name, kind) = (column.spec.name(), column.spec.typ());
+            if !["message_id", "width", "start", "input_hash"].contains(&name) {
+                continue;
+            }
+            match <Option<CqlValue>>::deserialize(kind, column.slice)? {
+                Some(CqlValue::Timeuuid(id)) if name == "message_id" => claim.message_id = Some(id),
+                Some(CqlValue::TinyInt(width)) if name == "width" => claim.width = Some(width),
+                Some(CqlValue::BigInt(start)) if name == "start" => claim.start = Some(start),
+                Some(CqlValue::Blob(hash)) if name == "input_hash" => claim.input_hash = Some(hash),
+                Some(_) | None => {}
+            }
+        }
+        Ok(claim)
+    }
 }
 
 /// The outcome of a claim.

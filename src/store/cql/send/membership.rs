@@ -190,8 +190,7 @@ impl Sends {
         change: &MembershipChange,
         pending: &PendingChange,
     ) -> Result<bool> {
-        let pending = postcard::to_stdvec(pending).expect("plain data serialises");
-        let mut values = values![change.message.id, roster.encode(), pending, id];
+        let mut values = values![change.message.id, roster.encode(), pending.encode(), id];
         let mut writes = Writes::of_one_partition();
         match &seen.bytes {
             Some(bytes) => {

@@ -12,7 +12,7 @@ use crate::model::{
     UserId,
 };
 use crate::store::cluster::CompletedChange;
-use crate::store::cql::driver::error::corrupt;
+use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
@@ -25,6 +25,12 @@ use crate::store::{
     LastMembershipChange, MembershipChange, MembershipTransition, MembershipVersion, Result,
     TransitionKind,
 };
+
+/// The format of a pending change, in its first byte.
+const VERSION: u8 = 1;
+/// First byte of one without a version, which earlier versions wrote: the length of the
+/// conversation's id.
+const UNVERSIONED: u8 = 16;
 
 /// Turns that fit into the batch of the SYSTEM message.
 const EXTRA_TRANSITIONS_MAX: usize = 8;
@@ -76,6 +82,24 @@ impl PendingChange {
                 .map(|change| (change.id, change.kind, change.user.clone()))
                 .collect(),
         }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        postcard::to_extend(self, vec![VERSION]).expect("plain data serialises")
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        let body = match bytes.split_first() {
+            Some((&VERSION, body)) => body,
+            Some((&UNVERSIONED, _)) => bytes,
+            Some((version, _)) if *version > VERSION => {
+                return Err(unavailable("a later version has to complete a change"));
+            }
+            Some(_) | None => {
+                return Err(corrupt(TABLE, "a pending change begins with its version"));
+            }
+        };
+        postcard::from_bytes(body).map_err(|error| corrupt(TABLE, error))
     }
 
     fn changes(&self) -> impl Iterator<Item = Change> {
@@ -137,10 +161,7 @@ impl Sends {
             .read_one::<(Option<Vec<u8>>,)>(&SELECT_PENDING, values![id])
             .await?;
         let bytes = row.and_then(|(bytes,)| bytes);
-        bytes
-            .map(|bytes| postcard::from_bytes(&bytes))
-            .transpose()
-            .map_err(|error| corrupt(TABLE, error))
+        bytes.map(|bytes| PendingChange::decode(&bytes)).transpose()
     }
 
     /// The conversation and its roster, after completing the last change of membership.
@@ -345,5 +366,56 @@ impl TurnEffects<'_> {
             message.id,
             InboxChangeKind::MembershipChanged,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{MembershipState, MessageKind, Role, TimeUuid, Timestamp};
+
+    #[test]
+    fn a_pending_change_is_read_with_and_without_its_version() {
+        let id = TimeUuid::new(Timestamp::from_micros(7), [0; 8]);
+        let user = UserId::parse("anna").unwrap();
+        let pending = PendingChange {
+            message: Message {
+                conversation: ConversationId::random(),
+                id,
+                sender: user.clone(),
+                kind: MessageKind::System,
+                content: None,
+                reply_to: None,
+                client_key: None,
+                deleted_at: None,
+                has_reactions: false,
+            },
+            bucket: (1, 2),
+            was_large: false,
+            transitions: vec![PendingTransition {
+                user: user.clone(),
+                joins: Some(true),
+                membership: Membership {
+                    state: MembershipState::Joined,
+                    role: Role::Member,
+                    since: None,
+                },
+            }],
+            changes: vec![(id, ChangeKind::ParticipantAdded, user)],
+        };
+        let present = pending.encode();
+        let earlier = postcard::to_stdvec(&pending).unwrap();
+        assert_eq!(earlier[0], UNVERSIONED);
+        for bytes in [&present, &earlier] {
+            let read = PendingChange::decode(bytes).unwrap();
+            assert_eq!(read.encode(), present);
+        }
+        let mut later = present;
+        later[0] = VERSION + 1;
+        assert!(matches!(
+            PendingChange::decode(&later),
+            Err(crate::store::Error::Unavailable(_))
+        ));
+        assert!(PendingChange::decode(&[]).is_err());
     }
 }
