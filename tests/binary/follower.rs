@@ -95,6 +95,15 @@ impl Follower {
         Self::start(stage, Subject::Inbox(user), user, json!({}), place, false)
     }
 
+    /// The same where it comes back as often as its stream ends.
+    pub(crate) fn of_inbox_on_a_cluster(
+        stage: &Arc<Stage>,
+        user: usize,
+        place: watch::Receiver<Option<Place>>,
+    ) -> Self {
+        Self::start(stage, Subject::Inbox(user), user, json!({}), place, true)
+    }
+
     fn start(
         stage: &Stage,
         subject: Subject,
@@ -167,6 +176,25 @@ impl Follower {
 }
 
 impl Follower {
+    /// Shows every conversation of its user as it is.
+    pub(crate) async fn check_all_shown(mut self, stage: &Stage, found: &Found) {
+        let Subject::Inbox(user) = self.subject else {
+            unreachable!("it follows an inbox")
+        };
+        let newest: HashMap<_, _> = newest_of(stage, user, found).collect();
+        let shown = |heard: &Vec<Value>| heard.iter().filter_map(told).collect::<HashMap<_, _>>();
+        let is_whole = |heard: &Vec<Value>| shown(heard) == newest;
+        let waited = tokio::time::timeout(PATIENCE, self.heard.wait_for(is_whole))
+            .await
+            .map(drop);
+        assert!(
+            waited.is_ok(),
+            "{}: shown {:?}, there {newest:?}",
+            name(user),
+            shown(&self.heard.borrow())
+        );
+    }
+
     /// Has heard all that there is, be it late or twice.
     pub(crate) async fn check_all_heard(mut self, found: &Found) {
         let Subject::Messages(at) = self.subject else {

@@ -1,13 +1,8 @@
 //! Answers that are lost between a server and its node: what was written is written once more, as the same message, and never twice.
 
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use scylla_proxy::{
-    Condition, Node, Proxy, Reaction as _, ResponseOpcode, ResponseReaction, ResponseRule,
-    RunningProxy, ShardAwareness,
-};
 use serde_json::json;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
@@ -16,6 +11,7 @@ use wideroom::model::{ChangeKind, ConversationId, OrderKey};
 use wideroom::store::Store as _;
 use wideroom::store::cql::{Address, Cql};
 
+use super::line::{Line, decided, written};
 use super::place::migrated;
 use crate::binary::read::{self, Read};
 use crate::binary::stage::serve;
@@ -35,61 +31,6 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Keyspace that all scenes share, because creating the tables takes seconds. Each scene has its own users.
 static KEYSPACE: OnceCell<String> = OnceCell::const_new();
 
-/// Between a server and the node.
-struct Line {
-    proxy: RunningProxy,
-    address: SocketAddr,
-}
-
-impl Line {
-    async fn to(node: SocketAddr) -> Self {
-        // The driver takes the port from here and the address from the node.
-        let address = TcpListener::bind((node.ip(), 0))
-            .unwrap()
-            .local_addr()
-            .unwrap();
-        let node = Node::new(
-            node,
-            address,
-            ShardAwareness::Unaware,
-            None,
-            Some(Vec::new()),
-        );
-        Self {
-            proxy: Proxy::new([node]).run().await.unwrap(),
-            address,
-        }
-    }
-
-    /// Loses so many answers of a kind.
-    fn lose(&mut self, kind: Condition, times: usize) {
-        let lost = Condition::ResponseOpcode(ResponseOpcode::Result)
-            .and(kind)
-            .and(Condition::TrueForLimitedTimes(times));
-        self.proxy.running_nodes[0].change_response_rules(Some(vec![ResponseRule(
-            lost,
-            ResponseReaction::drop_frame(),
-        )]));
-    }
-
-    fn heal(&mut self) {
-        self.proxy.turn_off_rules();
-    }
-}
-
-/// To a write without a condition. (Rows have their kind in them, and so has what was prepared.)
-fn written() -> Condition {
-    let kind = |kind: u8| Condition::BodyContainsCaseSensitive(Box::new([0, 0, 0, kind]));
-    kind(1)
-        .and(Condition::not(kind(2)))
-        .and(Condition::not(kind(4)))
-}
-
-/// To a write with a condition.
-fn decided() -> Condition {
-    Condition::BodyContainsCaseSensitive(b"[applied]".as_slice().into())
-}
-
 struct Scene {
     line: Line,
     server: Server,
@@ -108,7 +49,7 @@ impl Scene {
             .unwrap()
             .next()
             .unwrap();
-        let line = Line::to(node).await;
+        let line = Line::to(&[node]).await;
         let who = direct
             .credentials
             .as_ref()

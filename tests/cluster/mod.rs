@@ -3,7 +3,9 @@
 //! The ring is real and so is the server; its clients come over HTTP and WebSockets.
 
 mod answers;
+mod chaos;
 mod club;
 mod crowd;
 mod faults;
+mod line;
 pub(crate) mod place;

@@ -146,6 +146,15 @@ impl Ring {
         }
     }
 
+    /// Stops a node (`-STOP`), or lets it go on (`-CONT`). Its connections stay.
+    pub(crate) fn signal(&self, node: u8, name: &str) {
+        let child = self.nodes[usize::from(node) - 1].as_ref().expect("it runs");
+        let status = Command::new("kill")
+            .args([name, &child.id().to_string()])
+            .status();
+        assert!(status.unwrap().success());
+    }
+
     fn numbers(&self) -> std::ops::RangeInclusive<u8> {
         1..=u8::try_from(self.nodes.len()).unwrap()
     }
