@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_graphql::async_stream::stream;
 use async_graphql::{Response, Variables};
 use futures_util::StreamExt as _;
-use futures_util::stream::{self, BoxStream};
+use futures_util::stream::BoxStream;
 use tokio::time::timeout;
 
 use super::SubscriptionGroups;
@@ -78,38 +79,38 @@ impl SubscriptionGroup {
     /// Responses for one subscriber, until the stream of the chat ends or fails.
     pub(super) fn stream(
         self: Arc<Self>,
-        updates: UpdateStream,
-        limits: ExecutionLimits,
+        mut updates: UpdateStream,
+        mut limits: ExecutionLimits,
     ) -> BoxStream<'static, EventResponse> {
-        // The state is boxed, as `unfold` reserves room for each place that it is moved through.
-        stream::unfold(Some(Box::new((self, updates, limits))), async |state| {
-            let mut state = state?;
-            let (group, updates, limits) = &mut *state;
-            let response = loop {
-                match updates.next().await? {
+        // Not `unfold`: it reserves room for each place that it moves its state through.
+        let responses = stream! {
+            while let Some(update) = updates.next().await {
+                let response = match update {
                     Ok(update) => {
                         if let Some(position) = update.position() {
                             limits.budget.pass(position);
                         }
-                        if let Some(response) = group.deliver(updates, limits, update).await {
-                            break response;
-                        }
+                        self.deliver(&updates, &mut limits, update).await
                     }
                     // The stream ends with its error. The client resumes with its cursor.
                     Err(error) => {
-                        let scope = group.scope(updates);
-                        let execution = group.execute(updates, Err(error), scope, &limits.budget);
-                        break EventResponse::Own(Box::pin(execution).await);
+                        let scope = self.scope(&updates);
+                        let execution = self.execute(&updates, Err(error), scope, &limits.budget);
+                        Some(EventResponse::Own(Box::pin(execution).await))
+                    }
+                };
+                if let Some(response) = response {
+                    // The stream continues after an event that was too large; the client receives
+                    // its cursor.
+                    let is_over = limits.budget.exceeded().is_none() && response.is_last();
+                    yield response;
+                    if is_over {
+                        break;
                     }
                 }
-            };
-            // The stream continues after an event that was too large; the client receives its
-            // cursor.
-            let state =
-                (limits.budget.exceeded().is_some() || !response.is_last()).then_some(state);
-            Some((response, state))
-        })
-        .boxed()
+            }
+        };
+        responses.boxed()
     }
 
     /// Response of this subscriber to one update. `None` if the viewer left while the update waited

@@ -53,6 +53,8 @@ pub(crate) struct Transport<S> {
     stream: S,
     state: Arc<ConnectionState>,
     bounds: HeadBounds,
+    /// The last write waits for the network.
+    is_stalled: bool,
     /// Runs while a head is incomplete. Most heads arrive complete and need none.
     head_deadline: Option<Pin<Box<Sleep>>>,
     lingering: Option<Lingering>,
@@ -70,6 +72,7 @@ impl<S> Transport<S> {
             stream,
             state,
             bounds,
+            is_stalled: false,
             head_deadline: None,
             lingering: None,
         }
@@ -94,8 +97,12 @@ impl<S> Transport<S> {
         )))
     }
 
-    fn record_write(&self, written: &Poll<io::Result<usize>>) {
-        self.state.set_stalled(written.is_pending());
+    /// Tells the state of changes only: a delivery to an idle socket reads and writes nothing of it.
+    fn record_write(&mut self, written: &Poll<io::Result<usize>>) {
+        if self.is_stalled != written.is_pending() {
+            self.is_stalled = written.is_pending();
+            self.state.set_stalled(self.is_stalled);
+        }
     }
 }
 
