@@ -167,6 +167,7 @@ contract! {
             messages_of_others_after_the_place_are_unread,
             ones_own_system_and_deleted_messages_are_not_unread,
             a_count_of_exactly_the_cap_is_not_capped,
+            counts_follow_a_marker_message_by_message,
             the_bound_of_rows_caps_a_count_too,
             the_cap_ends_the_count,
             no_more_rows_are_looked_at_than_may_be,

@@ -189,6 +189,53 @@ pub async fn a_count_of_exactly_the_cap_is_not_capped(store: &dyn Store) {
 }
 
 /// The bound of rows and the greatest cap meet: 999 unread in 999 rows are a count, and in a thousand rows there may be more.
+/// A store may continue an earlier count; the answers are those of a new one.
+pub async fn counts_follow_a_marker_message_by_message(store: &dyn Store) {
+    let [ann, ben] = users(["ann", "ben"]);
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let is_unread = |micros: i64| micros % 3 != 0 && micros % 7 != 0;
+    let send_from = async |from: i64, to: i64| {
+        for micros in from..=to {
+            let message = match micros {
+                _ if micros % 7 == 0 => system(conversation_id(1), id(micros), &ben),
+                _ if micros % 3 == 0 => text(conversation_id(1), id(micros), &ann),
+                _ => text(conversation_id(1), id(micros), &ben),
+            };
+            let appended = store
+                .append_messages(conversation_id(1), &[new(message)])
+                .await;
+            appended.unwrap();
+        }
+    };
+    let check = async |after: i64, last: i64, cap: u32| {
+        let all: Vec<_> = (after + 1..=last)
+            .filter(|micros| is_unread(*micros))
+            .collect();
+        let expected = Unread {
+            count: cap.min(u32::try_from(all.len()).unwrap()),
+            is_capped: all.len() > cap as usize,
+            first: all.first().map(|micros| id(*micros)),
+        };
+        let position = id(after).order_key();
+        let counted = unread(store, &ann, conversation_id(1), position, cap).await;
+        assert_eq!(counted, expected, "after {after}, cap {cap}");
+    };
+    send_from(1, 40).await;
+    for cap in [4, 99] {
+        for after in 0..=40 {
+            check(after, 40, cap).await;
+        }
+        for after in (0..=40).rev().step_by(5) {
+            check(after, 40, cap).await;
+        }
+    }
+    check(10, 40, 4).await;
+    send_from(41, 44).await;
+    for after in [10, 11, 15, 38, 44] {
+        check(after, 44, 4).await;
+    }
+}
+
 pub async fn the_bound_of_rows_caps_a_count_too(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream, SplitSink};
+use futures_util::stream::{self, BoxStream, SelectAll, SplitSink};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -44,7 +44,7 @@ pub(super) struct Socket {
     /// Ready when the socket must close for want of a viewer. `None` once a viewer is known.
     pub(super) eviction: Option<BoxFuture<'static, Close>>,
     /// Signals after changes of suspensions and revocations. Polled without room in the send queue too.
-    restrictions: BoxStream<'static, ()>,
+    restrictions: SelectAll<BoxStream<'static, ()>>,
 }
 
 /// State of the `connection_init` handshake.
@@ -116,7 +116,8 @@ impl Socket {
             session: SocketSession::Waiting,
             timers: Timers::new(bounds, now),
             eviction: Some(permit.eviction(bounds.init_bytes)),
-            restrictions: restrictions.boxed(),
+            // Of one stream, as `SelectAll` polls only what was woken: a delivery costs no poll of it.
+            restrictions: stream::select_all([restrictions.boxed()]),
             permit,
             server,
         })

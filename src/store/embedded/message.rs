@@ -3,6 +3,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::cache::unread_list::{ScanEnd, UnreadList};
+use super::inbox;
 use super::read_context::ReadContext;
 use crate::model::{
     ConversationId, Cut, Direction, Message, MessageId, OrderKey, Page, PageRequest, Unread, UserId,
@@ -10,7 +12,7 @@ use crate::model::{
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
-use crate::store::embedded::engine::record::{MessageLead, MessageRecord};
+use crate::store::embedded::engine::record::{HeadRecord, MessageLead, MessageRecord};
 use crate::store::{Result, StoredMessage, UnreadQuery};
 
 /// Key range of a cut. The newest message comes first, so the cut's end is the range's start.
@@ -164,25 +166,57 @@ pub(super) fn unread(
         if let Some(known) = unread_in_memory(context, user, query, cap) {
             return Ok(known);
         }
-        // Read the head before the snapshot: the count is then at least as new as the head it is cached under.
-        let state = context.state(query.conversation)?;
-        let unread = unread_of_one(&context.view(), user, query, cap)?;
-        if let Some(state) = state.filter(|_| query.up_to.is_none()) {
-            context.counts.put(user, query, cap, state.head, unread);
-        }
-        Ok(unread)
+        let Some(state) = context.state(query.conversation)? else {
+            return Ok(Unread::default());
+        };
+        unread_of_one(context, &state.head, user, query, cap)
     };
     queries.iter().map(each).collect()
 }
 
-fn unread_of_one(view: &View<'_>, user: &UserId, query: &UnreadQuery, cap: u32) -> Result<Unread> {
-    let position = key::message_position(query.conversation, query.after);
+/// Counts by a scan, which continues the cached list where it can. The head was read before.
+fn unread_of_one(
+    context: &ReadContext,
+    head: &HeadRecord,
+    user: &UserId,
+    query: &UnreadQuery,
+    cap: u32,
+) -> Result<Unread> {
+    // The snapshot is taken after the head was read: a list is at least as new as the head it is cached under.
+    let view = context.view();
+    let rest = context.unread.rest(user, query, head);
+    // A list continues only over the rows that it was read from.
+    let rest = match rest {
+        Some(rest) if inbox::head(&view, query.conversation)? == *head => rest,
+        Some(_) | None => UnreadList::new(query.after),
+    };
+    let list = scan_unread(&view, user, query, cap, rest)?;
+    let unread = list
+        .count(query, cap)
+        .expect("a scan ends when the list holds enough");
+    if query.up_to.is_none() {
+        context.unread.put(user, query.conversation, *head, list);
+    }
+    Ok(unread)
+}
+
+/// Extends a list until it holds enough for the query.
+fn scan_unread(
+    view: &View<'_>,
+    user: &UserId,
+    query: &UnreadQuery,
+    cap: u32,
+    mut list: UnreadList,
+) -> Result<UnreadList> {
+    let after = list.ids.last().map_or(list.after, |id| id.order_key());
+    let position = key::message_position(query.conversation, after);
     let newer = key::messages(query.conversation).before(&position);
-    let mut unread = Unread::default();
+    let rows_max = Unread::ROWS_MAX.saturating_sub(list.ids.len()).max(1);
+    list.end = ScanEnd::Conversation;
     // Backward runs from the oldest message on: the first counted one is the first unread.
     for (looked_at, row) in view
         .scan(newer, Direction::Backward)
-        .take(Unread::ROWS_MAX)
+        .take(rows_max)
         .enumerate()
     {
         let (key, value) = row?;
@@ -191,14 +225,19 @@ fn unread_of_one(view: &View<'_>, user: &UserId, query: &UnreadQuery, cap: u32) 
             break;
         }
         let lead = MessageLead::read(&value).map_err(|error| corrupt("messages", error))?;
-        if lead.counts_as_unread_for(user) && !unread.add(id, cap) {
-            break;
+        if lead.counts_as_unread_for(user) {
+            list.ids.push(id);
+            // The id beyond the cap is part of the list: it says that the count is capped.
+            if list.ids.len() > cap as usize {
+                list.end = ScanEnd::Cap;
+                break;
+            }
         }
-        if looked_at + 1 == Unread::ROWS_MAX {
-            unread.is_capped = true;
+        if looked_at + 1 == rows_max {
+            list.end = ScanEnd::Rows;
         }
     }
-    Ok(unread)
+    Ok(list)
 }
 
 /// Answers from memory: nothing is newer than the position, or the count is cached.
@@ -215,10 +254,7 @@ pub(super) fn unread_in_memory(
     {
         return Some(Unread::default());
     }
-    if query.up_to.is_some() {
-        return None;
-    }
-    context.counts.get(user, query, cap, &head)
+    context.unread.count(user, query, cap, &head)
 }
 
 /// Key of an imported message.

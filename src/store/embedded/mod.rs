@@ -29,7 +29,7 @@ use tokio::task::{AbortHandle, spawn_blocking};
 pub use self::admin::backup::{Copy, CopyError, Pieces};
 use self::admin::maintenance::{self, Disk};
 use self::cache::state::{ConversationState, States};
-use self::cache::unread_count::UnreadCounts;
+use self::cache::unread_list::UnreadLists;
 use self::engine::committer::{CommitOutcome, Committer, Write};
 use self::engine::db::{MissingRow, corrupt};
 use self::engine::record;
@@ -126,7 +126,7 @@ impl Embedded {
                 db: opened.db,
                 states: Arc::new(States::new()),
                 known: opened.known,
-                counts: UnreadCounts::new(),
+                unread: UnreadLists::new(),
                 clock,
             });
             let (turns, copies) = (

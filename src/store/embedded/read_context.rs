@@ -7,14 +7,14 @@ use crate::model::{ConversationId, Message, MessageId, UserId};
 use crate::store::Result;
 use crate::store::embedded::cache::row::{Entry, Marks, RowCache};
 use crate::store::embedded::cache::state::{ConversationState, States};
-use crate::store::embedded::cache::unread_count::UnreadCounts;
+use crate::store::embedded::cache::unread_list::UnreadLists;
 use crate::store::embedded::engine::db::{Db, View};
 
 pub(super) struct ReadContext {
     pub(super) db: Db,
     pub(super) states: Arc<States>,
     pub(super) known: Arc<RowCache>,
-    pub(super) counts: UnreadCounts,
+    pub(super) unread: UnreadLists,
     pub(super) clock: Arc<dyn Clock>,
 }
 

@@ -3,4 +3,4 @@
 pub(in crate::store::embedded) mod coherent;
 pub(in crate::store::embedded) mod row;
 pub(in crate::store::embedded) mod state;
-pub(in crate::store::embedded) mod unread_count;
+pub(in crate::store::embedded) mod unread_list;
