@@ -101,6 +101,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "write_context",
             "introduction",
             "unknown_outcome",
+            "backlog",
             "command",
         ],
     ),

@@ -21,6 +21,9 @@ pub struct Bounds {
     /// Writes that wait in the queue of one conversation.
     pub queue_jobs_max: usize,
     pub queue_bytes_max: usize,
+    /// Writes of all conversations that are accepted and not settled.
+    pub backlog_writes_max: usize,
+    pub backlog_bytes_max: usize,
     /// Deadline for a write to leave its queue. A write that misses it is not done.
     pub queue_wait: Duration,
     /// Deadline for the outcome of a write. After it, the outcome is unknown to the client.
@@ -81,6 +84,8 @@ impl Default for Bounds {
             large_conversations_max: 200,
             queue_jobs_max: 256,
             queue_bytes_max: 1 << 20,
+            backlog_writes_max: 10_000,
+            backlog_bytes_max: 64 << 20,
             queue_wait: Duration::from_secs(2),
             outcome_wait: Duration::from_secs(5),
             rates: RateBounds::default(),

@@ -93,6 +93,8 @@ pub const BOUNDS: &[Setting] = &[
     bound!(count "large-conversations-max" "WIDEROOM_LARGE_CONVERSATIONS_MAX" chat.large_conversations_max "Conversations with more than 32 participants in which a user acts", "`BAD_USER_INPUT`"),
     bound!(count "sends-waiting-max" "WIDEROOM_SENDS_WAITING_MAX" chat.queue_jobs_max "Sends that wait in the queue of a conversation", "`UNAVAILABLE`, `NOT_DONE`"),
     bound!(size "sends-waiting-bytes-max" "WIDEROOM_SENDS_WAITING_BYTES_MAX" chat.queue_bytes_max "Bytes of sends that wait in the queue of a conversation", "`UNAVAILABLE`, `NOT_DONE`"),
+    bound!(count "backlog-max" "WIDEROOM_BACKLOG_MAX" chat.backlog_writes_max "Writes of all conversations that are accepted and not settled, for example because the store times out", "`UNAVAILABLE`, `NOT_DONE`"),
+    bound!(size "backlog-bytes-max" "WIDEROOM_BACKLOG_BYTES_MAX" chat.backlog_bytes_max "Bytes of these writes", "`UNAVAILABLE`, `NOT_DONE`"),
     bound!(time "begin-wait" "WIDEROOM_BEGIN_WAIT" chat.queue_wait "Longest wait of a send in its queue", "`UNAVAILABLE`, `NOT_DONE`"),
     bound!(time "settle-wait" "WIDEROOM_SETTLE_WAIT" chat.outcome_wait "Longest wait of a send for its outcome", "`UNAVAILABLE`, `UNKNOWN`; a retry with the same key decides"),
     bound!(count "send-rate" "WIDEROOM_SEND_RATE" chat.rates.sends_per_second "Messages of a user in a second", "`RATE_LIMITED` at the field, `NOT_DONE`"),

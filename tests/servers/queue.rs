@@ -158,3 +158,57 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
         .unwrap();
     assert_eq!(now, [Some(of_anna), Some(of_ben)], "as they were");
 }
+
+/// Writes of many conversations that cannot be settled, because the store does not answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_the_backlog_of_all_conversations_nothing_is_begun() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let ground = Ground::new(&SystemClock).await;
+    let slow = Arc::new(Slow::new(ground.open(Arc::clone(&clock)).await));
+    let rates = RateBounds {
+        is_on: false,
+        ..RateBounds::default()
+    };
+    let bounds = Bounds {
+        rates,
+        backlog_writes_max: 2,
+        queue_wait: PATIENCE,
+        outcome_wait: 2 * PATIENCE,
+        ..Bounds::default()
+    };
+    let chat = Chat::open(slow.clone(), Bus::default(), clock, bounds)
+        .await
+        .unwrap();
+    let metrics = Metrics::default();
+    chat.register(&metrics);
+    let [anna, ben] = people(["anna", "ben"]);
+    let names = [ben.as_str().to_owned()];
+    let mut conversations = Vec::new();
+    for _ in 0..3 {
+        let made = chat.writes.create_group(&anna, "a group", &names, None);
+        conversations.push(made.await.unwrap().id);
+    }
+    slow.hold();
+    let (chat, anna) = (&chat, &anna);
+    let refused = async {
+        // Each of the two is being written, and waits for the store.
+        waiting(&metrics, 2, 0).await;
+        let input = DraftInput {
+            body: "one too many".to_owned(),
+            ..DraftInput::default()
+        };
+        let draft = Draft::parse(input, chat.bounds()).unwrap();
+        let refused = chat.writes.send(anna, conversations[2], draft).await;
+        slow.let_go();
+        refused
+    };
+    let (one, two, refused) = tokio::join!(
+        send(chat, anna, conversations[0], "one"),
+        send(chat, anna, conversations[1], "two"),
+        refused
+    );
+    assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
+    let newest = chat.store().last_messages(&conversations).await.unwrap();
+    assert_eq!(newest, [Some(one.id), Some(two.id), None]);
+    send(chat, anna, conversations[2], "now there is room").await;
+}

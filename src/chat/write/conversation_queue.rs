@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::backlog::{Backlog, BacklogPermit, BacklogSize};
 use super::command::draft::Draft;
 use super::command::group::GroupCommand;
 use super::command::reaction::ReactionDraft;
@@ -37,6 +38,7 @@ pub(crate) struct ConversationQueues {
     queues: Arc<Queues>,
     context: Arc<WriteContext>,
     tasks: Arc<WriteTasks>,
+    backlog: Arc<Backlog>,
     bounds: QueueBounds,
 }
 
@@ -66,6 +68,7 @@ struct Job {
     number: u64,
     user: UserId,
     work: Work,
+    permit: BacklogPermit,
 }
 
 /// Command and the channel for its outcome.
@@ -90,7 +93,7 @@ impl Work {
 /// Consecutive sends run together, every other command alone.
 enum JobBatch {
     Sends(Vec<SendJob>),
-    Single(Job),
+    Single(Box<Job>),
 }
 
 impl ConversationQueues {
@@ -99,6 +102,10 @@ impl ConversationQueues {
             queues: Arc::default(),
             context,
             tasks,
+            backlog: Backlog::new(BacklogSize {
+                writes: bounds.backlog_writes_max,
+                bytes: bounds.backlog_bytes_max,
+            }),
             bounds: QueueBounds {
                 jobs_max: bounds.queue_jobs_max,
                 bytes_max: bounds.queue_bytes_max,
@@ -115,6 +122,10 @@ impl ConversationQueues {
             queues.len(),
             queues.values().map(|queue| queue.jobs.len()).sum(),
         )
+    }
+
+    pub(crate) fn backlog(&self) -> &Arc<Backlog> {
+        &self.backlog
     }
 
     /// Enqueues a command, and waits until it is persisted and published, up to the deadlines.
@@ -166,6 +177,7 @@ impl ConversationQueues {
 
     /// Returns the number of the job.
     fn enqueue(&self, conversation: ConversationId, user: UserId, work: Work) -> Result<u64> {
+        let permit = self.backlog.admit(work.bytes())?;
         let mut queues = self.queues.lock();
         let (queue, is_new) = match queues.entry(conversation) {
             Entry::Occupied(entry) => (entry.into_mut(), false),
@@ -179,7 +191,12 @@ impl ConversationQueues {
         queue.bytes += work.bytes();
         queue.number += 1;
         let number = queue.number;
-        queue.jobs.push_back(Job { number, user, work });
+        queue.jobs.push_back(Job {
+            number,
+            user,
+            work,
+            permit,
+        });
         drop(queues);
         if is_new {
             let task = QueueTask {
@@ -203,13 +220,16 @@ impl QueueTask {
         while let Some(batch) = self.take() {
             match batch {
                 JobBatch::Sends(sends) => self.writer.send(sends).await,
-                JobBatch::Single(Job { user, work, .. }) => self.run_single(user, work).await,
+                JobBatch::Single(job) => self.run_single(*job).await,
             }
         }
     }
 
     /// A reply to a client that has disconnected is dropped.
-    async fn run_single(&self, user: UserId, work: Work) {
+    async fn run_single(&self, job: Job) {
+        let Job {
+            user, work, permit, ..
+        } = job;
         let writer = &self.writer;
         match work {
             Work::Send(draft, reply) => {
@@ -218,12 +238,20 @@ impl QueueTask {
                         sender: user,
                         draft,
                         reply,
+                        _permit: permit,
                     }])
                     .await
             }
-            Work::Revise(draft, reply) => self.reply(reply, writer.revise(user, draft).await),
-            Work::React(draft, reply) => self.reply(reply, writer.react(user, draft).await),
+            Work::Revise(draft, reply) => {
+                let _permit = permit;
+                self.reply(reply, writer.revise(user, draft).await)
+            }
+            Work::React(draft, reply) => {
+                let _permit = permit;
+                self.reply(reply, writer.react(user, draft).await)
+            }
             Work::Group(command, reply) => {
+                let _permit = permit;
                 let changed = writer.change_group(&user, &command).await;
                 self.reply(reply, changed.map(|outgoing| ((), outgoing)));
             }
@@ -261,17 +289,19 @@ impl QueueTask {
                 Job {
                     user,
                     work: Work::Send(draft, reply),
+                    permit,
                     ..
                 } if sends.is_empty() || !is_full => {
                     sends.push(SendJob {
                         sender: user,
                         draft,
                         reply,
+                        _permit: permit,
                     });
                 }
                 job if sends.is_empty() => {
                     queue.bytes -= job_bytes;
-                    return Some(JobBatch::Single(job));
+                    return Some(JobBatch::Single(Box::new(job)));
                 }
                 job => {
                     queue.jobs.push_front(job);

@@ -90,7 +90,7 @@ impl ConversationWriter {
             message: present.id,
             user,
         };
-        let (lease, revised) = retry_until_known(lease, || {
+        let (lease, revised) = retry_until_known(&self.context().unsettled, lease, || {
             store.revise_message(self.conversation, &revision, &change)
         })
         .await?;
@@ -145,7 +145,7 @@ impl ConversationWriter {
             message,
             user,
         };
-        let (lease, reacted) = retry_until_known(lease, || {
+        let (lease, reacted) = retry_until_known(&self.context().unsettled, lease, || {
             store.react(self.conversation, &emoji, is_on, &change)
         })
         .await?;

@@ -181,7 +181,7 @@ impl ConversationWriter {
         renaming: &Renaming,
     ) -> store::Result<(IdLease, Audience)> {
         let store = &self.context().store;
-        retry_until_known(lease, || {
+        retry_until_known(&self.context().unsettled, lease, || {
             store.rename_conversation(self.conversation(), renaming)
         })
         .await
@@ -193,7 +193,7 @@ impl ConversationWriter {
         change: &MembershipChange,
     ) -> store::Result<(IdLease, Option<Audience>)> {
         let store = &self.context().store;
-        retry_until_known(lease, || {
+        retry_until_known(&self.context().unsettled, lease, || {
             store.change_membership(self.conversation(), change)
         })
         .await

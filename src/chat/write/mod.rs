@@ -3,6 +3,7 @@
 //! A send: [`WriteService::send`] checks access and rate, `conversation_queue` orders it,
 //! `send_batch` persists and publishes it.
 
+mod backlog;
 pub(crate) mod command;
 mod completed_change;
 mod conversation_creation;
@@ -25,12 +26,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
+use self::backlog::BacklogSize;
 use self::command::draft::Draft;
 use self::command::reaction::ReactionDraft;
 use self::command::revision::RevisionDraft;
 use self::completed_change::CompletedChanges;
 use self::conversation_queue::{ConversationQueues, Work};
 use self::introduction::Introductions;
+use self::unknown_outcome::UnsettledWrites;
 use self::write_context::WriteContext;
 use crate::chat::access::relationship::Relationships;
 use crate::chat::access::restrictions::Restrictions;
@@ -73,6 +76,7 @@ impl WriteService {
             publisher: Arc::clone(&components.publisher),
             introductions: Introductions::new(components, bounds),
             tasks: Arc::clone(&tasks),
+            unsettled: UnsettledWrites::default(),
             delivered: components
                 .in_flight
                 .is_shared()
@@ -98,6 +102,26 @@ impl WriteService {
     pub(crate) fn register(&self, metrics: &Metrics) {
         self.sends.register(metrics);
         self.context.introductions.register(metrics);
+        let unsettled = self.context.unsettled.clone();
+        metrics.read(
+            "wideroom_unsettled_writes",
+            "Writes of unknown outcome that are being repeated.",
+            move || unsettled.count() as f64,
+        );
+        let read = |name: &str, help: &str, part: fn(BacklogSize) -> usize| {
+            let backlog = Arc::clone(self.queues.backlog());
+            metrics.read(name, help, move || part(backlog.size()) as f64);
+        };
+        read(
+            "wideroom_backlog_writes",
+            "Writes that were accepted and are not settled, of all conversations.",
+            |size| size.writes,
+        );
+        read(
+            "wideroom_backlog_bytes",
+            "Bytes of the writes that are not settled.",
+            |size| size.bytes,
+        );
     }
 
     /// Number of conversations with writes in progress, and of the writes that wait in their

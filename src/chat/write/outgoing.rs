@@ -381,7 +381,7 @@ impl LateEvents for OutgoingDelivery<'_> {
             .map(|event| event.change.clone())
             .collect();
         let log = || context.store.log_late(conversation, &changes);
-        let (lease, ()) = retry_until_known(lease, log).await?;
+        let (lease, ()) = retry_until_known(&context.unsettled, lease, log).await?;
         let recipients = cluster.recipients(conversation).await;
         let (publisher, origin) = (&context.publisher, Origin::Own(&lease));
         for OutgoingEvent { change, event } in &outgoing.events {

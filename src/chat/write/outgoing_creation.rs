@@ -74,7 +74,7 @@ impl LateEvents for CreationDelivery<'_> {
             let again = std::slice::from_ref(&again);
             context.store.log_late(conversation, again)
         };
-        let (lease, ()) = retry_until_known(lease, log).await?;
+        let (lease, ()) = retry_until_known(&context.unsettled, lease, log).await?;
         let (publisher, origin) = (&context.publisher, Origin::Own(&lease));
         publisher.publish_to_inboxes(users, conversation, again.id, origin);
         let age = EventAge::of(&lease);

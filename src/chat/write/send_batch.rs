@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::backlog::BacklogPermit;
 use super::command::draft::Draft;
 use super::conversation_writer::ConversationWriter;
 use super::outgoing::OutgoingEvents;
@@ -29,6 +30,8 @@ pub(crate) struct SendJob {
     pub(crate) sender: UserId,
     pub(crate) draft: Draft,
     pub(crate) reply: Reply<Arc<Message>>,
+    /// Held until the send is settled.
+    pub(crate) _permit: BacklogPermit,
 }
 
 /// Retry of a send in the same batch, with the index of the first attempt.
@@ -131,7 +134,7 @@ impl ConversationWriter {
         lease: IdLease,
         messages: &[NewMessage],
     ) -> store::Result<(IdLease, Appended)> {
-        retry_until_known(lease, || {
+        retry_until_known(&self.context().unsettled, lease, || {
             self.context()
                 .store
                 .append_messages(self.conversation(), messages)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::introduction::Introductions;
+use super::unknown_outcome::UnsettledWrites;
 use crate::chat::access::Access;
 use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
@@ -22,6 +23,7 @@ pub(crate) struct WriteContext {
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) introductions: Introductions,
     pub(crate) tasks: Arc<WriteTasks>,
+    pub(crate) unsettled: UnsettledWrites,
     /// Changes that this server has delivered to the others: a repetition of their commands has
     /// nothing left to do. `None` on a store of one server.
     pub(crate) delivered: Option<Mutex<RecentByAge<(MessageId, ChangeKind)>>>,
