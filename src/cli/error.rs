@@ -35,6 +35,10 @@ pub(super) enum Error {
     Import(#[from] transfer::import::Error),
     #[error(transparent)]
     Export(#[from] transfer::export::Error),
+    #[error(
+        "servers run on this cluster ({0} of them): stop all of them, then import; they would learn of the data late"
+    )]
+    Served(usize),
     #[error("there is no store in {}", .0.display())]
     NoStore(PathBuf),
     #[error("--ttl: the server accepts tokens with a life of at most {} (--token-life-max)", config::show_duration(*.0))]

@@ -136,7 +136,9 @@ Run it before the first server starts on a cluster, and with each new version be
 and safe to run twice at once. An existing keyspace keeps its replication. Servers refuse a keyspace that lacks a step of theirs.
 
 Servers of the version before go on serving until `--finish`, so that they can be replaced one by one, and back. It checks that none of \
-them serves; from then on they are refused.";
+them serves; from then on they are refused.
+
+The command records the data centre, and servers refuse another one. After a failover stop all servers and name the new one with `--data-centre`.";
 
 pub(super) const MIGRATE_EXAMPLES: &str = "\
 Examples:

@@ -289,9 +289,9 @@ impl Chaos {
                 std::fs::write(&self.servers[index].clock, "+0").unwrap();
             }
             Trouble::StopNode => {
-                self.ring.signal(node, "-STOP");
+                self.ring.stop(node);
                 tokio::time::sleep(self.some_millis(1_000, 5_000)).await;
-                self.ring.signal(node, "-CONT");
+                self.ring.resume(node);
             }
             Trouble::KillNode => {
                 if self.line.take().is_some() {

@@ -6,6 +6,7 @@ mod answers;
 mod chaos;
 mod club;
 mod crowd;
+mod doors;
 mod faults;
 mod line;
 pub(crate) mod place;

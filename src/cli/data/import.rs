@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::cli::error::Error;
 use crate::cli::progress::Reporter;
@@ -12,8 +15,13 @@ use crate::cli::signals::{self, Stop};
 use crate::cli::{RESUMABLE, print, storage};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
+use crate::store::StoreAdmin;
 use crate::telemetry;
 use crate::transfer::import::{Import, ImportCounts, ImportOutcome, ImportReport};
+
+/// A running server beats every three seconds.
+const BEATS_WATCHED: Duration = Duration::from_secs(8);
+const BEATS_EVERY: Duration = Duration::from_millis(500);
 
 enum ImportInput {
     File(File),
@@ -63,6 +71,10 @@ fn input(path: &Path) -> Result<ImportInput, Error> {
 async fn import(config: Config, input: ImportInput, stop: Stop) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = storage::open(&config, clock.clone()).await?;
+    if let Err(refusal) = refuse_while_served(&*store).await {
+        store.close().await?;
+        return Err(refusal);
+    }
     let import = Import {
         store: store.clone(),
         clock,
@@ -101,6 +113,25 @@ async fn import(config: Config, input: ImportInput, stop: Stop) -> Result<(), Er
         0 => Ok(()),
         count => Err(Error::BrokenLines(count)),
     }
+}
+
+/// Refuses to import into a cluster on which servers run: they would learn of the data late. The beat
+/// of a server that was killed stands still, and does not count.
+async fn refuse_while_served(store: &dyn StoreAdmin) -> Result<(), Error> {
+    let Some(cluster) = store.cluster() else {
+        return Ok(());
+    };
+    let before = cluster.beats().await?;
+    let end = Instant::now() + BEATS_WATCHED;
+    while !before.is_empty() && Instant::now() < end {
+        tokio::time::sleep(BEATS_EVERY).await;
+        let now = cluster.beats().await?;
+        let servers = now.iter().filter(|beat| !before.contains(beat)).count();
+        if servers > 0 {
+            return Err(Error::Served(servers));
+        }
+    }
+    Ok(())
 }
 
 fn summary(counts: &ImportCounts) -> String {

@@ -18,6 +18,9 @@ pub(in crate::cli) struct MigrateFlags {
     /// they could not read may be written
     #[arg(long)]
     finish: bool,
+    /// Record this data centre as the one of the deployment, after a failover to it
+    #[arg(long, value_name = "NAME")]
+    data_centre: Option<String>,
     #[command(flatten)]
     given: SettingFlags<STORE>,
 }
@@ -32,11 +35,11 @@ fn parse_replication(text: &str) -> Result<usize, String> {
 pub(in crate::cli) fn run(flags: &MigrateFlags) -> Result<(), Error> {
     let config = flags.given.config()?;
     telemetry::init("warn", config.log_format)?;
-    let replication = flags.replication;
+    let (replication, fail_over_to) = (flags.replication, flags.data_centre.clone());
     if flags.finish {
         return signals::run(move |stop| finish(config, stop));
     }
-    signals::run(move |stop| migrate(config, replication, stop))
+    signals::run(move |stop| migrate(config, replication, fail_over_to, stop))
 }
 
 async fn finish(config: Config, stop: Stop) -> Result<(), Error> {
@@ -52,16 +55,30 @@ async fn finish(config: Config, stop: Stop) -> Result<(), Error> {
     ))
 }
 
-async fn migrate(config: Config, replication: Option<usize>, stop: Stop) -> Result<(), Error> {
-    let StoreChoice::Cql(address) = &config.store else {
+async fn migrate(
+    config: Config,
+    replication: Option<usize>,
+    fail_over_to: Option<String>,
+    stop: Stop,
+) -> Result<(), Error> {
+    let StoreChoice::Cql(mut address) = config.store else {
         return Err(Error::NothingToMigrate);
     };
+    let is_failover = fail_over_to.is_some();
+    address.data_centre = fail_over_to.or(address.data_centre);
+    let address = &address;
     // A cluster agrees on each table in turn, which takes seconds.
     eprintln!(
         "wideroom: creating the tables in {address}; a cluster takes some seconds to agree on them"
     );
+    let work = async {
+        if is_failover {
+            cql::record_data_centre(address).await?;
+        }
+        cql::migrate(address, replication, &SystemClock).await
+    };
     let migrated = tokio::select! {
-        migrated = cql::migrate(address, replication, &SystemClock) => migrated?,
+        migrated = work => migrated?,
         () = stop.cancelled() => return Err(Error::Interrupted(RESUMABLE)),
     };
     let Migrated {

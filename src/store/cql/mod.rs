@@ -44,7 +44,7 @@ use crate::clock::Clock;
 
 pub use self::driver::ClusterOpenError;
 pub use self::driver::address::{Address, AddressError};
-pub use self::driver::migrate::{Migrated, finish, migrate};
+pub use self::driver::migrate::{Migrated, finish, migrate, record_data_centre};
 
 /// The statements of all folders, prepared when the store opens.
 fn statements() -> Vec<&'static [&'static Statement]> {

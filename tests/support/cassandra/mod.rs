@@ -5,7 +5,7 @@
 
 mod jars;
 mod net;
-mod ring;
+pub(crate) mod ring;
 mod wait;
 
 use std::io::Write as _;

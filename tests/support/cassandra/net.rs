@@ -47,7 +47,7 @@ impl Net {
         })
     }
 
-    fn host(&self, node: u8) -> String {
+    pub(super) fn host(&self, node: u8) -> String {
         format!("{}.{node}", self.prefix)
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use rustix::process::{Pid, Signal, kill_process};
 use scylla::client::session::Session;
 use scylla::policies::host_filter::AllowListHostFilter;
 use scylla::statement::Consistency;
@@ -24,6 +25,9 @@ for pid in "$0"/*/pid; do [ -e "$pid" ] && kill -9 "$(cat "$pid")" 2>/dev/null &
 rm -rf "$0"
 "#;
 
+const KEYSTORE: &str = "node.p12";
+const CERTIFICATE: &str = "node.pem";
+
 /// Nodes have the numbers from 1 on. All of it ends with this value.
 pub(crate) struct Ring {
     net: Net,
@@ -32,11 +36,25 @@ pub(crate) struct Ring {
     folder: PathBuf,
     guard: Child,
     nodes: Vec<Option<Child>>,
+    options: RingOptions,
+}
+
+/// How a ring differs from the usual one.
+#[derive(Debug, Default)]
+pub(crate) struct RingOptions {
+    /// Data centre of each node.
+    pub(crate) data_centres: &'static [&'static str],
+    /// Whether clients may use TLS. [`Ring::certificate`] is the root to trust.
+    pub(crate) has_tls: bool,
 }
 
 impl Ring {
     /// Started; every node answers and sees the others. `None` where no Cassandra can be had, which was said.
     pub(crate) async fn start(nodes: u8) -> Option<Self> {
+        Self::start_with(nodes, RingOptions::default()).await
+    }
+
+    pub(crate) async fn start_with(nodes: u8, options: RingOptions) -> Option<Self> {
         assert!([1, 3].contains(&nodes), "a ring is of one node or of three");
         let jars = jars::jars().await?;
         let folder = tempfile::Builder::new()
@@ -58,7 +76,11 @@ impl Ring {
             folder,
             guard,
             nodes: (0..nodes).map(|_| None).collect(),
+            options,
         };
+        if ring.options.has_tls {
+            make_key(&ring.folder, &ring.net.host(1));
+        }
         // The others learn of the ring from the first.
         ring.spawn(1);
         ring.answers(1).await;
@@ -127,6 +149,11 @@ impl Ring {
             .collect()
     }
 
+    /// The certificate by which its nodes are to be trusted, as PEM.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.join(CERTIFICATE)
+    }
+
     /// SIGKILL. The others are not told.
     pub(crate) fn kill(&mut self, node: u8) {
         // The guard must not find another process under its number.
@@ -134,6 +161,22 @@ impl Ring {
         let mut child = self.slot(node).take().expect("it runs");
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// SIGSTOP: the node hangs. Its connections stay open, and the others are not told.
+    pub(crate) fn stop(&self, node: u8) {
+        self.signal(node, Signal::STOP);
+    }
+
+    /// Lets a node that was stopped go on.
+    pub(crate) fn resume(&self, node: u8) {
+        self.signal(node, Signal::CONT);
+    }
+
+    fn signal(&self, node: u8, signal: Signal) {
+        let child = self.nodes[usize::from(node) - 1].as_ref().expect("it runs");
+        let pid = Pid::from_raw(child.id().cast_signed()).expect("a process has a number");
+        kill_process(pid, signal).unwrap();
     }
 
     /// Starts a node that was killed, with what it had kept. It answers, and where all run, they see each other.
@@ -144,15 +187,6 @@ impl Ring {
         if self.nodes.iter().all(Option::is_some) {
             self.is_whole().await;
         }
-    }
-
-    /// Stops a node (`-STOP`), or lets it go on (`-CONT`). Its connections stay.
-    pub(crate) fn signal(&self, node: u8, name: &str) {
-        let child = self.nodes[usize::from(node) - 1].as_ref().expect("it runs");
-        let status = Command::new("kill")
-            .args([name, &child.id().to_string()])
-            .status();
-        assert!(status.unwrap().success());
     }
 
     fn numbers(&self) -> std::ops::RangeInclusive<u8> {
@@ -195,6 +229,12 @@ impl Ring {
                 "AllowAllAuthenticator"
             },
         );
+        if let Some(data_centre) = self.options.data_centres.get(usize::from(node) - 1) {
+            command.env("DATA_CENTRE", data_centre);
+        }
+        if self.options.has_tls {
+            command.env("CLIENT_KEYSTORE", self.folder.join(KEYSTORE));
+        }
         command
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -220,7 +260,7 @@ impl Ring {
     }
 
     /// Waits until each node knows all others, and takes them for alive.
-    async fn is_whole(&mut self) {
+    pub(crate) async fn is_whole(&mut self) {
         let others = self.nodes.len() - 1;
         for node in self.numbers() {
             self.answers(node).await;
@@ -271,6 +311,45 @@ async fn sees(host: &str, authority: &str, others: usize) -> Result<(), String> 
             .map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// Makes a key, and a certificate that it signs itself, for a host. Java brings the tool.
+pub(crate) fn make_key(folder: &Path, host: &str) {
+    let keytool = std::env::var("JAVA_HOME").map_or_else(
+        |_| "keytool".into(),
+        |home| Path::new(&home).join("bin/keytool"),
+    );
+    let (keystore, certificate) = (folder.join(KEYSTORE), folder.join(CERTIFICATE));
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&keytool);
+        command
+            .args(arguments)
+            .args(["-alias", "node", "-storepass", "cassandra", "-keystore"]);
+        let ended = command.arg(&keystore).output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+    };
+    let name = format!("san=ip:{host}");
+    run(&[
+        "-genkeypair",
+        "-keyalg",
+        "EC",
+        "-groupname",
+        "secp256r1",
+        "-dname",
+        "CN=node",
+        "-ext",
+        &name,
+        "-validity",
+        "2",
+        "-storetype",
+        "PKCS12",
+    ]);
+    run(&[
+        "-exportcert",
+        "-rfc",
+        "-file",
+        certificate.to_str().unwrap(),
+    ]);
 }
 
 fn last_lines(log: &Path) -> String {

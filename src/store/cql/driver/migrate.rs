@@ -6,17 +6,20 @@
 use std::time::Duration;
 
 use scylla::client::session::Session;
+use scylla::cluster::metadata::Strategy;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::statement::{Consistency, Statement};
 use uuid::Uuid;
 
 use super::address::Address;
 use super::connect::connect;
+use super::data_centre;
 use super::open_error::ClusterOpenError;
 use super::schema::{
     AddedColumns, MIGRATIONS, Migration, OLDEST_SERVER_MIN, OLDEST_SERVER_SINCE, SCHEMA_MIGRATIONS,
     in_keyspace,
 };
+use super::scylladb;
 use crate::clock::Clock;
 
 /// The default replication factor: the number of nodes, at most this.
@@ -45,7 +48,7 @@ pub async fn migrate(
     let failed = |error: ExecutionError| ClusterOpenError::Migrate {
         source: Box::new(error),
     };
-    let (data_centre, nodes) = data_centre(&session, address)?;
+    let (data_centre, nodes) = data_centre::of_address(&session, address)?;
     let replication = replication.unwrap_or(nodes.clamp(1, REPLICATION_DEFAULT_MAX));
     if replication > nodes {
         return Err(ClusterOpenError::Replication {
@@ -55,8 +58,9 @@ pub async fn migrate(
         });
     }
     let keyspace = &address.keyspace;
+    let more = scylladb::keyspace_properties(&session).await;
     let made = format!(
-        "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', '{data_centre}': {replication}}}"
+        "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', '{data_centre}': {replication}}}{more}"
     );
     session
         .query_unpaged(patient(&made), ())
@@ -66,6 +70,16 @@ pub async fn migrate(
         .query_unpaged(patient(&in_keyspace(SCHEMA_MIGRATIONS, keyspace)), ())
         .await
         .map_err(failed)?;
+    match data_centre::recorded(&session, keyspace).await? {
+        None => data_centre::record(&session, keyspace, &data_centre).await?,
+        Some(recorded) if recorded == data_centre => {}
+        Some(recorded) => {
+            return Err(ClusterOpenError::OtherDataCentre {
+                named: data_centre,
+                recorded,
+            });
+        }
+    }
     let mut applied = Vec::new();
     for migration in MIGRATIONS {
         if is_applied(&session, keyspace, migration).await? {
@@ -176,6 +190,29 @@ pub async fn finish(address: &Address) -> Result<i32, ClusterOpenError> {
     Ok(newest())
 }
 
+/// Records another data centre as the one of the deployment, after a failover to it. No server may
+/// run on the old one.
+pub async fn record_data_centre(address: &Address) -> Result<(), ClusterOpenError> {
+    let session = connect(address, STATEMENT_MAX).await?;
+    let (name, _) = data_centre::of_address(&session, address)?;
+    let keyspace = &address.keyspace;
+    let state = session.get_cluster_state();
+    let has_replicas = state.get_keyspace(keyspace).is_some_and(|keyspace| {
+        matches!(
+            &keyspace.strategy,
+            Strategy::NetworkTopologyStrategy { datacenter_repfactors, .. }
+                if datacenter_repfactors.contains_key(&name)
+        )
+    });
+    if !has_replicas {
+        return Err(ClusterOpenError::NoReplicas {
+            keyspace: keyspace.clone(),
+            data_centre: name,
+        });
+    }
+    data_centre::record(&session, keyspace, &name).await
+}
+
 /// Adds the columns that a table lacks. Another migration may add them at the same time.
 async fn add_columns(
     session: &Session,
@@ -227,6 +264,7 @@ pub(crate) async fn check(session: &Session, address: &Address) -> Result<(), Cl
     let missing = || ClusterOpenError::NotMigrated {
         address: address.to_string(),
     };
+    data_centre::check(session, address).await?;
     for migration in MIGRATIONS {
         if !is_applied(session, &address.keyspace, migration).await? {
             return Err(missing());
@@ -313,46 +351,7 @@ async fn is_applied(
     }
 }
 
-/// The data centre of the keyspace, and its number of nodes.
-fn data_centre(session: &Session, address: &Address) -> Result<(String, usize), ClusterOpenError> {
-    let state = session.get_cluster_state();
-    let centres: Vec<&str> = state
-        .get_nodes_info()
-        .iter()
-        .filter_map(|node| node.datacenter.as_deref())
-        .collect();
-    let name = match &address.data_centre {
-        Some(name) => name.clone(),
-        None => {
-            let mut names = centres.clone();
-            names.sort_unstable();
-            names.dedup();
-            match names.as_slice() {
-                [only] => (*only).to_owned(),
-                names => {
-                    return Err(ClusterOpenError::DataCentre {
-                        names: names.join(", "),
-                    });
-                }
-            }
-        }
-    };
-    let nodes = centres.iter().filter(|centre| **centre == name).count();
-    let is_plain = name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    if nodes == 0 || !is_plain {
-        let mut names = centres;
-        names.sort_unstable();
-        names.dedup();
-        return Err(ClusterOpenError::DataCentre {
-            names: names.join(", "),
-        });
-    }
-    Ok((name, nodes))
-}
-
-fn patient(text: &str) -> Statement {
+pub(super) fn patient(text: &str) -> Statement {
     let mut statement = Statement::new(text);
     statement.set_request_timeout(Some(STATEMENT_MAX));
     statement.set_is_idempotent(true);

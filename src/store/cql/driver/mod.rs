@@ -4,11 +4,13 @@
 
 pub(crate) mod address;
 pub(crate) mod connect;
+mod data_centre;
 pub(crate) mod error;
 pub(crate) mod executor;
 pub(crate) mod migrate;
 mod open_error;
 pub(crate) mod schema;
+mod scylladb;
 pub(crate) mod statement;
 pub(crate) mod value;
 

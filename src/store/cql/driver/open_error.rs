@@ -22,9 +22,22 @@ pub enum ClusterOpenError {
         source: Cause,
     },
     #[error(
-        "the cluster has more than one data centre, or not the one that was named ({names}): name yours in the address, as in ?dc=NAME"
+        "the cluster has more than one data centre ({names}): name the one of this deployment in the address, as in ?dc=NAME"
     )]
     DataCentre { names: String },
+    #[error("the cluster has no data centre {named}: it has {names}; correct ?dc= in the address")]
+    UnknownDataCentre { named: String, names: String },
+    #[error(
+        "the address names the data centre {named}, and the servers of this keyspace use {recorded}: correct ?dc= in the address; after a failover, stop all servers and run `wideroom migrate --data-centre {named}`"
+    )]
+    OtherDataCentre { named: String, recorded: String },
+    #[error(
+        "the keyspace {keyspace} has no replicas in the data centre {data_centre}: add them with ALTER KEYSPACE and repair it first"
+    )]
+    NoReplicas {
+        keyspace: String,
+        data_centre: String,
+    },
     #[error("{replication} replicas want as many nodes, and {data_centre} has {nodes}")]
     Replication {
         replication: usize,
