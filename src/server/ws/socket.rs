@@ -116,7 +116,7 @@ impl Socket {
             session: SocketSession::Waiting,
             timers: Timers::new(bounds, now),
             eviction: Some(permit.eviction(bounds.init_bytes)),
-            // Of one stream, as `SelectAll` polls only what was woken: a delivery costs no poll of it.
+            // `SelectAll` polls only what was woken: a delivery costs no poll of this one stream.
             restrictions: stream::select_all([restrictions.boxed()]),
             permit,
             server,
