@@ -219,21 +219,25 @@ async fn add_columns(
     keyspace: &str,
     added: &AddedColumns,
 ) -> Result<(), ClusterOpenError> {
-    let lacking = async || {
-        let present = present_columns(session, keyspace, added.table).await?;
-        Ok::<_, ClusterOpenError>(added.statement(&present))
-    };
-    let Some(statement) = lacking().await? else {
+    let failed = |source: crate::store::Cause| ClusterOpenError::Migrate { source };
+    let present = async || present_columns(session, keyspace, added.table).await;
+    // The system tables name a column before the node knows it. A second addition is refused only once the first is complete.
+    let lacking = added.statement(&present().await?);
+    let Some(statement) = lacking.or_else(|| added.statement(&[])) else {
         return Ok(());
     };
     let statement = patient(&in_keyspace(&statement, keyspace));
-    match session.query_unpaged(statement, ()).await {
-        Ok(_) => Ok(()),
-        Err(_) if lacking().await?.is_none() => Ok(()),
-        Err(error) => Err(ClusterOpenError::Migrate {
-            source: Box::new(error),
-        }),
+    let Err(error) = session.query_unpaged(statement, ()).await else {
+        return Ok(());
+    };
+    if added.statement(&present().await?).is_some() {
+        return Err(failed(Box::new(error)));
     }
+    session
+        .await_schema_agreement()
+        .await
+        .map(drop)
+        .map_err(|error| failed(Box::new(error)))
 }
 
 async fn present_columns(
