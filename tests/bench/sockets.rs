@@ -74,13 +74,19 @@ pub async fn say(socket: &mut Socket, message: Value) {
 }
 
 pub async fn hear(socket: &mut Socket) -> Value {
+    hear_until_end(socket).await.unwrap()
+}
+
+/// The next message. `None` once the server has ended.
+pub async fn hear_until_end(socket: &mut Socket) -> Option<Value> {
     loop {
-        let message = socket.next().await.unwrap().unwrap();
-        let message: Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
+        let message = socket.next().await?.ok()?;
+        let message: Value = serde_json::from_str(message.to_text().ok()?).ok()?;
         if message["type"] != "ping" {
-            return message;
+            return Some(message);
         }
-        say(socket, json!({"type": "pong"})).await;
+        let pong = Message::text(json!({"type": "pong"}).to_string());
+        socket.send(pong).await.ok()?;
     }
 }
 

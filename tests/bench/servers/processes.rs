@@ -18,7 +18,7 @@ use crate::Size;
 use crate::cassandra;
 use crate::report::{self, number};
 use crate::server::{Client, Server};
-use crate::sockets::{connect, hear, say};
+use crate::sockets::{connect, hear, hear_until_end, say};
 
 const SERVERS: [usize; 3] = [1, 2, 4];
 const USERS: usize = 40;
@@ -75,11 +75,7 @@ impl Process {
         let subscribe = json!({"type": "subscribe", "id": "inbox", "payload": {"query": ENTRIES}});
         say(&mut socket, subscribe).await;
         hear(&mut socket).await;
-        tokio::spawn(async move {
-            loop {
-                hear(&mut socket).await;
-            }
-        });
+        tokio::spawn(async move { while hear_until_end(&mut socket).await.is_some() {} });
     }
 
     async fn ask(&self, user: &UserId, document: &str, variables: Value) -> Value {
