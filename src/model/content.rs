@@ -23,7 +23,9 @@ impl Body {
     /// Parses the text of a client. `may_be_empty` if the message has attachments. White space
     /// alone is refused even then.
     pub fn parse(text: String, bytes_max: usize, may_be_empty: bool) -> Result<Self, TextError> {
-        if text.chars().any(is_refused_in_body) {
+        // Most bodies are plain ASCII, which the bytes alone show.
+        let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        if !is_plain && text.chars().any(is_refused_in_body) {
             return Err(TextError::ControlInBody);
         }
         Self::from_history(text, bytes_max, may_be_empty)
