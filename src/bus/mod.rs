@@ -5,6 +5,7 @@
 //! subscriber receives [`Received::Lagged`] instead of the notices it has missed, and reads the
 //! store. Servers that share a store can also send payloads to each other over NATS.
 
+mod channel;
 mod envelope;
 mod nats;
 mod peer_queue;
@@ -13,11 +14,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use self::channel::{Published, TopicChannel, TopicReceiver};
 pub use self::envelope::NoticeEnvelope;
 pub use self::nats::{NatsAddress, NatsAddressError, NatsError};
 use self::peer_queue::PeerQueue;
@@ -27,8 +28,7 @@ use crate::model::Topic;
 /// Notices of a conversation that wait for a subscriber. A subscriber that lags further behind
 /// reads the store instead.
 pub const TOPIC_NOTICES_MAX: usize = 256;
-/// The same for topics of states, of which only the latest counts. The channel allocates its whole
-/// capacity for the first subscriber.
+/// The same for topics of states, of which only the latest counts.
 const STATE_NOTICES_MAX: usize = 32;
 /// The lag histogram samples one in this many notices of a subscriber.
 const LAG_SAMPLE_INTERVAL: u32 = 16;
@@ -39,13 +39,6 @@ pub struct Bus {
     /// Payloads to and from other servers. `None` for a single server.
     peers: Option<Arc<PeerQueue>>,
     metrics: Arc<BusMetrics>,
-}
-
-/// Item of a broadcast channel, with the time of its publication.
-#[derive(Clone)]
-struct Published {
-    received: Received,
-    at: Instant,
 }
 
 struct BusMetrics {
@@ -78,13 +71,6 @@ impl Default for BusMetrics {
 struct Topics {
     by_name: HashMap<Topic, TopicChannel>,
     sequence: Sequence,
-}
-
-/// Channel of a topic with at least one subscriber.
-struct TopicChannel {
-    sender: broadcast::Sender<Published>,
-    /// Sequence of the last publication, or of the creation of the channel.
-    last: Sequence,
 }
 
 /// Number of publications of this process so far: the logical clock of the bus.
@@ -153,7 +139,7 @@ impl Bus {
         self.topics()
             .by_name
             .get(topic)
-            .map_or(0, |channel| channel.sender.receiver_count())
+            .map_or(0, |channel| channel.subscriber_count())
     }
 
     /// Current sequence. A read of the store that starts after this call sees everything published
@@ -175,13 +161,10 @@ impl Bus {
             // Publishers skip topics without subscribers, so earlier publications may have advanced
             // no sequence.
             sequence.0 += 1;
-            TopicChannel {
-                sender: broadcast::Sender::new(capacity),
-                last: *sequence,
-            }
+            TopicChannel::new(capacity, *sequence)
         });
         TopicSubscription {
-            receiver: Some(channel.sender.subscribe()),
+            receiver: Some(channel.subscribe()),
             since: channel.last,
             unsampled: 0,
             topic,
@@ -236,19 +219,10 @@ impl Topics {
     }
 }
 
-impl TopicChannel {
-    fn send(&self, received: Received) {
-        let _ = self.sender.send(Published {
-            received,
-            at: Instant::now(),
-        });
-    }
-}
-
 /// Subscriber of one topic.
 pub struct TopicSubscription {
     /// `None` only while the subscription is being dropped.
-    receiver: Option<broadcast::Receiver<Published>>,
+    receiver: Option<TopicReceiver>,
     since: Sequence,
     /// Notices until the next lag sample.
     unsampled: u32,
@@ -321,7 +295,7 @@ impl Drop for TopicSubscription {
         if topics
             .by_name
             .get(&self.topic)
-            .is_some_and(|channel| channel.sender.receiver_count() == 0)
+            .is_some_and(|channel| channel.subscriber_count() == 0)
         {
             topics.by_name.remove(&self.topic);
         }
