@@ -101,6 +101,68 @@ async fn a_cluster_with_tls_and_a_password_is_reached_by_those_who_have_both() {
     );
 }
 
+/// A keyspace whose tables are another program's, and one of a later version that excludes this
+/// one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keyspace_of_another_program_or_of_a_later_version_is_refused() {
+    let Some(shared) = shared().await else {
+        return;
+    };
+    let keyspace = keyspace();
+    let program = Program::on(shared.url(&keyspace));
+    program.run(&["migrate"]).succeeded();
+    let session = shared.session().await;
+    let run = async |statement: &str| {
+        let statement = statement.replace("{}", &keyspace);
+        session.query_unpaged(statement, ()).await.unwrap()
+    };
+    let is_refused = |arguments: &[&str], reason: &str| {
+        let ended = program.run(arguments);
+        assert_eq!(ended.code, Some(1), "{arguments:?}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains(reason),
+            "{arguments:?}: {}",
+            ended.stderr
+        );
+    };
+    let select = "SELECT checksum FROM {}.schema_migrations WHERE version = 2";
+    let rows = run(select).await.into_rows_result().unwrap();
+    let (checksum,) = rows.single_row::<(String,)>().unwrap();
+    run("UPDATE {}.schema_migrations SET checksum = 'other' WHERE version = 2").await;
+    for arguments in [&["migrate"][..], &["migrate", "--finish"], &["serve"]] {
+        is_refused(
+            arguments,
+            "the tables of version 2 are not those of this wideroom",
+        );
+    }
+    run(&format!(
+        "UPDATE {{}}.schema_migrations SET checksum = '{checksum}' WHERE version = 2"
+    ))
+    .await;
+    program.run(&["migrate", "--finish"]).succeeded();
+
+    let newest = "SELECT max(version) FROM {}.schema_migrations";
+    let rows = run(newest).await.into_rows_result().unwrap();
+    let (newest,) = rows.single_row::<(i32,)>().unwrap();
+    let next = newest + 1;
+    run(&format!(
+        "INSERT INTO {{}}.schema_migrations (version, checksum, oldest_server) VALUES ({next}, 'next', {newest})"
+    ))
+    .await;
+    program.run(&["migrate"]).succeeded();
+    run(&format!(
+        "UPDATE {{}}.schema_migrations SET oldest_server = {next} WHERE version = {next}"
+    ))
+    .await;
+    let reason = format!(
+        "a server must know version {next}, and this one knows {newest}: upgrade this server"
+    );
+    for arguments in [&["migrate"][..], &["migrate", "--finish"], &["serve"]] {
+        is_refused(arguments, &reason);
+    }
+    run("DROP KEYSPACE {}").await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_several_data_centres_must_be_named_and_is_recorded() {
     let options = RingOptions {

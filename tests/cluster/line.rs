@@ -35,6 +35,11 @@ impl Line {
         self.rule(lost, &ResponseReaction::drop_frame());
     }
 
+    /// Loses every answer until it is healed.
+    pub(super) fn lose_all(&mut self) {
+        self.rule(Condition::True, &ResponseReaction::drop_frame());
+    }
+
     /// Every answer comes so much later.
     pub(super) fn delay(&mut self, by: Duration) {
         self.rule(Condition::True, &ResponseReaction::delay(by));

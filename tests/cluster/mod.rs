@@ -8,5 +8,8 @@ mod club;
 mod crowd;
 mod doors;
 mod faults;
+mod hung;
 mod line;
+mod load;
 pub(crate) mod place;
+mod ranges;

@@ -57,10 +57,11 @@ async fn serve(
             store.register(&metrics);
             (store.clone(), Some(store))
         }
-        StoreChoice::Cql(address) => (
-            Arc::new(storage::open_cluster(address, clock.clone()).await?),
-            None,
-        ),
+        StoreChoice::Cql(address) => {
+            let store = Arc::new(storage::open_cluster(address, clock.clone()).await?);
+            store.register(&metrics);
+            (store, None)
+        }
     };
     let measured = Arc::new(InstrumentedStore::new(store));
     measured.register(&metrics);

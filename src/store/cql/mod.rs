@@ -27,10 +27,13 @@ mod store;
 use std::fmt;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use self::admin::Admin;
 use self::cluster::ClusterTables;
 use self::cluster_store::ClusterDirectory;
 use self::driver::executor::Executor;
+use self::driver::nodes::watch;
 use self::driver::statement::Statement;
 use self::driver::{connect, migrate as migrations};
 use self::inbox::Inboxes;
@@ -41,6 +44,8 @@ use self::participant::restriction::RestrictionTable;
 use self::send::Sends;
 use super::Result;
 use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::model::Timestamp;
 
 pub use self::driver::ClusterOpenError;
 pub use self::driver::address::{Address, AddressError};
@@ -48,7 +53,9 @@ pub use self::driver::migrate::{Migrated, finish, migrate, record_data_centre};
 
 /// The statements of all folders, prepared when the store opens.
 fn statements() -> Vec<&'static [&'static Statement]> {
+    let own: &[&[&Statement]] = &[watch::STATEMENTS];
     [
+        own,
         message::STATEMENTS,
         cluster::STATEMENTS,
         participant::STATEMENTS,
@@ -71,6 +78,8 @@ pub struct Cql {
     sends: Arc<Sends>,
     admin: Admin,
     cluster: Arc<ClusterDirectory>,
+    /// Time of the last import, once it was read.
+    imported_at: Mutex<Option<Option<Timestamp>>>,
 }
 
 impl Cql {
@@ -111,7 +120,12 @@ impl Cql {
             sends,
             admin,
             cluster,
+            imported_at: Mutex::default(),
         })
+    }
+
+    pub fn register(&self, metrics: &Metrics) {
+        self.executor.register(metrics);
     }
 
     /// Statements sent since the store was opened, by which tests and benchmarks measure the cost of an operation.

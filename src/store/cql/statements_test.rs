@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::driver::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-use super::driver::statement::Statement;
+use super::driver::statement::{Kind, Statement};
 
 /// Tables that no LOGGED batch writes: rows are claimed by lightweight transactions, or stand alone.
 const UNBATCHED: &[&str] = &["sends_by_key", ".server_beats (", ".mailboxes ("];
@@ -60,7 +60,7 @@ fn every_declared_statement_is_prepared_once() {
             .split("\n}\n")
             .next()?
             .to_owned();
-        let kinds = [": Read ", ": Write ", ": Conditional "];
+        let kinds = [": Read ", ": Write ", ": Conditional ", ": Claim "];
         Some(
             block
                 .lines()
@@ -130,6 +130,24 @@ fn every_read_names_its_partition_and_every_list_its_bound() {
                 "{name} reads a whole table: {text}"
             );
         }
+    }
+}
+
+/// A second execution, however late, writes the same cells: writes are hedged, and a node that hung
+/// executes what it had received.
+#[test]
+fn every_write_has_a_timestamp_of_its_own() {
+    let writes = statements();
+    let writes = writes
+        .iter()
+        .filter(|statement| statement.kind == Kind::Write);
+    for Statement { name, text, .. } in writes {
+        assert!(text.contains("USING TIMESTAMP ?"), "{name}: {text}");
+        let upper = text.to_uppercase();
+        assert!(
+            !upper.contains("NOW()") && !upper.contains(" IF "),
+            "{name}: {text}"
+        );
     }
 }
 

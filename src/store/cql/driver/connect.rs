@@ -10,12 +10,15 @@ use scylla::client::PoolSize;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileBuilder};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::policies::load_balancing::{DefaultPolicy, LoadBalancingPolicy};
 use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy};
 use scylla::statement::{Consistency, SerialConsistency};
 
 use super::address::{Address, Tls};
+use super::nodes::choice::AnsweringFirst;
+use super::nodes::table::NodeTable;
 use super::open_error::ClusterOpenError;
+use super::request::hedging::Hedging;
 use super::statement::ExecutionProfiles;
 
 /// The time beyond which a write waits for the coordinator, which itself waits 2 s for replicas and then reports how many have answered.
@@ -23,10 +26,11 @@ const WRITE_LONGER: Duration = Duration::from_millis(500);
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Connections to each node. Cassandra has no shards, so the default of the driver would be one.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(2).expect("two are not none");
-/// The keep-alive interval and its deadline, whose sum detects a dead connection. A slow node keeps its connections and the requests in
-/// flight: each request has a deadline of its own.
-const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
-pub(crate) const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
+/// The keep-alive interval and its deadline, whose sum detects a dead connection. Requests leave a
+/// silent node sooner (see `nodes`): the cut ends those that still wait for it. A pause of a few
+/// seconds keeps the connections and the requests in flight.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(2);
+pub(crate) const KEEPALIVE_MAX: Duration = Duration::from_secs(3);
 
 /// Connects without a keyspace, as every statement names its own. `silence` is how long a node may take to answer a keep-alive.
 pub(crate) async fn connect(
@@ -66,17 +70,22 @@ pub(crate) async fn connect(
         })
 }
 
-/// The execution profiles. The driver retries reads. It tries a write once, so that the error says whether the write can have been done; the
-/// queue of the conversation retries it with the same ids and timestamps.
+/// The execution profiles. The driver retries reads. It tries a write once, so that the error says
+/// whether the write can have been done; the queue of the conversation retries it with the same ids
+/// and timestamps. It speculates nothing: hedges are the executor's own.
 pub(crate) fn profiles(address: &Address) -> ExecutionProfiles {
+    let nodes = Arc::new(NodeTable::new(Hedging::silence(address.timeout)));
+    let answering_first = || Arc::new(AnsweringFirst::new(node_order(address), Arc::clone(&nodes)));
     let once = || {
         profile(address)
+            .load_balancing_policy(answering_first())
             .request_timeout(Some(address.timeout + WRITE_LONGER))
             .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
             .build()
             .into_handle()
     };
     let again = profile(address)
+        .load_balancing_policy(answering_first())
         .retry_policy(Arc::new(DefaultRetryPolicy::new()))
         .build()
         .into_handle();
@@ -85,10 +94,14 @@ pub(crate) fn profiles(address: &Address) -> ExecutionProfiles {
         write: once(),
         conditional: once(),
         keyspace: address.keyspace.clone(),
+        nodes,
+        data_centre: address.data_centre.clone(),
+        attempt_max: address.timeout,
     }
 }
 
-fn profile(address: &Address) -> ExecutionProfileBuilder {
+/// Replicas of the statement's token first.
+fn node_order(address: &Address) -> Arc<dyn LoadBalancingPolicy> {
     let mut nodes = DefaultPolicy::builder().token_aware(true);
     if let Some(name) = &address.data_centre {
         // All servers of a deployment use one data centre. The quorum of a standby data centre lacks the writes of this one.
@@ -96,11 +109,15 @@ fn profile(address: &Address) -> ExecutionProfileBuilder {
             .prefer_datacenter(name.clone())
             .permit_dc_failover(false);
     }
+    nodes.build()
+}
+
+fn profile(address: &Address) -> ExecutionProfileBuilder {
     ExecutionProfile::builder()
         .consistency(Consistency::LocalQuorum)
         .serial_consistency(Some(SerialConsistency::LocalSerial))
         .request_timeout(Some(address.timeout))
-        .load_balancing_policy(nodes.build())
+        .load_balancing_policy(node_order(address))
 }
 
 fn trust(tls: &Tls) -> Result<rustls::ClientConfig, ClusterOpenError> {

@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 
 use scylla::client::session::Session;
-use scylla::errors::ExecutionError;
 
 use super::address::Address;
 use super::migrate::patient;
 use super::open_error::ClusterOpenError;
+use super::unprepared;
 
 /// The table whose comment is the record.
 const TABLE: &str = "schema_migrations";
@@ -67,19 +67,10 @@ pub(super) async fn recorded(
     session: &Session,
     keyspace: &str,
 ) -> Result<Option<String>, ClusterOpenError> {
-    let broken = |source: crate::store::Cause| ClusterOpenError::Migrate { source };
     let read =
         "SELECT comment FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
-    let rows = session
-        .query_unpaged(read, (keyspace, TABLE))
-        .await
-        .map_err(|error| broken(Box::new(error)))?
-        .into_rows_result()
-        .map_err(|error| broken(Box::new(error)))?;
-    let row = rows
-        .maybe_first_row::<(Option<String>,)>()
-        .map_err(|error| broken(Box::new(error)))?;
-    let comment = row.and_then(|(comment,)| comment);
+    let rows = unprepared::read::<(Option<String>,)>(session, read, (keyspace, TABLE)).await?;
+    let comment = rows.into_iter().next().and_then(|(comment,)| comment);
     Ok(comment.and_then(|text| text.strip_prefix(RECORD).map(str::to_owned)))
 }
 
@@ -94,9 +85,7 @@ pub(super) async fn record(
         .query_unpaged(patient(&statement), ())
         .await
         .map(drop)
-        .map_err(|error: ExecutionError| ClusterOpenError::Migrate {
-            source: Box::new(error),
-        })
+        .map_err(|error| unprepared::failed(Box::new(error)))
 }
 
 #[cfg(test)]

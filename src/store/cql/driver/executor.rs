@@ -1,42 +1,48 @@
-//! Executor: sends statements to the cluster and reads their rows, each request with a permit and a deadline.
+//! Executor: sends statements to the cluster and reads their rows, each request with a permit, a
+//! deadline and, where it may run twice, a hedge.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use scylla::client::session::Session;
 use scylla::deserialize::row::DeserializeRow;
-use scylla::errors::PrepareError;
+use scylla::errors::{ExecutionError, PrepareError};
 use scylla::response::query_result::QueryResult;
 use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::value::MaybeUnset;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
-use super::error::{corrupt, is_logged_once, of_decision, of_read, of_write, unavailable, unknown};
-use super::statement::{ExecutionProfiles, PreparedStatements, Statement};
+use super::error::{corrupt, is_logged_once, of_decision, of_read, of_write, unknown};
+use super::nodes::table::{Attempt, NodeTable};
+use super::nodes::watch::{NodeWatch, PROBE_NODE};
+use super::request::batch_log::BatchLog;
+use super::request::hedging::{Hedging, RequestKind};
+use super::request::metrics::RequestMetrics;
+use super::request::permits::{RequestPermit, RequestPermits};
+use super::statement::{ExecutionProfiles, Kind, PreparedStatements, Statement};
 use super::value::{Value, Values};
-use crate::store::read_permit::UserReadPermit;
+use crate::metrics::Metrics;
 use crate::store::{Error, Result};
 
-/// Requests of this server in flight. The driver itself would accept any number.
-const IN_FLIGHT_MAX: usize = 1_024;
-/// How long a request waits for its permit.
-const PERMIT_WAIT_MAX: Duration = Duration::from_secs(2);
-/// How long a read waits for the other reads of its user.
-const USER_PERMIT_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Partitions that one read names in an `IN`. Its coordinator reads them concurrently, so a list of small rows costs one statement for many.
 pub(crate) const PARTITIONS_MAX: usize = 16;
 /// Requests that one answer sends concurrently.
 const CONCURRENCY: usize = 32;
 
 pub(crate) struct Executor {
-    session: Session,
+    session: Arc<Session>,
     profiles: ExecutionProfiles,
     prepared: PreparedStatements,
-    permits: Semaphore,
-    /// Statements sent, by which tests and benchmarks measure the cost of an operation. A batch is one.
+    permits: RequestPermits,
+    hedging: Hedging,
+    batch_log: BatchLog,
+    nodes: Arc<NodeTable>,
+    metrics: Arc<RequestMetrics>,
+    /// Statements sent, by which tests and benchmarks measure the cost of an operation. A batch is
+    /// one, and a hedge none.
     sent: AtomicU64,
+    _watch: NodeWatch,
 }
 
 impl Executor {
@@ -46,12 +52,29 @@ impl Executor {
         statements: &[&[&'static Statement]],
     ) -> Result<Self, PrepareError> {
         let prepared = PreparedStatements::prepare(&session, &profiles, statements).await?;
+        let (session, nodes) = (Arc::new(session), Arc::clone(&profiles.nodes));
+        let metrics = Arc::new(RequestMetrics::default());
+        let watch = NodeWatch::spawn(
+            Arc::clone(&session),
+            prepared.get(&PROBE_NODE).clone(),
+            Arc::clone(&nodes),
+            profiles.data_centre.clone(),
+        );
         Ok(Self {
+            permits: RequestPermits::new(),
+            hedging: Hedging::new(
+                Arc::clone(&nodes),
+                profiles.attempt_max,
+                Arc::clone(&metrics),
+            ),
+            batch_log: BatchLog::new(Arc::clone(&nodes)),
             session,
             profiles,
             prepared,
-            permits: Semaphore::new(IN_FLIGHT_MAX),
+            nodes,
+            metrics,
             sent: AtomicU64::new(0),
+            _watch: watch,
         })
     }
 
@@ -64,14 +87,7 @@ impl Executor {
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
-        // The user's own permit comes first: a user with many reads waits for those alone, and takes no request meanwhile.
-        let _user_permit = user_permit().await?;
-        let _permit = self.permit().await?;
-        let answer = self
-            .session
-            .execute_unpaged(self.prepared.get(statement), values)
-            .await
-            .map_err(of_read)?;
+        let answer = self.query(statement, &values).await?;
         rows(statement, answer)
     }
 
@@ -95,22 +111,22 @@ impl Executor {
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
-        let _permit = self.permit().await?;
-        let answer = self
-            .session
-            .execute_unpaged(self.prepared.get(statement), values)
-            .await
-            .map_err(of_read)?;
+        let answer = self.query(statement, &values).await?;
         let node = answer.request_coordinator().node().host_id;
         Ok((rows(statement, answer)?.into_iter().next(), node))
     }
 
-    pub(crate) async fn write(&self, statement: &'static Statement, values: Values) -> Result<()> {
-        let _permit = self.permit().await?;
-        self.session
-            .execute_unpaged(self.prepared.get(statement), values)
+    async fn query(&self, statement: &'static Statement, values: &Values) -> Result<QueryResult> {
+        let _permit = self.permits.read(&self.metrics).await?;
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        self.execute(RequestKind::Read, statement, values, of_read)
             .await
-            .map_err(of_write)?;
+    }
+
+    pub(crate) async fn write(&self, statement: &'static Statement, values: Values) -> Result<()> {
+        let _permit = self.write_permit().await?;
+        self.execute(RequestKind::Write, statement, &values, of_write)
+            .await?;
         Ok(())
     }
 
@@ -122,23 +138,105 @@ impl Executor {
                 let only = writes.values.remove(0);
                 self.write(writes.statements[0], only).await
             }
+            _ if writes.kind == BatchType::Logged => {
+                let _permit = self.write_permit().await?;
+                self.write_logged(writes).await
+            }
             _ => {
-                let _permit = self.permit().await?;
-                let (batch, values) = self.prepared_batch(writes);
-                let Err(error) = self.session.batch(&batch, &values).await else {
-                    return Ok(());
+                let _permit = self.write_permit().await?;
+                let (batch, values) = &self.prepared_batch(writes);
+                let attempt = Attempt::first();
+                let first = attempt.run(self.send_batch(batch, values)).boxed();
+                let second = || {
+                    let beside = Attempt::beside(&attempt);
+                    async move { beside.run(self.send_batch(batch, values)).await }.boxed()
                 };
-                if !is_logged_once(&error) {
-                    return Err(of_write(error));
-                }
-                // Until the cluster knows that a node is dead, the batch log waits for it. One node has logged the whole batch and replays it
-                // even if this server dies, so atomicity holds. The writes themselves can then be sent without a log.
-                let unlogged = batch_of(BatchType::Unlogged, batch.statements, &self.profiles);
-                let answer = self.session.batch(&unlogged, &values).await;
-                answer.map_err(|error| unknown(of_write(error)))?;
-                Ok(())
+                self.hedging
+                    .run(RequestKind::Write, &attempt, first, second)
+                    .await
             }
         }
+    }
+
+    /// Writes a batch by the batch log, by which the cluster completes it even if this server dies.
+    ///
+    /// While the log waits for a silent node, batches pass over it. The coordinator then sends all
+    /// writes to all live replicas at once, and hints those that it misses, also if this server
+    /// dies; and this server repeats the batch with the same cells and timestamps until it knows
+    /// that it is written. Only the loss of that coordinator and of this server in the same
+    /// instant, beside a node that hangs, could leave a part.
+    async fn write_logged(&self, writes: Writes) -> Result<()> {
+        let (batch, values) = &self.prepared_batch(writes);
+        let attempt = Attempt::first();
+        if !self.batch_log.admits_batch() {
+            let first = attempt.run(self.send_unlogged(batch, values)).boxed();
+            let second = || {
+                let beside = Attempt::beside(&attempt);
+                async move { beside.run(self.send_unlogged(batch, values)).await }.boxed()
+            };
+            let kind = RequestKind::Batch;
+            return self.hedging.run(kind, &attempt, first, second).await;
+        }
+        let first = attempt.run(self.send_logged(batch, values)).boxed();
+        let second = || self.after_log(&attempt, batch, values).boxed();
+        let kind = RequestKind::Batch;
+        self.hedging.run(kind, &attempt, first, second).await
+    }
+
+    /// The second attempt of a logged batch. If its coordinator answers other requests, it has the
+    /// batch and waits for the log, which a live node has written and replays: the batch is
+    /// repeated without the log. Otherwise the batch may be logged nowhere, and another coordinator
+    /// logs it.
+    async fn after_log(&self, first: &Attempt, batch: &Batch, values: &[Values]) -> Result<()> {
+        let beside = Attempt::beside(first);
+        if self.nodes.is_partly_silent() && !self.nodes.is_silent_for(first) {
+            self.batch_log.note_stuck();
+            return beside.run(self.send_unlogged(batch, values)).await;
+        }
+        let logged = beside.run(self.send_logged(batch, values)).boxed();
+        let third = || {
+            let third = Attempt::beside(&beside);
+            async move {
+                if !self.nodes.is_partly_silent() {
+                    return third.run(self.send_logged(batch, values)).await;
+                }
+                self.batch_log.note_stuck();
+                third.run(self.send_unlogged(batch, values)).await
+            }
+            .boxed()
+        };
+        let kind = RequestKind::SecondBatch;
+        self.hedging.race(kind, &beside, logged, third).await
+    }
+
+    async fn send_logged(&self, batch: &Batch, values: &[Values]) -> Result<()> {
+        match self.session.batch(batch, values).await {
+            Ok(_) => {
+                self.batch_log.note_answer();
+                Ok(())
+            }
+            // One node has logged the whole batch and replays it even if this server dies, so
+            // atomicity holds. The writes themselves can then be sent without a log.
+            Err(error) if is_logged_once(&error) => {
+                self.batch_log.note_stuck();
+                self.send_unlogged(batch, values).await
+            }
+            Err(error) => Err(of_write(error)),
+        }
+    }
+
+    /// Sends the writes of a logged batch without the log. A coordinator may refuse some of them
+    /// after it has sent others, so that no error says that nothing was written.
+    async fn send_unlogged(&self, logged: &Batch, values: &[Values]) -> Result<()> {
+        self.metrics.unlogged_batches.inc();
+        let statements = logged.statements.clone();
+        let unlogged = batch_of(BatchType::Unlogged, statements, &self.profiles);
+        self.send_batch(&unlogged, values).await.map_err(unknown)
+    }
+
+    async fn send_batch(&self, batch: &Batch, values: &[Values]) -> Result<()> {
+        let answer = self.session.batch(batch, values).await;
+        answer.map(drop).map_err(of_write)
     }
 
     /// Compare-and-set by a lightweight transaction. `None` if the condition held; otherwise the present row, in the columns of the answer:
@@ -151,13 +249,14 @@ impl Executor {
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
-        let _permit = self.permit().await?;
-        let answer = self
-            .session
-            .execute_unpaged(self.prepared.get(statement), values)
-            .await
-            .map_err(of_write)?;
-        decided(answer)
+        let _permit = self.write_permit().await?;
+        let kind = if statement.kind == Kind::Claim {
+            RequestKind::Claim
+        } else {
+            RequestKind::Conditional
+        };
+        let answer = self.execute(kind, statement, &values, of_write);
+        decided(answer.await?)
     }
 
     /// Compare-and-set of several rows of one partition: all of them or none.
@@ -165,23 +264,50 @@ impl Executor {
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
-        let _permit = self.permit().await?;
+        let _permit = self.write_permit().await?;
         let (mut batch, values) = self.prepared_batch(writes);
         batch.set_is_idempotent(false);
         batch.set_execution_profile_handle(Some(self.profiles.conditional.clone()));
-        let answer = self
-            .session
-            .batch(&batch, values)
-            .await
-            .map_err(of_decision)?;
-        decided(answer)
+        let attempt = Attempt::first();
+        let first = attempt.run(async {
+            let answer = self.session.batch(&batch, &values).await;
+            answer.map_err(of_decision)
+        });
+        let never = || std::future::pending().boxed();
+        let kind = RequestKind::Conditional;
+        let answer = self.hedging.run(kind, &attempt, first.boxed(), never);
+        decided(answer.await?)
     }
 
-    async fn permit(&self) -> Result<SemaphorePermit<'_>> {
-        let permit = tokio::time::timeout(PERMIT_WAIT_MAX, self.permits.acquire()).await;
-        let permit = permit
-            .map_err(|_| unavailable("too many requests to the cluster are in flight"))?
-            .map_err(unavailable)?;
+    /// Whether any node answers.
+    pub(crate) async fn ping(&self) -> Result<()> {
+        let answer = self.read_one::<(String,)>(&PROBE_NODE, Values::new());
+        answer.await.map(drop)
+    }
+
+    async fn execute(
+        &self,
+        kind: RequestKind,
+        statement: &'static Statement,
+        values: &Values,
+        error_of: fn(ExecutionError) -> Error,
+    ) -> Result<QueryResult> {
+        let prepared = self.prepared.get(statement);
+        let send = |attempt: Arc<Attempt>| {
+            let answer = async move {
+                let answer = self.session.execute_unpaged(prepared, values);
+                attempt.run(answer).await.map_err(error_of)
+            };
+            answer.boxed()
+        };
+        let attempt = Attempt::first();
+        let first = send(Arc::clone(&attempt));
+        let second = || send(Attempt::beside(&attempt));
+        self.hedging.run(kind, &attempt, first, second).await
+    }
+
+    async fn write_permit(&self) -> Result<RequestPermit<'_>> {
+        let permit = self.permits.write(&self.metrics).await?;
         self.sent.fetch_add(1, Ordering::Relaxed);
         Ok(permit)
     }
@@ -202,17 +328,35 @@ impl Executor {
         self.sent.load(Ordering::Relaxed)
     }
 
+    /// `Err` says in one sentence what is wrong.
+    pub(crate) fn health(&self) -> std::result::Result<(), String> {
+        self.nodes.health()
+    }
+
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        self.metrics.register(metrics);
+        let read = |name: &str, help: &str, value: fn(&NodeTable) -> usize| {
+            let nodes = Arc::downgrade(&self.nodes);
+            metrics.read(name, help, move || {
+                nodes.upgrade().map_or(0.0, |nodes| value(&nodes) as f64)
+            });
+        };
+        read(
+            "wideroom_cql_silent_nodes",
+            "Nodes of the cluster that do not answer, so that requests avoid them.",
+            |nodes| nodes.silent().len(),
+        );
+        read(
+            "wideroom_cql_requests_in_flight",
+            "Requests to the cluster in flight, hedges included.",
+            NodeTable::requests,
+        );
+    }
+
     /// Refuses every request from now on.
     pub(crate) fn close(&self) {
         self.permits.close();
     }
-}
-
-/// Waits for a read permit of the user for whom this task reads.
-async fn user_permit() -> Result<Option<UserReadPermit>> {
-    tokio::time::timeout(USER_PERMIT_WAIT_MAX, UserReadPermit::wait())
-        .await
-        .map_err(|_| unavailable("too many reads of the user are in flight"))
 }
 
 /// Writes of one batch. Those to one partition are a single mutation; others go through the cluster's batch log.

@@ -3,6 +3,7 @@
 //! Migrations are idempotent, also if two run concurrently: every statement can be repeated, tables have fixed ids, and a lightweight
 //! transaction records each version.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use scylla::client::session::Session;
@@ -17,9 +18,9 @@ use super::data_centre;
 use super::open_error::ClusterOpenError;
 use super::schema::{
     AddedColumns, MIGRATIONS, Migration, OLDEST_SERVER_MIN, OLDEST_SERVER_SINCE, SCHEMA_MIGRATIONS,
-    in_keyspace,
+    SpeculativeRetry, in_keyspace, with_options,
 };
-use super::scylladb;
+use super::{scylladb, unprepared};
 use crate::clock::Clock;
 
 /// The default replication factor: the number of nodes, at most this.
@@ -45,9 +46,7 @@ pub async fn migrate(
     clock: &dyn Clock,
 ) -> Result<Migrated, ClusterOpenError> {
     let session = connect(address, STATEMENT_MAX).await?;
-    let failed = |error: ExecutionError| ClusterOpenError::Migrate {
-        source: Box::new(error),
-    };
+    let failed = |error: ExecutionError| unprepared::failed(Box::new(error));
     let (data_centre, nodes) = data_centre::of_address(&session, address)?;
     let replication = replication.unwrap_or(nodes.clamp(1, REPLICATION_DEFAULT_MAX));
     if replication > nodes {
@@ -86,19 +85,24 @@ pub async fn migrate(
             continue;
         }
         for statement in migration.statements {
+            let statement = in_keyspace(&with_options(statement), keyspace);
             session
-                .query_unpaged(patient(&in_keyspace(statement, keyspace)), ())
+                .query_unpaged(patient(&statement), ())
                 .await
                 .map_err(failed)?;
         }
         for added in migration.columns {
             add_columns(&session, keyspace, added).await?;
         }
+        if let Some(speculation) = &migration.speculation {
+            set_speculation(&session, keyspace, speculation).await?;
+        }
         record(&session, keyspace, migration, clock)
             .await
             .map_err(failed)?;
         applied.push(migration.version);
     }
+    refuse_newer(&session, address).await?;
     Ok(Migrated {
         data_centre,
         replication,
@@ -139,38 +143,34 @@ async fn record(
 pub async fn finish(address: &Address) -> Result<i32, ClusterOpenError> {
     let session = connect(address, STATEMENT_MAX).await?;
     check(&session, address).await?;
-    let failed = |source: crate::store::Cause| ClusterOpenError::Migrate { source };
     let keyspace = &address.keyspace;
-    let beating = format!("SELECT server_id FROM \"{keyspace}\".server_beats WHERE partition = 0");
-    let rows = session
-        .query_unpaged(patient(&beating), ())
+    refuse_older_servers(&session, keyspace).await?;
+    let finished = format!(
+        "UPDATE \"{keyspace}\".schema_migrations SET oldest_server = ? WHERE version = ? IF EXISTS"
+    );
+    session
+        .query_unpaged(patient(&finished), (newest(), newest()))
         .await
-        .map_err(|error| failed(Box::new(error)))?
-        .into_rows_result()
-        .map_err(|error| failed(Box::new(error)))?;
-    let servers: Vec<_> = rows
-        .rows::<(Uuid,)>()
-        .map_err(|error| failed(Box::new(error)))?
-        .collect::<Result<_, _>>()
-        .map_err(|error| failed(Box::new(error)))?;
-    let mut older = Vec::new();
-    for (server,) in servers {
-        let read = format!(
-            "SELECT version, has_ended FROM \"{keyspace}\".servers WHERE server_id = {server}"
-        );
-        let row = session
-            .query_unpaged(patient(&read), ())
-            .await
-            .map_err(|error| failed(Box::new(error)))?
-            .into_rows_result()
-            .map_err(|error| failed(Box::new(error)))?
-            .maybe_first_row::<(Option<i32>, Option<bool>)>()
-            .map_err(|error| failed(Box::new(error)))?;
-        if let Some((Some(version), has_ended)) = row
-            && version < newest()
-            && has_ended != Some(true)
-        {
-            older.push(version);
+        .map_err(|error| unprepared::failed(Box::new(error)))?;
+    Ok(newest())
+}
+
+/// An error while a server beats that is older than this version, or may be: the version of a
+/// server without a row is unknown.
+async fn refuse_older_servers(session: &Session, keyspace: &str) -> Result<(), ClusterOpenError> {
+    let beating = format!("SELECT server_id FROM \"{keyspace}\".server_beats WHERE partition = 0");
+    type Columns = (Option<i32>, Option<bool>);
+    let (mut older, mut unknown) = (Vec::new(), 0);
+    for (server,) in unprepared::read::<(Uuid,)>(session, patient(&beating), ()).await? {
+        let read = patient(&format!(
+            "SELECT version, has_ended FROM \"{keyspace}\".servers WHERE server_id = ?"
+        ));
+        let rows = unprepared::read::<Columns>(session, read, (server,)).await?;
+        match rows.first() {
+            Some((_, Some(true))) => {}
+            Some((Some(version), _)) if *version < newest() => older.push(*version),
+            Some((Some(_), _)) => {}
+            Some((None, _)) | None => unknown += 1,
         }
     }
     if let Some(version) = older.iter().min() {
@@ -180,14 +180,10 @@ pub async fn finish(address: &Address) -> Result<i32, ClusterOpenError> {
             newest: newest(),
         });
     }
-    let finished = format!(
-        "UPDATE \"{keyspace}\".schema_migrations SET oldest_server = ? WHERE version = ? IF EXISTS"
-    );
-    session
-        .query_unpaged(patient(&finished), (newest(), newest()))
-        .await
-        .map_err(|error| failed(Box::new(error)))?;
-    Ok(newest())
+    match unknown {
+        0 => Ok(()),
+        count => Err(ClusterOpenError::UnknownServers { count }),
+    }
 }
 
 /// Records another data centre as the one of the deployment, after a failover to it. No server may
@@ -219,7 +215,6 @@ async fn add_columns(
     keyspace: &str,
     added: &AddedColumns,
 ) -> Result<(), ClusterOpenError> {
-    let failed = |source: crate::store::Cause| ClusterOpenError::Migrate { source };
     let present = async || present_columns(session, keyspace, added.table).await;
     // The system tables name a column before the node knows it. A second addition is refused only once the first is complete.
     let lacking = added.statement(&present().await?);
@@ -231,13 +226,37 @@ async fn add_columns(
         return Ok(());
     };
     if added.statement(&present().await?).is_some() {
-        return Err(failed(Box::new(error)));
+        return Err(unprepared::failed(Box::new(error)));
     }
     session
         .await_schema_agreement()
         .await
         .map(drop)
-        .map_err(|error| failed(Box::new(error)))
+        .map_err(|error| unprepared::failed(Box::new(error)))
+}
+
+/// Alters the tables that were created without the option.
+async fn set_speculation(
+    session: &Session,
+    keyspace: &str,
+    speculation: &SpeculativeRetry,
+) -> Result<(), ClusterOpenError> {
+    let read =
+        "SELECT table_name, speculative_retry FROM system_schema.tables WHERE keyspace_name = ?";
+    let rows = unprepared::read::<(String, Option<String>)>(session, read, (keyspace,)).await?;
+    let present: HashMap<_, _> = rows.into_iter().collect();
+    for table in speculation.tables {
+        let option = present.get(*table).and_then(Option::as_deref);
+        if option.is_some_and(|option| speculation.is_set(option)) {
+            continue;
+        }
+        let statement = patient(&in_keyspace(&speculation.statement(table), keyspace));
+        session
+            .query_unpaged(statement, ())
+            .await
+            .map_err(|error| unprepared::failed(Box::new(error)))?;
+    }
+    Ok(())
 }
 
 async fn present_columns(
@@ -245,22 +264,10 @@ async fn present_columns(
     keyspace: &str,
     table: &str,
 ) -> Result<Vec<String>, ClusterOpenError> {
-    let broken = |source: crate::store::Cause| ClusterOpenError::Migrate { source };
     let read =
         "SELECT column_name FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?";
-    let rows = session
-        .query_unpaged(read, (keyspace, table))
-        .await
-        .map_err(|error| broken(Box::new(error)))?
-        .into_rows_result()
-        .map_err(|error| broken(Box::new(error)))?;
-    let names = rows
-        .rows::<(String,)>()
-        .map_err(|error| broken(Box::new(error)))?;
-    names
-        .map(|row| row.map(|(name,)| name))
-        .collect::<Result<_, _>>()
-        .map_err(|error| broken(Box::new(error)))
+    let rows = unprepared::read::<(String,)>(session, read, (keyspace, table)).await?;
+    Ok(rows.into_iter().map(|(name,)| name).collect())
 }
 
 /// Checks that the keyspace has the schema of this version. The error says what the operator can do.
@@ -274,11 +281,13 @@ pub(crate) async fn check(session: &Session, address: &Address) -> Result<(), Cl
             return Err(missing());
         }
     }
-    // Migrations of later versions: this server may serve beside those that allow it.
-    for version in newest() + 1.. {
-        let Some(oldest_server) = oldest_server(session, &address.keyspace, version).await? else {
-            return Ok(());
-        };
+    refuse_newer(session, address).await
+}
+
+/// An error if a later version has excluded this one: it may work beside those that allow it.
+async fn refuse_newer(session: &Session, address: &Address) -> Result<(), ClusterOpenError> {
+    let mut version = newest() + 1;
+    while let Some(oldest_server) = oldest_server(session, &address.keyspace, version).await? {
         if oldest_server > newest() {
             return Err(ClusterOpenError::Newer {
                 address: address.to_string(),
@@ -286,6 +295,7 @@ pub(crate) async fn check(session: &Session, address: &Address) -> Result<(), Cl
                 oldest: oldest_server,
             });
         }
+        version += 1;
     }
     Ok(())
 }
@@ -296,19 +306,11 @@ async fn oldest_server(
     keyspace: &str,
     version: i32,
 ) -> Result<Option<i32>, ClusterOpenError> {
-    let broken = |source: crate::store::Cause| ClusterOpenError::Migrate { source };
     let read =
         format!("SELECT oldest_server FROM \"{keyspace}\".schema_migrations WHERE version = ?");
-    let row = session
-        .query_unpaged(read, (version,))
-        .await
-        .map_err(|error| broken(Box::new(error)))?
-        .into_rows_result()
-        .map_err(|error| broken(Box::new(error)))?
-        .maybe_first_row::<(Option<i32>,)>()
-        .map_err(|error| broken(Box::new(error)))?;
+    let rows = unprepared::read::<(Option<i32>,)>(session, read, (version,)).await?;
     // Without a record, no older server may serve.
-    Ok(row.map(|(oldest,)| oldest.unwrap_or(version)))
+    Ok(rows.first().map(|(oldest,)| oldest.unwrap_or(version)))
 }
 
 /// Number of migrations that this version knows, by which a server names itself to the others.
@@ -333,20 +335,10 @@ async fn is_applied(
             _,
         ))) => return Ok(false),
         Err(ExecutionError::PrepareError(_)) => return Ok(false),
-        Err(error) => {
-            return Err(ClusterOpenError::Migrate {
-                source: Box::new(error),
-            });
-        }
+        Err(error) => return Err(unprepared::failed(Box::new(error))),
     };
-    let broken = |source: crate::store::Cause| ClusterOpenError::Migrate { source };
-    let rows = answer
-        .into_rows_result()
-        .map_err(|error| broken(Box::new(error)))?;
-    let row = rows
-        .maybe_first_row::<(Option<String>,)>()
-        .map_err(|error| broken(Box::new(error)))?;
-    match row {
+    let rows = unprepared::rows::<(Option<String>,)>(answer)?;
+    match rows.into_iter().next() {
         None => Ok(false),
         Some((checksum,)) if checksum.as_deref() == Some(migration.checksum().as_str()) => Ok(true),
         Some(_) => Err(ClusterOpenError::OtherSchema {

@@ -8,10 +8,13 @@ mod data_centre;
 pub(crate) mod error;
 pub(crate) mod executor;
 pub(crate) mod migrate;
+pub(crate) mod nodes;
 mod open_error;
+mod request;
 pub(crate) mod schema;
 mod scylladb;
 pub(crate) mod statement;
+mod unprepared;
 pub(crate) mod value;
 
 pub use self::open_error::ClusterOpenError;

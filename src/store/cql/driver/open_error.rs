@@ -65,6 +65,10 @@ pub enum ClusterOpenError {
         newest: i32,
     },
     #[error(
+        "{count} servers beat whose version is unknown, as their rows are missing: wait a minute, in which they register again, and run `wideroom migrate --finish` again"
+    )]
+    UnknownServers { count: usize },
+    #[error(
         "the tables of version {version} are not those of this wideroom: is the keyspace another program's?"
     )]
     OtherSchema { version: i32 },

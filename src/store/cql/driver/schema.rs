@@ -13,26 +13,37 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         version: 1,
         statements: TABLES,
         columns: &[],
+        speculation: None,
     },
     Migration {
         version: 2,
         statements: &[KEYS_GC_GRACE],
         columns: &[DESCRIPTION_CELLS],
+        speculation: None,
     },
     Migration {
         version: 3,
         statements: RESTRICTION_TABLES,
         columns: &[PROFILE_METADATA],
+        speculation: None,
     },
     Migration {
         version: 4,
         statements: CLUSTER_TABLES,
         columns: &[],
+        speculation: None,
     },
     Migration {
         version: OLDEST_SERVER_SINCE,
         statements: &[],
         columns: &[OLDEST_SERVER],
+        speculation: None,
+    },
+    Migration {
+        version: 6,
+        statements: &[],
+        columns: &[DELIVERED_SEND],
+        speculation: Some(QUICK_THIRD_REPLICA),
     },
 ];
 
@@ -49,6 +60,32 @@ pub(crate) struct Migration {
     pub(crate) version: i32,
     pub(crate) statements: &'static [&'static str],
     pub(crate) columns: &'static [AddedColumns],
+    pub(crate) speculation: Option<SpeculativeRetry>,
+}
+
+/// Time after which the coordinator of a read asks another replica: an option of tables. A table
+/// that lacks it is altered; a new one is created with it.
+pub(crate) struct SpeculativeRetry {
+    pub(crate) tables: &'static [&'static str],
+    millis: u32,
+}
+
+impl SpeculativeRetry {
+    fn clause(&self) -> String {
+        format!("speculative_retry = '{}ms'", self.millis)
+    }
+
+    pub(crate) fn statement(&self, table: &str) -> String {
+        format!("ALTER TABLE {{keyspace}}.{table} WITH {}", self.clause())
+    }
+
+    /// Whether a table has the option. Some versions name it `50.0ms`.
+    pub(crate) fn is_set(&self, present: &str) -> bool {
+        let millis = present
+            .strip_suffix("ms")
+            .and_then(|text| text.parse().ok());
+        millis.is_some_and(|millis: f64| (millis - f64::from(self.millis)).abs() < 0.5)
+    }
 }
 
 /// Columns that a migration adds to a table. Not every cluster knows `ADD IF NOT EXISTS`, so only those that the table lacks are added.
@@ -80,6 +117,35 @@ impl AddedColumns {
 /// No batch writes the keys, so nothing is replayed into them. Cassandra keeps the Paxos state of a claim as long as this.
 const KEYS_GC_GRACE: &str = "ALTER TABLE {keyspace}.sends_by_key WITH gc_grace_seconds = 10800";
 
+/// The coordinator of a read asks a third replica after 50 ms. By default it waits for the latency
+/// that one read of a hundred exceeds: seconds in a table that was rarely read, or just after a
+/// node hung.
+const QUICK_THIRD_REPLICA: SpeculativeRetry = SpeculativeRetry {
+    tables: &[
+        "conversations",
+        "direct_by_pair",
+        "participants_by_conversation",
+        "messages_by_conversation",
+        "buckets_by_conversation",
+        "reactions_by_message",
+        "changes_by_conversation",
+        "inbox_by_user",
+        "inbox_activity_by_user",
+        "changes_by_user",
+        "large_conversations_by_user",
+        "sends_by_key",
+        "users",
+        "restrictions",
+        "restriction_log",
+        "servers",
+        "server_beats",
+        "sessions_by_user",
+        "listeners_by_conversation",
+        "mailboxes",
+    ],
+    millis: 50,
+};
+
 /// The parts of a conversation that change, beside the memberships that every reader of it reads.
 const DESCRIPTION_CELLS: AddedColumns = AddedColumns {
     table: "participants_by_conversation",
@@ -90,6 +156,12 @@ const DESCRIPTION_CELLS: AddedColumns = AddedColumns {
 const OLDEST_SERVER: AddedColumns = AddedColumns {
     table: "schema_migrations",
     columns: &[("oldest_server", "int")],
+};
+
+/// Whether a retried send was delivered to all servers.
+const DELIVERED_SEND: AddedColumns = AddedColumns {
+    table: "sends_by_key",
+    columns: &[("is_delivered", "boolean")],
 };
 
 /// The app's own data about a user.
@@ -111,6 +183,12 @@ impl Migration {
             hash.update(statement.as_bytes());
             hash.update([0]);
         }
+        if let Some(speculation) = &self.speculation {
+            for table in speculation.tables {
+                hash.update(speculation.statement(table).as_bytes());
+                hash.update([0]);
+            }
+        }
         hash.finalize()[..8]
             .iter()
             .map(|byte| format!("{byte:02x}"))
@@ -120,11 +198,7 @@ impl Migration {
 
 /// Fills in the keyspace and the table id. The id follows from the names, so two concurrent migrations create one table.
 pub(crate) fn in_keyspace(statement: &str, keyspace: &str) -> String {
-    let table = statement
-        .split("{keyspace}.")
-        .nth(1)
-        .and_then(|rest| rest.split_whitespace().next())
-        .unwrap_or_default();
+    let table = table_of(statement);
     let id = Uuid::new_v5(
         &Uuid::NAMESPACE_OID,
         format!("wideroom {keyspace}.{table}").as_bytes(),
@@ -132,6 +206,28 @@ pub(crate) fn in_keyspace(statement: &str, keyspace: &str) -> String {
     statement
         .replace("{keyspace}", &format!("\"{keyspace}\""))
         .replace("{id}", &id.to_string())
+}
+
+fn table_of(statement: &str) -> &str {
+    let rest = statement.split("{keyspace}.").nth(1);
+    rest.and_then(|rest| rest.split_whitespace().next())
+        .unwrap_or_default()
+}
+
+/// The statement of a migration, with the options that later migrations set if it creates a table.
+pub(crate) fn with_options(statement: &str) -> String {
+    let mut text = statement.to_owned();
+    if text.starts_with("CREATE TABLE") {
+        let table = table_of(statement);
+        let speculations = MIGRATIONS
+            .iter()
+            .filter_map(|migration| migration.speculation.as_ref());
+        for speculation in speculations.filter(|one| one.tables.contains(&table)) {
+            text.push_str(" AND ");
+            text.push_str(&speculation.clause());
+        }
+    }
+    text
 }
 
 /// The table of applied migrations.
@@ -363,6 +459,31 @@ mod tests {
             format!("{table} ADD (is_large boolean static)")
         );
         assert_eq!(added(&["is_large", "name"]), None);
+    }
+
+    #[test]
+    fn every_table_that_answers_clients_has_a_quick_third_replica() {
+        let rarely_read = ["wakes", "notes"];
+        let tables: Vec<_> = MIGRATIONS
+            .iter()
+            .flat_map(|migration| migration.statements)
+            .filter(|statement| statement.starts_with("CREATE TABLE"))
+            .map(|statement| (table_of(statement), with_options(statement)))
+            .filter(|(table, _)| !rarely_read.contains(table))
+            .collect();
+        assert_eq!(tables.len(), QUICK_THIRD_REPLICA.tables.len());
+        for (table, text) in tables {
+            assert!(
+                text.ends_with(" AND speculative_retry = '50ms'"),
+                "{table}: {text}"
+            );
+        }
+        for present in ["50ms", "50.0ms"] {
+            assert!(QUICK_THIRD_REPLICA.is_set(present), "{present}");
+        }
+        for present in ["99p", "5ms", "500ms", "NONE"] {
+            assert!(!QUICK_THIRD_REPLICA.is_set(present), "{present}");
+        }
     }
 
     #[test]

@@ -1,21 +1,29 @@
 //! Statements: each is a `static` with its CQL text, declared in the file of its subject and prepared when the store opens.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use scylla::client::execution_profile::ExecutionProfileHandle;
 use scylla::client::session::Session;
 use scylla::errors::PrepareError;
 use scylla::statement::prepared::PreparedStatement;
 
+use super::nodes::table::NodeTable;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The driver may retry it.
     Read,
-    /// A write by key, with our own values and timestamps, so that a retry changes nothing. The driver tries it once: its error then says
-    /// what became of it.
+    /// A write by key, with our own values and timestamps, so that a repetition changes nothing.
+    /// The driver tries it once: its error then says what became of it. Only a hedge repeats it,
+    /// which combines the errors of both.
     Write,
     /// A lightweight transaction: decided by a quorum.
     Conditional,
+    /// A lightweight transaction that sets a row to the caller's own value if nobody else has. A
+    /// second execution returns the row of the first, by which the caller recognises its own.
+    Claim,
 }
 
 /// The CQL text of one statement, without its keyspace. Its address is its identity: the executor finds the prepared statement by it.
@@ -32,12 +40,17 @@ impl Statement {
     }
 }
 
-/// Execution profiles of the three kinds of statement, and the keyspace that all statements use.
+/// Execution profiles of the kinds of statement, and the keyspace that all statements use.
 pub(crate) struct ExecutionProfiles {
     pub(crate) keyspace: String,
     pub(crate) read: ExecutionProfileHandle,
     pub(crate) write: ExecutionProfileHandle,
     pub(crate) conditional: ExecutionProfileHandle,
+    /// The nodes that the load balancing of these profiles chooses from.
+    pub(crate) nodes: Arc<NodeTable>,
+    pub(crate) data_centre: Option<String>,
+    /// The deadline of one attempt.
+    pub(crate) attempt_max: Duration,
 }
 
 /// All prepared statements, by the identity of their text.
@@ -77,10 +90,10 @@ async fn prepare(
     let profile = match kind {
         Kind::Read => &profiles.read,
         Kind::Write => &profiles.write,
-        Kind::Conditional => &profiles.conditional,
+        Kind::Conditional | Kind::Claim => &profiles.conditional,
     };
     statement.set_execution_profile_handle(Some(profile.clone()));
-    statement.set_is_idempotent(*kind != Kind::Conditional);
+    statement.set_is_idempotent(matches!(kind, Kind::Read | Kind::Write));
     // Statements always list their columns, and a change of the schema is a new version of the server.
     statement.set_use_cached_result_metadata(*kind == Kind::Read);
     Ok(statement)

@@ -23,7 +23,7 @@ const TABLE: &str = "sends_by_key";
 const TRIES_MAX: usize = 4;
 
 statements! {
-    CLAIM_KEY: Conditional "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS";
+    CLAIM_KEY: Claim "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS";
     RECLAIM_KEY: Conditional "UPDATE sends_by_key SET message_id = ?, width = ?, start = ?, input_hash = ? WHERE conversation_id = ? AND sender_id = ? AND key = ? IF message_id = ?";
     CLAIM_IMPORTED_KEY: Conditional "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS USING TTL ?";
     SELECT_CLAIM: Read "SELECT message_id, input_hash FROM sends_by_key WHERE conversation_id = ? AND sender_id = ? AND key = ?";

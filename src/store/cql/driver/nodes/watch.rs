@@ -1,0 +1,116 @@
+//! Watch over the nodes: keeps the node table up to date, and probes silent nodes until they
+//! answer.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use scylla::client::session::Session;
+use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
+use scylla::statement::prepared::PreparedStatement;
+use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
+use uuid::Uuid;
+
+use super::table::NodeTable;
+use crate::store::cql::driver::statement::statements;
+
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+statements! {
+    PROBE_NODE: Read "SELECT key FROM system.local WHERE key = 'local'";
+}
+
+/// Background task, stopped on drop.
+pub(crate) struct NodeWatch(AbortHandle);
+
+impl NodeWatch {
+    /// `data_centre`: only nodes of this one are asked, if it is named.
+    pub(crate) fn spawn(
+        session: Arc<Session>,
+        probe: PreparedStatement,
+        nodes: Arc<NodeTable>,
+        data_centre: Option<String>,
+    ) -> Self {
+        let probes = NodeProbes {
+            session,
+            probe,
+            nodes,
+            data_centre,
+            probed: Mutex::default(),
+        };
+        probes.refresh();
+        let probes = Arc::new(probes);
+        let task = tokio::spawn(async move {
+            let mut next = tokio::time::interval(LOOK_EVERY);
+            next.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                next.tick().await;
+                probes.refresh();
+                probes.probe_silent();
+            }
+        });
+        Self(task.abort_handle())
+    }
+}
+
+impl Drop for NodeWatch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct NodeProbes {
+    session: Arc<Session>,
+    probe: PreparedStatement,
+    nodes: Arc<NodeTable>,
+    data_centre: Option<String>,
+    /// Nodes with a probe in flight.
+    probed: Mutex<HashSet<Uuid>>,
+}
+
+impl NodeProbes {
+    fn refresh(&self) {
+        let state = self.session.get_cluster_state();
+        let is_ours = |name: Option<&str>| match &self.data_centre {
+            Some(ours) => name == Some(ours.as_str()),
+            None => true,
+        };
+        if self.data_centre.is_none() {
+            let of_nodes = state.get_nodes_info().iter();
+            let names = of_nodes.filter_map(|node| node.datacenter.as_deref());
+            self.nodes.note_data_centres(&names.collect());
+        }
+        let nodes = state.get_nodes_info().iter();
+        self.nodes.refresh(
+            nodes
+                .filter(|node| is_ours(node.datacenter.as_deref()))
+                .map(|node| (node.host_id, node.is_connected())),
+        );
+    }
+
+    fn probe_silent(self: &Arc<Self>) {
+        for id in self.nodes.silent() {
+            if self.probed.lock().insert(id) {
+                let probes = Arc::clone(self);
+                tokio::spawn(async move {
+                    probes.probe(id).await;
+                    probes.probed.lock().remove(&id);
+                });
+            }
+        }
+    }
+
+    async fn probe(&self, id: Uuid) {
+        let mut probe = self.probe.clone();
+        let target = NodeIdentifier::HostId(id);
+        probe.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(target, None)));
+        match self.session.execute_unpaged(&probe, ()).await {
+            Ok(_) => self.nodes.note_answer(id),
+            Err(error) => {
+                tracing::debug!(node = %id, %error, "a silent node does not answer a probe");
+            }
+        }
+    }
+}
