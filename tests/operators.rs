@@ -7,14 +7,19 @@ use serde_json::Value;
 use wideroom::config::BOUNDS;
 
 use crate::cli::get;
+use crate::cluster::place::migrated;
+use crate::support::cassandra::shared;
 use crate::support::program::Program;
 use crate::support::server::Server;
 
 /// Metrics without a series on a server without failures.
-const OF_TROUBLE: [&str; 2] = [
+const OF_TROUBLE: [&str; 3] = [
     "wideroom_store_failures_total",
     "wideroom_socket_closes_total",
+    "wideroom_cluster_lane_errors_total",
 ];
+/// Metrics of a server on a cluster begin so.
+const OF_CLUSTERS: [&str; 2] = ["wideroom_cluster_", "wideroom_cql_"];
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -33,10 +38,13 @@ fn names(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-#[test]
-fn the_dashboard_shows_every_metric_and_no_other() {
-    let program = Program::new();
-    let (server, admin) = Server::start_with_admin(&program, &["--demo"]);
+fn begins_with(name: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The metrics that a server tells of, after one request.
+fn told_by(program: &Program, arguments: &[&str]) -> BTreeSet<String> {
+    let (server, admin) = Server::start_with_admin(program, arguments);
     let query = "GET /graphql?query=%7Bviewer%7Busername%7D%7D HTTP/1.1";
     get(
         &server.url,
@@ -53,6 +61,12 @@ fn the_dashboard_shows_every_metric_and_no_other() {
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let mut told: BTreeSet<_> = told.map(str::to_owned).collect();
     told.extend(OF_TROUBLE.map(str::to_owned));
+    told
+}
+
+/// The metrics of which the dashboard has a panel. Those of a histogram count as one of those that
+/// are told.
+fn shown(told: &BTreeSet<String>) -> BTreeSet<String> {
     let dashboard: Value = serde_json::from_str(&read("docker/grafana.json")).unwrap();
     let shown: Vec<_> = dashboard["panels"]
         .as_array()
@@ -73,8 +87,30 @@ fn the_dashboard_shows_every_metric_and_no_other() {
             .to_owned();
         if told.contains(&base) { base } else { name }
     };
-    let shown: BTreeSet<_> = shown.map(of_histogram).collect();
+    shown.map(of_histogram).collect()
+}
+
+#[test]
+fn the_dashboard_shows_every_metric_and_no_other() {
+    let mut told = told_by(&Program::new(), &["--demo"]);
+    let mut shown = shown(&told);
+    let is_here = |name: &String| !begins_with(name, &OF_CLUSTERS);
+    told.retain(is_here);
+    shown.retain(is_here);
     assert_eq!(shown, told);
+}
+
+#[tokio::test]
+async fn the_dashboard_shows_every_metric_of_a_cluster_and_no_other() {
+    let Some(shared) = shared().await else { return };
+    let program = migrated(|keyspace| shared.url(keyspace), "1");
+    let told = told_by(&program, &[]);
+    let shown = shown(&told);
+    let missing: Vec<_> = told.difference(&shown).collect();
+    assert!(missing.is_empty(), "no panel shows {missing:?}");
+    let of_cluster = shown.iter().filter(|name| begins_with(name, &OF_CLUSTERS));
+    let unknown: Vec<_> = of_cluster.filter(|name| !told.contains(*name)).collect();
+    assert!(unknown.is_empty(), "no server tells of {unknown:?}");
 }
 
 /// `UPDATE_CONFIG=1` writes the file anew.
