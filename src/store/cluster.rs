@@ -18,7 +18,8 @@ use uuid::Uuid;
 
 use super::{Audience, Result};
 use crate::model::{
-    Change, ChangeId, ConversationId, Message, OrderKey, TimeUuid, Timestamp, UserId,
+    Change, ChangeId, ConversationId, IdempotencyKey, Message, MessageId, OrderKey, TimeUuid,
+    Timestamp, UserId,
 };
 
 /// Identity of one server process. It is random, and no process ever uses it again.
@@ -150,6 +151,15 @@ pub enum Registration {
     Listener(ConversationId),
 }
 
+/// Send with an idempotency key, and its message.
+#[derive(Debug, Clone)]
+pub struct KeyedSend {
+    pub conversation: ConversationId,
+    pub sender: UserId,
+    pub key: IdempotencyKey,
+    pub message: MessageId,
+}
+
 /// Change of a membership that another server decided, and this one completed.
 #[derive(Debug, Clone)]
 pub struct CompletedChange {
@@ -225,6 +235,10 @@ pub trait ClusterStore: Send + Sync + 'static {
     /// Settles the change by which a conversation became large. From then on senders notify the listeners
     /// of the conversation instead of its participants.
     async fn settle_growth(&self, conversation: ConversationId, change: ChangeId) -> Result<()>;
+
+    /// Notes beside an idempotency key that its message was delivered after a retry: another retry
+    /// is only answered (see [`EarlierSend`](crate::store::EarlierSend)).
+    async fn note_delivered(&self, send: &KeyedSend) -> Result<()>;
 
     /// Sets the owner of the events of changes that this store completes. The first one stays.
     fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>);

@@ -19,6 +19,9 @@ pub struct NewMessage {
 pub struct EarlierSend {
     pub message: MessageId,
     pub input_hash: InputHash,
+    /// Whether a server has delivered the message to all others after a retry, so that the next
+    /// retry is only answered.
+    pub is_delivered: bool,
 }
 
 /// The users whose inbox subscriptions receive an event.

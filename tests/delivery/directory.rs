@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use wideroom::model::{ConversationId, OrderKey, TimeUuid, Timestamp, UserId};
 use wideroom::store::cluster::{
-    Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, NodeTime, Registration,
-    ServerId, ServerState, Session, WriteTime,
+    Beat, ClusterStore, CompletionHandler, KeyedSend, MailboxLane, MailboxRow, NodeTime,
+    Registration, ServerId, ServerState, Session, WriteTime,
 };
 use wideroom::store::{Audience, Error, Result};
 
@@ -444,6 +444,10 @@ impl ClusterStore for Link {
     }
 
     /// The model's servers complete nothing for each other.
+    async fn note_delivered(&self, _: &KeyedSend) -> Result<()> {
+        unreachable!("no send is retried here")
+    }
+
     fn set_completion_handler(&self, _: Weak<dyn CompletionHandler>) {}
 
     async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>> {

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use wideroom::chat::{ConversationEvent, EntrySettings, Error, InboxUpdates, MessageUpdates};
 use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
 use wideroom::model::{
-    Change, ChangeKind, ConversationId, Emoji, GroupName, IdempotencyKey, InputHash, Membership,
-    Message, MessageId, MessageKind, ReadMarker, Revision, Role, UserId,
+    Change, ChangeKind, Conversation, ConversationId, ConversationKind, Emoji, GroupName,
+    IdempotencyKey, InputHash, Membership, Message, MessageId, MessageKind, OrderKey, ReadMarker,
+    Revision, Role, UserId,
 };
 use wideroom::store::{
-    FlagsChange, MarkerMove, MembershipChange, MembershipTransition, NewMessage, Renaming,
-    Store as _, TransitionKind,
+    Created, FlagsChange, MarkerMove, MembershipChange, MembershipTransition, NewConversation,
+    NewMessage, Renaming, Store as _, TransitionKind,
 };
 
 use super::pair::{SOON, Server, people, two};
@@ -146,6 +147,22 @@ async fn a_retry_delivers_what_a_server_persisted_before_it_died() {
         let resumed = server.chat.streams.messages(&ben, conversation, after);
         received(&mut resumed.await.unwrap(), id, SOON).await;
     }
+    // It was logged again by the retry. Another retry, elsewhere, is only answered.
+    let logged_again = async || {
+        let changes = one
+            .cql
+            .changes(conversation, OrderKey::first_at(id.moment()), 100);
+        let late =
+            |change: &&Change| change.message == id && change.kind == ChangeKind::MessageLate;
+        changes.await.unwrap().iter().filter(late).count()
+    };
+    let before = logged_again().await;
+    assert!(before > 0);
+    let retried = dead
+        .try_send(&anna, conversation, "from the dead", Some("its-key"))
+        .await
+        .unwrap();
+    assert_eq!((retried.id, logged_again().await), (id, before));
 }
 
 /// The repetition of a command finds that nothing is left to change: it may be that no stream was
@@ -291,6 +308,45 @@ async fn every_repeated_command_delivers_what_a_server_changed_before_it_died() 
     };
     let waited = tokio::time::timeout(SOON, wait).await;
     assert!(waited.is_ok(), "not delivered: {missing:?}");
+}
+
+/// The server died after it had persisted the group, and the creation is repeated elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_creation_shows_the_group_in_every_live_inbox() {
+    let (Some((one, other)), Some(dead)) = (two().await, Server::open(0).await) else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let mut inboxes = Vec::new();
+    for user in [&anna, &ben] {
+        inboxes.push(one.chat.streams.inbox(user, None).await.unwrap());
+    }
+    let id = ConversationId::group(&anna, "key");
+    let users = [ben.clone(), anna.clone()];
+    let change = IdGenerator::random().next(SystemClock.now());
+    let new = NewConversation {
+        conversation: Conversation {
+            id,
+            kind: ConversationKind::Group,
+            name: Some(GroupName::parse("club").unwrap()),
+            created_at: change.moment(),
+            created_by: Some(anna.clone()),
+            input_hash: Some(InputHash::of_group("club", &users)),
+            is_large: false,
+        },
+        participants: vec![(ben.clone(), Role::Member), (anna.clone(), Role::Owner)],
+        change,
+    };
+    let created = dead.cql.create_conversation(&new).await.unwrap();
+    assert!(matches!(created, Created::New));
+    let others = [ben.as_str().to_owned()];
+    let writes = &other.chat.writes;
+    let again = writes.create_group(&anna, "club", &others, Some("key"));
+    assert_eq!(again.await.unwrap().id, id);
+    for inbox in &mut inboxes {
+        let wait = async { while inbox.next().await.unwrap().unwrap().conversation != Some(id) {} };
+        tokio::time::timeout(SOON, wait).await.expect("it is lost");
+    }
 }
 
 /// Longer than streams look back from their positions at a notice that is in time.

@@ -357,7 +357,8 @@ async fn one_of_many_servers_that_send_under_one_key_persists_its_message() {
                     0,
                     EarlierSend {
                         message: kept,
-                        input_hash: hash
+                        input_hash: hash,
+                        is_delivered: false,
                     }
                 )]
             ),

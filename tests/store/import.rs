@@ -935,6 +935,7 @@ pub async fn the_sends_of_the_last_day_are_recognised(store: &dyn StoreAdmin) {
     let recognised = Some(EarlierSend {
         message: young.id,
         input_hash,
+        is_delivered: false,
     });
     assert_eq!(
         store

@@ -185,6 +185,7 @@ fn earlier(message: &NewMessage) -> Option<EarlierSend> {
     Some(EarlierSend {
         message: message.message.id,
         input_hash: message.input_hash.unwrap(),
+        is_delivered: false,
     })
 }
 

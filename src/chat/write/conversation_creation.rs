@@ -217,10 +217,21 @@ impl WriteService {
                     // It is published: no position waits for the notices.
                     drop(lease);
                     creation.deliver(context).await?;
+                    context.note_creation(&new.conversation);
                 }
                 Ok(CreationOutcome::New(Arc::new(new.conversation)))
             }
-            Created::Existing(existing) => Ok(CreationOutcome::Existing(existing)),
+            Created::Existing(existing) => {
+                drop(lease);
+                // The retry of a keyed creation. The name of a pair finds its conversation sooner.
+                if existing.input_hash.is_some()
+                    && existing.input_hash == new.conversation.input_hash
+                {
+                    let users = new.participants.into_iter().map(|(user, _)| user);
+                    context.repeat_creation(&existing, users.collect()).await?;
+                }
+                Ok(CreationOutcome::Existing(existing))
+            }
         }
     }
 }

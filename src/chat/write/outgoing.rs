@@ -19,6 +19,7 @@ use crate::cluster::{Cluster, Recipients, RemoteEvent, RemoteNotice};
 use crate::model::{
     Change, ChangeKind, ConversationId, Event, Message, MessageId, OrderKey, TimeUuid, UserId,
 };
+use crate::store::cluster::KeyedSend;
 use crate::store::{self, Audience};
 
 /// Changes after the beginning of a change of a group, among which its own are.
@@ -49,6 +50,8 @@ pub(crate) struct OutgoingEvents {
     /// `None` if the events count as late however fast they are delivered, because another server
     /// may have persisted them.
     age: Option<EventAge>,
+    /// The retried send whose message they are.
+    retried: Option<KeyedSend>,
 }
 
 struct OutgoingEvent {
@@ -297,6 +300,7 @@ impl OutgoingEvents {
             named: Vec::new(),
             has_inboxes: false,
             age,
+            retried: None,
         }
     }
 
@@ -309,6 +313,12 @@ impl OutgoingEvents {
         self.age = None;
     }
 
+    /// Makes the events those of a retried send, which are late.
+    pub(crate) fn set_retried(&mut self, send: Option<KeyedSend>) {
+        self.mark_late();
+        self.retried = send;
+    }
+
     /// Delivers the events to the servers that have a stream to tell, however long that takes.
     async fn deliver(self, context: &WriteContext) -> store::Result<()> {
         let age = self.age;
@@ -318,6 +328,13 @@ impl OutgoingEvents {
         };
         notify_in_time(&context.in_flight, age, &mut delivery).await?;
         delivery.outgoing.note_delivered(context);
+        let retried = delivery.outgoing.retried;
+        if let (Some(retried), Some(store)) = (retried, context.store.cluster()) {
+            // Without the note, another retry delivers the message once more.
+            if let Err(error) = store.note_delivered(&retried).await {
+                tracing::debug!(%error, "failed to note that a retried message was delivered");
+            }
+        }
         Ok(())
     }
 

@@ -12,8 +12,13 @@ use super::write_context::WriteContext;
 use crate::chat::late_rule::{EventAge, LateEvents, notify_in_time};
 use crate::chat::publisher::Origin;
 use crate::cluster::Cluster;
-use crate::model::{Change, ChangeId, ChangeKind, ConversationId, UserId};
+use crate::model::{
+    Change, ChangeId, ChangeKind, Conversation, ConversationId, TimeUuid, Timestamp, UserId,
+};
 use crate::store;
+
+/// Age of a conversation whose creation a repeated command may deliver.
+const REPEATED_MICROS: i64 = 15 * 60 * 1_000_000;
 
 pub(crate) struct OutgoingCreation {
     pub(crate) conversation: ConversationId,
@@ -42,6 +47,47 @@ impl OutgoingCreation {
         };
         notify_in_time(&context.in_flight, self.age, &mut delivery).await
     }
+}
+
+impl WriteContext {
+    /// Notes that this server has delivered the creation of a conversation.
+    pub(crate) fn note_creation(&self, conversation: &Conversation) {
+        if let Some(delivered) = &self.delivered {
+            let id = creation_id(conversation);
+            delivered.lock().insert((id, ChangeKind::MessageLate));
+        }
+    }
+
+    /// Delivers the creation of a conversation that a command finds there. The server that
+    /// persisted it may have died before it notified the others, so it counts as late. Once for
+    /// each conversation, while it is young.
+    pub(crate) async fn repeat_creation(
+        &self,
+        conversation: &Conversation,
+        users: Vec<UserId>,
+    ) -> store::Result<()> {
+        let id = creation_id(conversation);
+        let is_young =
+            |now: Timestamp| now.micros() - conversation.created_at.micros() < REPEATED_MICROS;
+        if self.has_delivered(id, ChangeKind::MessageLate) || !is_young(self.in_flight.now()) {
+            return Ok(());
+        }
+        let creation = OutgoingCreation {
+            conversation: conversation.id,
+            change: id,
+            users,
+            age: None,
+        };
+        creation.deliver(self).await?;
+        self.note_creation(conversation);
+        Ok(())
+    }
+}
+
+/// Id that stands for the creation of a conversation, and is that of no message.
+fn creation_id(conversation: &Conversation) -> TimeUuid {
+    let (_, rest) = conversation.id.0.as_u64_pair();
+    TimeUuid::new(conversation.created_at, rest.to_be_bytes())
 }
 
 #[async_trait]

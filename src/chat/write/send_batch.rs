@@ -20,6 +20,7 @@ use crate::chat::in_flight_ids::IdLease;
 use crate::model::{
     ChangeKind, Event, IdempotencyKey, InputHash, Message, MessageId, MessageKind, UserId,
 };
+use crate::store::cluster::KeyedSend;
 use crate::store::{self, Appended, Audience, EarlierSend, NewMessage};
 
 /// Channel for the outcome of a command.
@@ -170,7 +171,14 @@ impl ConversationWriter {
             match message {
                 // Its server may have died before it notified the others.
                 Some(message) => {
-                    let outgoing = context.repeated(ChangeKind::MessageLate, &message);
+                    let mut outgoing = if first.is_delivered {
+                        None
+                    } else {
+                        context.repeated(ChangeKind::MessageLate, &message)
+                    };
+                    if let Some(outgoing) = &mut outgoing {
+                        outgoing.set_retried(self.keyed(&send, first.message));
+                    }
                     context.deliver_then(outgoing, move |delivered| {
                         let _ = send.reply.send(delivered.map(|()| message));
                     });
@@ -186,7 +194,7 @@ impl ConversationWriter {
         match self.persist_again(&send, id).await {
             Ok((message, mut outgoing)) => {
                 if let Some(outgoing) = &mut outgoing {
-                    outgoing.mark_late();
+                    outgoing.set_retried(self.keyed(&send, id));
                 }
                 self.context().deliver_then(outgoing, move |delivered| {
                     let _ = send.reply.send(delivered.map(|()| message));
@@ -212,6 +220,16 @@ impl ConversationWriter {
         let message = new.message;
         let outgoing = self.publish_messages([&message], &audience, &lease);
         Ok((message, outgoing))
+    }
+
+    fn keyed(&self, send: &SendJob, message: MessageId) -> Option<KeyedSend> {
+        let key = send.draft.key.clone()?;
+        Some(KeyedSend {
+            conversation: self.conversation(),
+            sender: send.sender.clone(),
+            key,
+            message,
+        })
     }
 
     fn message(&self, send: &SendJob, id: MessageId) -> NewMessage {

@@ -9,8 +9,8 @@ use super::cluster::ClusterTables;
 use super::send::Sends;
 use crate::model::{ChangeId, ConversationId, OrderKey, UserId};
 use crate::store::cluster::{
-    Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, NodeTime, Registration,
-    ServerId, ServerState, Session, WriteTime,
+    Beat, ClusterStore, CompletionHandler, KeyedSend, MailboxLane, MailboxRow, NodeTime,
+    Registration, ServerId, ServerState, Session, WriteTime,
 };
 use crate::store::{Audience, Result};
 
@@ -114,6 +114,10 @@ impl ClusterStore for ClusterDirectory {
 
     async fn settle_growth(&self, conversation: ConversationId, change: ChangeId) -> Result<()> {
         self.sends.settle_growth(conversation, change).await
+    }
+
+    async fn note_delivered(&self, send: &KeyedSend) -> Result<()> {
+        self.sends.note_delivered(send).await
     }
 
     fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>) {

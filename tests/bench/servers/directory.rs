@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::{ChangeId, ConversationId, OrderKey, TimeUuid, UserId};
 use wideroom::store::cluster::{
-    Beat, ClusterStore, CompletionHandler, MailboxLane, MailboxRow, NodeTime, Registration,
-    ServerId, ServerState, Session, SessionKind, WriteTime,
+    Beat, ClusterStore, CompletionHandler, KeyedSend, MailboxLane, MailboxRow, NodeTime,
+    Registration, ServerId, ServerState, Session, SessionKind, WriteTime,
 };
 use wideroom::store::{Audience, Result};
 
@@ -169,6 +169,10 @@ impl ClusterStore for Directory {
     }
 
     /// The embedded store completes nothing for others.
+    async fn note_delivered(&self, _: &KeyedSend) -> Result<()> {
+        unreachable!("no send is retried here")
+    }
+
     fn set_completion_handler(&self, _: Weak<dyn CompletionHandler>) {}
 
     async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>> {

@@ -156,6 +156,7 @@ impl Kept {
             let send = EarlierSend {
                 message: message.id,
                 input_hash,
+                is_delivered: false,
             };
             self.sends
                 .entry((message.conversation, message.sender.clone(), key.clone()))

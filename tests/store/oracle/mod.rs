@@ -340,6 +340,7 @@ impl Store for Naive {
                 let send = EarlierSend {
                     message: message.id,
                     input_hash,
+                    is_delivered: false,
                 };
                 kept.sends
                     .insert((conversation, message.sender.clone(), key.clone()), send);

@@ -11,6 +11,7 @@ use scylla::value::{CqlTimeuuid, CqlValue, Row};
 
 use super::Sends;
 use crate::model::{ConversationId, IdempotencyKey, InputHash, Message, UserId};
+use crate::store::cluster::KeyedSend;
 use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
@@ -21,12 +22,16 @@ use crate::store::{EarlierSend, NewMessage, Result, rules};
 const TABLE: &str = "sends_by_key";
 /// Attempts to claim a key that expires while other servers claim it too.
 const TRIES_MAX: usize = 4;
+/// A cell that was added to a claim expires so long before the claim: without the claim it would be
+/// a row of its own.
+const EXPIRES_EARLIER_MICROS: i64 = 60 * 1_000_000;
 
 statements! {
     CLAIM_KEY: Claim "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS";
     RECLAIM_KEY: Conditional "UPDATE sends_by_key SET message_id = ?, width = ?, start = ?, input_hash = ? WHERE conversation_id = ? AND sender_id = ? AND key = ? IF message_id = ?";
     CLAIM_IMPORTED_KEY: Conditional "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS USING TTL ?";
-    SELECT_CLAIM: Read "SELECT message_id, input_hash FROM sends_by_key WHERE conversation_id = ? AND sender_id = ? AND key = ?";
+    NOTE_DELIVERED: Write "UPDATE sends_by_key USING TIMESTAMP ? AND TTL ? SET is_delivered = ? WHERE conversation_id = ? AND sender_id = ? AND key = ?";
+    SELECT_CLAIM: Read "SELECT message_id, input_hash, is_delivered FROM sends_by_key WHERE conversation_id = ? AND sender_id = ? AND key = ?";
 }
 
 /// A message and the bucket that was chosen for it.
@@ -60,6 +65,7 @@ struct ClaimRow {
     width: Option<i8>,
     start: Option<i64>,
     input_hash: Option<Vec<u8>>,
+    is_delivered: bool,
 }
 
 impl<'frame, 'metadata> DeserializeRow<'frame, 'metadata> for ClaimRow {
@@ -75,7 +81,8 @@ impl<'frame, 'metadata> DeserializeRow<'frame, 'metadata> for ClaimRow {
         for column in columns {
             let column = column?;
             let (name, kind) = (column.spec.name(), column.spec.typ());
-            if !["message_id", "width", "start", "input_hash"].contains(&name) {
+            let known = ["message_id", "width", "start", "input_hash", "is_delivered"];
+            if !known.contains(&name) {
                 continue;
             }
             match <Option<CqlValue>>::deserialize(kind, column.slice)? {
@@ -83,6 +90,7 @@ impl<'frame, 'metadata> DeserializeRow<'frame, 'metadata> for ClaimRow {
                 Some(CqlValue::TinyInt(width)) if name == "width" => claim.width = Some(width),
                 Some(CqlValue::BigInt(start)) if name == "start" => claim.start = Some(start),
                 Some(CqlValue::Blob(hash)) if name == "input_hash" => claim.input_hash = Some(hash),
+                Some(CqlValue::Boolean(is_delivered)) => claim.is_delivered = is_delivered,
                 Some(_) | None => {}
             }
         }
@@ -151,7 +159,7 @@ impl Sends {
             else {
                 return Err(corrupt(TABLE, "a claim has a message and its bucket"));
             };
-            let earlier = read_earlier(id, present.input_hash)?;
+            let earlier = read_earlier(id, present.input_hash, present.is_delivered)?;
             if earlier.message == message.id {
                 return Ok(ClaimOutcome::Resumed(Bucket::from_row(width, start)?));
             }
@@ -180,13 +188,14 @@ impl Sends {
     }
 }
 
-fn read_earlier(id: CqlTimeuuid, hash: Option<Vec<u8>>) -> Result<EarlierSend> {
+fn read_earlier(id: CqlTimeuuid, hash: Option<Vec<u8>>, is_delivered: bool) -> Result<EarlierSend> {
     let hash = hash
         .and_then(|bytes| bytes.try_into().ok())
         .ok_or_else(|| corrupt(TABLE, "the hash of an input has 32 bytes"))?;
     Ok(EarlierSend {
         message: time_uuid(TABLE, id)?,
         input_hash: InputHash(hash),
+        is_delivered,
     })
 }
 
@@ -206,14 +215,34 @@ impl Sends {
     ) -> Result<Vec<Option<EarlierSend>>> {
         let each = async |(sender, key): &(UserId, IdempotencyKey)| {
             let values = values![conversation, sender, key.as_str()];
-            let row: Option<(Option<CqlTimeuuid>, Option<Vec<u8>>)> =
-                self.executor.read_one(&SELECT_CLAIM, values).await?;
-            let Some((Some(id), hash)) = row else {
+            type Columns = (Option<CqlTimeuuid>, Option<Vec<u8>>, Option<bool>);
+            let row: Option<Columns> = self.executor.read_one(&SELECT_CLAIM, values).await?;
+            let Some((Some(id), hash, is_delivered)) = row else {
                 return Ok(None);
             };
-            Ok(Some(read_earlier(id, hash)?).filter(|earlier| self.is_alive(earlier)))
+            let earlier = read_earlier(id, hash, is_delivered == Some(true))?;
+            Ok(Some(earlier).filter(|earlier| self.is_alive(earlier)))
         };
         concurrently(keys.iter().map(each).collect()).await
+    }
+
+    /// Notes in the claim of a key that its message was delivered after a retry.
+    pub(crate) async fn note_delivered(&self, send: &KeyedSend) -> Result<()> {
+        let now = self.clock.now().micros();
+        let expires_at = send.message.moment().micros() + IdempotencyKey::LIFETIME_MICROS;
+        let seconds_left = (expires_at - EXPIRES_EARLIER_MICROS - now) / 1_000_000;
+        // A TTL of 0 would never expire.
+        let Some(seconds_left) = i32::try_from(seconds_left).ok().filter(|left| *left > 0) else {
+            return Ok(());
+        };
+        let KeyedSend {
+            conversation,
+            sender,
+            key,
+            ..
+        } = send;
+        let values = values![now, seconds_left, true, *conversation, sender, key.as_str()];
+        self.executor.write(&NOTE_DELIVERED, values).await
     }
 
     /// Claims the key of a young imported message, so that a retry of a send from before the import is recognised. An existing claim stays.

@@ -261,6 +261,7 @@ pub(in crate::store::embedded) fn earlier_sends(
         Ok(alive.map(|record| EarlierSend {
             message: record.message,
             input_hash: record.input_hash,
+            is_delivered: false,
         }))
     };
     keys.iter().map(each).collect()
