@@ -1,10 +1,11 @@
 //! Chaos for as long as wanted: `WIDEROOM_CHAOS=SECONDS cargo test chaos`.
 //!
-//! Three nodes and three servers. Clients send, and subscribe with cursors that they take from server
-//! to server. At random a server is killed, stopped, drained, or its clock is set; a node is stopped,
-//! or killed and started again; answers of the nodes are lost or late. Afterwards everything that was
-//! acknowledged is there once, every stream has everything, unread counts and inboxes are as counted
-//! from the histories, and `wideroom verify` finds nothing.
+//! Three nodes and three servers. Clients send, mark as read, add and remove participants, and
+//! subscribe with cursors that they take from server to server. At random a server is killed,
+//! stopped, drained, or its clock is set; a node is stopped, or killed and started again; answers
+//! of the nodes are lost or late. Afterwards everything that was acknowledged is there once, every
+//! stream has everything, unread counts and inboxes are as counted from the histories, and
+//! `wideroom verify` finds nothing.
 //!
 //! Clocks are set by libfaketime, where the machine has it.
 
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use super::club::Club;
 use super::crowd::{Crowd, Keys};
 use super::line::{Line, written};
 use super::place::migrated;
@@ -101,15 +103,21 @@ async fn chaos_of_servers_nodes_clocks_and_answers_breaks_no_promise() {
         Keys::ThreeOfFour,
         &chaos.places.subscribe(),
     );
+    let address = chaos.servers[1].server.address();
+    let mut club = Club::found(&chaos.stage.program, address).await;
+    let meeting = club.meet_through(chaos.places.subscribe());
     crowd.keeps(KEPT).await;
     let troubles = chaos.run(lasts, &mut crowd).await;
     let tries = crowd.end(&mut ledger).await;
+    let deeds = club.end(meeting).await;
     say(&format!(
-        "chaos: {troubles} troubles in {lasts:?}, {} tries, {} attempts",
+        "chaos: {troubles} troubles in {lasts:?}, {} tries, {} attempts, {} marks, {deeds} deeds of a club",
         tries.len(),
-        ledger.attempts.len()
+        ledger.attempts.len(),
+        ledger.marks.len()
     ));
     let address = chaos.servers[1].server.address();
+    club.check(address).await;
     let found = ledger.check(&chaos.stage, address).await;
     for follower in listeners {
         follower.check_all_heard(&found).await;

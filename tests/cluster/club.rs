@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::crowd::{DEADLINE, Places, TRY_AGAIN_AFTER};
 use crate::binary::read;
 use crate::support::client::{Caller, Cut, Reply};
 use crate::support::program::Program;
@@ -26,6 +28,12 @@ pub(super) struct Club {
     /// The latest request, whose outcome may be unknown.
     open: Option<Deed>,
     done: Vec<Deed>,
+}
+
+/// Meeting through all troubles, until it is ended.
+pub(super) struct Meeting {
+    is_over: watch::Sender<bool>,
+    deeds: JoinHandle<Vec<Deed>>,
 }
 
 /// The owner has somebody in or out, or says something.
@@ -95,6 +103,62 @@ impl Club {
             }
             unreachable!("it ends with its server")
         })
+    }
+
+    /// Deed after deed through all troubles, each repeated until it is acknowledged, on the next
+    /// server where one is gone.
+    pub(super) fn meet_through(&self, places: Places) -> Meeting {
+        let (owner, id) = (self.owner.clone(), self.id.clone());
+        let (is_over, over) = watch::channel(false);
+        let deeds = tokio::spawn(async move {
+            let (mut done, mut caller, mut server) = (Vec::new(), None, 0);
+            for number in 0.. {
+                if *over.borrow() {
+                    break;
+                }
+                let guest = GUESTS[number % GUESTS.len()];
+                let deed = match number / GUESTS.len() % 3 {
+                    0 => Deed::Add(guest),
+                    1 => Deed::Say(format!("club through {number}")),
+                    _ => Deed::Remove(guest),
+                };
+                loop {
+                    if caller.is_none() {
+                        let place = {
+                            let places = places.borrow();
+                            places[server % places.len()]
+                        };
+                        caller = Caller::connect(place, &owner).await.ok();
+                    }
+                    let reply = match &mut caller {
+                        Some(caller) => ask(caller, &id, &deed).await,
+                        None => Err(Cut),
+                    };
+                    match reply {
+                        Ok(reply) if reply.body.get("errors").is_none() => break,
+                        Ok(reply) => assert_eq!(reply.code(), "UNAVAILABLE", "{}", reply.body),
+                        Err(Cut) => (caller, server) = (None, server + 1),
+                    }
+                    tokio::time::sleep(TRY_AGAIN_AFTER).await;
+                }
+                done.push(deed);
+                tokio::time::sleep(TRY_AGAIN_AFTER).await;
+            }
+            done
+        });
+        Meeting { is_over, deeds }
+    }
+
+    /// Waits for the deed under way. How many were done.
+    pub(super) async fn end(&mut self, meeting: Meeting) -> usize {
+        meeting.is_over.send_replace(true);
+        let ended = tokio::time::timeout(DEADLINE, meeting.deeds).await;
+        let done = ended
+            .expect("the last deed is acknowledged in time")
+            .unwrap();
+        let count = done.len();
+        self.done.extend(done);
+        count
     }
 
     pub(super) fn note(&mut self, (done, open): (Vec<Deed>, Option<Deed>)) {

@@ -9,16 +9,20 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::binary::Dice;
-use crate::binary::ledger::{Attempt, Kept, Ledger};
+use crate::binary::ledger::{Attempt, Kept, Ledger, Mark};
 use crate::binary::read;
 use crate::binary::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage, name};
 use crate::support::client::{Caller, Cut};
 
+const MARK_READ: &str = "mutation($c: ID!) { markRead(input: {conversationId: $c}) { inboxEntry { readUpTo { uuid } } } }";
+
 /// Recovery time after a failure, on a machine with other load.
-const DEADLINE: Duration = Duration::from_secs(120);
+pub(super) const DEADLINE: Duration = Duration::from_secs(120);
 /// How long people think between two messages, and how soon they try again.
 const THINK: Duration = Duration::from_millis(30);
-const TRY_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// After one of so many sends, the sender marks a conversation as read.
+const MARK_ONE_OF: u64 = 8;
+pub(super) const TRY_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 const SEND: &str = "mutation($c: ID!, $b: String!, $k: String) {
     sendMessage(input: {conversationId: $c, body: $b, idempotencyKey: $k}) { messageEdge { node { uuid body } } } }";
@@ -138,6 +142,7 @@ impl Crowd {
                 .expect("everything is acknowledged in time")
                 .unwrap();
             ledger.attempts.extend(of_one.attempts);
+            ledger.marks.extend(of_one.marks);
             tries.extend(more);
         }
         tries
@@ -196,6 +201,12 @@ impl Sender {
             if attempt.kept.is_some() {
                 self.ledger.attempts.push(attempt);
                 self.count.send_modify(|count| count.kept += 1);
+                if self.dice.roll(MARK_ONE_OF) == 0
+                    && let Some(connected) = &mut caller
+                    && self.mark(connected).await.is_err()
+                {
+                    (caller, server) = (None, server + 1);
+                }
             }
             tokio::time::sleep(THINK).await;
         }
@@ -228,6 +239,26 @@ impl Sender {
             began: Instant::now(),
             kept: None,
         }
+    }
+
+    /// Marks one of the user's conversations as read. A mark that is refused may be done or not.
+    async fn mark(&mut self, caller: &mut Caller) -> Result<(), Cut> {
+        let all: Vec<_> = self.stage.of_user(self.user).collect();
+        let conversation = *self.dice.pick(&all);
+        let variables = json!({ "c": self.stage.conversations[conversation].id });
+        let reply = caller.ask(MARK_READ, &variables).await?;
+        let marked = read::message_id(&reply.body["data"]["markRead"]["inboxEntry"]["readUpTo"]);
+        assert!(
+            marked.is_some() || ["", "UNAVAILABLE"].contains(&reply.code()),
+            "{}",
+            reply.body
+        );
+        self.ledger.marks.extend(marked.map(|id| Mark {
+            conversation,
+            user: self.user,
+            up_to: id.order_key(),
+        }));
+        Ok(())
     }
 
     async fn send(&mut self, caller: &mut Caller, attempt: &mut Attempt) -> End {
