@@ -25,6 +25,8 @@ for pid in "$0"/*/pid; do [ -e "$pid" ] && kill -9 "$(cat "$pid")" 2>/dev/null &
 rm -rf "$0"
 "#;
 
+/// A request holds a thread of its node while it waits for another node.
+const REQUEST_THREADS_IN_A_RING: &str = "64";
 const KEYSTORE: &str = "node.p12";
 const CERTIFICATE: &str = "node.pem";
 
@@ -229,6 +231,9 @@ impl Ring {
                 "AllowAllAuthenticator"
             },
         );
+        if !self.is_strict() {
+            command.env("REQUEST_THREADS", REQUEST_THREADS_IN_A_RING);
+        }
         if let Some(data_centre) = self.options.data_centres.get(usize::from(node) - 1) {
             command.env("DATA_CENTRE", data_centre);
         }
