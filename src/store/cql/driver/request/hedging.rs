@@ -98,6 +98,14 @@ impl Hedging {
         }
     }
 
+    /// Whether a hedge costs nothing of the budget: a batch that waits for the log of a silent node
+    /// loads nobody meanwhile, and without a hedge it waits for its coordinator's time-out. Requests
+    /// into a range without a quorum may have spent the budget.
+    fn is_free(&self, kind: RequestKind) -> bool {
+        matches!(kind, RequestKind::Batch | RequestKind::SecondBatch)
+            && self.nodes.is_partly_silent()
+    }
+
     /// Runs a request by its first attempt, and after a delay by both. The attempts are boxed:
     /// their state is large, and few requests need a second one.
     pub(crate) async fn run<'a, T>(
@@ -132,7 +140,7 @@ impl Hedging {
         if let Ok(outcome) = timeout(delay, &mut first).await {
             return outcome;
         }
-        if !self.nodes.has_other(attempt) || !self.budget.spend() {
+        if !self.nodes.has_other(attempt) || !(self.is_free(kind) || self.budget.spend()) {
             return first.await;
         }
         self.metrics.count_hedge(kind);
@@ -351,6 +359,33 @@ mod tests {
             .hedging
             .run(RequestKind::Read, &attempt, first, second);
         assert_eq!(answer.await.unwrap(), "first");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_that_waits_for_a_silent_node_needs_no_budget() {
+        let bench = Bench::of(3);
+        while bench.hedging.budget.spend() {}
+        let hedged = async |kind| {
+            let attempt = bench.waiting().await;
+            let first = after(ATTEMPT_MAX, Ok("first"));
+            let second = after(Duration::ZERO, Ok("second"));
+            let answer = bench.hedging.run(kind, &attempt, first, || second);
+            answer.await.unwrap()
+        };
+        // The first node is silent by the time of the hedge.
+        assert_eq!(hedged(RequestKind::Batch).await, "second");
+        assert_eq!(hedged(RequestKind::Read).await, "first");
+        bench.nodes.note_answer(Uuid::from_u128(1));
+        let attempt = Attempt::first();
+        let first = after(ATTEMPT_MAX, Ok("first"));
+        let answer = bench
+            .hedging
+            .run(RequestKind::Batch, &attempt, first, || unreachable!());
+        assert_eq!(
+            answer.await.unwrap(),
+            "first",
+            "the cluster is slow as a whole"
+        );
     }
 
     #[test]
