@@ -70,6 +70,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "stream",
             "write",
             "inbox",
+            "safety",
             "presence",
             "components",
             "participants",

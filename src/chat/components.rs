@@ -41,11 +41,14 @@ impl Components {
         bounds: &Bounds,
     ) -> Self {
         let publisher = Publisher::new(bus.clone(), Arc::clone(&clock), in_flight.clone());
+        let publisher = Arc::new(publisher);
         let access = Arc::new(Access::new(
             Arc::clone(&store),
             bus.clone(),
             in_flight.clone(),
+            Arc::clone(&publisher),
         ));
+        restrictions.tell_blocks(access.blocks());
         let relationships = Relationships::new(Arc::clone(&store), Arc::clone(&access));
         let history = HistoryService::new(Arc::clone(&store), in_flight.clone());
         let participants = ParticipantService::new(Arc::clone(&store), Arc::clone(&access));
@@ -59,7 +62,7 @@ impl Components {
             bus,
             clock,
             in_flight,
-            publisher: Arc::new(publisher),
+            publisher,
             access,
             restrictions: Arc::new(restrictions),
             relationships: Arc::new(relationships),

@@ -24,6 +24,9 @@ pub enum Error {
     /// The idempotency key was used with another input.
     #[error("this idempotencyKey was used with another input")]
     Conflict,
+    /// The viewer has the most of what there may be. The operation was not done.
+    #[error("{0}")]
+    TooMany(&'static str),
     /// The stream cannot resume from this cursor. The client reads the list again, and subscribes
     /// from its new cursor.
     #[error("this cursor is too old: read the list again, and subscribe from its new cursor")]

@@ -24,6 +24,7 @@ mod rate_limit;
 mod recent_ids;
 mod remote_notices;
 mod replay_limiter;
+mod safety;
 mod single_flight;
 mod stream;
 mod write;
@@ -33,6 +34,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::access::blocks::{BlockList, BlockLists};
 pub use self::access::membership_guard::MembershipGuard;
 pub use self::access::restrictions::{Refusal, RestrictionWatch, Restrictions};
 pub use self::access::{Access, client_key};
@@ -46,6 +48,7 @@ pub use self::inbox::page::{InboxFilter, InboxPage, InboxSummary};
 pub use self::participants::ParticipantService;
 pub use self::presence::typing::TypingService;
 pub use self::presence::{PresenceGuard, PresenceService};
+pub use self::safety::block::{BlockKey, BlockService, Blocked, Unblocked};
 pub use self::stream::StreamService;
 pub use self::stream::conversation_event::ConversationEvent;
 pub use self::stream::conversation_updates::{ConversationUpdate, ConversationUpdates};
@@ -81,6 +84,7 @@ pub struct Services {
     pub participants: Arc<ParticipantService>,
     pub writes: Arc<WriteService>,
     pub inbox: Arc<InboxService>,
+    pub blocks: Arc<BlockService>,
     pub presence: Arc<PresenceService>,
     pub typing: TypingService,
     pub streams: Arc<StreamService>,
@@ -148,6 +152,7 @@ impl Services {
             participants: Arc::clone(&components.participants),
             writes: Arc::new(WriteService::new(&components, &bounds)),
             inbox: Arc::new(InboxService::new(&components, &bounds)),
+            blocks: Arc::new(BlockService::new(&components)),
             presence,
             typing: TypingService::new(&components, &bounds.rates),
             streams: Arc::new(streams),

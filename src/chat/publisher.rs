@@ -12,7 +12,8 @@ use crate::chat::in_flight_ids::{IdLease, InFlightIds};
 use crate::clock::Clock;
 use crate::cluster::{CursorScope, RecentByAge, Recipients, RemoteNotice};
 use crate::model::{
-    Conversation, ConversationId, Event, InboxChange, Notice, OrderKey, TimeUuid, Topic, UserId,
+    BlockNotice, Conversation, ConversationId, Event, InboxChange, Notice, OrderKey, TimeUuid,
+    Topic, UserId,
 };
 use crate::store::Audience;
 
@@ -221,6 +222,27 @@ impl Publisher {
         if self.bus.has_subscribers(&topic) {
             self.deliver_unordered(&topic, Event::Presence(user.clone()));
         }
+    }
+
+    /// Whether this server has a stream of the user's inbox, or one that follows the user's presence.
+    pub(crate) fn has_streams_of(&self, user: &UserId) -> bool {
+        let topics = [Topic::Inbox(user.clone()), Topic::Presence(user.clone())];
+        topics.iter().any(|topic| self.bus.has_subscribers(topic))
+    }
+
+    /// Publishes the change of a block to the streams of this server that depend on it: those of the
+    /// blocker, and those of both users' presence. No stream of another user shows it.
+    pub(crate) fn publish_block(&self, block: BlockNotice) {
+        let (blocker, blocked) = (block.blocker.clone(), block.blocked.clone());
+        let of_direct = |id| [Topic::Conversation(id), Topic::Typing(id)];
+        let directs = block.direct.into_iter().flat_map(of_direct);
+        for topic in [Topic::Inbox(blocker.clone())].into_iter().chain(directs) {
+            if self.bus.has_subscribers(&topic) {
+                self.deliver_unordered(&topic, Event::BlockChanged(block.clone()));
+            }
+        }
+        self.deliver_presence(&blocker);
+        self.deliver_presence(&blocked);
     }
 
     /// Delivers an event that has no position in any order, so any id will do.

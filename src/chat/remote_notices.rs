@@ -117,6 +117,7 @@ impl RemoteNotices {
             Event::MessageChanged(..)
             | Event::MarkerMoved(..)
             | Event::Inbox(_)
+            | Event::BlockChanged(_)
             | Event::Typing(..)
             | Event::Presence(_) => {}
         }

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use super::id::TEXT_BYTES_MAX;
+use crate::chat::BlockKey;
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
 const VERSION: u8 = 1;
@@ -26,6 +27,8 @@ pub enum List<'a> {
     Inbox(&'a UserId),
     /// Changes of a user's inbox.
     Updates(&'a UserId),
+    /// Users whom a user blocks.
+    Blocked(&'a UserId),
 }
 
 impl List<'_> {
@@ -42,6 +45,7 @@ impl List<'_> {
             ),
             Self::Inbox(user) => (b'I', fingerprint(user)),
             Self::Updates(user) => (b'U', fingerprint(user)),
+            Self::Blocked(user) => (b'B', fingerprint(user)),
         };
         [&[VERSION, name], partition.as_slice()].concat()
     }
@@ -130,6 +134,17 @@ impl CursorKey for UserId {
 
     fn from_key(bytes: &[u8]) -> Option<Self> {
         Self::parse(std::str::from_utf8(bytes).ok()?).ok()
+    }
+}
+
+impl CursorKey for BlockKey {
+    fn to_key(&self) -> Vec<u8> {
+        [self.change().0.as_slice(), self.user.as_str().as_bytes()].concat()
+    }
+
+    fn from_key(bytes: &[u8]) -> Option<Self> {
+        let (change, user) = bytes.split_first_chunk::<16>()?;
+        Some(Self::new(OrderKey(*change), UserId::from_key(user)?))
     }
 }
 

@@ -143,7 +143,7 @@ impl From<chat::Error> for Error {
             chat::Error::NotFound(_) => Self::new(Code::NotFound, sentence),
             chat::Error::Forbidden(_) => Self::new(Code::Forbidden, sentence),
             chat::Error::BadInput { path, message } => Self::bad_input(path, message),
-            chat::Error::Conflict => Self::new(Code::Conflict, sentence),
+            chat::Error::Conflict | chat::Error::TooMany(_) => Self::new(Code::Conflict, sentence),
             chat::Error::CursorExpired => Self::new(Code::CursorExpired, sentence),
             chat::Error::Busy => Self::new(Code::Unavailable, sentence).with(OUTCOME, NOT_DONE),
             chat::Error::TooFast { retry_after } => {

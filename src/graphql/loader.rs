@@ -132,7 +132,7 @@ impl Loaders {
                 Box::pin(async move { chat.participants.direct_peers(&viewer, &ids).await })
             }),
             entries: Loader::new(chat, viewer, |chat, viewer, ids| {
-                Box::pin(async move { chat.inbox.entries(&viewer, &ids).await })
+                Box::pin(async move { chat.inbox.shown_entries(&viewer, &ids).await })
             }),
             last_messages: Loader::new(chat, viewer, |chat, _, ids| {
                 Box::pin(async move { chat.history.last_messages(&ids).await })

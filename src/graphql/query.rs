@@ -2,12 +2,14 @@
 
 use async_graphql::{Context, ID, Object};
 
-use super::connection::PageArguments;
+use super::connection::{PageArguments, RelayConnection};
 use super::cursor::List;
 use super::error::{Error, Nullable, Result, nullable};
 use super::id::conversation_id;
 use super::scope::ViewerScope;
-use super::types::{Conversation, InboxEntryConnection, InboxFilter, InboxSummary, Node, User};
+use super::types::{
+    Conversation, InboxEntryConnection, InboxFilter, InboxSummary, Node, User, UserEdge,
+};
 
 /// Maximum number of ids in one call of `nodes`.
 const NODES_MAX: usize = 100;
@@ -114,6 +116,40 @@ impl Query {
             .prime(page.conversations())
             .await;
         Ok(InboxEntryConnection::new(&scope, page, updates_position))
+    }
+
+    /// Users whom the viewer has blocked, the newest block first.
+    async fn blocked_users(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(
+            desc = "Number of users from the start of the list, or after `after`: 0 to 100."
+        )]
+        first: Option<i32>,
+        #[graphql(desc = "Cursor of a user: returns only users who were blocked earlier.")]
+        after: Option<String>,
+        #[graphql(
+            desc = "Number of users from the end of the list, or before `before`: 0 to 100. Excludes `first`."
+        )]
+        last: Option<i32>,
+        #[graphql(desc = "Cursor of a user: returns only users who were blocked later.")]
+        before: Option<String>,
+    ) -> Result<RelayConnection<UserEdge>> {
+        let scope = ViewerScope::shared(ctx)?;
+        let request = PageArguments {
+            first,
+            after,
+            last,
+            before,
+        }
+        .request(List::Blocked(&scope.viewer))?;
+        let page = scope.chat.blocks.page(&scope.viewer, &request).await?;
+        let page = page.map(|key| UserEdge::of_blocked(&scope, key));
+        Ok(RelayConnection {
+            edges: page.items,
+            has_previous: page.has_previous,
+            has_next: page.has_next,
+        })
     }
 
     /// Numbers for the badge of an app.

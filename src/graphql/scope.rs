@@ -81,11 +81,17 @@ pub(super) struct ScopeData {
     /// The same user, and the service behind the call.
     pub(super) caller: Viewer,
     pub(super) loaders: Loaders,
-    withheld: Option<WithheldSenders>,
+    shared: Option<Mutex<ViewerDifferences>>,
 }
 
-/// Senders whose `clientKey` a shared execution left out. They do not receive its payload.
-type WithheldSenders = Mutex<BTreeSet<UserId>>;
+/// Differences between a shared execution and one for another viewer.
+#[derive(Default)]
+struct ViewerDifferences {
+    /// Senders whose `clientKey` it left out. They do not receive its payload.
+    withheld: BTreeSet<UserId>,
+    /// Users who show as not blocked. A viewer who blocks one of them does not receive the payload.
+    unblocked: BTreeSet<UserId>,
+}
 
 impl ViewerScope {
     pub(super) fn new(chat: &Chat, caller: &Viewer) -> Self {
@@ -93,42 +99,57 @@ impl ViewerScope {
     }
 
     /// The scope of an execution whose payload a group of viewers shares. It leaves out every
-    /// `clientKey`.
+    /// `clientKey`, and its viewer blocks nobody.
     pub(super) fn for_group(chat: &Chat, viewer: &UserId) -> Self {
         let caller = Viewer::from(viewer.clone());
-        Self::with(chat, caller, Some(WithheldSenders::default()))
+        Self::with(chat, caller, Some(Mutex::default()))
     }
 
-    fn with(chat: &Chat, caller: Viewer, withheld: Option<WithheldSenders>) -> Self {
+    fn with(chat: &Chat, caller: Viewer, shared: Option<Mutex<ViewerDifferences>>) -> Self {
         Self(Arc::new(ScopeData {
             chat: chat.clone(),
             viewer: caller.user.clone(),
             loaders: Loaders::new(chat, &caller.user),
             caller,
-            withheld,
+            shared,
         }))
     }
 
     /// The idempotency key of a message's send, if the viewer may see it.
     pub(super) fn client_key<'a>(&self, message: &'a Message) -> Option<&'a str> {
-        let Some(withheld) = &self.withheld else {
+        let Some(shared) = &self.shared else {
             return chat::client_key(&self.viewer, message);
         };
         if message.client_key.is_some() {
-            withheld.lock().insert(message.sender.clone());
+            shared.lock().withheld.insert(message.sender.clone());
         }
         None
     }
 
-    /// Takes the senders whose `clientKey` was left out so far.
-    pub(super) fn withheld_senders(&self) -> Box<[UserId]> {
-        let take = |withheld: &WithheldSenders| std::mem::take(&mut *withheld.lock());
-        self.withheld
+    /// Whether the viewer blocks a user. `None` if a read must tell. In a shared execution nobody is
+    /// blocked.
+    pub(super) fn has_blocked(&self, user: &UserId) -> Option<bool> {
+        let Some(shared) = &self.shared else {
+            let held = self.chat.access.blocks().held(&self.viewer)?;
+            return Some(held.has(user));
+        };
+        shared.lock().unblocked.insert(user.clone());
+        Some(false)
+    }
+
+    /// Takes the senders whose `clientKey` was left out so far, and the users who were shown as not
+    /// blocked.
+    pub(super) fn take_differences(&self) -> (Box<[UserId]>, Box<[UserId]>) {
+        let taken = self
+            .shared
             .as_ref()
-            .map(take)
-            .unwrap_or_default()
-            .into_iter()
-            .collect()
+            .map(|shared| std::mem::take(&mut *shared.lock()));
+        let ViewerDifferences {
+            withheld,
+            unblocked,
+        } = taken.unwrap_or_default();
+        let list = |users: BTreeSet<UserId>| users.into_iter().collect();
+        (list(withheld), list(unblocked))
     }
 
     /// The scope that all fields of this query share.

@@ -61,6 +61,8 @@ pub enum Event {
     Inbox(InboxChange),
     /// A user has started or stopped typing.
     Typing(ConversationId, UserId, bool),
+    /// A user has blocked or unblocked another user. Only the blocker's own streams deliver it.
+    BlockChanged(BlockNotice),
     /// A user has come online or gone offline. The presence table of the process holds the current
     /// state.
     Presence(UserId),
@@ -77,9 +79,18 @@ impl Event {
             | Self::MarkerMoved(conversation, _)
             | Self::Typing(conversation, ..) => Some(*conversation),
             Self::Inbox(change) => Some(change.conversation),
-            Self::Presence(_) => None,
+            Self::BlockChanged(_) | Self::Presence(_) => None,
         }
     }
+}
+
+/// Change of a block, on or off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockNotice {
+    pub blocker: UserId,
+    pub blocked: UserId,
+    /// The direct conversation of both users, if there is one.
+    pub direct: Option<ConversationId>,
 }
 
 /// An entry of the inbox has changed.

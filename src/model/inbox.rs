@@ -1,8 +1,10 @@
 //! Inbox of a user: the ordered list of conversations, and unread counts computed from read markers.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
-use super::{Conversation, ConversationId, MessageId, OrderKey, Timestamp};
+use super::{Conversation, ConversationId, MessageId, OrderKey, Timestamp, UserId};
 
 /// Sort key of an inbox entry: later activity first, then the greater conversation id.
 ///
@@ -206,6 +208,46 @@ impl Unread {
         self.is_capped = self.count >= cap;
         self.count += u32::from(!self.is_capped);
         !self.is_capped
+    }
+}
+
+/// Senders whose messages never count as unread for a user, who has blocked them.
+#[derive(Debug, Clone, Default)]
+pub struct IgnoredSenders {
+    /// `None` for most users, who block nobody.
+    names: Option<Arc<HashSet<UserId>>>,
+    fingerprint: u64,
+}
+
+impl IgnoredSenders {
+    pub fn of(names: impl IntoIterator<Item = UserId>) -> Self {
+        let mut sorted: Vec<_> = names.into_iter().collect();
+        if sorted.is_empty() {
+            return Self::default();
+        }
+        sorted.sort_unstable();
+        let mut hasher = DefaultHasher::new();
+        sorted.hash(&mut hasher);
+        Self {
+            names: Some(Arc::new(sorted.into_iter().collect())),
+            fingerprint: hasher.finish(),
+        }
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.names
+            .as_ref()
+            .is_some_and(|names| names.contains(name))
+    }
+
+    /// The same by the bytes of a stored name.
+    pub fn contains_bytes(&self, name: &[u8]) -> bool {
+        self.names.is_some() && std::str::from_utf8(name).is_ok_and(|name| self.contains(name))
+    }
+
+    /// Hash of the names, for caches of this process. 0 for nobody.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 }
 

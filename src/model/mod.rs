@@ -21,9 +21,11 @@ pub use content::{Attachment, Body, Content};
 pub use conversation::{
     Conversation, ConversationKind, GroupName, Membership, MembershipState, Participant, Role,
 };
-pub use event::{Event, InboxChange, Notice, Topic};
+pub use event::{BlockNotice, Event, InboxChange, Notice, Topic};
 pub use id::{ChangeId, ConversationId, DirectIds, MessageId, OrderKey, TimeUuid};
-pub use inbox::{ActPosition, Flags, InboxKey, InboxRow, ReadMarker, Unread, hidden_larges};
+pub use inbox::{
+    ActPosition, Flags, IgnoredSenders, InboxKey, InboxRow, ReadMarker, Unread, hidden_larges,
+};
 pub use message::{IdempotencyKey, InputHash, Message, MessageKind};
 pub use metadata::{Metadata, MetadataError};
 pub use page::{Cut, Direction, Page, PageRequest};
@@ -31,5 +33,5 @@ pub use reaction::{Emoji, EmojiError, Reaction};
 pub use receipt::DeliveryStatus;
 pub use text::TextError;
 pub use time::Timestamp;
-pub use user::{Presence, Profile, Restriction, Suspension, UserId, UserIdError};
+pub use user::{Block, Presence, Profile, Restriction, Suspension, UserId, UserIdError};
 pub use viewer::{Viewer, ViewerKind};

@@ -1,9 +1,10 @@
 //! Users: the username from the token, a profile, and the restriction of a user.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Metadata, Timestamp};
+use super::{ChangeId, Metadata, Timestamp};
 
 /// Username: the `sub` claim of the token. Compared bytewise.
 #[derive(
@@ -39,6 +40,13 @@ impl UserId {
     }
 
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A set of users can be searched by a name alone.
+impl Borrow<str> for UserId {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }
@@ -95,6 +103,30 @@ pub struct Restriction {
 impl Restriction {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// Block of one user by another, or the end of one: a register, whose last change wins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    pub blocked: UserId,
+    pub is_on: bool,
+    /// Id of the last change. Its moment is that of the change.
+    pub change: ChangeId,
+}
+
+impl Block {
+    /// Users that one user blocks at most.
+    pub const COUNT_MAX: usize = 1_000;
+    /// Blocks of one user that are kept, ended ones included.
+    pub const KEPT_MAX: usize = 2_000;
+    /// Time for which the end of a block is kept, for streams that resume.
+    pub const END_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
+
+    /// Whether a store may drop it: an end that no stream asks for any more.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        let lifetime = self.change.moment().plus_micros(Self::END_LIFETIME_MICROS);
+        !self.is_on && lifetime <= now
     }
 }
 

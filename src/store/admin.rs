@@ -93,6 +93,12 @@ pub enum ImportRow {
     },
     /// The moment before which everyone's tokens are refused.
     EveryoneRevoked(Timestamp),
+    /// One that is on.
+    Block {
+        user: UserId,
+        blocked: UserId,
+        since: Timestamp,
+    },
     Conversation {
         conversation: Conversation,
         last_activity: Option<Timestamp>,
@@ -116,7 +122,7 @@ pub enum ImportRow {
 impl ImportRow {
     pub fn conversation(&self) -> Option<ConversationId> {
         match self {
-            Self::User { .. } | Self::EveryoneRevoked(_) => None,
+            Self::User { .. } | Self::EveryoneRevoked(_) | Self::Block { .. } => None,
             Self::Conversation { conversation, .. } => Some(conversation.id),
             Self::Participant { conversation, .. } | Self::Reaction { conversation, .. } => {
                 Some(*conversation)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::model::{
-    ChangeId, ConversationId, Flags, InboxRow, Message, MessageId, OrderKey, ReadMarker, TimeUuid,
-    Timestamp, Unread,
+    ChangeId, ConversationId, Flags, IgnoredSenders, InboxRow, Message, MessageId, OrderKey,
+    ReadMarker, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A request for the unread count of an inbox entry.
@@ -14,6 +14,25 @@ pub struct UnreadQuery {
     pub after: OrderKey,
     /// The last position that is counted. `None` counts to the end.
     pub up_to: Option<OrderKey>,
+}
+
+/// A user for whom unread messages are counted, and the senders whose messages never count.
+#[derive(Clone, Copy)]
+pub(in crate::store) struct UnreadReader<'a> {
+    pub(in crate::store) user: &'a UserId,
+    pub(in crate::store) ignored: &'a IgnoredSenders,
+}
+
+impl UnreadReader<'_> {
+    /// Whether a TEXT message of this sender counts.
+    pub(in crate::store) fn counts(self, sender: &str) -> bool {
+        sender != self.user.as_str() && !self.ignored.contains(sender)
+    }
+
+    /// The same by the bytes of a stored name.
+    pub(in crate::store) fn counts_bytes(self, sender: &[u8]) -> bool {
+        sender != self.user.as_str().as_bytes() && !self.ignored.contains_bytes(sender)
+    }
 }
 
 /// A request for the parts of an inbox entry that lie in its conversation.

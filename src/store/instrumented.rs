@@ -15,6 +15,7 @@ use super::{
     StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
+use crate::model::{Block, IgnoredSenders};
 use crate::model::{
     Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
     InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
@@ -153,8 +154,8 @@ instrumented! {
             inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>>;
             conversation_count(user: &UserId, limit: usize) -> usize;
             large_conversations(user: &UserId) -> Vec<ConversationId>;
-            unread(user: &UserId, queries: &[UnreadQuery], cap: u32) -> Vec<Unread>;
-            previews(user: &UserId, queries: &[PreviewQuery], cap: u32) -> Vec<EntryPreview>;
+            unread(user: &UserId, queries: &[UnreadQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<Unread>;
+            previews(user: &UserId, queries: &[PreviewQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<EntryPreview>;
             move_read_marker(user: &UserId, to: &MarkerMove) -> ();
             mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> ();
             receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant>;
@@ -166,6 +167,8 @@ instrumented! {
             restrictions_of(users: &[UserId]) -> Vec<Restriction>;
             restrictions() -> Vec<(Restricted, Restriction)>;
             restriction_log(since: Timestamp) -> Vec<LoggedRestriction>;
+            blocks(user: &UserId) -> Vec<Block>;
+            set_block(user: &UserId, block: &Block) -> ();
             close() -> ();
         }
     }

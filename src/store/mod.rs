@@ -24,6 +24,7 @@
 //! | `reactions_by_message` | conversation, message, emoji, user | reactions. A message says whether it has any, so that most pages read none |
 //! | `users` | user | profile and last-seen time |
 //! | `restrictions` | user | suspension, and the moment before which tokens are refused |
+//! | `blocks_by_user` | user, blocked user | users whom a user blocks, and ended blocks (35 days) |
 //!
 //! A store that several servers share has the directory and the mailboxes of [`cluster`] besides.
 //!
@@ -61,6 +62,7 @@ pub use self::admin::{
 use self::cluster::ClusterStore;
 pub use self::conversation::{Created, NewConversation, Participation};
 pub use self::error::{Cause, Error, Result};
+use self::inbox::UnreadReader;
 pub use self::inbox::{
     Archive, ChangedRow, EntryPreview, FlagsChange, MarkerMove, PreviewQuery, UnreadQuery,
 };
@@ -75,9 +77,9 @@ pub use self::read_permit::ReadShares;
 pub use self::restriction::{LoggedRestriction, Restricted, RestrictionChange};
 pub use self::rules::pair::of_stored as pair_of_participants;
 use crate::model::{
-    Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow,
-    Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Restriction,
-    Revision, TimeUuid, Timestamp, Unread, UserId,
+    Block, Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders,
+    InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store of conversations, messages and inboxes.
@@ -334,9 +336,14 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// The unread counts after each position, and up to another one: TEXT messages of other users that
     /// are not deleted, up to `cap`. One more than the cap makes a count capped, and so do [`Unread::ROWS_MAX`] rows
-    /// read. The cap 0 asks whether anything is unread.
-    async fn unread(&self, user: &UserId, queries: &[UnreadQuery], cap: u32)
-    -> Result<Vec<Unread>>;
+    /// read. The cap 0 asks whether anything is unread. Messages of ignored senders never count.
+    async fn unread(
+        &self,
+        user: &UserId,
+        queries: &[UnreadQuery],
+        cap: u32,
+        ignored: &IgnoredSenders,
+    ) -> Result<Vec<Unread>>;
 
     /// The unread counts and newest messages of inbox entries: as [`Store::unread`] and
     /// [`Store::messages`] answer. A store that keeps both in one place reads them together.
@@ -345,6 +352,7 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         user: &UserId,
         queries: &[PreviewQuery],
         cap: u32,
+        ignored: &IgnoredSenders,
     ) -> Result<Vec<EntryPreview>> {
         let counted = queries.iter().filter_map(|query| {
             query.unread_after.map(|after| UnreadQuery {
@@ -363,7 +371,7 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
             if counted.is_empty() {
                 return Ok(Vec::new());
             }
-            self.unread(user, &counted, cap).await
+            self.unread(user, &counted, cap, ignored).await
         };
         let messages = async {
             if keys.is_empty() {
@@ -434,9 +442,17 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// All restrictions that are not empty, in no order. A server reads them once, at its start.
     async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>>;
 
-    /// The restrictions that any server changed since a moment, and a little before it. Empty on a store
-    /// with a single server.
+    /// The users whose restrictions or blocks any server changed since a moment, and a little before
+    /// it. Empty on a store with a single server.
     async fn restriction_log(&self, since: Timestamp) -> Result<Vec<LoggedRestriction>>;
+
+    /// The blocks of a user, by the bytes of the blocked names: those that are on, and those that
+    /// ended within [`Block::END_LIFETIME_MICROS`].
+    async fn blocks(&self, user: &UserId) -> Result<Vec<Block>>;
+
+    /// Sets a block of a user on or off, and logs the change for the other servers: all or nothing. A
+    /// register: of two changes of one pair, that with the later id stays. Idempotent.
+    async fn set_block(&self, user: &UserId, block: &Block) -> Result<()>;
 
     /// Whether the store takes writes: `Err` holds the reason in one sentence.
     fn health(&self) -> Result<(), String>;

@@ -34,7 +34,8 @@ impl RestrictionChange {
     }
 }
 
-/// An entry of the log of changed restrictions, by which the servers of a store hear of them.
+/// An entry of the log of changed restrictions and blocks, by which the servers of a store hear of
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LoggedRestriction {
     pub at: Timestamp,

@@ -134,7 +134,14 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
                 (None, None)
             }
             Position::Header => (None, None),
-            Position::User(user) => (Some(user), None),
+            Position::User(user) => {
+                self.blocks(&user, None).await?;
+                (Some(user), None)
+            }
+            Position::Block(user, blocked) => {
+                self.blocks(&user, Some(&blocked)).await?;
+                (Some(user), None)
+            }
             Position::Conversation(id, within) => {
                 if !self.rest_of(id, within).await? {
                     return Ok(false);
@@ -182,18 +189,34 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
             let users: Vec<_> = page.iter().map(|(user, _)| user.clone()).collect();
             let restrictions = self.export.store.restrictions_of(&users).await?;
             for ((user, profile), restriction) in page.into_iter().zip(restrictions) {
-                self.row(&ImportRow::User {
-                    user,
+                let row = ImportRow::User {
+                    user: user.clone(),
                     profile,
                     restriction,
-                })
-                .await?;
+                };
+                self.row(&row).await?;
+                self.blocks(&user, None).await?;
             }
             if is_last {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// The users whom a user blocks, by name, after one of them.
+    async fn blocks(&mut self, user: &UserId, after: Option<&UserId>) -> Result<()> {
+        for block in self.export.store.blocks(user).await? {
+            if block.is_on && Some(&block.blocked) > after {
+                let row = ImportRow::Block {
+                    user: user.clone(),
+                    blocked: block.blocked,
+                    since: block.change.moment(),
+                };
+                self.row(&row).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn conversations(&mut self, mut after: Option<ConversationId>) -> Result<bool> {

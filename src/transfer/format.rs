@@ -37,6 +37,15 @@ impl Line {
                 suspension: restriction.suspension.as_ref().map(suspension),
                 tokens_from: text(restriction.tokens_from),
             }),
+            ImportRow::Block {
+                user,
+                blocked,
+                since,
+            } => Self::Block(line::BlockLine {
+                username: user.to_string(),
+                blocked: blocked.to_string(),
+                since: since.to_string(),
+            }),
             ImportRow::Conversation {
                 conversation,
                 last_activity,

@@ -277,7 +277,9 @@ impl ImportRun<'_> {
 impl ImportCounts {
     fn of(&mut self, row: &ImportRow) -> &mut Count {
         match row {
-            ImportRow::User { .. } | ImportRow::EveryoneRevoked(_) => &mut self.users,
+            ImportRow::User { .. } | ImportRow::EveryoneRevoked(_) | ImportRow::Block { .. } => {
+                &mut self.users
+            }
             ImportRow::Conversation { .. } => &mut self.conversations,
             ImportRow::Participant { .. } => &mut self.participants,
             ImportRow::Message(_) => &mut self.messages,

@@ -12,7 +12,7 @@ use crate::model::{ConversationKind, MembershipState, MessageKind, Role};
 
 /// The longest line, without its end.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
-/// The format of an export. Format 1 has no metadata and no restrictions, and is still read.
+/// The format of an export. Format 1 has no metadata, restrictions and blocks, and is still read.
 pub const FORMAT: u32 = 2;
 
 const TYPES: &[&str] = &[
@@ -22,6 +22,7 @@ const TYPES: &[&str] = &[
     "participant",
     "message",
     "reaction",
+    "block",
     "end",
 ];
 
@@ -34,6 +35,7 @@ pub enum Line {
     Participant(ParticipantLine),
     Message(MessageLine),
     Reaction(ReactionLine),
+    Block(BlockLine),
     End(End),
 }
 
@@ -67,6 +69,15 @@ pub struct UserLine {
     /// Tokens issued before this moment are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_from: Option<String>,
+}
+
+/// A user whom another user blocks.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BlockLine {
+    pub username: String,
+    pub blocked: String,
+    pub since: String,
 }
 
 /// A suspension in the line of its user.
@@ -301,6 +312,7 @@ impl<'de> Visitor<'de> for LineVisitor {
             "participant" => Deserialize::deserialize(rest).map(Line::Participant),
             "message" => Deserialize::deserialize(rest).map(Line::Message),
             "reaction" => Deserialize::deserialize(rest).map(Line::Reaction),
+            "block" => Deserialize::deserialize(rest).map(Line::Block),
             "end" => Deserialize::deserialize(rest).map(Line::End),
             other => Err(A::Error::unknown_variant(other, TYPES)),
         }

@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use crate::model::{
-    Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
-    InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page,
+    PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
@@ -41,6 +42,7 @@ impl Memory {
         let (key, conversation) = match row {
             ImportRow::User { user, .. } => (format!("user {user}"), None),
             ImportRow::EveryoneRevoked(moment) => (format!("everyone {moment}"), None),
+            ImportRow::Block { user, blocked, .. } => (format!("block {user} {blocked}"), None),
             ImportRow::Conversation { conversation, .. }
                 if conversation
                     .name
@@ -301,7 +303,13 @@ impl Store for Memory {
     async fn large_conversations(&self, _: &UserId) -> Result<Vec<ConversationId>> {
         unreachable!("not part of an import")
     }
-    async fn unread(&self, _: &UserId, _: &[UnreadQuery], _: u32) -> Result<Vec<Unread>> {
+    async fn unread(
+        &self,
+        _: &UserId,
+        _: &[UnreadQuery],
+        _: u32,
+        _: &IgnoredSenders,
+    ) -> Result<Vec<Unread>> {
         unreachable!("not part of an import")
     }
     async fn move_read_marker(&self, _: &UserId, _: &MarkerMove) -> Result<()> {
@@ -323,6 +331,12 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn restrictions_of(&self, _: &[UserId]) -> Result<Vec<Restriction>> {
+        unreachable!("not part of an import")
+    }
+    async fn blocks(&self, _: &UserId) -> Result<Vec<Block>> {
+        unreachable!("not part of an import")
+    }
+    async fn set_block(&self, _: &UserId, _: &Block) -> Result<()> {
         unreachable!("not part of an import")
     }
     async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>> {

@@ -21,7 +21,7 @@ impl ExportCounts {
     pub(super) fn add(&mut self, line: &Line) {
         self.lines += 1;
         match line {
-            Line::Header(_) | Line::End(_) => {}
+            Line::Header(_) | Line::Block(_) | Line::End(_) => {}
             Line::User(_) => self.users += 1,
             Line::Conversation(_) => self.conversations += 1,
             Line::Participant(_) => self.participants += 1,
@@ -57,6 +57,8 @@ pub(super) enum Position {
     Start,
     Header,
     User(UserId),
+    /// A user, and the last of the users whom they block.
+    Block(UserId, UserId),
     Conversation(ConversationId, Within),
     End,
 }
@@ -84,6 +86,7 @@ impl Position {
         Some(match line {
             Line::Header(_) => Position::Header,
             Line::User(line) => Position::User(user(&line.username)?),
+            Line::Block(line) => Position::Block(user(&line.username)?, user(&line.blocked)?),
             Line::Conversation(line) => within(line.id, Within::Conversation),
             Line::Participant(line) => within(
                 line.conversation_id,

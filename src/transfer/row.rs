@@ -32,6 +32,7 @@ pub(super) fn rows(line: Line, number: u64, now: Timestamp) -> Result<Vec<Import
         Line::Participant(participant) => Ok(vec![participant_row(participant, now)?]),
         Line::Message(message) => Ok(vec![message_row(message, now)?]),
         Line::Reaction(reaction) => Ok(vec![reaction_row(reaction, now)?]),
+        Line::Block(block) => Ok(vec![block_row(block)?]),
         Line::End(end) if end.lines == number - 1 => Ok(Vec::new()),
         Line::End(end) => Err(format!(
             "the file is not whole: {} lines should stand before this one, and {} do",
@@ -96,6 +97,18 @@ fn user_row(user: line::UserLine) -> Result<ImportRow> {
         user: name(&user.username)?,
         profile,
         restriction: restriction(user.suspension, user.tokens_from)?,
+    })
+}
+
+fn block_row(line: line::BlockLine) -> Result<ImportRow> {
+    let (user, blocked) = (name(&line.username)?, name(&line.blocked)?);
+    if user == blocked {
+        return Err("nobody blocks themselves".to_owned());
+    }
+    Ok(ImportRow::Block {
+        user,
+        blocked,
+        since: moment("since", Some(line.since))?.unwrap_or_default(),
     })
 }
 

@@ -15,13 +15,15 @@ const NAME: &str = "{ viewer { username } }";
 
 /// Cases of users who act themselves: consent, rates that a service pays itself, presence, and bytes that
 /// several streams of one process share.
-const ELSEWHERE: [&str; 12] = [
+const ELSEWHERE: [&str; 14] = [
     "api::introduction::",
     "api::large_events::a_payload_over_64_kib_is_kept_in_no_notice_and_no_memo",
     "api::pace::documents_of_clients_without_a_token_evict_nobody_elses",
     "api::pace::equal_subscriptions_pay_once_for_what_they_share",
     "api::pace::one_who_cannot_pay_takes_what_others_execute_and_keeps_nobody_waiting",
     "api::presence::",
+    "api::block::a_blocker_is_offline_for_the_blocked_user_who_has_no_presence_for_the_blocker",
+    "api::block::a_subscriber_who_blocks_nobody_of_a_payload_shares_it",
     "api::rates::new_direct_conversations_have_a_rate_and_known_ones_have_none",
     "api::rates::sends_of_a_user_have_a_rate_over_all_conversations",
     "api::shared::a_removed_user_gets_no_shared_payload",

@@ -2,6 +2,7 @@
 //!
 //! They need Cassandra: where it cannot be had, a line says so and they return. (The storm is of one server, on the embedded store.)
 
+mod block;
 mod clocks;
 mod cost;
 mod damage;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use wideroom::model::{
-    Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow,
-    Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Restriction,
-    Revision, TimeUuid, Timestamp, Unread, UserId,
+    Block, Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders,
+    InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
@@ -317,8 +317,9 @@ impl Store for Slow {
         user: &UserId,
         questions: &[UnreadQuery],
         cap: u32,
+        ignored: &IgnoredSenders,
     ) -> Result<Vec<Unread>> {
-        self.inner.unread(user, questions, cap).await
+        self.inner.unread(user, questions, cap, ignored).await
     }
 
     async fn previews(
@@ -326,8 +327,9 @@ impl Store for Slow {
         user: &UserId,
         queries: &[PreviewQuery],
         cap: u32,
+        ignored: &IgnoredSenders,
     ) -> Result<Vec<EntryPreview>> {
-        self.inner.previews(user, queries, cap).await
+        self.inner.previews(user, queries, cap, ignored).await
     }
 
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
@@ -404,6 +406,14 @@ impl Store for Slow {
 
     async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>> {
         self.inner.restrictions().await
+    }
+
+    async fn blocks(&self, user: &UserId) -> Result<Vec<Block>> {
+        self.inner.blocks(user).await
+    }
+
+    async fn set_block(&self, user: &UserId, block: &Block) -> Result<()> {
+        self.inner.set_block(user, block).await
     }
 
     async fn restriction_log(&self, since: Timestamp) -> Result<Vec<LoggedRestriction>> {

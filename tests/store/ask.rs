@@ -5,8 +5,8 @@ use std::ops::Bound;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use wideroom::model::{
-    ConversationId, Cut, Direction, InboxKey, InboxRow, MessageId, OrderKey, Page, PageRequest,
-    Participant, ReadMarker, TimeUuid, Unread, UserId,
+    ConversationId, Cut, Direction, IgnoredSenders, InboxKey, InboxRow, MessageId, OrderKey, Page,
+    PageRequest, Participant, ReadMarker, TimeUuid, Unread, UserId,
 };
 use wideroom::store::{Audience, Created, MarkerMove, Store, StoreAdmin, UnreadQuery};
 
@@ -161,6 +161,7 @@ pub async fn unread(
                     up_to: None,
                 }],
                 cap,
+                &IgnoredSenders::default(),
             )
             .await
             .unwrap(),

@@ -4,8 +4,8 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{
-    Conversation, ConversationId, DirectIds, GroupName, MembershipState, OrderKey, PageRequest,
-    Role, UserId,
+    Conversation, ConversationId, DirectIds, GroupName, IgnoredSenders, MembershipState, OrderKey,
+    PageRequest, Role, UserId,
 };
 use wideroom::store::{
     Created, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, Store, StoreAdmin, UnreadQuery,
@@ -597,7 +597,13 @@ pub async fn an_empty_store_answers_everything(store: &dyn Store) {
         up_to: None,
     };
     assert_eq!(
-        only(store.unread(&ann, &[question], 9).await.unwrap()).count,
+        only(
+            store
+                .unread(&ann, &[question], 9, &IgnoredSenders::default())
+                .await
+                .unwrap()
+        )
+        .count,
         0
     );
     assert_healthy(store);

@@ -16,8 +16,8 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 use wideroom::clock::ManualClock;
 use wideroom::model::{
-    ConversationId, Cut, Direction, Message, MessageId, MessageKind, OrderKey, PageRequest,
-    Timestamp, Unread, UserId,
+    ConversationId, Cut, Direction, IgnoredSenders, Message, MessageId, MessageKind, OrderKey,
+    PageRequest, Timestamp, Unread, UserId,
 };
 use wideroom::store::cql::{Address, Cql, migrate};
 use wideroom::store::{Store, UnreadQuery};
@@ -376,7 +376,12 @@ fn every_question_is_answered_as_a_sorted_list_does() {
                     up_to: None,
                 });
                 let unread = store
-                    .unread(&ann(), &unread.collect::<Vec<_>>(), cap)
+                    .unread(
+                        &ann(),
+                        &unread.collect::<Vec<_>>(),
+                        cap,
+                        &IgnoredSenders::default(),
+                    )
                     .await
                     .unwrap();
                 for ((place, found), unread) in positions.iter().zip(found).zip(unread) {
@@ -608,7 +613,13 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
     };
     for (name, n, statements) in [("7 unread", 7, 2), ("150 unread", 150, 2)] {
         bench.statements();
-        let unread = only(bench.store.unread(&ann(), &question(n), 99).await.unwrap());
+        let unread = only(
+            bench
+                .store
+                .unread(&ann(), &question(n), 99, &IgnoredSenders::default())
+                .await
+                .unwrap(),
+        );
         assert_eq!(unread.count as usize, n.min(99));
         let sent = bench.statements();
         println!("{name}: {sent} statements");

@@ -145,6 +145,7 @@ async fn everything(store: &dyn StoreAdmin, of: &[ConversationId]) -> BTreeMap<S
     let key = |row: &ImportRow| match row {
         ImportRow::User { user, .. } => format!("1 {user}"),
         ImportRow::EveryoneRevoked(moment) => format!("0 {moment}"),
+        ImportRow::Block { user, blocked, .. } => format!("1 {user} {blocked}"),
         ImportRow::Conversation { conversation, .. } => format!("2 {}", conversation.id),
         ImportRow::Participant {
             conversation, user, ..

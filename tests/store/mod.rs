@@ -3,6 +3,7 @@
 //! A case gets an empty store and knows no engine. A promise that is not here is none; a fault found in one engine becomes a case for all.
 
 pub mod ask;
+mod block;
 mod conversation;
 mod cql_bounds;
 mod cql_cluster;
@@ -216,6 +217,13 @@ contract! {
             a_restricted_user_is_in_exports,
             an_import_brings_restrictions,
             a_service_sets_metadata_and_clears_it,
+        }
+        block {
+            blocks_are_read_by_name_and_are_their_users_alone,
+            the_last_change_of_a_block_wins_in_any_order_of_arrival,
+            the_end_of_a_block_is_read_until_it_expires,
+            messages_of_ignored_senders_are_not_unread,
+            an_import_brings_blocks_and_changes_none,
         }
         import {
             importing_twice_is_importing_once,

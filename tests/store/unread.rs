@@ -1,6 +1,6 @@
 //! Unread: a question asked of the history, and the markers it is asked from.
 
-use wideroom::model::{OrderKey, ReadMarker, Unread};
+use wideroom::model::{IgnoredSenders, OrderKey, ReadMarker, Unread};
 use wideroom::store::{MarkerMove, Store, StoreAdmin, UnreadQuery};
 
 use super::ask::{MarkTo, make, mark, participant, row, send, send_all, unread};
@@ -391,7 +391,7 @@ pub async fn answers_come_in_the_order_of_their_questions(store: &dyn Store) {
         question(3, 0),
     ];
     let counts: Vec<_> = store
-        .unread(&ann, &asked, 99)
+        .unread(&ann, &asked, 99, &IgnoredSenders::default())
         .await
         .unwrap()
         .into_iter()

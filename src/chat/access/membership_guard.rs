@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Access;
+use super::blocks::BlockList;
 use super::leave_epoch::ReadMoment;
 use super::membership_versions::SeenVersion;
 use super::participant_cache::ParticipantSnapshot;
-use crate::chat::error::Result;
-use crate::model::{Conversation, ConversationId, UserId};
+use crate::chat::error::{Error, Result};
+use crate::model::{Conversation, ConversationId, ConversationKind, Event, UserId};
 
 pub struct MembershipGuard {
     access: Arc<Access>,
@@ -25,6 +26,20 @@ impl MembershipGuard {
     /// Call after the stream has subscribed to its topic, so that it receives every departure from
     /// now on. Whether the conversation is large is read after `not_before`.
     pub(crate) async fn begin(
+        access: &Arc<Access>,
+        viewer: &UserId,
+        id: ConversationId,
+        not_before: Option<Instant>,
+    ) -> Result<Self> {
+        let guard = Self::of_participant(access, viewer, id, not_before).await?;
+        // A list that is not held is read before the first delivery, which then ends the stream.
+        match access.blocks().held(viewer) {
+            Some(held) if held.hides(id) => Err(Error::Forbidden("you have blocked this user")),
+            Some(_) | None => Ok(guard),
+        }
+    }
+
+    async fn of_participant(
         access: &Arc<Access>,
         viewer: &UserId,
         id: ConversationId,
@@ -116,6 +131,34 @@ impl MembershipGuard {
     /// Whether the viewer still takes part. It reads the store only if a user has left some
     /// conversation, or on a shared store after the lifetime of a membership.
     pub(crate) async fn may_still_see(&mut self) -> Result<bool> {
+        Ok(self.still_takes_part().await? && !self.is_hidden().await?)
+    }
+
+    /// Whether the viewer has blocked the other participant of a direct conversation. It reads the
+    /// store only if the viewer's list is not held.
+    pub(crate) async fn is_hidden(&self) -> Result<bool> {
+        if self.conversation.kind != ConversationKind::Direct {
+            return Ok(false);
+        }
+        let (access, viewer) = (&self.access, &self.viewer);
+        if let Some(held) = access.blocks().held(viewer) {
+            return Ok(held.hides(self.conversation.id));
+        }
+        // Boxed: the future is rarely polled, and every waiting stream would reserve its size.
+        Box::pin(access.is_hidden(viewer, &self.conversation)).await
+    }
+
+    /// Whether the event says that the viewer has blocked or unblocked somebody.
+    pub(crate) fn is_own_block(&self, event: &Event) -> bool {
+        matches!(event, Event::BlockChanged(block) if block.blocker == self.viewer)
+    }
+
+    /// The viewer's block list.
+    pub(crate) async fn blocks(&self) -> Result<Arc<BlockList>> {
+        Ok(self.access.blocks().of(&self.viewer).await?)
+    }
+
+    async fn still_takes_part(&mut self) -> Result<bool> {
         let may_be_stale = self.access.in_flight.is_shared() && self.read.has_expired();
         if !may_be_stale && self.access.leave_epoch.is_current(self.read) {
             return Ok(true);

@@ -1,5 +1,6 @@
 //! Access: the only component that decides what a viewer may see.
 
+pub(crate) mod blocks;
 pub(crate) mod leave_epoch;
 pub(crate) mod membership_guard;
 pub(crate) mod membership_versions;
@@ -12,14 +13,17 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 
+use self::blocks::BlockLists;
 use self::leave_epoch::LeaveEpoch;
 use self::membership_versions::MembershipVersions;
 use self::participant_cache::ParticipantCache;
 use crate::bus::Bus;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::publisher::Publisher;
 use crate::model::{
-    Conversation, ConversationId, IdempotencyKey, MembershipState, Message, UserId,
+    Conversation, ConversationId, ConversationKind, IdempotencyKey, MembershipState, Message,
+    UserId,
 };
 use crate::store::{Participation, Store};
 
@@ -29,21 +33,29 @@ pub struct Access {
     leave_epoch: Arc<LeaveEpoch>,
     participant_cache: ParticipantCache,
     membership_versions: MembershipVersions,
+    blocks: Arc<BlockLists>,
 }
 
 impl Access {
-    pub(crate) fn new(store: Arc<dyn Store>, bus: Bus, in_flight: InFlightIds) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        bus: Bus,
+        in_flight: InFlightIds,
+        publisher: Arc<Publisher>,
+    ) -> Self {
         let leave_epoch = Arc::<LeaveEpoch>::default();
         let participant_cache =
             ParticipantCache::new(Arc::clone(&store), bus, Arc::clone(&leave_epoch));
         let membership_versions =
             MembershipVersions::new(Arc::clone(&store), Arc::clone(&leave_epoch));
+        let blocks = BlockLists::new(Arc::clone(&store), publisher, in_flight.is_shared());
         Self {
             store,
             in_flight,
             leave_epoch,
             participant_cache,
             membership_versions,
+            blocks: Arc::new(blocks),
         }
     }
 
@@ -119,6 +131,32 @@ impl Access {
         };
         self.in_flight.observe(id, newest.into_iter().flatten());
         Ok(participation)
+    }
+
+    /// Whether a conversation is hidden from the viewer: the direct one with a user whom they block.
+    pub(crate) async fn is_hidden(
+        &self,
+        viewer: &UserId,
+        conversation: &Conversation,
+    ) -> Result<bool> {
+        Ok(conversation.kind == ConversationKind::Direct
+            && self.blocks.of(viewer).await?.hides(conversation.id))
+    }
+
+    /// The rule of everything but deletions, marks and reads of history.
+    pub(crate) async fn require_unhidden(
+        &self,
+        viewer: &UserId,
+        conversation: &Conversation,
+    ) -> Result<()> {
+        if self.is_hidden(viewer, conversation).await? {
+            return Err(Error::Forbidden("you have blocked this user"));
+        }
+        Ok(())
+    }
+
+    pub fn blocks(&self) -> &Arc<BlockLists> {
+        &self.blocks
     }
 
     pub(crate) fn membership_versions(&self) -> &MembershipVersions {

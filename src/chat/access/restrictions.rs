@@ -9,14 +9,16 @@
 //! replaces all of them.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::blocks::BlockLists;
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::clock::Clock;
@@ -28,6 +30,9 @@ use crate::store::{self, LoggedRestriction, Restricted, RestrictionChange, Store
 const POLL_EVERY: Duration = Duration::from_secs(2);
 /// Time before the last read from which a poll reads again: the longest write, and the skew of the clocks.
 const OVERLAP_MICROS: i64 = 14 * 1_000_000;
+/// Changes of blocks that a poll publishes, unless this server did: longer than a poll may fail.
+const BLOCKS_SINCE_MICROS: i64 = 10 * 60 * 1_000_000;
+const BLOCKS_AT_ONCE: usize = 16;
 const REVOCATIONS_MAX: usize = 100_000;
 const SUSPENSIONS_MAX: usize = 1_000_000;
 const SECOND_MICROS: i64 = 1_000_000;
@@ -70,6 +75,8 @@ pub struct Restrictions {
     changed: Arc<watch::Sender<()>>,
     /// Longest life of a token. An older revocation refuses no token that is still valid.
     token_life: Option<Duration>,
+    /// Block lists of this server, which the poller tells of changes.
+    blocks: Arc<OnceLock<Weak<BlockLists>>>,
     _poller: Option<DropGuard>,
 }
 
@@ -161,6 +168,7 @@ impl Restrictions {
             state: Arc::new(RwLock::new(state)),
             changed: Arc::new(watch::Sender::new(())),
             token_life: bounds.token_life_max,
+            blocks: Arc::default(),
             _poller: None,
         };
         restrictions.prune();
@@ -168,6 +176,12 @@ impl Restrictions {
             restrictions._poller = Some(restrictions.spawn_poller(since));
         }
         Ok(restrictions)
+    }
+
+    /// Makes the poller tell these lists of the changes that it reads.
+    pub(crate) fn tell_blocks(&self, blocks: &Arc<BlockLists>) {
+        // A chat has one.
+        let _ = self.blocks.set(Arc::downgrade(blocks));
     }
 
     /// Adds the age of the known state to the metrics of the process.
@@ -334,6 +348,7 @@ impl Restrictions {
             clock: Arc::clone(&self.clock),
             state: Arc::clone(&self.state),
             changed: Arc::clone(&self.changed),
+            blocks: Arc::clone(&self.blocks),
             read_from: since,
             seen: HashSet::new(),
         };
@@ -348,6 +363,7 @@ struct RestrictionPoller {
     clock: Arc<dyn Clock>,
     state: Arc<RwLock<RestrictionState>>,
     changed: Arc<watch::Sender<()>>,
+    blocks: Arc<OnceLock<Weak<BlockLists>>>,
     /// Start of the last read that succeeded.
     read_from: Timestamp,
     /// Entries that were applied, as each is read several times.
@@ -396,9 +412,10 @@ impl RestrictionPoller {
             .collect();
         let users: Vec<_> = users.into_iter().collect();
         let restrictions = store.restrictions_of(&users).await?;
-        for (user, restriction) in users.into_iter().zip(restrictions) {
-            is_changed |= self.state.write().put(&Some(user), &restriction);
+        for (user, restriction) in users.iter().zip(restrictions) {
+            is_changed |= self.state.write().put(&Some(user.clone()), &restriction);
         }
+        self.follow_blocks(&users, now).await?;
         self.seen.extend(new);
         self.seen
             .retain(|entry| entry.at >= since.plus_micros(-OVERLAP_MICROS));
@@ -406,6 +423,20 @@ impl RestrictionPoller {
         self.state.write().read_at = Instant::now();
         if is_changed {
             self.changed.send_replace(());
+        }
+        Ok(())
+    }
+}
+
+impl RestrictionPoller {
+    /// A logged user has changed a block, or has another restriction.
+    async fn follow_blocks(&self, users: &[UserId], now: Timestamp) -> store::Result<()> {
+        let Some(blocks) = self.blocks.get().and_then(Weak::upgrade) else {
+            return Ok(());
+        };
+        let since = now.plus_micros(-BLOCKS_SINCE_MICROS);
+        for some in users.chunks(BLOCKS_AT_ONCE) {
+            try_join_all(some.iter().map(|user| blocks.on_logged(user, since))).await?;
         }
         Ok(())
     }

@@ -25,7 +25,8 @@ impl InboxService {
         conversation: ConversationId,
         settings: EntrySettings,
     ) -> Result<InboxRow> {
-        let (_, row) = self.visible_entry(viewer, conversation).await?;
+        let (conversation, row) = self.visible_entry(viewer, conversation).await?;
+        self.access.require_unhidden(viewer, &conversation).await?;
         let (inbox, viewer) = (Arc::clone(self), viewer.clone());
         self.tasks
             .run_to_completion(async move { inbox.persist_flags(&viewer, row, settings).await })

@@ -21,6 +21,8 @@ enum MarkerDirection {
         read_up_to: OrderKey,
         is_by_service: bool,
     },
+    /// Without a receipt, which a blocked user would see.
+    Quiet,
     Back,
 }
 
@@ -81,6 +83,12 @@ impl InboxService {
                     epoch: row.marker.epoch,
                     up_to: target.order_key(),
                 };
+                if self.access.is_hidden(viewer, &conversation).await? {
+                    let direction = MarkerDirection::Quiet;
+                    return self
+                        .move_marker(viewer, conversation, row, marker, direction)
+                        .await;
+                }
                 let is_by_service = caller.is_acted_for()
                     && !self
                         .relationships
@@ -247,9 +255,9 @@ impl InboxService {
                 read_up_to,
                 is_by_service,
             } => (Some(read_up_to), is_by_service),
-            MarkerDirection::Back => (None, false),
+            MarkerDirection::Quiet | MarkerDirection::Back => (None, false),
         };
-        if read_up_to.is_none() {
+        if direction == MarkerDirection::Back {
             // The new epoch is later than all messages sent so far, so that none of the viewer's
             // own counts as read.
             marker.epoch = marker.epoch.max(change.moment().micros().cast_unsigned());

@@ -90,8 +90,23 @@ impl InboxService {
         Ok(self.entries(viewer, &[conversation]).await?.pop().flatten())
     }
 
-    /// The same of several conversations.
-    pub async fn entries(
+    /// Those of several conversations that the viewer's inbox shows: not the direct one with a user
+    /// whom they block.
+    pub async fn shown_entries(
+        &self,
+        viewer: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<InboxRow>>> {
+        let mut rows = self.entries(viewer, conversations).await?;
+        let blocks = self.access.blocks().of(viewer).await?;
+        for row in &mut rows {
+            row.take_if(|row| blocks.hides(row.conversation));
+        }
+        Ok(rows)
+    }
+
+    /// Entries of several conversations, hidden ones included.
+    async fn entries(
         &self,
         viewer: &UserId,
         conversations: &[ConversationId],
@@ -116,7 +131,11 @@ impl InboxService {
             up_to: row.last_message.map(|last| last.order_key()),
         };
         let queries: Vec<_> = rows.iter().map(query).collect();
-        Ok(self.store.unread(viewer, &queries, self.unread_cap).await?)
+        let blocks = self.access.blocks().of(viewer).await?;
+        let unread = self
+            .store
+            .unread(viewer, &queries, self.unread_cap, blocks.ignored());
+        Ok(unread.await?)
     }
 
     /// Unread counts and newest messages of entries. The rows name the messages.
@@ -132,9 +151,10 @@ impl InboxService {
             last_message: row.last_message.filter(|_| wanted.last_message),
         };
         let queries: Vec<_> = rows.iter().map(query).collect();
+        let blocks = self.access.blocks().of(viewer).await?;
         let previews = self
             .store
-            .previews(viewer, &queries, self.unread_cap)
+            .previews(viewer, &queries, self.unread_cap, blocks.ignored())
             .await?;
         let messages = previews.iter().filter_map(|one| one.last_message.as_ref());
         for message in messages {
@@ -167,7 +187,9 @@ impl InboxService {
         if queries.is_empty() {
             return Ok(vec![Unread::default(); rows.len()]);
         }
-        let mut answers = self.store.unread(viewer, &queries, cap).await?.into_iter();
+        let blocks = self.access.blocks().of(viewer).await?;
+        let answers = self.store.unread(viewer, &queries, cap, blocks.ignored());
+        let mut answers = answers.await?.into_iter();
         Ok(rows
             .iter()
             .map(|row| {

@@ -221,8 +221,10 @@ impl InboxService {
         filter: &InboxFilter,
         rows: &[InboxRow],
     ) -> Result<Vec<Option<Arc<Conversation>>>> {
+        let blocks = self.access.blocks().of(viewer).await?;
+        let is_shown = |row: &InboxRow| filter.accepts(row) && !blocks.hides(row.conversation);
         let accepted: Vec<_> = (0..rows.len())
-            .filter(|index| filter.accepts(&rows[*index]))
+            .filter(|index| is_shown(&rows[*index]))
             .collect();
         let ids: Vec<_> = accepted
             .iter()

@@ -34,6 +34,10 @@ impl InboxService {
             Some(id) => Some(self.history.require_message(conversation, id).await?.id),
             None => row.last_message,
         };
+        if self.access.is_hidden(viewer, &entered).await? {
+            // The blocked user must see no receipt.
+            return Ok(row);
+        }
         if let Some(target) = target {
             let (inbox, viewer) = (Arc::clone(self), viewer.clone());
             let is_coalesced = self.coalesces_marks(&entered);

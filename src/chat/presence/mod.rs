@@ -18,10 +18,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::table::{PresenceConnection, PresenceTable};
 use self::task::PresenceTask;
+use crate::chat::access::blocks::BlockLists;
 use crate::chat::access::relationship::Relationships;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
-use crate::chat::error::Result;
+use crate::chat::error::{Error, Result};
 use crate::chat::publisher::Publisher;
 use crate::cluster::{Cluster, Lease};
 use crate::model::{Presence, Timestamp, Topic, UserId, Viewer};
@@ -46,6 +47,7 @@ pub struct PresenceGuard {
 pub struct PresenceService {
     store: Arc<dyn Store>,
     relationships: Arc<Relationships>,
+    blocks: Arc<BlockLists>,
     publisher: Arc<Publisher>,
     cluster: Option<Cluster>,
     table: Arc<PresenceTable>,
@@ -68,6 +70,7 @@ impl PresenceService {
         Self {
             store: Arc::clone(store),
             relationships: Arc::clone(relationships),
+            blocks: Arc::clone(components.access.blocks()),
             publisher: Arc::clone(publisher),
             cluster: components.in_flight.cluster().cloned(),
             task: PresenceTask::spawn(Arc::clone(store), Arc::clone(&table), stop),
@@ -95,22 +98,46 @@ impl PresenceService {
         viewer: &UserId,
         users: &[UserId],
     ) -> Result<Vec<Option<Presence>>> {
-        let relationships = self.relationships.of(viewer, users).await?;
+        let mut relationships = self.relationships.of(viewer, users).await?;
+        let own = self.blocks.of(viewer).await?;
+        for (user, relationship) in users.iter().zip(&mut relationships) {
+            relationship.take_if(|_| own.has(user));
+        }
         let visible: Vec<_> = users
             .iter()
             .zip(&relationships)
             .filter(|(_, relationship)| relationship.is_some())
             .map(|(user, _)| user.clone())
             .collect();
-        let mut presences = self.presences_of(&visible).await?.into_iter();
+        let mut presences = self.presences_for(viewer, &visible).await?.into_iter();
         Ok(relationships
             .into_iter()
             .map(|relationship| relationship.and_then(|_| presences.next()))
             .collect())
     }
 
-    /// The caller has checked the viewer's relationships with these users.
-    pub(crate) async fn presences_of(&self, users: &[UserId]) -> Result<Vec<Presence>> {
+    /// Presence of these users as the viewer sees it: a user who has blocked the viewer is offline
+    /// since then. The caller has checked the viewer's relationships with these users.
+    pub(crate) async fn presences_for(
+        &self,
+        viewer: &UserId,
+        users: &[UserId],
+    ) -> Result<Vec<Presence>> {
+        let lists = async { Ok::<_, Error>(self.blocks.of_all(users).await?) };
+        let (presences, lists) = try_join(self.presences_of(users), lists).await?;
+        let masked = presences.into_iter().zip(lists).map(|(presence, list)| {
+            let Some(since) = list.since(viewer) else {
+                return presence;
+            };
+            Presence {
+                is_online: false,
+                last_seen_at: presence.last_seen_at.map(|at| at.min(since)),
+            }
+        });
+        Ok(masked.collect())
+    }
+
+    async fn presences_of(&self, users: &[UserId]) -> Result<Vec<Presence>> {
         let (profiles, elsewhere) =
             try_join(self.store.profiles(users), self.online_elsewhere(users)).await?;
         let presence = |(user, persisted): (&UserId, Option<Timestamp>)| {

@@ -47,6 +47,7 @@ impl TypingService {
         is_typing: bool,
     ) -> Result<Arc<Conversation>> {
         let conversation = self.access.require_conversation(viewer, id).await?;
+        self.access.require_unhidden(viewer, &conversation).await?;
         self.signals.take(&(viewer, id, is_typing))?;
         self.publisher.publish_typing(viewer, id, is_typing);
         Ok(conversation)

@@ -128,6 +128,12 @@ impl ConversationUpdates {
             Ok(true) => Some(Ok(update)),
             Ok(false) => {
                 self.has_ended = true;
+                match self.guard.is_hidden().await {
+                    // The viewer still takes part, and has blocked the other participant.
+                    Ok(true) => return None,
+                    Ok(false) => {}
+                    Err(error) => return Some(Err(error)),
+                }
                 let event = ConversationEvent::ParticipantRemoved(self.guard.viewer().clone());
                 Some(Ok(ConversationUpdate {
                     position: update.position,
@@ -154,7 +160,19 @@ impl ConversationUpdates {
             }
             let quiet_until = self.quiet_since + POSITION_INTERVAL;
             match tokio::time::timeout_at(quiet_until, self.subscription.next()).await {
-                Ok(received) => self.accept(received?),
+                Ok(received) => {
+                    let received = received?;
+                    if let Received::Notice(notice) = &received
+                        && self.guard.is_own_block(&notice.event)
+                    {
+                        match self.guard.is_hidden().await {
+                            Ok(true) => return None,
+                            Ok(false) => continue,
+                            Err(error) => return Some(Err(error)),
+                        }
+                    }
+                    self.accept(received);
+                }
                 Err(_) => self.repeat_position(),
             }
         }
@@ -254,7 +272,7 @@ impl ConversationUpdates {
             Event::MarkerMoved(_, user) => {
                 self.push(ConversationEvent::MarkerMoved(user.clone()), key);
             }
-            Event::Inbox(_) | Event::Typing(..) | Event::Presence(_) => {}
+            Event::Inbox(_) | Event::BlockChanged(_) | Event::Typing(..) | Event::Presence(_) => {}
         }
     }
 

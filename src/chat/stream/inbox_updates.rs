@@ -15,7 +15,9 @@ use super::registration::StreamRegistration;
 use super::{POSITION_INTERVAL, StreamService};
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::error::{Error, Result};
-use crate::model::{ChangeKind, ConversationId, Event, Message, OrderKey, Topic, UserId};
+use crate::model::{
+    BlockNotice, ChangeKind, ConversationId, Event, Message, OrderKey, Topic, UserId,
+};
 
 /// Position of the stream with the changed entry there. Without a conversation, only the position
 /// has advanced.
@@ -23,6 +25,8 @@ use crate::model::{ChangeKind, ConversationId, Event, Message, OrderKey, Topic, 
 pub struct InboxUpdate {
     pub position: OrderKey,
     pub conversation: Option<ConversationId>,
+    /// A user whom the viewer has blocked or unblocked.
+    pub block_of: Option<UserId>,
     /// The entry, where it is known without a read of the store.
     pub entry: Option<Box<KnownEntry>>,
 }
@@ -32,6 +36,7 @@ impl InboxUpdate {
         Self {
             position,
             conversation: None,
+            block_of: None,
             entry: None,
         }
     }
@@ -40,7 +45,14 @@ impl InboxUpdate {
         Self {
             position,
             conversation: Some(conversation),
-            entry: None,
+            ..Self::of_position(position)
+        }
+    }
+
+    fn of_block(position: OrderKey, user: UserId) -> Self {
+        Self {
+            block_of: Some(user),
+            ..Self::of_position(position)
         }
     }
 }
@@ -70,6 +82,8 @@ struct ReceivedChanges {
     large: HashMap<ConversationId, LargeChange>,
     /// Messages of large conversations with new reactions.
     reacted: Vec<Arc<Message>>,
+    /// Users whom the viewer has blocked or unblocked, with their direct conversations.
+    blocks: Vec<BlockNotice>,
     has_gap: bool,
 }
 
@@ -80,6 +94,9 @@ impl ReceivedChanges {
             return;
         };
         self.position = self.position.max(notice.settled);
+        if let Event::BlockChanged(block) = &notice.event {
+            self.blocks.push(block.clone());
+        }
         let Some(conversation) = notice.event.conversation() else {
             return;
         };
@@ -101,7 +118,10 @@ impl ReceivedChanges {
                 let change = self.large.entry(conversation).or_default();
                 change.revised.push(Arc::clone(message));
             }
-            Event::Changed(..) | Event::Typing(..) | Event::Presence(_) => {}
+            Event::Changed(..)
+            | Event::BlockChanged(_)
+            | Event::Typing(..)
+            | Event::Presence(_) => {}
         }
         self.conversations.retain(|other| *other != conversation);
         self.conversations.push(conversation);
@@ -170,7 +190,7 @@ impl InboxUpdates {
 
     /// Queues all entries that changed after the position.
     async fn read_changes(&mut self) -> Result<()> {
-        let streams = &self.streams;
+        let streams = Arc::clone(&self.streams);
         let _permit = streams.replay_limiter.acquire(&self.viewer).await?;
         let low_watermark = streams.inbox_position(&self.viewer);
         let from = streams.read_position(self.position);
@@ -178,10 +198,20 @@ impl InboxUpdates {
             .store
             .inbox_changes(&self.viewer, from, streams.inbox_replay_max)
             .await?;
-        for changed in changes.ok_or(Error::CursorExpired)? {
+        let changes = changes.ok_or(Error::CursorExpired)?;
+        let lists = Arc::clone(streams.access.blocks());
+        let blocks = lists.of(&self.viewer).await?;
+        for block in blocks.changed_after(from) {
+            let direct = lists.direct(&self.viewer, &block.blocked).await?;
+            self.push_block(block.blocked, direct);
+        }
+        for changed in changes {
             self.position = self
                 .position
                 .max(changed.newest_change.order_key().min(low_watermark));
+            if blocks.hides(changed.conversation) {
+                continue;
+            }
             let update = InboxUpdate::of_conversation(self.position, changed.conversation);
             self.pending.push_back(update);
         }
@@ -198,6 +228,7 @@ impl InboxUpdates {
             addressed: HashSet::new(),
             large: HashMap::new(),
             reacted: Vec::new(),
+            blocks: Vec::new(),
             has_gap: false,
         };
         received.add(first);
@@ -212,8 +243,15 @@ impl InboxUpdates {
             addressed,
             large,
             reacted,
+            blocks,
             has_gap,
         } = received;
+        let hidden = self.streams.access.blocks().of(&self.viewer).await?;
+        conversations.retain(|id| !hidden.hides(*id));
+        if !blocks.is_empty() {
+            // Counts that were advanced message by message are computed anew.
+            self.large.clear();
+        }
         let (known, unknown): (Vec<_>, Vec<_>) =
             conversations.iter().partition(|id| self.is_large(**id));
         let (mut left, has_new_topic) = self.follow_large_conversations(&unknown).await?;
@@ -231,6 +269,9 @@ impl InboxUpdates {
         // A viewer who has left a conversation must not learn of its later events.
         conversations.retain(|id| !left.contains(id) || addressed.contains(id));
         let count = conversations.len();
+        for block in blocks {
+            self.push_block(block.blocked, block.direct);
+        }
         if count == 0 {
             self.position = position;
         }
@@ -244,6 +285,15 @@ impl InboxUpdates {
             });
         }
         Ok(())
+    }
+
+    /// Queues the change of a block, and the entry that it hides or brings back.
+    fn push_block(&mut self, blocked: UserId, direct: Option<ConversationId>) {
+        let position = self.position;
+        self.pending
+            .push_back(InboxUpdate::of_block(position, blocked));
+        let entry = direct.map(|direct| InboxUpdate::of_conversation(position, direct));
+        self.pending.extend(entry);
     }
 
     /// Whether the stream follows the topic of a conversation, on a shared store.

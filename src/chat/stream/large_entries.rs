@@ -17,7 +17,9 @@ use tokio::time::Instant;
 use super::StreamService;
 use crate::chat::access::membership_versions::SeenVersion;
 use crate::chat::error::Result;
-use crate::model::{Conversation, ConversationId, InboxRow, Message, OrderKey, Unread, UserId};
+use crate::model::{
+    Conversation, ConversationId, IgnoredSenders, InboxRow, Message, OrderKey, Unread, UserId,
+};
 
 /// A count that was advanced for so long is computed again from the marker.
 const COUNT_LIFETIME: Duration = Duration::from_secs(10 * 60);
@@ -79,7 +81,7 @@ impl KnownUnread {
     }
 
     /// Advances the count by a new message. One that the count should have covered makes it unknown.
-    fn add(&self, message: &Message, viewer: &UserId, cap: u32) {
+    fn add(&self, message: &Message, reader: &LargeReader<'_>) {
         let mut counted = self.0.lock();
         let Some(known) = counted.as_mut() else {
             return;
@@ -97,10 +99,24 @@ impl KnownUnread {
         {
             known.up_to = first;
         }
-        if message.counts_as_unread_for(viewer) && !known.unread.is_capped {
-            known.unread.add(message.id, cap);
+        if reader.counts(message) && !known.unread.is_capped {
+            known.unread.add(message.id, reader.cap);
             known.unread.first = known.unread.first.min(Some(message.id));
         }
+    }
+}
+
+/// Viewer for whom messages are counted.
+struct LargeReader<'a> {
+    viewer: &'a UserId,
+    /// Users whom the viewer blocks.
+    ignored: &'a IgnoredSenders,
+    cap: u32,
+}
+
+impl LargeReader<'_> {
+    fn counts(&self, message: &Message) -> bool {
+        message.counts_as_unread_for(self.viewer) && !self.ignored.contains(message.sender.as_str())
     }
 }
 
@@ -179,7 +195,13 @@ impl LargeEntries {
                 }
             },
         };
-        let row = entry.advance(row, change, viewer, streams.unread_cap);
+        let blocks = streams.access.blocks().of(viewer).await?;
+        let reader = LargeReader {
+            viewer,
+            ignored: blocks.ignored(),
+            cap: streams.unread_cap,
+        };
+        let row = entry.advance(row, change, &reader);
         entry.row = Some(row);
         let last_message = entry.last_message.clone();
         Ok(Some(KnownEntry {
@@ -202,15 +224,14 @@ impl LargeEntry {
         &mut self,
         mut row: InboxRow,
         change: LargeChange,
-        viewer: &UserId,
-        cap: u32,
+        reader: &LargeReader<'_>,
     ) -> InboxRow {
         // The count is 0 if everything was read, without a read of messages.
         if self.unread.of(&row).is_none() && !row.may_be_unread() {
             self.unread.set(&row, Unread::default());
         }
         for message in change.messages {
-            self.unread.add(&message, viewer, cap);
+            self.unread.add(&message, reader);
             row.last_activity = row.last_activity.max(message.id.moment());
             row.last_message = row.last_message.max(Some(message.id));
             let is_last = self
@@ -235,6 +256,8 @@ impl LargeEntry {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::model::{Content, Flags, MessageId, MessageKind, ReadMarker, Timestamp};
 
@@ -244,6 +267,15 @@ mod tests {
 
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()
+    }
+
+    fn reader(viewer: &UserId, cap: u32) -> LargeReader<'_> {
+        static NOBODY: LazyLock<IgnoredSenders> = LazyLock::new(IgnoredSenders::default);
+        LargeReader {
+            viewer,
+            ignored: &NOBODY,
+            cap,
+        }
     }
 
     fn row(last: i64, read: i64) -> InboxRow {
@@ -286,14 +318,29 @@ mod tests {
     fn a_count_advances_with_the_messages_of_others() {
         let (mut entry, ann) = (LargeEntry::default(), user("ann"));
         // Everything was read: the count is 0 without a read of the store.
-        let first = entry.advance(row(5, 5), arrival(&[&message(7, "ben")]), &ann, 2);
+        let first = entry.advance(row(5, 5), arrival(&[&message(7, "ben")]), &reader(&ann, 2));
         assert_eq!(entry.unread.of(&first).unwrap().count, 1);
         assert_eq!(entry.unread.of(&first).unwrap().first, Some(id(7)));
         let more = [&message(8, "gus"), &message(9, "ben")];
-        let second = entry.advance(first, arrival(&more), &ann, 2);
+        let second = entry.advance(first, arrival(&more), &reader(&ann, 2));
         let unread = entry.unread.of(&second).unwrap();
         assert!(unread.count == 2 && unread.is_capped, "{unread:?}");
         assert_eq!(entry.last_message.as_ref().map(|last| last.id), Some(id(9)));
+    }
+
+    #[test]
+    fn a_message_of_a_blocked_user_does_not_advance_a_count() {
+        let (mut entry, ann) = (LargeEntry::default(), user("ann"));
+        let ignored = IgnoredSenders::of([user("ben")]);
+        let reader = LargeReader {
+            ignored: &ignored,
+            ..reader(&ann, 9)
+        };
+        let more = [&message(7, "ben"), &message(8, "gus")];
+        let row = entry.advance(row(5, 5), arrival(&more), &reader);
+        let unread = entry.unread.of(&row).unwrap();
+        assert_eq!((unread.count, unread.first), (1, Some(id(8))));
+        assert_eq!(row.last_message, Some(id(8)));
     }
 
     #[test]
@@ -320,13 +367,13 @@ mod tests {
         let (mut entry, ann) = (LargeEntry::default(), user("ann"));
         let more = [9, 7, 9, 8].map(|micros| message(micros, "ben"));
         let all: Vec<_> = more.iter().collect();
-        let row = entry.advance(row(5, 5), arrival(&all), &ann, 9);
+        let row = entry.advance(row(5, 5), arrival(&all), &reader(&ann, 9));
         let unread = entry.unread.of(&row).unwrap();
         assert_eq!((unread.count, unread.first), (3, Some(id(7))));
         for micros in 10..60 {
-            entry.advance(row, arrival(&[&message(micros, "ben")]), &ann, 99);
+            entry.advance(row, arrival(&[&message(micros, "ben")]), &reader(&ann, 99));
         }
-        entry.advance(row, arrival(&[&message(12, "ben")]), &ann, 99);
+        entry.advance(row, arrival(&[&message(12, "ben")]), &reader(&ann, 99));
         assert_eq!(entry.unread.of(&row), None, "too far out of order");
     }
 
@@ -334,8 +381,8 @@ mod tests {
     fn a_late_message_and_a_deletion_make_a_count_unknown() {
         let ann = user("ann");
         let mut entry = LargeEntry::default();
-        let first = entry.advance(row(5, 5), arrival(&[&message(9, "ben")]), &ann, 9);
-        let late = entry.advance(first, arrival(&[&message(4, "ben")]), &ann, 9);
+        let first = entry.advance(row(5, 5), arrival(&[&message(9, "ben")]), &reader(&ann, 9));
+        let late = entry.advance(first, arrival(&[&message(4, "ben")]), &reader(&ann, 9));
         assert_eq!(entry.unread.of(&late), None, "its marker is later");
         assert_eq!(late.last_message, Some(id(9)));
         entry.unread.set(
@@ -353,7 +400,7 @@ mod tests {
             revised: vec![Arc::new(deleted)],
             ..LargeChange::default()
         };
-        let after = entry.advance(late, change, &ann, 9);
+        let after = entry.advance(late, change, &reader(&ann, 9));
         assert_eq!(entry.unread.of(&after), None);
     }
 }

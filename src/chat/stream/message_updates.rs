@@ -144,7 +144,7 @@ impl MessageUpdates {
                                 key: UpdateKey::of_notice(notice),
                             }));
                         }
-                    } else if self.is_removal_of_viewer(&notice.event) {
+                    } else if self.may_end_with(&notice.event) {
                         match self.guard.may_still_see().await {
                             Ok(true) => {}
                             Ok(false) => return None,
@@ -162,8 +162,10 @@ impl MessageUpdates {
         }
     }
 
-    fn is_removal_of_viewer(&self, event: &Event) -> bool {
-        matches!(event, Event::Changed(_, change) if change.kind == ChangeKind::ParticipantRemoved && change.user == *self.guard.viewer())
+    /// Whether the event may be the viewer's removal, or a block that hides the conversation.
+    fn may_end_with(&self, event: &Event) -> bool {
+        let is_removal = matches!(event, Event::Changed(_, change) if change.kind == ChangeKind::ParticipantRemoved && change.user == *self.guard.viewer());
+        is_removal || self.guard.is_own_block(event)
     }
 
     /// Reads the next page of missed messages. After the last page the stream is live.

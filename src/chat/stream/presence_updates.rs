@@ -410,7 +410,19 @@ impl PresenceUpdates {
                 .retain(|subscription| *subscription.topic() != topic);
             return Ok(None);
         }
-        let presence = presence.presences_of(users).await?.pop();
+        if self
+            .streams
+            .access
+            .blocks()
+            .of(&self.viewer)
+            .await?
+            .has(user)
+        {
+            // Delivered again once the viewer unblocks the user.
+            followed.was_online = None;
+            return Ok(None);
+        }
+        let presence = presence.presences_for(&self.viewer, users).await?.pop();
         let is_different = |presence: &Presence| {
             followed.was_online.replace(presence.is_online) != Some(presence.is_online)
         };

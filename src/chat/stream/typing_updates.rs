@@ -60,7 +60,10 @@ impl StreamService {
 impl TypingUpdates {
     /// The next update. `None` once the viewer no longer takes part.
     pub async fn next(&mut self) -> Option<Result<TypingUpdate>> {
-        let update = self.receive_or_expire().await?;
+        let update = match self.receive_or_expire().await? {
+            Ok(update) => update,
+            Err(error) => return Some(Err(error)),
+        };
         match self.guard.may_still_see().await {
             Ok(true) => Some(Ok(update)),
             Ok(false) => None,
@@ -72,7 +75,7 @@ impl TypingUpdates {
         &self.guard
     }
 
-    async fn receive_or_expire(&mut self) -> Option<TypingUpdate> {
+    async fn receive_or_expire(&mut self) -> Option<Result<TypingUpdate>> {
         loop {
             let first_end = self
                 .typing
@@ -82,8 +85,18 @@ impl TypingUpdates {
                 .unwrap_or_else(|| Instant::now() + IDLE_WAIT);
             match timeout_at(first_end, self.subscription.next()).await {
                 Ok(received) => {
-                    if let Some(update) = self.accept(&received?) {
-                        return Some(update);
+                    let received = received?;
+                    if let Some(update) = self.accept(&received) {
+                        return Some(Ok(update));
+                    }
+                    if let Received::Notice(notice) = &received
+                        && self.guard.is_own_block(&notice.event)
+                    {
+                        match self.guard.is_hidden().await {
+                            Ok(true) => return None,
+                            Ok(false) => {}
+                            Err(error) => return Some(Err(error)),
+                        }
                     }
                 }
                 Err(_) => {
@@ -95,11 +108,11 @@ impl TypingUpdates {
                         .map(|(user, _)| user.clone());
                     if let Some(user) = expired {
                         self.typing.remove(&user);
-                        return Some(TypingUpdate {
+                        return Some(Ok(TypingUpdate {
                             user,
                             is_typing: false,
                             key: None,
-                        });
+                        }));
                     }
                 }
             }

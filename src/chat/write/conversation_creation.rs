@@ -28,6 +28,9 @@ impl WriteService {
         let viewer = &caller.user;
         let peer = parse_username(username)?;
         let context = &self.context;
+        if context.access.blocks().of(viewer).await?.has(&peer) {
+            return Err(Error::Forbidden("you have blocked this user"));
+        }
         // Read first: an imported conversation may have another id than the pair's own.
         let known = context.store.direct_conversation(viewer, &peer).await?;
         if let Some(id) = known
@@ -88,7 +91,15 @@ impl WriteService {
         users.push(viewer.clone());
         let hash = InputHash::of_group(name.as_str(), &users);
         // Left out without a word: the viewer sees an absence, not its reason.
-        users.retain(|user| user == viewer || !self.restrictions.is_suspended(user));
+        let blockers = self
+            .context
+            .access
+            .blocks()
+            .blockers_of(viewer, &users)
+            .await?;
+        users.retain(|user| {
+            user == viewer || !(self.restrictions.is_suspended(user) || blockers.contains(user))
+        });
         let may_exist = key.is_some();
         let id = key.map_or_else(ConversationId::random, |key| {
             ConversationId::group(viewer, key.as_str())

@@ -33,14 +33,16 @@ impl WriteService {
         let mut users = parse_usernames(usernames)?;
         // Left out without a word: the viewer sees an absence, not its reason.
         users.retain(|user| !self.restrictions.is_suspended(user));
-        self.context
-            .access
-            .participation_for_write(viewer, conversation)
+        let access = &self.context.access;
+        access.participation_for_write(viewer, conversation).await?;
+        let blockers = access.blocks().blockers_of(viewer, &users).await?;
+        let mut added = users.clone();
+        added.retain(|user| !blockers.contains(user));
+        self.check_introductions(caller, conversation, &added)
             .await?;
-        self.check_introductions(caller, conversation, &users)
+        self.run_group_command(viewer, conversation, GroupCommand::Add(added))
             .await?;
-        self.run_group_command(viewer, conversation, GroupCommand::Add(users.clone()))
-            .await?;
+        // A blocker who takes part already is among them, as every participant is.
         Ok(users)
     }
 

@@ -47,6 +47,7 @@ use crate::cluster::RecentByAge;
 use crate::metrics::Metrics;
 use crate::model::{ConversationId, DirectIds, Message, MessageId, UserId, Viewer};
 use crate::rate::Rate;
+use crate::store::Participation;
 
 /// A retry of a send that was delivered longer ago than this delivers it once more.
 const RETRIES_FOR: Duration = Duration::from_secs(15 * 60);
@@ -182,7 +183,7 @@ impl WriteService {
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<Arc<Message>> {
-        let leave_epoch = self.accept_writer(viewer, conversation).await?;
+        let (leave_epoch, _) = self.participation_of(viewer, conversation).await?;
         let draft = RevisionDraft::deletion(message, leave_epoch);
         self.queues
             .run(conversation, viewer, |reply| Work::Revise(draft, reply))
@@ -205,11 +206,25 @@ impl WriteService {
             .await
     }
 
-    /// Checks that the viewer takes part, and returns the leave epoch before the check.
+    /// Checks that the viewer takes part and may write, and returns the leave epoch before the check.
     async fn accept_writer(&self, viewer: &UserId, conversation: ConversationId) -> Result<u64> {
+        let (leave_epoch, participation) = self.participation_of(viewer, conversation).await?;
+        let access = &self.context.access;
+        access
+            .require_unhidden(viewer, &participation.conversation)
+            .await?;
+        Ok(leave_epoch)
+    }
+
+    /// The viewer's participation, with the leave epoch before it was read.
+    async fn participation_of(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+    ) -> Result<(u64, Participation)> {
         let access = &self.context.access;
         let leave_epoch = access.leave_epoch().current();
-        access.participation_for_write(viewer, conversation).await?;
-        Ok(leave_epoch)
+        let participation = access.participation_for_write(viewer, conversation);
+        Ok((leave_epoch, participation.await?))
     }
 }

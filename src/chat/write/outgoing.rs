@@ -275,7 +275,11 @@ impl OutgoingEvent {
                 user: message.sender.clone(),
             },
             Event::Changed(_, change) => change.clone(),
-            Event::MarkerMoved(..) | Event::Inbox(_) | Event::Typing(..) | Event::Presence(_) => {
+            Event::MarkerMoved(..)
+            | Event::Inbox(_)
+            | Event::BlockChanged(_)
+            | Event::Typing(..)
+            | Event::Presence(_) => {
                 return None;
             }
         };

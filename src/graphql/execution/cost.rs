@@ -25,7 +25,13 @@ const LISTS: [(&str, usize); 2] = [
 ];
 
 /// Fields that read a page, whatever is selected of it.
-const PAGES: [&str; 4] = ["inbox", "messages", "participants", "receipts"];
+const PAGES: [&str; 5] = [
+    "inbox",
+    "messages",
+    "participants",
+    "receipts",
+    "blockedUsers",
+];
 
 /// Prices of fields that read more than one row.
 const PRICES: [(&str, usize); 4] = [

@@ -131,7 +131,7 @@ impl SubscriptionGroup {
             return Box::pin(self.execute_own(updates, limits, update)).await;
         };
         if let Some(rendered) = self.attached(position, key) {
-            if rendered.is_for(viewer) {
+            if rendered.is_for(updates.guard()).await {
                 return Some(EventResponse::Shared(Arc::clone(&rendered.payload)));
             }
             return Box::pin(self.execute_own(updates, limits, update)).await;
@@ -144,7 +144,7 @@ impl SubscriptionGroup {
         let slot = self.groups.payloads.slot(slot_key, key);
         for _ in 0..POLLS {
             if let Some(rendered) = slot.rendered.get()
-                && rendered.is_for(viewer)
+                && rendered.is_for(updates.guard()).await
             {
                 return Some(EventResponse::Shared(Arc::clone(&rendered.payload)));
             }
@@ -213,7 +213,6 @@ impl SubscriptionGroup {
         limits: &mut ExecutionLimits,
         update: StreamUpdate,
     ) -> Option<EventResponse> {
-        let viewer = updates.guard().viewer();
         let mut is_paid = false;
         loop {
             let execute = async || {
@@ -228,7 +227,7 @@ impl SubscriptionGroup {
             match timeout(SHARED_EXECUTION_MAX, slot.rendered.get_or_try_init(execute)).await {
                 Ok(Ok(rendered)) => {
                     slot.done.notify_waiters();
-                    if rendered.is_for(viewer) {
+                    if rendered.is_for(updates.guard()).await {
                         return Some(EventResponse::Shared(Arc::clone(&rendered.payload)));
                     }
                     return self.execute_own(updates, limits, update).await;
@@ -267,7 +266,7 @@ impl SubscriptionGroup {
         let response = self
             .execute(updates, Ok(update.clone()), scope.clone(), budget)
             .await;
-        let withheld = scope.withheld_senders();
+        let (withheld, unblocked) = scope.take_differences();
         match shared_payload(&response) {
             // Escapes make the text longer than the charged bytes.
             Some(payload) if payload.get().len() > budget.bytes_max() => {
@@ -279,6 +278,7 @@ impl SubscriptionGroup {
                 let rendered = RenderedPayload {
                     payload,
                     withheld: withheld.into(),
+                    unblocked: unblocked.into(),
                 };
                 if self.groups.payloads.keep(&key, &rendered.payload) {
                     self.attach(update, &rendered);

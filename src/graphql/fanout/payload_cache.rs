@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OnceCell};
 
 use super::response::SharedPayload;
-use crate::chat::UpdateKey;
+use crate::chat::{MembershipGuard, UpdateKey};
 use crate::model::{OrderKey, UserId};
 
 /// Shards of the cache, each with its own lock.
@@ -43,11 +43,25 @@ pub(super) struct RenderedPayload {
     pub(super) payload: SharedPayload,
     /// Senders whose `clientKey` the payload leaves out. They execute the update on their own.
     pub(super) withheld: Arc<[UserId]>,
+    /// Users whom the payload shows as not blocked. A viewer who blocks one executes it alone.
+    pub(super) unblocked: Arc<[UserId]>,
 }
 
 impl RenderedPayload {
-    pub(super) fn is_for(&self, viewer: &UserId) -> bool {
-        !self.withheld.contains(viewer)
+    /// Whether the viewer of this stream may receive the payload. If the viewer's blocks cannot be
+    /// read, an execution of the viewer's own reports that.
+    pub(super) async fn is_for(&self, guard: &MembershipGuard) -> bool {
+        if self.withheld.contains(guard.viewer()) {
+            return false;
+        }
+        self.unblocked.is_empty() || self.blocks_none(guard).await
+    }
+
+    async fn blocks_none(&self, guard: &MembershipGuard) -> bool {
+        match guard.blocks().await {
+            Ok(blocks) => !self.unblocked.iter().any(|user| blocks.has(user)),
+            Err(_) => false,
+        }
     }
 }
 

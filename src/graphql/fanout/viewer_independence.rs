@@ -2,7 +2,7 @@
 //! such fields alone is executed once for all its subscribers.
 //!
 //! A field counts as dependent on the viewer unless it is listed here. `clientKey` is listed, as
-//! only the sender receives another value. `tests/api/shared.rs` executes each field of the event
+//! only the sender receives another value, and `viewerHasBlocked`, as only a blocker does. `tests/api/shared.rs` executes each field of the event
 //! types for two viewers and checks this list.
 
 use async_graphql::parser::types::{
@@ -119,6 +119,8 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
             ("displayName", Nothing, LEAF),
             ("avatarUrl", Nothing, LEAF),
             ("metadata", Nothing, LEAF),
+            // A viewer who blocks the user receives no payload that others share.
+            ("viewerHasBlocked", Nothing, LEAF),
         ],
     ),
     (

@@ -10,6 +10,7 @@ mod message;
 mod participant;
 mod profile;
 mod reaction;
+mod safety;
 mod service;
 mod typing;
 
@@ -21,6 +22,7 @@ use self::message::MessageMutation;
 use self::participant::ParticipantMutation;
 use self::profile::ProfileMutation;
 use self::reaction::ReactionMutation;
+use self::safety::SafetyMutation;
 use self::service::ServiceMutation;
 use self::typing::TypingMutation;
 use super::error::{Error, Result};
@@ -48,6 +50,7 @@ pub struct Mutation(
     InboxMutation,
     TypingMutation,
     ProfileMutation,
+    SafetyMutation,
     ServiceMutation,
 );
 

@@ -9,7 +9,7 @@ use crate::graphql::error::{Error, Result};
 use crate::graphql::execution::ExecutionLimits;
 use crate::graphql::id::GlobalId;
 use crate::graphql::scope::ViewerScope;
-use crate::graphql::types::InboxEntryEdge;
+use crate::graphql::types::{InboxEntryEdge, User};
 use crate::model::OrderKey;
 
 /// Payload of `inboxUpdated`: an event, or only the position of the stream.
@@ -27,6 +27,7 @@ pub(super) struct InboxUpdatedPayload {
 enum InboxEvent {
     Changed(InboxEntryChangedEvent),
     Removed(InboxEntryRemovedEvent),
+    BlockChanged(BlockChangedEvent),
 }
 
 /// An inbox entry is new or has changed.
@@ -36,13 +37,22 @@ struct InboxEntryChangedEvent {
     inbox_entry_edge: InboxEntryEdge,
 }
 
-/// An inbox entry was removed: the viewer no longer takes part in the conversation.
+/// An inbox entry was removed: the viewer no longer takes part in the conversation, or has blocked
+/// the other participant of a direct one.
 #[derive(SimpleObject)]
 struct InboxEntryRemovedEvent {
     /// Global id of the removed entry.
     inbox_entry_id: ID,
     /// Global id of its conversation.
     conversation_id: ID,
+}
+
+/// The viewer has blocked or unblocked a user, perhaps on another device. Unread counts of common
+/// groups may have changed: read them again.
+#[derive(SimpleObject)]
+struct BlockChangedEvent {
+    /// The user. `viewerHasBlocked` is the current state.
+    user: User,
 }
 
 pub(super) fn payloads(
@@ -69,6 +79,13 @@ pub(super) fn payloads(
 
 async fn payload(scope: &ViewerScope, update: InboxUpdate) -> Result<InboxUpdatedPayload> {
     let cursor = update.position.encode(List::Updates(&scope.viewer));
+    if let Some(user) = update.block_of {
+        let user = User::new(scope, user);
+        return Ok(InboxUpdatedPayload {
+            cursor,
+            event: Some(InboxEvent::BlockChanged(BlockChangedEvent { user })),
+        });
+    }
     let Some(conversation) = update.conversation else {
         return Ok(InboxUpdatedPayload {
             cursor,

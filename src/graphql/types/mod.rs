@@ -17,7 +17,7 @@ pub(super) use inbox::{
 };
 pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge, message_edge_at};
 pub(super) use participant::{Participant, ParticipantEdge};
-pub(super) use user::{Presence, User};
+pub(super) use user::{Presence, User, UserEdge};
 
 use super::error::{Error, Result};
 use super::id::GlobalId;

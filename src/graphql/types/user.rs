@@ -1,10 +1,13 @@
 //! Users: public profiles, and their presence.
 
+use crate::chat::BlockKey;
 use async_graphql::parser::types::Field;
 use async_graphql::{ID, Object, SimpleObject};
 
 use super::sync_fields::{JsonText, SyncFields};
-use crate::graphql::error::{Nullable, nullable};
+use crate::graphql::connection::{Edge, PageInfo, RelayConnection};
+use crate::graphql::cursor::{CursorKey as _, List};
+use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::{DateTime, Json};
 use crate::graphql::scope::ViewerScope;
@@ -130,9 +133,21 @@ impl User {
         .await
     }
 
+    /// True if the viewer blocks the user. A client folds the messages of such a sender in a group.
+    async fn viewer_has_blocked(&self) -> Result<bool> {
+        match self.scope.has_blocked(&self.user) {
+            Some(known) => Ok(known),
+            None => {
+                let Self { scope, user } = self;
+                Ok(scope.chat.blocks.has(&scope.viewer, user).await?)
+            }
+        }
+    }
+
     /// Presence of the user. Null unless the user and the viewer share a direct conversation, or
     /// one of the viewer's newest 200 groups of at most 32 participants. If the viewer brought the
-    /// user into it, the user must have sent or read a message there.
+    /// user into it, the user must have sent or read a message there. Null for a user whom the
+    /// viewer has blocked.
     async fn presence(&self) -> Nullable<Presence> {
         nullable(async {
             Ok(self
@@ -154,7 +169,51 @@ impl SyncFields for User {
         match field.name.node.as_str() {
             "id" => json.put(GlobalId::User(self.user.clone()).encode()),
             "username" => json.put(self.user.as_str()),
+            "viewerHasBlocked" => self
+                .scope
+                .has_blocked(&self.user)
+                .is_some_and(|has_blocked| json.put(has_blocked)),
             _ => false,
         }
+    }
+}
+
+/// Edge of a user.
+#[derive(SimpleObject)]
+pub(in crate::graphql) struct UserEdge {
+    /// Cursor for `after` and `before` of the list.
+    cursor: String,
+    /// The user.
+    node: User,
+}
+
+impl UserEdge {
+    /// Edge of `Query.blockedUsers`.
+    pub(in crate::graphql) fn of_blocked(scope: &ViewerScope, key: BlockKey) -> Self {
+        Self {
+            cursor: key.encode(List::Blocked(&scope.viewer)),
+            node: User::new(scope, key.user),
+        }
+    }
+}
+
+impl Edge for UserEdge {
+    fn cursor(&self) -> &str {
+        &self.cursor
+    }
+}
+
+/// A page of users.
+#[Object(name = "UserConnection")]
+impl RelayConnection<UserEdge> {
+    /// Edges of this page, in the order of the list.
+    async fn edges(&self) -> &[UserEdge] {
+        &self.edges
+    }
+
+    #[graphql(name = "pageInfo")]
+    /// Position of this page in its list.
+    async fn page(&self) -> PageInfo {
+        self.page_info()
     }
 }

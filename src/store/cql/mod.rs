@@ -39,6 +39,7 @@ use self::driver::{connect, migrate as migrations};
 use self::inbox::Inboxes;
 use self::message::Messages;
 use self::participant::Participants;
+use self::participant::block::BlockTable;
 use self::participant::profile::Profiles;
 use self::participant::restriction::RestrictionTable;
 use self::send::Sends;
@@ -74,6 +75,7 @@ pub struct Cql {
     participants: Arc<Participants>,
     profiles: Profiles,
     restrictions: RestrictionTable,
+    blocks: BlockTable,
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
     admin: Admin,
@@ -109,6 +111,7 @@ impl Cql {
         let admin = Admin::new(e(), c(), m(), p(), i(), Arc::clone(&sends));
         let profiles = Profiles::new(e(), c());
         let restrictions = RestrictionTable::new(e(), c());
+        let blocks = BlockTable::new(e(), c());
         Ok(Self {
             address,
             executor,
@@ -116,6 +119,7 @@ impl Cql {
             participants,
             profiles,
             restrictions,
+            blocks,
             inboxes,
             sends,
             admin,

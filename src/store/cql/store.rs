@@ -6,9 +6,10 @@ use async_trait::async_trait;
 
 use super::{Cql, message};
 use crate::model::{
-    Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
-    InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page,
+    PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
@@ -16,8 +17,8 @@ use crate::store::{
     ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
     MembershipSnapshot, MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation,
     NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
-    VerifyPosition, rules,
+    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
+    UnreadReader, Verified, VerifyPosition, rules,
 };
 
 #[async_trait]
@@ -259,8 +260,10 @@ impl Store for Cql {
         user: &UserId,
         queries: &[UnreadQuery],
         cap: u32,
+        ignored: &IgnoredSenders,
     ) -> Result<Vec<Unread>> {
-        self.messages.unread(user, queries, cap).await
+        let reader = UnreadReader { user, ignored };
+        self.messages.unread(reader, queries, cap).await
     }
 
     async fn previews(
@@ -268,8 +271,10 @@ impl Store for Cql {
         user: &UserId,
         queries: &[PreviewQuery],
         cap: u32,
+        ignored: &IgnoredSenders,
     ) -> Result<Vec<EntryPreview>> {
-        self.inboxes.previews(user, queries, cap).await
+        let reader = UnreadReader { user, ignored };
+        self.inboxes.previews(reader, queries, cap).await
     }
 
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
@@ -331,6 +336,14 @@ impl Store for Cql {
 
     async fn restriction_log(&self, since: Timestamp) -> Result<Vec<LoggedRestriction>> {
         self.restrictions.log(since).await
+    }
+
+    async fn blocks(&self, user: &UserId) -> Result<Vec<Block>> {
+        self.blocks.of_user(user).await
+    }
+
+    async fn set_block(&self, user: &UserId, block: &Block) -> Result<()> {
+        self.blocks.set(user, block).await
     }
 
     async fn close(&self) -> Result<()> {

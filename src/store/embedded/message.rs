@@ -7,13 +7,13 @@ use super::cache::unread_list::{ScanEnd, UnreadList};
 use super::inbox;
 use super::read_context::ReadContext;
 use crate::model::{
-    ConversationId, Cut, Direction, Message, MessageId, OrderKey, Page, PageRequest, Unread, UserId,
+    ConversationId, Cut, Direction, Message, MessageId, OrderKey, Page, PageRequest, Unread,
 };
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{HeadRecord, MessageLead, MessageRecord};
-use crate::store::{Result, StoredMessage, UnreadQuery};
+use crate::store::{Result, StoredMessage, UnreadQuery, UnreadReader};
 
 /// Key range of a cut. The newest message comes first, so the cut's end is the range's start.
 fn cut_span(conversation: ConversationId, cut: &Cut<OrderKey>) -> Span {
@@ -158,18 +158,18 @@ pub(super) fn messages_at(
 
 pub(super) fn unread(
     context: &ReadContext,
-    user: &UserId,
+    reader: UnreadReader<'_>,
     queries: &[UnreadQuery],
     cap: u32,
 ) -> Result<Vec<Unread>> {
     let each = |query: &UnreadQuery| {
-        if let Some(known) = unread_in_memory(context, user, query, cap) {
+        if let Some(known) = unread_in_memory(context, reader, query, cap) {
             return Ok(known);
         }
         let Some(state) = context.state(query.conversation)? else {
             return Ok(Unread::default());
         };
-        unread_of_one(context, &state.head, user, query, cap)
+        unread_of_one(context, &state.head, reader, query, cap)
     };
     queries.iter().map(each).collect()
 }
@@ -178,24 +178,24 @@ pub(super) fn unread(
 fn unread_of_one(
     context: &ReadContext,
     head: &HeadRecord,
-    user: &UserId,
+    reader: UnreadReader<'_>,
     query: &UnreadQuery,
     cap: u32,
 ) -> Result<Unread> {
     // The snapshot is taken after the head was read: a list is at least as new as the head it is cached under.
     let view = context.view();
-    let rest = context.unread.rest(user, query, head);
+    let rest = context.unread.rest(reader, query, head);
     // A list continues only over the rows that it was read from.
     let rest = match rest {
         Some(rest) if inbox::head(&view, query.conversation)? == *head => rest,
         Some(_) | None => UnreadList::new(query.after),
     };
-    let list = scan_unread(&view, user, query, cap, rest)?;
+    let list = scan_unread(&view, reader, query, cap, rest)?;
     let unread = list
         .count(query, cap)
         .expect("a scan ends when the list holds enough");
     if query.up_to.is_none() {
-        context.unread.put(user, query.conversation, *head, list);
+        context.unread.put(reader, query.conversation, *head, list);
     }
     Ok(unread)
 }
@@ -203,7 +203,7 @@ fn unread_of_one(
 /// Extends a list until it holds enough for the query.
 fn scan_unread(
     view: &View<'_>,
-    user: &UserId,
+    reader: UnreadReader<'_>,
     query: &UnreadQuery,
     cap: u32,
     mut list: UnreadList,
@@ -225,7 +225,7 @@ fn scan_unread(
             break;
         }
         let lead = MessageLead::read(&value).map_err(|error| corrupt("messages", error))?;
-        if lead.counts_as_unread_for(user) {
+        if lead.counts_as_unread_for(reader) {
             list.ids.push(id);
             // The id beyond the cap is part of the list: it says that the count is capped.
             if list.ids.len() > cap as usize {
@@ -243,7 +243,7 @@ fn scan_unread(
 /// Answers from memory: nothing is newer than the position, or the count is cached.
 pub(super) fn unread_in_memory(
     context: &ReadContext,
-    user: &UserId,
+    reader: UnreadReader<'_>,
     query: &UnreadQuery,
     cap: u32,
 ) -> Option<Unread> {
@@ -254,7 +254,7 @@ pub(super) fn unread_in_memory(
     {
         return Some(Unread::default());
     }
-    context.unread.count(user, query, cap, &head)
+    context.unread.count(reader, query, cap, &head)
 }
 
 /// Key of an imported message.

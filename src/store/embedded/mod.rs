@@ -6,6 +6,7 @@
 //! Invariant: a reader sees only what is on disk.
 
 mod admin;
+mod block;
 mod cache;
 mod conversation;
 mod engine;

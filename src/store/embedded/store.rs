@@ -8,18 +8,18 @@ use tokio::task::spawn_blocking;
 use super::engine::committer::{CommitOutcome, Write};
 use super::engine::{key, record};
 use super::write::{append, membership, reaction, revision};
-use super::{Busy, Embedded, conversation, inbox, message, restriction};
+use super::{Busy, Embedded, block, conversation, inbox, message, restriction};
 use crate::model::{
-    Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow,
-    Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Restriction,
-    Revision, TimeUuid, Timestamp, Unread, UserId,
+    Block, Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders,
+    InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, LoggedRestriction,
     MarkerMove, MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT,
     NewConversation, NewMessage, Participation, ProfileChange, Renaming, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin as _, UnreadQuery, rules,
+    RestrictionChange, Result, Revised, Store, StoreAdmin as _, UnreadQuery, UnreadReader, rules,
 };
 
 #[async_trait]
@@ -303,16 +303,21 @@ impl Store for Embedded {
         user: &UserId,
         queries: &[UnreadQuery],
         cap: u32,
+        ignored: &IgnoredSenders,
     ) -> Result<Vec<Unread>> {
+        let reader = UnreadReader { user, ignored };
         let known = queries
             .iter()
-            .map(|query| message::unread_in_memory(&self.inner.context, user, query, cap));
+            .map(|query| message::unread_in_memory(&self.inner.context, reader, query, cap));
         if let Some(known) = known.collect() {
             return Ok(known);
         }
-        let (user, queries) = (user.clone(), queries.to_vec());
-        self.read(move |context| message::unread(context, &user, &queries, cap))
-            .await
+        let (user, ignored, queries) = (user.clone(), ignored.clone(), queries.to_vec());
+        self.read(move |context| {
+            let (user, ignored) = (&user, &ignored);
+            message::unread(context, UnreadReader { user, ignored }, &queries, cap)
+        })
+        .await
     }
 
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
@@ -406,6 +411,16 @@ impl Store for Embedded {
 
     async fn restriction_log(&self, _: Timestamp) -> Result<Vec<LoggedRestriction>> {
         Ok(Vec::new())
+    }
+
+    async fn blocks(&self, user: &UserId) -> Result<Vec<Block>> {
+        let user = user.clone();
+        self.read(move |context| block::of_user(context, &user))
+            .await
+    }
+
+    async fn set_block(&self, user: &UserId, block: &Block) -> Result<()> {
+        self.block_set(user, block).await
     }
 
     fn health(&self) -> Result<(), String> {

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use wideroom::model::{
-    Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
-    InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction,
-    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
+    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::embedded::Embedded;
@@ -290,10 +290,10 @@ priced! {
     inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>> => |_store, answer| (4, answer.as_ref().map_or(0, Vec::len));
     conversation_count(user: &UserId, limit: usize) -> usize => |_store, answer| (1, *answer);
     large_conversations(user: &UserId) -> Vec<ConversationId> => |_store, answer| (1 + answer.len().div_ceil(ROWS), 2 * answer.len());
-    unread(user: &UserId, queries: &[UnreadQuery], cap: u32) -> Vec<Unread> => |_store, answer| {
+    unread(user: &UserId, queries: &[UnreadQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<Unread> => |_store, answer| {
         (ranges(queries.len()), answer.iter().map(|one| 1 + one.count as usize).sum())
     };
-    previews(user: &UserId, queries: &[PreviewQuery], cap: u32) -> Vec<EntryPreview> => |_store, answer| (ranges(queries.len()), 2 * answer.len());
+    previews(user: &UserId, queries: &[PreviewQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<EntryPreview> => |_store, answer| (ranges(queries.len()), 2 * answer.len());
     move_read_marker(user: &UserId, to: &MarkerMove) -> () => |_store, _answer| (1, 3);
     mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> () => |_store, _answer| (1, 1);
     receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
@@ -305,6 +305,8 @@ priced! {
     restrictions_of(users: &[UserId]) -> Vec<Restriction> => |_store, _answer| (users.len(), users.len());
     restrictions() -> Vec<(Restricted, Restriction)> => |_store, answer| (16, answer.len());
     restriction_log(since: Timestamp) -> Vec<LoggedRestriction> => |_store, answer| (1, answer.len());
+    blocks(user: &UserId) -> Vec<Block> => |_store, answer| (1, answer.len());
+    set_block(user: &UserId, block: &Block) -> () => |_store, _answer| (1, 3);
 }
 
 /// Whether the conversation is large, for the directory.

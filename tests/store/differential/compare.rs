@@ -3,7 +3,9 @@
 use std::ops::Bound;
 
 use proptest::prelude::*;
-use wideroom::model::{ConversationId, Cut, InboxKey, OrderKey, PageRequest, UserId};
+use wideroom::model::{
+    ConversationId, Cut, IgnoredSenders, InboxKey, OrderKey, PageRequest, UserId,
+};
 use wideroom::store::{Participation, Store, StoreAdmin, UnreadQuery};
 
 use super::{CONVERSATIONS, NAMES, all_conversations, any_key, id_at, name};
@@ -346,12 +348,10 @@ async fn compare_inbox(
             })
         })
         .collect();
-    for cap in [questions.cap, 99] {
-        let answers = engine.unread(user, &asked, cap).await.unwrap();
-        assert_eq!(
-            answers,
-            naive.unread(user, &asked, cap).await.unwrap(),
-            "unread of {user} up to {cap}"
-        );
+    let (nobody, one) = (IgnoredSenders::default(), IgnoredSenders::of([name(1)]));
+    for (cap, ignored) in [(questions.cap, &nobody), (99, &one), (99, &nobody)] {
+        let answers = engine.unread(user, &asked, cap, ignored).await.unwrap();
+        let expected = naive.unread(user, &asked, cap, ignored).await.unwrap();
+        assert_eq!(answers, expected, "unread of {user} up to {cap}");
     }
 }

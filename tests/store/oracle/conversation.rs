@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Change, ChangeId, Conversation, ConversationKind, Emoji, Flags, InboxRow, Membership, Message,
-    MessageId, OrderKey, Participant, Reaction, ReadMarker, Revision, Role, TimeUuid, Timestamp,
-    Unread, UserId,
+    Change, ChangeId, Conversation, ConversationKind, Emoji, Flags, IgnoredSenders, InboxRow,
+    Membership, Message, MessageId, OrderKey, Participant, Reaction, ReadMarker, Revision, Role,
+    TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{ImportPositions, Imported, MembershipTransition, TransitionKind};
 
@@ -373,6 +373,7 @@ impl OracleConversation {
         user: &UserId,
         (after, up_to): (OrderKey, OrderKey),
         cap: u32,
+        ignored: &IgnoredSenders,
     ) -> Unread {
         let mut unread = Unread::default();
         for (rows, message) in self
@@ -381,7 +382,8 @@ impl OracleConversation {
             .filter(|message| message.id.order_key() > after && message.id.order_key() <= up_to)
             .enumerate()
         {
-            if message.counts_as_unread_for(user) {
+            let is_ignored = ignored.contains(message.sender.as_str());
+            if message.counts_as_unread_for(user) && !is_ignored {
                 unread.first = unread.first.or(Some(message.id));
                 if unread.count == cap {
                     return Unread {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use wideroom::model::{
-    ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, Profile, Restriction,
-    TimeUuid, Timestamp, UserId,
+    Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, Profile,
+    Restriction, TimeUuid, Timestamp, UserId,
 };
 use wideroom::store::{EarlierSend, ImportRow, Imported, Restricted};
 
@@ -17,6 +17,8 @@ pub(super) struct Kept {
     pub(super) sends: HashMap<(ConversationId, UserId, IdempotencyKey), EarlierSend>,
     pub(super) profiles: BTreeMap<UserId, Profile>,
     pub(super) restrictions: BTreeMap<Restricted, Restriction>,
+    /// Blocks, by the user and the blocked user.
+    pub(super) blocks: BTreeMap<(UserId, UserId), Block>,
     pub(super) notes: HashMap<String, String>,
     pub(super) newest: Option<TimeUuid>,
 }
@@ -54,6 +56,22 @@ impl Kept {
                 self.profiles.insert(user.clone(), profile.clone());
                 self.restrictions
                     .insert(Some(user.clone()), restriction.clone());
+            }
+            ImportRow::Block {
+                user,
+                blocked,
+                since,
+            } => {
+                let key = (user.clone(), blocked.clone());
+                if self.blocks.contains_key(&key) {
+                    return Imported::Unchanged;
+                }
+                let block = Block {
+                    blocked: blocked.clone(),
+                    is_on: true,
+                    change: TimeUuid::new(*since, [0; 8]),
+                };
+                self.blocks.insert(key, block);
             }
             ImportRow::Conversation {
                 conversation,

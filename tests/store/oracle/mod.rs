@@ -13,9 +13,10 @@ use async_trait::async_trait;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
-    InboxRow, Membership, Message, MessageId, MessageKind, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, MessageKind, OrderKey,
+    Page, PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
@@ -619,6 +620,7 @@ impl Store for Naive {
         user: &UserId,
         questions: &[UnreadQuery],
         cap: u32,
+        ignored: &IgnoredSenders,
     ) -> Result<Vec<Unread>> {
         let answer = |UnreadQuery {
                           conversation,
@@ -627,7 +629,7 @@ impl Store for Naive {
                       }: &UnreadQuery| {
             let up_to = up_to.unwrap_or(OrderKey::MAX);
             self.each(&[*conversation], |stored| {
-                stored.unread(user, (*after, up_to), cap)
+                stored.unread(user, (*after, up_to), cap, ignored)
             })
             .pop()
             .flatten()
@@ -810,6 +812,31 @@ impl Store for Naive {
         Ok(found
             .map(|(restricted, one)| (restricted.clone(), one.clone()))
             .collect())
+    }
+
+    async fn blocks(&self, user: &UserId) -> Result<Vec<Block>> {
+        let now = self.clock.now();
+        let kept = self.kept();
+        let of_user = kept
+            .blocks
+            .iter()
+            .filter(|((blocker, _), _)| blocker == user);
+        Ok(of_user
+            .map(|(_, block)| block.clone())
+            .filter(|block| !block.has_expired(now))
+            .collect())
+    }
+
+    async fn set_block(&self, user: &UserId, block: &Block) -> Result<()> {
+        let mut kept = self.kept();
+        kept.saw(block.change);
+        kept.profiles.entry(user.clone()).or_default();
+        let key = (user.clone(), block.blocked.clone());
+        let present = kept.blocks.entry(key).or_insert_with(|| block.clone());
+        if present.change < block.change {
+            *present = block.clone();
+        }
+        Ok(())
     }
 
     async fn restriction_log(&self, _: Timestamp) -> Result<Vec<LoggedRestriction>> {

@@ -64,15 +64,19 @@ impl Admin {
         let mut imported = self.load(rows).await?;
         let paired = self.pairs(rows, &imported).await?;
         let known_users = self.known_users(rows).await?;
+        let known_blocks = self.known_blocks(rows).await?;
         let mut plan = ImportPlan {
             imported: &mut imported,
             paired,
             users: known_users,
             new_users: Vec::new(),
             everyone_revoked: None,
+            blocks: known_blocks,
+            new_blocks: Vec::new(),
         };
         let outcomes: Vec<_> = rows.iter().map(|row| plan.add(row)).collect();
         let users = std::mem::take(&mut plan.new_users);
+        let blocks = std::mem::take(&mut plan.new_blocks);
         if let Some(moment) = plan.everyone_revoked {
             let change = RestrictionChange::RevokeTokens(moment);
             self.restrictions.restrict(&None, &change).await?;
@@ -84,6 +88,9 @@ impl Admin {
                 .collect(),
         )
         .await?;
+        let blocks = blocks.into_iter();
+        let blocks = blocks.map(|(user, blocked, since)| self.blocks.import(user, blocked, since));
+        concurrently(blocks.collect()).await?;
         concurrently(
             imported
                 .values()
@@ -209,6 +216,7 @@ fn message_of(row: &ImportRow) -> Option<MessageId> {
         ImportRow::Reaction { message, .. } => Some(*message),
         ImportRow::User { .. }
         | ImportRow::EveryoneRevoked(_)
+        | ImportRow::Block { .. }
         | ImportRow::Conversation { .. }
         | ImportRow::Participant { .. } => None,
     }
@@ -291,6 +299,29 @@ impl Admin {
                 .read_one::<(String,)>(&SELECT_KNOWN_USER, values![user])
                 .await?;
             Ok(row.map(|_| user.clone()))
+        });
+        Ok(concurrently(each.collect())
+            .await?
+            .into_iter()
+            .flatten()
+            .collect())
+    }
+
+    async fn known_blocks<'a>(
+        &self,
+        rows: &'a [ImportRow],
+    ) -> Result<HashSet<(&'a UserId, &'a UserId)>> {
+        let pairs = rows.iter().filter_map(|row| {
+            if let ImportRow::Block { user, blocked, .. } = row {
+                Some((user, blocked))
+            } else {
+                None
+            }
+        });
+        let pairs: HashSet<_> = pairs.collect();
+        let each = pairs.into_iter().map(async |(user, blocked)| {
+            let is_known = self.blocks.has(user, blocked).await?;
+            Ok(is_known.then_some((user, blocked)))
         });
         Ok(concurrently(each.collect())
             .await?

@@ -19,6 +19,8 @@ pub(super) struct ImportPlan<'a> {
     pub(super) users: HashSet<UserId>,
     pub(super) new_users: Vec<(&'a UserId, &'a Profile, &'a Restriction)>,
     pub(super) everyone_revoked: Option<Timestamp>,
+    pub(super) blocks: HashSet<(&'a UserId, &'a UserId)>,
+    pub(super) new_blocks: Vec<(&'a UserId, &'a UserId, Timestamp)>,
 }
 
 impl<'a> ImportPlan<'a> {
@@ -37,6 +39,17 @@ impl<'a> ImportPlan<'a> {
             }
             ImportRow::EveryoneRevoked(moment) => {
                 self.everyone_revoked = self.everyone_revoked.max(Some(*moment));
+                Imported::Added
+            }
+            ImportRow::Block {
+                user,
+                blocked,
+                since,
+            } => {
+                if !self.blocks.insert((user, blocked)) {
+                    return Imported::Unchanged;
+                }
+                self.new_blocks.push((user, blocked, *since));
                 Imported::Added
             }
             ImportRow::Conversation {

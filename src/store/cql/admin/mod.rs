@@ -18,6 +18,7 @@ use super::driver::statement::Statement;
 use super::inbox::Inboxes;
 use super::message::Messages;
 use super::participant::Participants;
+use super::participant::block::BlockTable;
 use super::participant::restriction::RestrictionTable;
 use super::send::Sends;
 use crate::clock::Clock;
@@ -41,6 +42,7 @@ pub(crate) struct Admin {
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
     restrictions: RestrictionTable,
+    blocks: BlockTable,
     fills: FillCache,
 }
 
@@ -54,6 +56,7 @@ impl Admin {
         sends: Arc<Sends>,
     ) -> Self {
         let restrictions = RestrictionTable::new(Arc::clone(&executor), Arc::clone(&clock));
+        let blocks = BlockTable::new(Arc::clone(&executor), Arc::clone(&clock));
         Self {
             executor,
             clock,
@@ -62,6 +65,7 @@ impl Admin {
             inboxes,
             sends,
             restrictions,
+            blocks,
             fills: FillCache::new(),
         }
     }

@@ -45,6 +45,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[DELIVERED_SEND],
         speculation: Some(QUICK_THIRD_REPLICA),
     },
+    Migration {
+        version: 7,
+        statements: &[BLOCK_TABLE],
+        columns: &[],
+        speculation: Some(QUICK_BLOCKS),
+    },
 ];
 
 /// The migration that begins to record the oldest server.
@@ -143,6 +149,11 @@ const QUICK_THIRD_REPLICA: SpeculativeRetry = SpeculativeRetry {
         "listeners_by_conversation",
         "mailboxes",
     ],
+    millis: 50,
+};
+
+const QUICK_BLOCKS: SpeculativeRetry = SpeculativeRetry {
+    tables: &["blocks_by_user"],
     millis: 50,
 };
 
@@ -393,6 +404,13 @@ const RESTRICTION_TABLES: &[&str] = &[
     AND ID = {id}",
 ];
 
+const BLOCK_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.blocks_by_user (
+    user_id text,
+    blocked_id text,
+    state blob,
+    PRIMARY KEY ((user_id), blocked_id)
+) WITH ID = {id}";
+
 /// The directory of servers, and their mailboxes. No LOGGED batch writes them. The registrations keep their tombstones as long as a row could
 /// live, so that no removed one comes back from a replica that was away.
 const CLUSTER_TABLES: &[&str] = &[
@@ -471,7 +489,11 @@ mod tests {
             .map(|statement| (table_of(statement), with_options(statement)))
             .filter(|(table, _)| !rarely_read.contains(table))
             .collect();
-        assert_eq!(tables.len(), QUICK_THIRD_REPLICA.tables.len());
+        let quick = MIGRATIONS.iter().filter_map(|one| one.speculation.as_ref());
+        assert_eq!(
+            tables.len(),
+            quick.map(|one| one.tables.len()).sum::<usize>()
+        );
         for (table, text) in tables {
             assert!(
                 text.ends_with(" AND speculative_retry = '50ms'"),

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 
 use super::Inboxes;
-use crate::model::{
-    ConversationId, Direction, Message, MessageId, MessageKind, OrderKey, Unread, UserId,
-};
+use crate::model::{ConversationId, Direction, Message, MessageId, MessageKind, OrderKey, Unread};
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::message::bucket::view::IndexView;
 use crate::store::cql::message::id_range::IdRange;
-use crate::store::{EntryPreview, PreviewQuery, Result};
+use crate::store::{EntryPreview, PreviewQuery, Result, UnreadReader};
 
 /// Whole messages that one read may return. A few of the longest ones are still a small answer.
 const NEWEST_MAX: usize = 6;
@@ -22,7 +20,7 @@ const NEWEST_MAX: usize = 6;
 impl Inboxes {
     pub(crate) async fn previews(
         &self,
-        user: &UserId,
+        reader: UnreadReader<'_>,
         queries: &[PreviewQuery],
         cap: u32,
     ) -> Result<Vec<EntryPreview>> {
@@ -40,7 +38,7 @@ impl Inboxes {
         let each = queries.iter().filter_map(|query| {
             let after = query.unread_after?;
             let view = views.get(&query.conversation)?.clone();
-            Some(self.preview(user, view, after, query.last_message, cap))
+            Some(self.preview(reader, view, after, query.last_message, cap))
         });
         let (mut counted, mut read) = (
             concurrently(each.collect()).await?.into_iter(),
@@ -61,7 +59,7 @@ impl Inboxes {
 
     async fn preview(
         &self,
-        user: &UserId,
+        reader: UnreadReader<'_>,
         mut view: IndexView,
         after: OrderKey,
         last: Option<MessageId>,
@@ -71,7 +69,7 @@ impl Inboxes {
         let Some(last) = last else {
             let unread = self
                 .messages
-                .unread_after(user, &mut view, after, cap)
+                .unread_after(reader, &mut view, after, cap)
                 .await?;
             return Ok(EntryPreview {
                 unread: Some(unread),
@@ -91,10 +89,10 @@ impl Inboxes {
             self.messages.observe_message(conversation, newest.id);
         }
         let unread = if newest.len() < NEWEST_MAX {
-            unread_among(user, &newest, cap)
+            unread_among(reader, &newest, cap)
         } else {
             self.messages
-                .unread_after(user, &mut view, after, cap)
+                .unread_after(reader, &mut view, after, cap)
                 .await?
         };
         let last_message = match newest.into_iter().find(|message| message.id == last) {
@@ -118,10 +116,11 @@ impl Inboxes {
 }
 
 /// Counts the unread messages among all those after a marker, the newest first.
-fn unread_among(user: &UserId, newest: &[Arc<Message>], cap: u32) -> Unread {
+fn unread_among(reader: UnreadReader<'_>, newest: &[Arc<Message>], cap: u32) -> Unread {
     let mut unread = Unread::default();
     let counts = |message: &&Arc<Message>| {
-        message.kind == MessageKind::Text && message.deleted_at.is_none() && message.sender != *user
+        let is_shown = message.kind == MessageKind::Text && message.deleted_at.is_none();
+        is_shown && reader.counts(message.sender.as_str())
     };
     for message in newest.iter().rev().filter(counts) {
         if !unread.add(message.id, cap) {

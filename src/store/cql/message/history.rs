@@ -14,12 +14,12 @@ use super::id_range::IdRange;
 use super::row::{MessageColumns, decode_message, message_columns};
 use crate::model::{
     ConversationId, Cut, Direction, Message, MessageId, MessageKind, OrderKey, Page, PageRequest,
-    TimeUuid, Timestamp, Unread, UserId,
+    TimeUuid, Timestamp, Unread,
 };
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::{Statement, statements};
 use crate::store::cql::driver::value::{list, time_uuid, values};
-use crate::store::{Result, StoredMessage, UnreadQuery};
+use crate::store::{Result, StoredMessage, UnreadQuery, UnreadReader};
 
 /// Ids in one `IN`.
 const IDS_MAX: usize = 20;
@@ -307,7 +307,7 @@ impl Messages {
     /// Unread counts. The caller knows from the inbox row that there is something after the marker, so the head is not read again.
     pub(crate) async fn unread(
         &self,
-        user: &UserId,
+        reader: UnreadReader<'_>,
         queries: &[UnreadQuery],
         cap: u32,
     ) -> Result<Vec<Unread>> {
@@ -320,7 +320,7 @@ impl Messages {
                 Some(up_to) => range.up_to(up_to),
                 None => range,
             };
-            self.unread_in(user, &mut view, range, cap).await
+            self.unread_in(reader, &mut view, range, cap).await
         });
         concurrently(each.collect()).await
     }
@@ -345,18 +345,18 @@ impl Messages {
 
     pub(crate) async fn unread_after(
         &self,
-        user: &UserId,
+        reader: UnreadReader<'_>,
         view: &mut IndexView,
         after: OrderKey,
         cap: u32,
     ) -> Result<Unread> {
-        self.unread_in(user, view, IdRange::WHOLE.after(after), cap)
+        self.unread_in(reader, view, IdRange::WHOLE.after(after), cap)
             .await
     }
 
     async fn unread_in(
         &self,
-        user: &UserId,
+        reader: UnreadReader<'_>,
         view: &mut IndexView,
         mut newer: IdRange,
         cap: u32,
@@ -375,8 +375,8 @@ impl Messages {
                 .await?;
             for summary in &summaries {
                 examined += 1;
-                let counts =
-                    summary.is_text && !summary.is_deleted && summary.sender != user.as_str();
+                let is_shown = summary.is_text && !summary.is_deleted;
+                let counts = is_shown && reader.counts(&summary.sender);
                 if counts && !unread.add(summary.id, cap) {
                     return Ok(unread);
                 }

@@ -1,5 +1,6 @@
-//! Participants: their rows, the roster of a conversation, pairs of direct conversations, profiles and restrictions.
+//! Participants: their rows, the roster of a conversation, pairs of direct conversations, profiles, restrictions and blocks.
 
+pub(crate) mod block;
 mod description_cache;
 mod former_runs;
 mod page;
@@ -26,6 +27,7 @@ pub(crate) const KEYS_AT_ONCE: usize = 20;
 const ROWS_MAX: usize = 1_000;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
+    block::STATEMENTS,
     page::STATEMENTS,
     pager::STATEMENTS,
     pair::STATEMENTS,

@@ -112,6 +112,11 @@ fn hour_of(moment: Timestamp) -> i64 {
     moment.micros().div_euclid(HOUR_MICROS)
 }
 
+/// Logs a change of a user's restriction or blocks for the other servers.
+pub(crate) fn put_log(writes: &mut Writes, now: Timestamp, name: &str) {
+    writes.push(&INSERT_LOGGED, values![hour_of(now), now, name, now]);
+}
+
 impl RestrictionTable {
     pub(crate) fn new(executor: Arc<Executor>, clock: Arc<dyn Clock>) -> Self {
         Self { executor, clock }
@@ -158,7 +163,7 @@ impl RestrictionTable {
             // A restricted user is in exports, with a profile or without.
             writes.push(&INSERT_RESTRICTED_USER, values![name, REGISTER_TIMESTAMP]);
         }
-        self.put_log(&mut writes, name);
+        put_log(&mut writes, self.clock.now(), name);
         self.executor.write_all(writes).await?;
         Ok(after)
     }
@@ -177,14 +182,8 @@ impl RestrictionTable {
             let values = values![REGISTER_TIMESTAMP, bytes, shard_of(name), name];
             writes.push(&UPDATE_TOKENS_FROM, values);
         }
-        self.put_log(&mut writes, name);
+        put_log(&mut writes, self.clock.now(), name);
         self.executor.write_all(writes).await
-    }
-
-    /// Logs the change for the other servers.
-    fn put_log(&self, writes: &mut Writes, name: &str) {
-        let now = self.clock.now();
-        writes.push(&INSERT_LOGGED, values![hour_of(now), now, name, now]);
     }
 
     pub(crate) async fn of_users(&self, users: &[UserId]) -> Result<Vec<Restriction>> {

@@ -16,9 +16,9 @@ use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
 use crate::store::embedded::engine::db::{View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key};
 use crate::store::embedded::engine::record::{self, MessageRecord};
-use crate::store::embedded::message;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::append;
+use crate::store::embedded::{block, message};
 use crate::store::{ImportPositions, ImportRow, Imported, RestrictionChange, Result, rules};
 
 /// Bytes of one commit, about. A call with fewer bytes is atomic.
@@ -75,6 +75,11 @@ impl ImportDraft<'_> {
                 restriction,
             } => self.add_user(user, profile, restriction),
             ImportRow::EveryoneRevoked(moment) => self.revoke_everyone(*moment),
+            ImportRow::Block {
+                user,
+                blocked,
+                since,
+            } => self.add_block(user, blocked, *since),
             ImportRow::Conversation {
                 conversation,
                 last_activity,
@@ -142,6 +147,16 @@ impl ImportDraft<'_> {
             let key = key::restriction(&Some(user.clone()));
             self.put(key, record::encode(restriction));
         }
+        Ok(Imported::Added)
+    }
+
+    /// A block that the store has, or had until lately, stays as it is.
+    fn add_block(&mut self, user: &UserId, blocked: &UserId, since: Timestamp) -> Result<Imported> {
+        let (key, value) = block::imported(user, blocked, since);
+        if self.has(&key)? {
+            return Ok(Imported::Unchanged);
+        }
+        self.put(key, value);
         Ok(Imported::Added)
     }
 

@@ -11,8 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::metrics::CacheCounts;
 use crate::model::{ConversationId, MessageId, OrderKey, Unread, UserId};
-use crate::store::UnreadQuery;
 use crate::store::embedded::engine::record::HeadRecord;
+use crate::store::{UnreadQuery, UnreadReader};
 
 const SHARDS: usize = 16;
 const SHARD_LISTS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
@@ -87,6 +87,8 @@ impl UnreadList {
 
 struct CachedList {
     head: HeadRecord,
+    /// [`IgnoredSenders::fingerprint`] of the senders that it leaves out.
+    ignored: u64,
     list: UnreadList,
 }
 
@@ -99,12 +101,13 @@ struct ListShard {
 impl ListShard {
     fn list(
         &mut self,
-        user: &UserId,
+        reader: UnreadReader<'_>,
         conversation: ConversationId,
         head: &HeadRecord,
     ) -> Option<&UnreadList> {
-        let cached = self.lists.get(&(conversation, user.clone()))?;
-        (cached.head == *head).then_some(&cached.list)
+        let cached = self.lists.get(&(conversation, reader.user.clone()))?;
+        let is_readers = cached.ignored == reader.ignored.fingerprint();
+        (is_readers && cached.head == *head).then_some(&cached.list)
     }
 }
 
@@ -134,13 +137,13 @@ impl UnreadLists {
     /// Counts from the cached list, if it was read under this head and holds enough.
     pub(in crate::store::embedded) fn count(
         &self,
-        user: &UserId,
+        reader: UnreadReader<'_>,
         query: &UnreadQuery,
         cap: u32,
         head: &HeadRecord,
     ) -> Option<Unread> {
         let mut shard = self.shard(query.conversation);
-        let list = shard.list(user, query.conversation, head);
+        let list = shard.list(reader, query.conversation, head);
         self.meter
             .count(list.and_then(|list| list.count(query, cap)))
     }
@@ -148,13 +151,13 @@ impl UnreadLists {
     /// The part of the cached list that a scan after this position may continue, if it was read under this head.
     pub(in crate::store::embedded) fn rest(
         &self,
-        user: &UserId,
+        reader: UnreadReader<'_>,
         query: &UnreadQuery,
         head: &HeadRecord,
     ) -> Option<UnreadList> {
         let mut shard = self.shard(query.conversation);
         shard
-            .list(user, query.conversation, head)?
+            .list(reader, query.conversation, head)?
             .rest(query.after)
     }
 
@@ -165,7 +168,7 @@ impl UnreadLists {
     /// Stores a list. The head must have been read before the snapshot of the list.
     pub(in crate::store::embedded) fn put(
         &self,
-        user: &UserId,
+        reader: UnreadReader<'_>,
         conversation: ConversationId,
         head: HeadRecord,
         mut list: UnreadList,
@@ -173,9 +176,14 @@ impl UnreadLists {
         list.ids.shrink_to_fit();
         let mut shard = self.shard(conversation);
         shard.ids += list.ids.len();
+        let cached = CachedList {
+            head,
+            ignored: reader.ignored.fingerprint(),
+            list,
+        };
         let replaced = shard
             .lists
-            .push((conversation, user.clone()), CachedList { head, list });
+            .push((conversation, reader.user.clone()), cached);
         shard.ids -= replaced.map_or(0, |(_, replaced)| replaced.list.ids.len());
         while shard.ids > SHARD_IDS_MAX
             && let Some((_, oldest)) = shard.lists.pop_lru()
@@ -188,7 +196,7 @@ impl UnreadLists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Timestamp;
+    use crate::model::{IgnoredSenders, Timestamp};
 
     fn id(micros: i64) -> MessageId {
         MessageId::new(Timestamp::from_micros(micros), [0; 8])
@@ -260,8 +268,12 @@ mod tests {
                 ids: (20..1_020).map(id).collect(),
                 ..list(ScanEnd::Conversation)
             };
-            lists.put(&user, conversation, head, list.clone());
-            lists.put(&user, conversation, head, list);
+            let reader = UnreadReader {
+                user: &user,
+                ignored: &IgnoredSenders::default(),
+            };
+            lists.put(reader, conversation, head, list.clone());
+            lists.put(reader, conversation, head, list);
         }
         let shard = lists.shard(conversation);
         assert_eq!(shard.lists.len(), SHARD_IDS_MAX / 1_000);

@@ -9,11 +9,11 @@ mod row;
 use uuid::Uuid;
 
 pub(in crate::store::embedded) use self::row::{
-    all_activities, all_busy, all_larges, all_pairs, behind, busy, busy_conversation,
-    busy_conversation_id, conversation, conversation_of, conversations_after, expired, expired_key,
-    expiry, larges, listed, listed_id, listing_of, meta, note, pair, reaction, reaction_of,
-    reaction_to, reactions, reactions_after, reactions_in, reactions_of, restricted_of,
-    restriction, restrictions, roster, send_by_key, user, user_of, users_after,
+    all_activities, all_busy, all_larges, all_pairs, behind, block, blocked_of, blocks, busy,
+    busy_conversation, busy_conversation_id, conversation, conversation_of, conversations_after,
+    expired, expired_key, expiry, larges, listed, listed_id, listing_of, meta, note, pair,
+    reaction, reaction_of, reaction_to, reactions, reactions_after, reactions_in, reactions_of,
+    restricted_of, restriction, restrictions, roster, send_by_key, user, user_of, users_after,
 };
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
@@ -71,6 +71,7 @@ enum Tag {
     Roster = 10,
     Reaction = 11,
     Restriction = 12,
+    Block = 13,
 }
 
 /// First byte of a row of [`Table::Changes`]: its owner's kind.
@@ -121,7 +122,7 @@ pub(in crate::store::embedded) struct Key {
 impl Key {
     /// Name of the table as in CQL, for error messages.
     pub(in crate::store::embedded) fn table_name(&self) -> &'static str {
-        const NAMES: [&str; 13] = [
+        const NAMES: [&str; 14] = [
             "meta",
             "conversations",
             "direct_by_pair",
@@ -135,6 +136,7 @@ impl Key {
             "rosters",
             "reactions_by_message",
             "restrictions",
+            "blocks_by_user",
         ];
         match (self.table, self.bytes.first()) {
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),

@@ -11,6 +11,7 @@ use crate::model::{
     IdempotencyKey, InputHash, Message, MessageId, MessageKind, OrderKey, Profile, ReadMarker,
     TimeUuid, Timestamp, UserId, conversation::GroupName,
 };
+use crate::store::UnreadReader;
 use crate::store::rules::import::activity;
 
 /// Version of all values but messages.
@@ -94,6 +95,29 @@ pub(in crate::store::embedded) fn decode_marker(bytes: &[u8]) -> Result<ReadMark
     ))
 }
 
+/// A block as a maximum register: the id of its last change, and whether it is on.
+pub(in crate::store::embedded) fn encode_block(change: ChangeId, is_on: bool) -> Vec<u8> {
+    [
+        &[VERSION],
+        change.order_key().0.as_slice(),
+        &[u8::from(is_on)],
+    ]
+    .concat()
+}
+
+pub(in crate::store::embedded) fn decode_block(
+    bytes: &[u8],
+) -> Result<(ChangeId, bool), DecodeError> {
+    let (change, is_on) = body(bytes)?
+        .split_first_chunk::<16>()
+        .ok_or(DecodeError::Length)?;
+    let change = ChangeId::from_order_key(OrderKey(*change)).ok_or(DecodeError::Position)?;
+    match is_on {
+        [is_on @ (0 | 1)] => Ok((change, *is_on == 1)),
+        _ => Err(DecodeError::Length),
+    }
+}
+
 /// Codec of profiles, for a compare-and-set.
 pub(in crate::store::embedded) const PROFILE: RecordCodec<Profile> =
     (decode_profile, encode_profile);
@@ -165,10 +189,13 @@ impl<'a> MessageLead<'a> {
     }
 
     /// As [`Message::counts_as_unread_for`].
-    pub(in crate::store::embedded) fn counts_as_unread_for(&self, user: &UserId) -> bool {
+    pub(in crate::store::embedded) fn counts_as_unread_for(
+        &self,
+        reader: UnreadReader<'_>,
+    ) -> bool {
         self.kind == MessageKind::Text
-            && self.sender != user.as_str().as_bytes()
             && self.deleted_at.is_none()
+            && reader.counts_bytes(self.sender)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests of the encoding of values.
 
 use super::*;
-use crate::model::{Attachment, Body};
+use crate::model::{Attachment, Body, IgnoredSenders};
 
 fn message() -> Message {
     let attachment = Attachment {
@@ -64,12 +64,29 @@ fn a_message_lies_on_disk_as_it_always_did() {
     assert!(MessageRecord::decode(&[bytes.as_slice(), &[0]].concat()).is_err());
 }
 
+/// Whether a message counts as unread for a user who ignores nobody, and not for one who ignores its sender.
+fn counts(lead: &MessageLead<'_>, user: &str) -> bool {
+    let user = UserId::parse(user).unwrap();
+    let (nobody, sender) = (
+        IgnoredSenders::default(),
+        IgnoredSenders::of([UserId::parse("al").unwrap()]),
+    );
+    let [counts, is_ignored] = [&nobody, &sender].map(|ignored| {
+        lead.counts_as_unread_for(UnreadReader {
+            user: &user,
+            ignored,
+        })
+    });
+    assert!(!is_ignored);
+    counts
+}
+
 #[test]
 fn the_lead_of_a_message_tells_whether_it_is_unread() {
     let bytes = MessageRecord::encode(&message());
     let lead = MessageLead::read(&bytes).unwrap();
-    assert!(lead.counts_as_unread_for(&UserId::parse("bo").unwrap()));
-    assert!(!lead.counts_as_unread_for(&UserId::parse("al").unwrap()));
+    assert!(counts(&lead, "bo"));
+    assert!(!counts(&lead, "al"));
 }
 
 #[test]

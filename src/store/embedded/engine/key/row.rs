@@ -74,6 +74,22 @@ pub(in crate::store::embedded) fn restricted_of(bytes: &[u8]) -> Option<Restrict
     }
 }
 
+// Blocks: name ‖ 0 ‖ blocked name.
+
+pub(in crate::store::embedded) fn block(user: &UserId, blocked: &UserId) -> Key {
+    rows(Tag::Block, &[&name(user), blocked.as_str().as_bytes()])
+}
+
+pub(in crate::store::embedded) fn blocks(user: &UserId) -> Span {
+    Span::of_prefix(Table::Rows, rows(Tag::Block, &[&name(user)]).bytes)
+}
+
+/// Parses the blocked user of a key of [`blocks`].
+pub(in crate::store::embedded) fn blocked_of(bytes: &[u8]) -> Option<UserId> {
+    let (_, blocked) = split_name(bytes.get(1..)?)?;
+    UserId::parse(std::str::from_utf8(blocked).ok()?).ok()
+}
+
 pub(in crate::store::embedded) fn send_by_key(
     conversation: ConversationId,
     sender: &UserId,

@@ -1,0 +1,3 @@
+//! Safety of users: protection from other users.
+
+pub(crate) mod block;

@@ -1,0 +1,114 @@
+//! Mutations of a user's safety: block and unblock.
+
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+
+use super::echo;
+use crate::graphql::error::{Error, Nullable, Result, nullable};
+use crate::graphql::id::GlobalId;
+use crate::graphql::scope::ViewerScope;
+use crate::graphql::types::{InboxEntryEdge, User, UserEdge};
+
+/// Input of `blockUser`.
+#[derive(InputObject)]
+pub(super) struct BlockUserInput {
+    /// Username of another user.
+    username: String,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `blockUser`.
+#[derive(SimpleObject)]
+pub(super) struct BlockUserPayload {
+    /// The blocked user.
+    user: User,
+    /// Edge of the user in `Query.blockedUsers`.
+    blocked_user_edge: UserEdge,
+    /// Global id of the inbox entry that was removed: that of the direct conversation with the user.
+    /// Null if there is none.
+    removed_inbox_entry_id: Option<ID>,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `unblockUser`.
+#[derive(InputObject)]
+pub(super) struct UnblockUserInput {
+    /// Username of the blocked user.
+    username: String,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `unblockUser`.
+#[derive(SimpleObject)]
+pub(super) struct UnblockUserPayload {
+    /// The user.
+    user: User,
+    /// Edge of the direct conversation with the user, which is in the inbox again. Null if there is
+    /// none.
+    inbox_entry_edge: Option<InboxEntryEdge>,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+#[derive(Default)]
+pub(super) struct SafetyMutation;
+
+#[Object]
+impl SafetyMutation {
+    /// Blocks a user. The direct conversation with the user leaves the viewer's inbox; the viewer can
+    /// still read it by its id, and delete messages there. In groups, messages of the user are not
+    /// unread. The user cannot add the viewer to a group, sees the viewer as offline, and is not
+    /// told of the block. The viewer may block 1,000 users; one more is CONFLICT. A second block
+    /// changes nothing.
+    async fn block_user(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The user to block.")] input: BlockUserInput,
+    ) -> Nullable<BlockUserPayload> {
+        nullable(block(ctx, input)).await
+    }
+
+    /// Ends a block. The direct conversation with the user is in the inbox again, with nothing
+    /// unread. Without a block, nothing changes.
+    async fn unblock_user(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The user to unblock.")] input: UnblockUserInput,
+    ) -> Nullable<UnblockUserPayload> {
+        nullable(unblock(ctx, input)).await
+    }
+}
+
+async fn block(ctx: &Context<'_>, input: BlockUserInput) -> Result<Option<BlockUserPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let blocks = &scope.chat.blocks;
+    let blocked = blocks.block(&scope.viewer, &input.username).await?;
+    let entry_of = |id| GlobalId::InboxEntry(id, scope.viewer.clone()).encode();
+    Ok(Some(BlockUserPayload {
+        user: User::new(&scope, blocked.key.user.clone()),
+        removed_inbox_entry_id: blocked.removed.map(entry_of),
+        blocked_user_edge: UserEdge::of_blocked(&scope, blocked.key),
+        client_mutation_id,
+    }))
+}
+
+async fn unblock(ctx: &Context<'_>, input: UnblockUserInput) -> Result<Option<UnblockUserPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let blocks = &scope.chat.blocks;
+    let unblocked = blocks.unblock(&scope.viewer, &input.username).await?;
+    let inbox_entry_edge = match unblocked.direct {
+        Some(direct) => InboxEntryEdge::load(&scope, direct)
+            .await
+            .map_err(Error::once_done)?,
+        None => None,
+    };
+    Ok(Some(UnblockUserPayload {
+        user: User::new(&scope, unblocked.user),
+        inbox_entry_edge,
+        client_mutation_id,
+    }))
+}
