@@ -67,6 +67,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
         "chat",
         &[
             "remote_notices",
+            "outbox",
             "stream",
             "write",
             "inbox",
@@ -154,6 +155,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "participant",
             "message",
             "cluster",
+            "outbox",
             "driver",
         ],
     ),

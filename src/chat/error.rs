@@ -31,6 +31,9 @@ pub enum Error {
     /// from its new cursor.
     #[error("this cursor is too old: read the list again, and subscribe from its new cursor")]
     CursorExpired,
+    /// The deployment has no outbox.
+    #[error("the outbox is off: an operator switches it on with `wideroom outbox on`")]
+    OutboxOff,
     /// The conversation's queue is full, or the write missed its deadline there. The write was not
     /// done.
     #[error("the conversation is busy, try again")]

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::chat::error::{Error, Result};
@@ -36,6 +37,9 @@ const RAISED_MIN: usize = 1_024;
 /// How far after now a cursor may lie that was read and not received.
 const CURSOR_AHEAD: Duration = Duration::from_secs(3);
 
+/// How far a reader of the outbox of a shared store trails.
+const OUTBOX_TRAIL_MICROS: i64 = 500_000;
+
 /// Age of an id at which its event is late: it is logged again under a fresh id. Streams read back
 /// ten seconds, which is twice this and the difference of two clocks.
 const LATE_AFTER: Duration = Duration::from_secs(4);
@@ -49,6 +53,8 @@ pub(crate) struct InFlightIds {
     leases: Arc<Mutex<BTreeSet<TimeUuid>>>,
     /// Greatest ids of other servers that were ahead of the clock when they were seen.
     raised: Arc<Mutex<RaisedQueues>>,
+    /// Signals that ids were released, to readers of the outbox.
+    released: Arc<watch::Sender<()>>,
     /// This server's part in a cluster. `None` on a store of one server.
     cluster: Option<Cluster>,
 }
@@ -90,6 +96,7 @@ impl InFlightIds {
             ids,
             leases: Arc::default(),
             raised: Arc::default(),
+            released: Arc::new(watch::Sender::new(())),
             cluster,
         }
     }
@@ -240,6 +247,22 @@ impl InFlightIds {
         self.low_watermark().min(self.position_max(scope, None))
     }
 
+    /// Position up to which a reader of the outbox scans: the low watermark. On a shared store the
+    /// reader trails a little, so that events that two servers write to one conversation at the same
+    /// time are visible in their order. Later ones are late.
+    pub(crate) fn outbox_limit(&self) -> OrderKey {
+        if self.is_shared() {
+            OrderKey::first_at(self.now().plus_micros(-OUTBOX_TRAIL_MICROS))
+        } else {
+            self.low_watermark()
+        }
+    }
+
+    /// Receives a signal whenever ids are released: the low watermark may have advanced.
+    pub(crate) fn watch_released(&self) -> watch::Receiver<()> {
+        self.released.subscribe()
+    }
+
     fn low_watermark_without(&self, own: Option<TimeUuid>) -> OrderKey {
         let leases = self.leases.lock();
         match leases.iter().find(|id| Some(**id) != own) {
@@ -312,6 +335,9 @@ impl IdLease {
 impl Drop for IdLease {
     fn drop(&mut self) {
         self.in_flight.leases.lock().remove(&self.ids[0]);
+        if self.in_flight.released.receiver_count() > 0 {
+            self.in_flight.released.send_replace(());
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod history;
 mod in_flight_ids;
 mod inbox;
 mod late_rule;
+mod outbox;
 mod participants;
 mod presence;
 mod publisher;
@@ -45,6 +46,10 @@ pub use self::inbox::InboxService;
 pub use self::inbox::PreviewFields;
 pub use self::inbox::entry_settings::EntrySettings;
 pub use self::inbox::page::{InboxFilter, InboxPage, InboxSummary};
+pub use self::outbox::{
+    LoadedEvent, OUTBOX_BEGINS_AFTER_MICROS, OutboxFilter, OutboxService, OutboxUpdate,
+    OutboxUpdates,
+};
 pub use self::participants::ParticipantService;
 pub use self::presence::typing::TypingService;
 pub use self::presence::{PresenceGuard, PresenceService};
@@ -88,6 +93,7 @@ pub struct Services {
     pub presence: Arc<PresenceService>,
     pub typing: TypingService,
     pub streams: Arc<StreamService>,
+    pub outbox: OutboxService,
     components: Components,
     read_shares: Arc<ReadShares>,
     bounds: Bounds,
@@ -156,6 +162,7 @@ impl Services {
             presence,
             typing: TypingService::new(&components, &bounds.rates),
             streams: Arc::new(streams),
+            outbox: OutboxService::new(&components, imported_at),
             read_shares: ReadShares::new(bounds.user_reads_max),
             bounds,
             components,

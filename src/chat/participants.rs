@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::chat::access::Access;
 use crate::chat::error::Result;
 use crate::model::{
-    Conversation, ConversationId, Message, Page, PageRequest, Participant, Profile, UserId,
+    Conversation, ConversationId, Message, Page, PageRequest, Participant, Profile, UserId, Viewer,
 };
 use crate::store::Store;
 
@@ -46,11 +46,11 @@ impl ParticipantService {
     /// a viewer who does not.
     pub async fn participant(
         &self,
-        viewer: &UserId,
+        caller: &Viewer,
         conversation: ConversationId,
         user: &UserId,
     ) -> Result<Option<Participant>> {
-        let found = self.current_or_former(viewer, conversation, user).await?;
+        let found = self.current_or_former(caller, conversation, user).await?;
         Ok(found.filter(|participant| participant.membership.is_joined()))
     }
 
@@ -58,16 +58,12 @@ impl ParticipantService {
     /// does not.
     pub async fn current_or_former(
         &self,
-        viewer: &UserId,
+        caller: &Viewer,
         conversation: ConversationId,
         user: &UserId,
     ) -> Result<Option<Participant>> {
-        if self
-            .access
-            .conversation(viewer, conversation)
-            .await?
-            .is_none()
-        {
+        let visible = self.access.visible_to(caller, &[conversation]).await?;
+        if visible.iter().flatten().next().is_none() {
             return Ok(None);
         }
         Ok(self
@@ -115,10 +111,10 @@ impl ParticipantService {
     /// viewer does not take part in.
     pub async fn all(
         &self,
-        viewer: &UserId,
+        caller: &Viewer,
         conversations: &[ConversationId],
     ) -> Result<Vec<Option<Arc<[Participant]>>>> {
-        let conversations = self.access.conversations(viewer, conversations).await?;
+        let conversations = self.access.visible_to(caller, conversations).await?;
         try_join_all(
             conversations
                 .into_iter()
@@ -153,19 +149,19 @@ impl ParticipantService {
     }
 
     /// The other participant of each direct conversation, or the viewer in a conversation with
-    /// themselves. The caller has checked the viewer's access.
+    /// themselves. `None` for a viewer who takes no part. The caller has checked the viewer's access.
     pub async fn direct_peers(
         &self,
         viewer: &UserId,
         conversations: &[ConversationId],
-    ) -> Result<Vec<UserId>> {
+    ) -> Result<Vec<Option<UserId>>> {
         let pairs = conversations.iter().map(|id| self.direct_pair(*id));
-        let peer = |pair: Vec<UserId>| pair.into_iter().find(|user| user != viewer);
-        Ok(try_join_all(pairs)
-            .await?
-            .into_iter()
-            .map(|pair| peer(pair).unwrap_or_else(|| viewer.clone()))
-            .collect())
+        let peer = |pair: Vec<UserId>| {
+            let takes_part = pair.contains(viewer);
+            let peer = pair.into_iter().find(|user| user != viewer);
+            takes_part.then(|| peer.unwrap_or_else(|| viewer.clone()))
+        };
+        Ok(try_join_all(pairs).await?.into_iter().map(peer).collect())
     }
 
     /// The participants of a direct conversation. Nobody joins or leaves one, so a pair is cached.

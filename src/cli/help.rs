@@ -64,6 +64,22 @@ Examples:
   wideroom serve --listen 0.0.0.0:8080 --data /var/lib/wideroom --log-format json
   WIDEROOM_LISTEN=127.0.0.1:9000 wideroom serve --config wideroom.toml";
 
+pub(super) const OUTBOX: &str = "\
+Switch the outbox of a deployment on or off, or show whether it is on.
+
+The outbox keeps every event of every conversation for 7 days: messages, edits, deletions, reactions, participants and names. A backend \
+receives them through the subscription `outbox`, with a token of a service, and resumes with its cursor. While the outbox is on, each write \
+persists one small row more, together with what it persists anyway. While it is off, a write costs nothing more.
+
+On a cluster, running servers follow within 15 seconds; the command prints the time from which readers can rely on the outbox. The embedded \
+store must not be in use by a server.";
+
+pub(super) const OUTBOX_EXAMPLES: &str = "\
+Examples:
+  wideroom outbox on --data /var/lib/wideroom
+  wideroom outbox status --store cql://cassandra/wideroom
+  wideroom outbox off --store cql://cassandra/wideroom";
+
 pub(super) const TOKEN: &str = "\
 Print a signed token for a user, or for a service.
 

@@ -23,13 +23,13 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::bench::{BENCH, BENCH_EXAMPLES, BenchFlags};
-use self::data::{BackupFlags, ExportFlags, ImportFlags, MigrateFlags, VerifyFlags};
+use self::data::{BackupFlags, ExportFlags, ImportFlags, MigrateFlags, OutboxFlags, VerifyFlags};
 use self::error::Error;
 use self::help::{
     BACKUP, BACKUP_EXAMPLES, CHECK_CONFIG, CHECK_CONFIG_EXAMPLES, DEFAULT_CONFIG,
     DEFAULT_CONFIG_EXAMPLES, EXAMPLES, EXPORT, EXPORT_EXAMPLES, IMPORT, IMPORT_EXAMPLES, MIGRATE,
-    MIGRATE_EXAMPLES, SCHEMA, SCHEMA_EXAMPLES, SERVE, SERVE_EXAMPLES, TOKEN, TOKEN_EXAMPLES,
-    VERIFY, VERIFY_EXAMPLES,
+    MIGRATE_EXAMPLES, OUTBOX, OUTBOX_EXAMPLES, SCHEMA, SCHEMA_EXAMPLES, SERVE, SERVE_EXAMPLES,
+    TOKEN, TOKEN_EXAMPLES, VERIFY, VERIFY_EXAMPLES,
 };
 use self::settings::SettingFlags;
 use self::token::TokenFlags;
@@ -62,6 +62,8 @@ enum Command {
     Verify(VerifyFlags),
     #[command(about = "Create the tables on a cluster of Cassandra or ScyllaDB", long_about = MIGRATE, after_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateFlags),
+    #[command(about = "Keep every event for services, or stop it", long_about = OUTBOX, after_help = OUTBOX_EXAMPLES)]
+    Outbox(OutboxFlags),
     #[command(about = "Copy the store of a running server", long_about = BACKUP, after_help = BACKUP_EXAMPLES)]
     Backup(BackupFlags),
     #[command(about = "Measure a running server under a load", long_about = BENCH, after_help = BENCH_EXAMPLES)]
@@ -126,6 +128,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
         Some(Command::Export(flags)) => data::export(flags),
         Some(Command::Verify(flags)) => data::verify(flags),
         Some(Command::Migrate(flags)) => data::migrate(flags),
+        Some(Command::Outbox(flags)) => data::outbox(flags),
         Some(Command::Backup(flags)) => data::backup(flags),
         Some(Command::Bench(flags)) => bench::run(flags),
         Some(Command::CheckConfig(given)) => check_config::run(given),

@@ -29,6 +29,8 @@ pub enum List<'a> {
     Updates(&'a UserId),
     /// Users whom a user blocks.
     Blocked(&'a UserId),
+    /// Events of all conversations, for services.
+    Outbox,
 }
 
 impl List<'_> {
@@ -46,6 +48,7 @@ impl List<'_> {
             Self::Inbox(user) => (b'I', fingerprint(user)),
             Self::Updates(user) => (b'U', fingerprint(user)),
             Self::Blocked(user) => (b'B', fingerprint(user)),
+            Self::Outbox => (b'O', Vec::new()),
         };
         [&[VERSION, name], partition.as_slice()].concat()
     }

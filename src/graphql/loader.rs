@@ -15,7 +15,7 @@ use super::error::Result;
 use crate::chat::{self, Chat};
 use crate::model::{
     Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Presence,
-    Profile, Reaction, Unread, UserId,
+    Profile, Reaction, Unread, UserId, Viewer,
 };
 
 /// Maximum number of keys of one batch.
@@ -53,18 +53,18 @@ fn batches<K: Eq + Hash + Clone + Debug, V: Clone>(read: ReadKeys<K, V>) -> Batc
 }
 
 /// Reads the values of these keys, for a viewer.
-type ReadForViewer<K, V> = fn(Chat, UserId, Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>>;
+type ReadForViewer<K, V> = fn(Chat, Viewer, Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>>;
 
 /// Loader of one kind of value. It starts with its first key, as most requests use few kinds.
 pub(super) struct Loader<K: Eq + Hash + Clone + Debug, V: Clone> {
     chat: Chat,
-    viewer: UserId,
+    viewer: Viewer,
     read: ReadForViewer<K, V>,
     batches: OnceLock<BatchLoader<K, V>>,
 }
 
 impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> Loader<K, V> {
-    fn new(chat: &Chat, viewer: &UserId, read: ReadForViewer<K, V>) -> Self {
+    fn new(chat: &Chat, viewer: &Viewer, read: ReadForViewer<K, V>) -> Self {
         Self {
             chat: chat.clone(),
             viewer: viewer.clone(),
@@ -104,7 +104,7 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
 pub(super) struct Loaders {
     pub(super) conversations: Loader<ConversationId, Option<Arc<Conversation>>>,
     /// The other participants of direct conversations that the viewer may see.
-    pub(super) direct_peers: Loader<ConversationId, UserId>,
+    pub(super) direct_peers: Loader<ConversationId, Option<UserId>>,
     /// Not checked against the viewer: `InboxEntry::load` also loads the conversation, which is.
     pub(super) entries: Loader<ConversationId, Option<InboxRow>>,
     pub(super) last_messages: Loader<ConversationId, Option<MessageId>>,
@@ -123,16 +123,16 @@ pub(super) struct Loaders {
 }
 
 impl Loaders {
-    pub(super) fn new(chat: &Chat, viewer: &UserId) -> Self {
+    pub(super) fn new(chat: &Chat, viewer: &Viewer) -> Self {
         Self {
             conversations: Loader::new(chat, viewer, |chat, viewer, ids| {
-                Box::pin(async move { chat.access.conversations(&viewer, &ids).await })
+                Box::pin(async move { chat.access.visible_to(&viewer, &ids).await })
             }),
             direct_peers: Loader::new(chat, viewer, |chat, viewer, ids| {
-                Box::pin(async move { chat.participants.direct_peers(&viewer, &ids).await })
+                Box::pin(async move { chat.participants.direct_peers(&viewer.user, &ids).await })
             }),
             entries: Loader::new(chat, viewer, |chat, viewer, ids| {
-                Box::pin(async move { chat.inbox.shown_entries(&viewer, &ids).await })
+                Box::pin(async move { chat.inbox.shown_entries(&viewer.user, &ids).await })
             }),
             last_messages: Loader::new(chat, viewer, |chat, _, ids| {
                 Box::pin(async move { chat.history.last_messages(&ids).await })
@@ -153,19 +153,19 @@ impl Loaders {
                 Box::pin(async move { chat.participants.counts(&ids).await })
             }),
             presences: Loader::new(chat, viewer, |chat, viewer, users| {
-                Box::pin(async move { chat.presence.presences(&viewer, &users).await })
+                Box::pin(async move { chat.presence.presences(&viewer.user, &users).await })
             }),
             profiles: Loader::new(chat, viewer, |chat, _, users| {
                 Box::pin(async move { chat.participants.profiles(&users).await })
             }),
             reactions: Loader::new(chat, viewer, |chat, viewer, keys| {
-                Box::pin(async move { chat.history.reactions(&viewer, &keys).await })
+                Box::pin(async move { chat.history.reactions(&viewer.user, &keys).await })
             }),
             unread: Loader::new(chat, viewer, |chat, viewer, rows| {
-                Box::pin(async move { chat.inbox.unread(&viewer, &rows).await })
+                Box::pin(async move { chat.inbox.unread(&viewer.user, &rows).await })
             }),
             unread_up_to_last: Loader::new(chat, viewer, |chat, viewer, rows| {
-                Box::pin(async move { chat.inbox.unread_up_to_last(&viewer, &rows).await })
+                Box::pin(async move { chat.inbox.unread_up_to_last(&viewer.user, &rows).await })
             }),
         }
     }

@@ -109,7 +109,7 @@ impl ViewerScope {
         Self(Arc::new(ScopeData {
             chat: chat.clone(),
             viewer: caller.user.clone(),
-            loaders: Loaders::new(chat, &caller.user),
+            loaders: Loaders::new(chat, &caller),
             caller,
             shared,
         }))

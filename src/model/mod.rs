@@ -21,7 +21,10 @@ pub use content::{Attachment, Body, Content};
 pub use conversation::{
     Conversation, ConversationKind, GroupName, Membership, MembershipState, Participant, Role,
 };
-pub use event::{BlockNotice, Event, InboxChange, Notice, Topic};
+pub use event::{
+    BlockNotice, Event, InboxChange, Notice, OutboxEvent, OutboxEventKind, OutboxRow, OutboxShard,
+    Topic,
+};
 pub use id::{ChangeId, ConversationId, DirectIds, MessageId, OrderKey, TimeUuid};
 pub use inbox::{
     ActPosition, Flags, IgnoredSenders, InboxKey, InboxRow, ReadMarker, Unread, hidden_larges,

@@ -81,6 +81,10 @@ pub trait StoreAdmin: Store {
     /// Sets a note if there is none of this name (compare-and-set). The answer is the persisted
     /// value: the same for all concurrent callers, on any server. Such a note is never removed.
     async fn note_once(&self, name: &str, value: &str) -> Result<String>;
+
+    /// Switches the outbox on from this time, or off. This server's writes follow at once, those of
+    /// the others with their next [`Store::outbox_since`].
+    async fn set_outbox(&self, since: Option<Timestamp>) -> Result<()>;
 }
 
 /// One row of an import. A row that the store has already stays as it is, so an import can be repeated.

@@ -9,10 +9,11 @@ use tokio::time::Instant;
 use super::cluster::ClusterStore;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, Error, FlagsChange,
-    ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
-    MembershipSnapshot, MembershipVersion, NewConversation, NewMessage, Participation,
-    PreviewQuery, ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store,
-    StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
+    MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation, NewMessage,
+    OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
+    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
+    VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{Block, IgnoredSenders};
@@ -141,7 +142,10 @@ instrumented! {
             react(conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>>;
             reactions(viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Vec<Vec<Reaction>>;
             changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change>;
-            log_late(conversation: ConversationId, changes: &[Change]) -> ();
+            log_late(conversation: ConversationId, changes: &[LateChange]) -> ();
+            outbox_since() -> Option<Timestamp>;
+            outbox(reads: &[OutboxRead], up_to: OrderKey, limit: usize) -> Vec<OutboxPage>;
+            conversations(conversations: &[ConversationId]) -> Vec<Option<Arc<Conversation>>>;
             earlier_sends(conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>>;
             history(conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Page<Arc<Message>>;
             messages(keys: &[(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>>;
@@ -193,6 +197,7 @@ instrumented! {
             note(name: &str) -> Option<String>;
             set_note(name: &str, value: Option<&str>) -> ();
             note_once(name: &str, value: &str) -> String;
+            set_outbox(since: Option<Timestamp>) -> ();
         }
     }
 }

@@ -25,6 +25,7 @@
 //! | `users` | user | profile and last-seen time |
 //! | `restrictions` | user | suspension, and the moment before which tokens are refused |
 //! | `blocks_by_user` | user, blocked user | users whom a user blocks, and ended blocks (35 days) |
+//! | `outbox_by_shard` | shard, write | which events services have yet to receive (7 days), if the deployment has an outbox |
 //!
 //! A store that several servers share has the directory and the mailboxes of [`cluster`] besides.
 //!
@@ -44,6 +45,7 @@ mod inbox;
 mod instrumented;
 mod membership;
 mod message;
+mod outbox;
 mod profile;
 mod read_permit;
 mod restriction;
@@ -72,14 +74,15 @@ pub use self::membership::{
     MembershipVersion, Renaming, TransitionKind,
 };
 pub use self::message::{Appended, Audience, EarlierSend, NewMessage, Revised};
+pub use self::outbox::{LateChange, NOTE_OUTBOX_SINCE, OUTBOX_KEPT_MICROS, OutboxPage, OutboxRead};
 pub use self::profile::ProfileChange;
 pub use self::read_permit::ReadShares;
 pub use self::restriction::{LoggedRestriction, Restricted, RestrictionChange};
 pub use self::rules::pair::of_stored as pair_of_participants;
 use crate::model::{
-    Block, Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders,
-    InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
+    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store of conversations, messages and inboxes.
@@ -255,10 +258,32 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// Logs changes again that stand under older ids, so that streams that passed those ids find
     /// them: all or nothing, as `revise_message` logs them. A message that became visible late is
-    /// logged as [`crate::model::ChangeKind::MessageLate`].
+    /// logged as [`crate::model::ChangeKind::MessageLate`]. In the outbox the events keep their own
+    /// ids, in a row under the fresh ones.
     ///
     /// On a store with a single server nothing is late.
-    async fn log_late(&self, conversation: ConversationId, changes: &[Change]) -> Result<()>;
+    async fn log_late(&self, conversation: ConversationId, changes: &[LateChange]) -> Result<()>;
+
+    /// The time from which the store has an outbox: every write from then on that persists events
+    /// persists an [`crate::model::OutboxRow`] with them, all or nothing. `None` while the outbox is
+    /// off. On a shared store, a server must call this every few seconds: its writes follow the last
+    /// answer.
+    async fn outbox_since(&self) -> Result<Option<Timestamp>>;
+
+    /// The rows of these shards after each position and up to `up_to`, a page for each: about
+    /// `limit` rows of a shard at once. A row may come twice. Rows are kept for 7 days.
+    async fn outbox(
+        &self,
+        reads: &[OutboxRead],
+        up_to: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<OutboxPage>>;
+
+    /// Conversations, whoever takes part in them. `None` for one that does not exist.
+    async fn conversations(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Arc<Conversation>>>>;
 
     /// Earlier sends of the last 24 hours by their keys.
     async fn earlier_sends(

@@ -16,10 +16,10 @@ use crate::model::{
 use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPositions,
-    ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
-    NewConversation, NewMessage, Participation, ProfileChange, Renaming, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
-    VerifyPosition,
+    ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove, MembershipChange,
+    MembershipSnapshot, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
+    ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin,
+    StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 
 #[derive(Default)]
@@ -112,6 +112,10 @@ impl StoreAdmin for Memory {
     }
 
     async fn note_once(&self, _: &str, _: &str) -> Result<String> {
+        unreachable!("not part of an import")
+    }
+
+    async fn set_outbox(&self, _: Option<Timestamp>) -> Result<()> {
         unreachable!("not part of an import")
     }
 
@@ -247,7 +251,16 @@ impl Store for Memory {
     async fn newest_events(&self, _: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
         unreachable!("not part of an import")
     }
-    async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
+    async fn log_late(&self, _: ConversationId, _: &[LateChange]) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn outbox_since(&self) -> Result<Option<Timestamp>> {
+        unreachable!("not part of an import")
+    }
+    async fn outbox(&self, _: &[OutboxRead], _: OrderKey, _: usize) -> Result<Vec<OutboxPage>> {
+        unreachable!("not part of an import")
+    }
+    async fn conversations(&self, _: &[ConversationId]) -> Result<Vec<Option<Arc<Conversation>>>> {
         unreachable!("not part of an import")
     }
     async fn earlier_sends(

@@ -13,6 +13,7 @@ mod history;
 mod inbox;
 mod introduction;
 mod large_events;
+mod outbox;
 mod pace;
 mod presence;
 mod privacy;

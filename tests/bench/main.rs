@@ -23,6 +23,7 @@ mod library;
 mod measure;
 mod opening;
 mod operations;
+mod outbox;
 mod parts;
 #[path = "../support/peer.rs"]
 #[expect(dead_code, reason = "tests use the rest of it")]
@@ -79,7 +80,7 @@ const FEW: Shape = Shape {
     conversations: 20,
 };
 
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "costs",
     "documents",
     "open",
@@ -90,12 +91,13 @@ const PARTS: [&str; 10] = [
     "crowds",
     "fanout",
     "servers",
+    "outbox",
 ];
 /// Not parts, but servers that the parts start: the bare broadcast, the bare HTTP, and the library's handlers.
 const BARE: &str = "bare-sockets";
 const BARE_HTTP: &str = "bare-http";
 const LIBRARY: &str = "library";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers]
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers] [outbox]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured. `cluster` and the second halves of `crowds` and `servers`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
@@ -154,6 +156,13 @@ fn main() {
     }
     if wanted[9] {
         runtime().block_on(servers::measure(&size));
+    }
+    if wanted[10] {
+        runtime().block_on(async move {
+            tokio::spawn(async move { outbox::measure(&size).await })
+                .await
+                .unwrap()
+        });
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod follower;
 mod import;
 pub(crate) mod ledger;
 mod nats;
+mod outbox;
 mod presence;
 pub(crate) mod read;
 mod refusals;

@@ -11,5 +11,6 @@ mod faults;
 mod hung;
 mod line;
 mod load;
+mod outbox;
 pub(crate) mod place;
 mod ranges;

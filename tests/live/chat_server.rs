@@ -15,6 +15,7 @@ use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::metrics::Metrics;
 use wideroom::model::UserId;
 use wideroom::server::{self, Server, ServerBounds};
+use wideroom::store::StoreAdmin as _;
 use wideroom::store::embedded::{Embedded, Options};
 
 use crate::support::client::{Caller, Socket};
@@ -34,6 +35,15 @@ pub(super) struct ChatServer {
 
 impl ChatServer {
     pub(super) async fn start(bounds: ServerBounds, chat: Bounds) -> Self {
+        Self::open(bounds, chat, false).await
+    }
+
+    /// Server of a deployment with an outbox.
+    pub(super) async fn with_outbox() -> Self {
+        Self::open(ServerBounds::default(), Bounds::default(), true).await
+    }
+
+    async fn open(bounds: ServerBounds, chat: Bounds, has_outbox: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
             path: folder.path().to_owned(),
@@ -43,6 +53,9 @@ impl ChatServer {
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store = Arc::new(Embedded::open(options, Arc::clone(&clock)).await.unwrap());
+        if has_outbox {
+            store.set_outbox(Some(SystemClock.now())).await.unwrap();
+        }
         // The rates of the chat are not under test here.
         let rates = RateBounds {
             is_on: false,

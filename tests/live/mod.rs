@@ -14,6 +14,7 @@ mod http;
 mod library_answers;
 mod library_faults;
 mod origins;
+mod outbox;
 mod prices;
 mod rates;
 mod read_shares;

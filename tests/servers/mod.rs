@@ -9,6 +9,7 @@ mod damage;
 mod ended;
 mod large;
 mod nats;
+mod outbox;
 mod pair;
 mod queue;
 mod random;

@@ -9,16 +9,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use wideroom::model::{
-    Block, Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders,
-    InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
+    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange,
+    Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange, LateChange,
     LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion,
-    NewConversation, NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
-    RestrictionChange, Result, Revised, Store, UnreadQuery,
+    NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery,
+    ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store, UnreadQuery,
 };
 
 /// A store behind which sends wait for as long as a test says.
@@ -227,8 +227,28 @@ impl Store for Slow {
         self.inner.changes(conversation, after, limit).await
     }
 
-    async fn log_late(&self, conversation: ConversationId, changes: &[Change]) -> Result<()> {
+    async fn log_late(&self, conversation: ConversationId, changes: &[LateChange]) -> Result<()> {
         self.inner.log_late(conversation, changes).await
+    }
+
+    async fn outbox_since(&self) -> Result<Option<Timestamp>> {
+        self.inner.outbox_since().await
+    }
+
+    async fn outbox(
+        &self,
+        reads: &[OutboxRead],
+        up_to: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<OutboxPage>> {
+        self.inner.outbox(reads, up_to, limit).await
+    }
+
+    async fn conversations(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Arc<Conversation>>>> {
+        self.inner.conversations(conversations).await
     }
 
     async fn earlier_sends(

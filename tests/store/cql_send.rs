@@ -10,10 +10,11 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 use wideroom::clock::ManualClock;
 use wideroom::model::{
-    Change, ChangeKind, ConversationId, Message, MessageId, OrderKey, Revision, TimeUuid, UserId,
+    Change, ChangeKind, ConversationId, Message, MessageId, OrderKey, OutboxEvent, Revision,
+    TimeUuid, UserId,
 };
 use wideroom::store::cql::{Cql, migrate};
-use wideroom::store::{EarlierSend, Error, NewMessage, Store};
+use wideroom::store::{EarlierSend, Error, LateChange, NewMessage, Store};
 
 use crate::support::cassandra::shared;
 use crate::support::words::{
@@ -649,8 +650,12 @@ async fn changes_are_kept_with_their_log() {
         message: id(2),
         user: ann.clone(),
     };
+    let logged = LateChange {
+        event: OutboxEvent::of_change(&late),
+        change: late.clone(),
+    };
     on.store
-        .log_late(conversation_id(1), std::slice::from_ref(&late))
+        .log_late(conversation_id(1), &[logged])
         .await
         .unwrap();
     let all = on

@@ -10,6 +10,7 @@ mod cql_cluster;
 mod cql_cost;
 mod cql_history;
 mod cql_inbox;
+mod cql_outbox;
 mod cql_people;
 mod cql_reaction;
 mod cql_reads;
@@ -24,6 +25,7 @@ mod import;
 mod inbox;
 mod membership;
 mod oracle;
+mod outbox;
 mod profile;
 mod race;
 mod reaction;
@@ -253,6 +255,14 @@ contract! {
             participants_are_read_as_they_were_given,
             an_export_of_one_store_imports_into_an_equal_one,
             reactions_that_are_on_are_read_in_pieces,
+        }
+        outbox {
+            a_store_without_an_outbox_has_no_rows,
+            every_write_with_events_has_a_row,
+            a_repeated_write_adds_no_event,
+            rows_are_read_in_pages_from_any_position,
+            the_time_of_the_switch_is_read_back,
+            conversations_are_found_whoever_takes_part,
         }
         race {
             marks_and_sends_at_once_lose_nothing,

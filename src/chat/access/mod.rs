@@ -23,7 +23,7 @@ use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::publisher::Publisher;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, IdempotencyKey, MembershipState, Message,
-    UserId,
+    UserId, Viewer,
 };
 use crate::store::{Participation, Store};
 
@@ -74,6 +74,19 @@ impl Access {
                     .map(|participation| participation.conversation)
             })
             .collect())
+    }
+
+    /// The conversations that the caller may read: those of [`Self::conversations`], and for a
+    /// service under its own name every one.
+    pub async fn visible_to(
+        &self,
+        caller: &Viewer,
+        ids: &[ConversationId],
+    ) -> Result<Vec<Option<Arc<Conversation>>>> {
+        if caller.is_service() {
+            return Ok(self.store.conversations(ids).await?);
+        }
+        self.conversations(&caller.user, ids).await
     }
 
     pub async fn conversation(

@@ -64,7 +64,7 @@ impl WriteService {
         // Read before the write, because nothing may fail after it.
         let was_participant = self
             .participants
-            .current_or_former(viewer, conversation, &user)
+            .current_or_former(&viewer.into(), conversation, &user)
             .await?
             .is_some();
         self.run_group_command(viewer, conversation, GroupCommand::Remove(user.clone()))

@@ -17,10 +17,11 @@ use crate::chat::late_rule::{EventAge, LateEvents, notify_in_time};
 use crate::chat::publisher::Origin;
 use crate::cluster::{Cluster, Recipients, RemoteEvent, RemoteNotice};
 use crate::model::{
-    Change, ChangeKind, ConversationId, Event, Message, MessageId, OrderKey, TimeUuid, UserId,
+    Change, ChangeKind, ConversationId, Event, Message, MessageId, OrderKey, OutboxEvent,
+    OutboxEventKind, TimeUuid, UserId,
 };
 use crate::store::cluster::KeyedSend;
-use crate::store::{self, Audience};
+use crate::store::{self, Audience, LateChange};
 
 /// Changes after the beginning of a change of a group, among which its own are.
 const REPEATED_PAGE: usize = 512;
@@ -59,6 +60,8 @@ struct OutgoingEvent {
     /// [`ChangeKind::MessageLate`].
     change: Change,
     event: Event,
+    /// Id of the event. `None` for a repeated one, which gets a fresh id.
+    own_id: Option<TimeUuid>,
 }
 
 impl<'a> Publication<'a> {
@@ -154,6 +157,9 @@ impl WriteContext {
         let mut outgoing = OutgoingEvents::new(message.conversation, None);
         // Any id will do: the event gets a fresh one.
         outgoing.add(message.id, event);
+        if let Some(event) = outgoing.events.last_mut() {
+            event.own_id = None;
+        }
         outgoing.has_inboxes = kind != ChangeKind::ReactionsChanged;
         Some(outgoing)
     }
@@ -283,7 +289,24 @@ impl OutgoingEvent {
                 return None;
             }
         };
-        Some(Self { change, event })
+        let own_id = Some(id);
+        Some(Self {
+            change,
+            event,
+            own_id,
+        })
+    }
+
+    /// The change as it is logged again. In the outbox the event keeps its id.
+    fn late(&self) -> LateChange {
+        let mut event = OutboxEvent::of_change(&self.change);
+        if let (Some(own_id), false) = (self.own_id, event.kind == OutboxEventKind::MessageAdded) {
+            event.id = own_id;
+        }
+        LateChange {
+            change: self.change.clone(),
+            event,
+        }
     }
 
     fn remote(&self) -> RemoteEvent {
@@ -396,16 +419,12 @@ impl LateEvents for OutgoingDelivery<'_> {
                 change.id = *id;
             }
         }
-        let changes: Vec<_> = outgoing
-            .events
-            .iter()
-            .map(|event| event.change.clone())
-            .collect();
+        let changes: Vec<_> = outgoing.events.iter().map(OutgoingEvent::late).collect();
         let log = || context.store.log_late(conversation, &changes);
         let (lease, ()) = retry_until_known(&context.unsettled, lease, log).await?;
         let recipients = cluster.recipients(conversation).await;
         let (publisher, origin) = (&context.publisher, Origin::Own(&lease));
-        for OutgoingEvent { change, event } in &outgoing.events {
+        for OutgoingEvent { change, event, .. } in &outgoing.events {
             publisher.publish_event(conversation, change.id, event.clone(), origin);
         }
         if outgoing.has_inboxes {

@@ -13,9 +13,10 @@ use crate::chat::late_rule::{EventAge, LateEvents, notify_in_time};
 use crate::chat::publisher::Origin;
 use crate::cluster::Cluster;
 use crate::model::{
-    Change, ChangeId, ChangeKind, Conversation, ConversationId, TimeUuid, Timestamp, UserId,
+    Change, ChangeId, ChangeKind, Conversation, ConversationId, OutboxEvent, TimeUuid, Timestamp,
+    UserId,
 };
-use crate::store;
+use crate::store::{self, LateChange};
 
 /// Age of a conversation whose creation a repeated command may deliver.
 const REPEATED_MICROS: i64 = 15 * 60 * 1_000_000;
@@ -110,11 +111,14 @@ impl LateEvents for CreationDelivery<'_> {
         } = self;
         let (conversation, users) = (creation.conversation, &creation.users);
         let lease = context.in_flight.allocate_late(conversation, 1);
-        let again = Change {
-            id: lease.newest(),
-            kind: ChangeKind::MessageLate,
-            message: creation.change,
-            user: users[0].clone(),
+        let again = LateChange {
+            change: Change {
+                id: lease.newest(),
+                kind: ChangeKind::MessageLate,
+                message: creation.change,
+                user: users[0].clone(),
+            },
+            event: OutboxEvent::conversation_created(creation.change),
         };
         let log = || {
             let again = std::slice::from_ref(&again);
@@ -122,9 +126,9 @@ impl LateEvents for CreationDelivery<'_> {
         };
         let (lease, ()) = retry_until_known(&context.unsettled, lease, log).await?;
         let (publisher, origin) = (&context.publisher, Origin::Own(&lease));
-        publisher.publish_to_inboxes(users, conversation, again.id, origin);
+        publisher.publish_to_inboxes(users, conversation, again.change.id, origin);
         let age = EventAge::of(&lease);
-        self.change = again.id;
+        self.change = again.change.id;
         Ok(age)
     }
 }

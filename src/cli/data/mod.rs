@@ -1,13 +1,15 @@
-//! Commands on the data of a store: import, export, verify, backup and migrate.
+//! Commands on the data of a store: import, export, verify, backup, migrate and outbox.
 
 mod backup;
 mod export;
 mod import;
 mod migrate;
+mod outbox;
 mod verify;
 
 pub(super) use self::backup::{BackupError, BackupFlags, run as backup};
 pub(super) use self::export::{ExportFlags, run as export};
 pub(super) use self::import::{ImportFlags, run as import};
 pub(super) use self::migrate::{MigrateFlags, run as migrate};
+pub(super) use self::outbox::{OutboxFlags, run as outbox};
 pub(super) use self::verify::{VerifyFlags, run as verify};

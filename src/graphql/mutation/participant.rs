@@ -237,7 +237,7 @@ async fn participant(
     let found = scope
         .chat
         .participants
-        .participant(&scope.viewer, id, user)
+        .participant(&scope.caller, id, user)
         .await?;
     found
         .map(|participant| Participant::new(scope, participant))

@@ -37,30 +37,30 @@ enum ConversationEvent {
 
 /// A message was sent.
 #[derive(SimpleObject)]
-struct MessageAddedEvent {
+pub(super) struct MessageAddedEvent {
     /// Edge of the message in `Conversation.messages`.
-    message_edge: MessageEdge,
+    pub(super) message_edge: MessageEdge,
 }
 
 /// A message was edited.
 #[derive(SimpleObject)]
-struct MessageEditedEvent {
+pub(super) struct MessageEditedEvent {
     /// The message in its current state.
-    message: Message,
+    pub(super) message: Message,
 }
 
 /// A message was deleted.
 #[derive(SimpleObject)]
-struct MessageDeletedEvent {
+pub(super) struct MessageDeletedEvent {
     /// The message without its content.
-    message: Message,
+    pub(super) message: Message,
 }
 
 /// The reactions to a message changed.
 #[derive(SimpleObject)]
-struct ReactionsChangedEvent {
+pub(super) struct ReactionsChangedEvent {
     /// The message in its current state.
-    message: Message,
+    pub(super) message: Message,
 }
 
 /// The read or delivered marker of a participant moved. Large conversations (more than 32
@@ -73,30 +73,30 @@ struct MarkerMovedEvent {
 
 /// A user joined, for the first time or again.
 #[derive(SimpleObject)]
-struct ParticipantAddedEvent {
+pub(super) struct ParticipantAddedEvent {
     /// The participant in its current state, even if the user has left since.
-    participant: Participant,
+    pub(super) participant: Participant,
 }
 
 /// A user left or was removed. That user's own stream ends after this event.
 #[derive(SimpleObject)]
-struct ParticipantRemovedEvent {
+pub(super) struct ParticipantRemovedEvent {
     /// The user who left or was removed.
-    user: User,
+    pub(super) user: User,
 }
 
 /// The role of a participant changed.
 #[derive(SimpleObject)]
-struct RoleChangedEvent {
+pub(super) struct RoleChangedEvent {
     /// The participant in its current state, even if the user has left since.
-    participant: Participant,
+    pub(super) participant: Participant,
 }
 
 /// The conversation was renamed.
 #[derive(SimpleObject)]
-struct ConversationRenamedEvent {
+pub(super) struct ConversationRenamedEvent {
     /// The conversation in its current state.
-    conversation: Conversation,
+    pub(super) conversation: Conversation,
 }
 
 impl SharedUpdate for ConversationUpdate {
@@ -171,7 +171,7 @@ impl ConversationEvent {
                 let participant = scope
                     .chat
                     .participants
-                    .participant(&scope.viewer, conversation, &user)
+                    .participant(&scope.caller, conversation, &user)
                     .await?;
                 participant.map(|participant| {
                     Self::MarkerMoved(MarkerMovedEvent {
@@ -201,7 +201,7 @@ impl ConversationEvent {
     }
 }
 
-async fn participant_or_gone(
+pub(super) async fn participant_or_gone(
     scope: &ViewerScope,
     conversation: ConversationId,
     user: &UserId,
@@ -209,7 +209,7 @@ async fn participant_or_gone(
     let found = scope
         .chat
         .participants
-        .current_or_former(&scope.viewer, conversation, user)
+        .current_or_former(&scope.caller, conversation, user)
         .await?;
     Ok(found.map(|participant| Participant::new(scope, participant)))
 }

@@ -3,6 +3,7 @@
 mod conversation;
 mod inbox;
 mod message;
+mod outbox;
 mod payload_stream;
 mod presence;
 mod typing;
@@ -14,13 +15,14 @@ use futures_util::stream::BoxStream;
 use self::conversation::{ConversationEventPayload, event_position};
 use self::inbox::{InboxUpdatedPayload, inbox_position};
 use self::message::{MessageAddedPayload, message_position};
+use self::outbox::{OutboxEventType, OutboxPayload, outbox_position};
 use self::payload_stream::{limits_of, payloads};
 use self::presence::PresencePayload;
 use self::typing::TypingPayload;
 use super::error::Result;
 use super::id::conversation_of;
-use super::scope::ViewerScope;
-use crate::chat::{ConversationUpdate, MessageUpdate, TypingUpdate};
+use super::scope::{ViewerScope, is_service};
+use crate::chat::{ConversationUpdate, MessageUpdate, OutboxFilter, TypingUpdate};
 
 pub struct Subscription;
 
@@ -101,6 +103,39 @@ impl Subscription {
             .transpose()?;
         let updates = scope.chat.streams.inbox(&scope.viewer, after).await?;
         Ok(inbox::payloads(updates, scope, limits_of(ctx)))
+    }
+
+    /// For services. Delivers every event of the listed types, in all conversations: at least once,
+    /// and in order within each conversation. Objects are shown in their current state. The first
+    /// payload has no event, only the position. Of `shards` parallel readers, each conversation
+    /// belongs to exactly one. UNAVAILABLE while the deployment has no outbox.
+    #[graphql(visible = "is_service")]
+    async fn outbox(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(
+            desc = "A cursor of this subscription or of a webhook, from the last 7 days, of any reader. Without it the stream starts with the next event."
+        )]
+        after: Option<String>,
+        #[graphql(desc = "Types of the delivered events. Without it: all. Not empty.")]
+        types: Option<Vec<OutboxEventType>>,
+        #[graphql(desc = "Number of this reader, from 0 to less than `shards`, which it needs.")]
+        shard: Option<i32>,
+        #[graphql(desc = "Number of parallel readers: 1 to 16. It needs `shard`.")] shards: Option<
+            i32,
+        >,
+    ) -> Result<impl Stream<Item = Result<OutboxPayload>> + use<>> {
+        let scope = ViewerScope::fresh(ctx)?;
+        scope.chat.restrictions.require_service(&scope.caller)?;
+        let kinds = types.map(|types| types.into_iter().map(Into::into).collect());
+        let filter = OutboxFilter::parse(kinds, shard, shards)?;
+        let after = after.map(|cursor| outbox_position(&cursor)).transpose()?;
+        let updates = scope
+            .chat
+            .outbox
+            .updates(&scope.caller, after, filter)
+            .await?;
+        Ok(outbox::payloads(updates, scope, limits_of(ctx)))
     }
 
     /// Delivers the users who start or stop typing in a conversation, including the viewer. Typing

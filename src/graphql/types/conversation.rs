@@ -77,7 +77,7 @@ impl SyncFields for Conversation {
 }
 
 /// A conversation that the viewer takes part in: direct or a group. It is large once it has had
-/// more than 32 participants.
+/// more than 32 participants. A service sees every conversation.
 #[Object]
 impl Conversation {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.
@@ -104,7 +104,7 @@ impl Conversation {
     }
 
     /// The other participant of a direct conversation; the viewer in a conversation with oneself.
-    /// Null for a group.
+    /// Null for a group, and for a service that takes no part.
     async fn direct_peer(&self) -> Nullable<User> {
         nullable(async {
             if self.conversation.kind != model::ConversationKind::Direct {
@@ -116,7 +116,7 @@ impl Conversation {
                 .direct_peers
                 .load(self.conversation.id)
                 .await?;
-            Ok(Some(User::new(&self.scope, peer)))
+            Ok(peer.map(|peer| User::new(&self.scope, peer)))
         })
         .await
     }

@@ -57,7 +57,7 @@ impl Node {
                 let found = scope
                     .chat
                     .participants
-                    .participant(&scope.viewer, conversation, &user)
+                    .participant(&scope.caller, conversation, &user)
                     .await?;
                 found.map(|participant| Self::Participant(Participant::new(scope, participant)))
             }

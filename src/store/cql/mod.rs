@@ -1,6 +1,7 @@
 //! Store on Apache Cassandra or ScyllaDB: the contract of the embedded store, on a cluster that many servers share.
 //!
-//! Seven folders; each uses only the ones after it: `admin → send → inbox → participant → message → cluster → driver`.
+//! Eight folders; each uses only the ones after it:
+//! `admin → send → inbox → participant → message → cluster → outbox → driver`.
 //!
 //! - `admin`: import, export and verification of the whole store.
 //! - `send`: live writes, each acknowledged once the other servers can find it.
@@ -8,6 +9,7 @@
 //! - `participant`: memberships, the roster of a conversation, and profiles.
 //! - `message`: history in its buckets, counts, and heads of conversations.
 //! - `cluster`: the directory of servers, sessions and listeners, and the mailboxes.
+//! - `outbox`: rows that name the events of each batch, for services.
 //! - `driver`: CQL and tables: connection, statements, values, schema and migrations.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test `statements_test` checks every statement.
@@ -18,6 +20,7 @@ mod cluster_store;
 mod driver;
 mod inbox;
 mod message;
+mod outbox;
 mod participant;
 mod send;
 #[cfg(test)]
@@ -38,6 +41,7 @@ use self::driver::statement::Statement;
 use self::driver::{connect, migrate as migrations};
 use self::inbox::Inboxes;
 use self::message::Messages;
+use self::outbox::Outbox;
 use self::participant::Participants;
 use self::participant::block::BlockTable;
 use self::participant::profile::Profiles;
@@ -59,6 +63,7 @@ fn statements() -> Vec<&'static [&'static Statement]> {
         own,
         message::STATEMENTS,
         cluster::STATEMENTS,
+        outbox::ALL_STATEMENTS,
         participant::STATEMENTS,
         inbox::STATEMENTS,
         send::STATEMENTS,
@@ -78,6 +83,7 @@ pub struct Cql {
     blocks: BlockTable,
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
+    outbox: Arc<Outbox>,
     admin: Admin,
     cluster: Arc<ClusterDirectory>,
     /// Time of the last import, once it was read.
@@ -103,7 +109,8 @@ impl Cql {
             || Arc::clone(&participants),
             || Arc::clone(&inboxes),
         );
-        let sends = Arc::new(Sends::new(e(), c(), m(), p(), i()));
+        let outbox = Arc::new(Outbox::new(e()));
+        let sends = Arc::new(Sends::new(e(), c(), m(), p(), i(), Arc::clone(&outbox)));
         let cluster = Arc::new(ClusterDirectory {
             tables: ClusterTables::new(e()),
             sends: Arc::clone(&sends),
@@ -112,6 +119,7 @@ impl Cql {
         let profiles = Profiles::new(e(), c());
         let restrictions = RestrictionTable::new(e(), c());
         let blocks = BlockTable::new(e(), c());
+        outbox.follow(&admin.outbox_since().await);
         Ok(Self {
             address,
             executor,
@@ -122,6 +130,7 @@ impl Cql {
             blocks,
             inboxes,
             sends,
+            outbox,
             admin,
             cluster,
             imported_at: Mutex::default(),

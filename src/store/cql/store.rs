@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::driver::executor::concurrently;
 use super::{Cql, message};
 use crate::model::{
     Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
@@ -14,11 +15,11 @@ use crate::model::{
 use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange,
-    ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
-    MembershipSnapshot, MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation,
-    NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
-    UnreadReader, Verified, VerifyPosition, rules,
+    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
+    MembershipChange, MembershipSnapshot, MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT,
+    NOTE_OUTBOX_SINCE, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
+    PreviewQuery, ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store,
+    StoreAdmin, StoredMessage, UnreadQuery, UnreadReader, Verified, VerifyPosition, rules,
 };
 
 #[async_trait]
@@ -173,8 +174,35 @@ impl Store for Cql {
         self.messages.changes(conversation, after, limit).await
     }
 
-    async fn log_late(&self, conversation: ConversationId, changes: &[Change]) -> Result<()> {
+    async fn log_late(&self, conversation: ConversationId, changes: &[LateChange]) -> Result<()> {
         self.sends.log_late(conversation, changes).await
+    }
+
+    async fn outbox_since(&self) -> Result<Option<Timestamp>> {
+        let since = self.admin.outbox_since().await;
+        self.outbox.follow(&since);
+        since
+    }
+
+    async fn outbox(
+        &self,
+        reads: &[OutboxRead],
+        up_to: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<OutboxPage>> {
+        self.outbox.pages(reads, up_to, limit).await
+    }
+
+    async fn conversations(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Arc<Conversation>>>> {
+        let each = |id: &ConversationId| self.sends.membership_version(*id);
+        let found = concurrently(conversations.iter().map(each).collect()).await?;
+        Ok(found
+            .into_iter()
+            .map(|found| found.map(|found| found.conversation))
+            .collect())
     }
 
     async fn earlier_sends(
@@ -422,6 +450,15 @@ impl StoreAdmin for Cql {
     async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
         *self.imported_at.lock() = None;
         self.admin.set_note(name, value).await
+    }
+
+    async fn set_outbox(&self, since: Option<Timestamp>) -> Result<()> {
+        let note = since.map(|since| since.to_string());
+        self.admin
+            .set_note(NOTE_OUTBOX_SINCE, note.as_deref())
+            .await?;
+        self.outbox.follow(&Ok(since));
+        Ok(())
     }
 
     async fn note_once(&self, name: &str, value: &str) -> Result<String> {

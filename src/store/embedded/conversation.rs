@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::inbox;
 use super::read_context::ReadContext;
 use crate::model::{
-    ActPosition, Conversation, ConversationId, Direction, Membership, OrderKey, Page, PageRequest,
-    Participant, Role, UserId,
+    ActPosition, Conversation, ConversationId, Direction, Membership, OrderKey, OutboxEvent, Page,
+    PageRequest, Participant, Role, UserId,
 };
 use crate::store::embedded::cache::state::{ConversationState, People, States};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
@@ -26,7 +26,7 @@ fn pair_of(new: &NewConversation) -> Option<key::Key> {
 }
 
 /// Plans the creation of a conversation, on the condition that its id and its pair are free.
-pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
+pub(super) fn create(context: &ReadContext, new: &NewConversation) -> Write {
     let id = new.conversation.id;
     let is_large = new
         .conversation
@@ -93,7 +93,9 @@ pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
         roster,
         heir,
     });
-    let states = states.clone();
+    let created = || vec![OutboxEvent::conversation_created(new.change)];
+    ops.extend(context.outbox.put(id, created));
+    let states = context.states.clone();
     Write {
         ops,
         conditions,
@@ -128,6 +130,27 @@ pub(super) fn direct(
     other: &UserId,
 ) -> Result<Option<ConversationId>> {
     context.view().record(&key::pair(one, other))
+}
+
+/// Conversations, whoever takes part in them.
+pub(super) fn read(
+    context: &ReadContext,
+    conversations: &[ConversationId],
+) -> Result<Vec<Option<Arc<Conversation>>>> {
+    let each = |id: &ConversationId| {
+        let state = context.state(*id)?;
+        Ok(state.map(|state| state.conversation.clone()))
+    };
+    conversations.iter().map(each).collect()
+}
+
+/// The same, where memory has all of them.
+pub(super) fn in_memory(
+    states: &States,
+    conversations: &[ConversationId],
+) -> Option<Vec<Option<Arc<Conversation>>>> {
+    let each = |id: &ConversationId| Some(Some(states.get(*id)?.conversation.clone()));
+    conversations.iter().map(each).collect()
 }
 
 /// The viewer's own membership is read first: for a stranger that is all the work, whether the conversation exists or not.

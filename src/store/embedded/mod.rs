@@ -14,6 +14,7 @@ mod inbox;
 mod message;
 mod meter;
 mod open;
+mod outbox;
 mod read_context;
 mod restriction;
 mod store;
@@ -33,11 +34,12 @@ use self::cache::state::{ConversationState, States};
 use self::cache::unread_list::UnreadLists;
 use self::engine::committer::{CommitOutcome, Committer, Write};
 use self::engine::db::{MissingRow, corrupt};
-use self::engine::record;
+use self::engine::{key, record};
 pub use self::open::OpenError;
+use self::outbox::OutboxWriter;
 use self::read_context::ReadContext;
 use super::read_permit::UserReadPermit;
-use super::{Error, Result};
+use super::{Error, NOTE_OUTBOX_SINCE, Result};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::ConversationId;
@@ -123,11 +125,17 @@ impl Embedded {
             };
             let committer = Committer::start(opened.engine, opened.last).map_err(on_disk)?;
             let disk = Arc::new(Disk::new(options.path.clone(), options.free_bytes_min));
+            let since: Option<String> = opened
+                .db
+                .view()
+                .record(&key::note(NOTE_OUTBOX_SINCE))
+                .map_err(|error| open::engine_error(&options.path, error))?;
             let context = Arc::new(ReadContext {
                 db: opened.db,
                 states: Arc::new(States::new()),
                 known: opened.known,
                 unread: UnreadLists::new(),
+                outbox: OutboxWriter::new(since.as_deref()),
                 clock,
             });
             let (turns, copies) = (

@@ -13,7 +13,7 @@ use crate::store::embedded::engine::committer::{COMMIT, Engine, Rows};
 use crate::store::embedded::engine::db::Db;
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record::{self, CommitRecord};
-use crate::store::{Cause, Result};
+use crate::store::{Cause, Error, Result};
 
 /// Format version of keys and values.
 const FORMAT: u32 = 1;
@@ -124,6 +124,14 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
 
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Error of a row that is read while the store opens.
+pub(super) fn engine_error(path: &Path, error: Error) -> OpenError {
+    OpenError::Engine {
+        path: path.to_owned(),
+        source: Box::new(error),
+    }
 }
 
 fn open_error(path: &Path, error: fjall::Error) -> OpenError {

@@ -9,12 +9,14 @@ use crate::store::embedded::cache::row::{Entry, Marks, RowCache};
 use crate::store::embedded::cache::state::{ConversationState, States};
 use crate::store::embedded::cache::unread_list::UnreadLists;
 use crate::store::embedded::engine::db::{Db, View};
+use crate::store::embedded::outbox::OutboxWriter;
 
 pub(super) struct ReadContext {
     pub(super) db: Db,
     pub(super) states: Arc<States>,
     pub(super) known: Arc<RowCache>,
     pub(super) unread: UnreadLists,
+    pub(super) outbox: OutboxWriter,
     pub(super) clock: Arc<dyn Clock>,
 }
 

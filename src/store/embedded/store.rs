@@ -8,18 +8,19 @@ use tokio::task::spawn_blocking;
 use super::engine::committer::{CommitOutcome, Write};
 use super::engine::{key, record};
 use super::write::{append, membership, reaction, revision};
-use super::{Busy, Embedded, block, conversation, inbox, message, restriction};
+use super::{Busy, Embedded, block, conversation, inbox, message, outbox, restriction};
 use crate::model::{
-    Block, Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders,
-    InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
+    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, LoggedRestriction,
-    MarkerMove, MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT,
-    NewConversation, NewMessage, Participation, ProfileChange, Renaming, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin as _, UnreadQuery, UnreadReader, rules,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, LateChange,
+    LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET,
+    NOTE_IMPORTED_AT, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
+    ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store,
+    StoreAdmin as _, UnreadQuery, UnreadReader, rules,
 };
 
 #[async_trait]
@@ -72,7 +73,10 @@ impl Store for Embedded {
     }
 
     async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
-        match self.write(conversation::create(self.states(), new)).await? {
+        match self
+            .write(conversation::create(&self.inner.context, new))
+            .await?
+        {
             CommitOutcome::Done => Ok(Created::New),
             CommitOutcome::Refused => {
                 let new = new.clone();
@@ -206,8 +210,35 @@ impl Store for Embedded {
             .await
     }
 
-    async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
+    async fn log_late(&self, _: ConversationId, _: &[LateChange]) -> Result<()> {
         Ok(())
+    }
+
+    async fn outbox_since(&self) -> Result<Option<Timestamp>> {
+        self.read_outbox_since().await
+    }
+
+    async fn outbox(
+        &self,
+        reads: &[OutboxRead],
+        up_to: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<OutboxPage>> {
+        let reads = reads.to_vec();
+        self.read(move |context| outbox::pages(context, &reads, up_to, limit))
+            .await
+    }
+
+    async fn conversations(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Arc<Conversation>>>> {
+        if let Some(known) = conversation::in_memory(self.states(), conversations) {
+            return Ok(known);
+        }
+        let conversations = conversations.to_vec();
+        self.read(move |context| conversation::read(context, &conversations))
+            .await
     }
 
     async fn history(

@@ -3,5 +3,6 @@
 pub(super) mod finding;
 pub(super) mod import;
 pub(super) mod note;
+pub(super) mod outbox;
 pub(super) mod pair;
 pub(super) mod succession;

@@ -21,10 +21,10 @@ use wideroom::model::{
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::embedded::Embedded;
 use wideroom::store::{
-    Appended, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange, LoggedRestriction,
-    MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation,
-    NewMessage, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
-    RestrictionChange, Result, Revised, Store, UnreadQuery,
+    Appended, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange, LateChange,
+    LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion,
+    NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery,
+    ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store, UnreadQuery,
 };
 
 use super::directory::Directory;
@@ -277,7 +277,10 @@ priced! {
     react(conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>> => |_store, _answer| (4, 5);
     reactions(viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Vec<Vec<Reaction>> => |_store, _answer| (messages.len(), messages.len());
     changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change> => |_store, answer| (2, answer.len());
-    log_late(conversation: ConversationId, changes: &[Change]) -> () => |_store, _answer| (2, 2 + changes.len());
+    log_late(conversation: ConversationId, changes: &[LateChange]) -> () => |_store, _answer| (2, 2 + changes.len());
+    outbox_since() -> Option<Timestamp> => |_store, _answer| (1, 1);
+    outbox(reads: &[OutboxRead], up_to: OrderKey, limit: usize) -> Vec<OutboxPage> => |_store, answer| (reads.len(), answer.iter().map(|page| page.rows.len()).sum());
+    conversations(conversations: &[ConversationId]) -> Vec<Option<Arc<Conversation>>> => |_store, answer| (conversations.len(), some(answer));
     earlier_sends(conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>> => |_store, _answer| (keys.len(), keys.len());
     history(conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Page<Arc<Message>> => |_store, answer| (2, 1 + answer.items.len());
     messages(keys: &[(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>> => |store, answer| (store.by_id(keys), some(answer));

@@ -10,6 +10,7 @@ use wideroom::store::{Participation, Store, StoreAdmin, UnreadQuery};
 
 use super::{CONVERSATIONS, NAMES, all_conversations, any_key, id_at, name};
 use crate::store::ask::{assert_newest, assert_page, requests, with_keys};
+use crate::store::outbox::all_events;
 use crate::support::words::{START, change, conversation_id, user};
 
 /// Random queries of a comparison, in addition to the fixed ones. Users and conversations are numbers, because the salt of the case is not set yet.
@@ -102,6 +103,11 @@ pub(super) async fn compare(
     assert_eq!(
         engine.last_messages(&conversations).await.unwrap(),
         naive.last_messages(&conversations).await.unwrap()
+    );
+    assert_eq!(
+        all_events(engine, &conversations).await,
+        all_events(naive, &conversations).await,
+        "events of the outbox"
     );
     for conversation in &conversations {
         compare_conversation(engine, naive, *conversation, questions).await;

@@ -9,6 +9,13 @@ impl StoreAdmin for Naive {
         Ok(rows.iter().map(|row| kept.import(row, now)).collect())
     }
 
+    async fn set_outbox(&self, since: Option<Timestamp>) -> Result<()> {
+        let note = since.map(|since| since.to_string());
+        self.set_note(NOTE_OUTBOX_SINCE, note.as_deref()).await?;
+        self.kept().has_outbox = since.is_some();
+        Ok(())
+    }
+
     /// Nothing here follows from anything: every answer is found by looking at everything.
     async fn verify(&self, _: Option<&VerifyPosition>, _: bool) -> Result<Verified> {
         Ok(Verified::default())

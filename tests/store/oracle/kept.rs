@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use wideroom::model::{
-    Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, Profile,
-    Restriction, TimeUuid, Timestamp, UserId,
+    Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, OutboxEvent,
+    OutboxRow, Profile, Restriction, TimeUuid, Timestamp, UserId,
 };
 use wideroom::store::{EarlierSend, ImportRow, Imported, Restricted};
 
@@ -21,11 +21,20 @@ pub(super) struct Kept {
     pub(super) blocks: BTreeMap<(UserId, UserId), Block>,
     pub(super) notes: HashMap<String, String>,
     pub(super) newest: Option<TimeUuid>,
+    pub(super) has_outbox: bool,
+    pub(super) outbox: BTreeMap<(TimeUuid, ConversationId), OutboxRow>,
 }
 
 impl Kept {
     pub(super) fn saw(&mut self, id: TimeUuid) {
         self.newest = self.newest.max(Some(id));
+    }
+
+    /// Adds the row of a write with these events.
+    pub(super) fn tell_outbox(&mut self, conversation: ConversationId, events: Vec<OutboxEvent>) {
+        let row = OutboxRow::new(conversation, events).filter(|_| self.has_outbox);
+        self.outbox
+            .extend(row.map(|row| ((row.id, conversation), row)));
     }
 
     pub(super) fn by_pair(&self, pair: &[u8]) -> Option<ConversationId> {

@@ -15,16 +15,17 @@ use wideroom::model::id::pair_key;
 use wideroom::model::{
     Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, MessageKind, OrderKey,
-    Page, PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
-    Unread, UserId,
+    OutboxEvent, Page, PageRequest, Participant, Profile, Reaction, Restriction, Revision,
+    TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
     Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange,
-    ImportPositions, ImportRow, Imported, LoggedRestriction, MarkerMove, MembershipChange,
-    MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage,
-    Participation, ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store,
-    StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
+    MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE,
+    NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange, Renaming,
+    Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
+    Verified, VerifyPosition,
 };
 
 use self::conversation::{OracleConversation, OracleParticipant};
@@ -83,6 +84,14 @@ impl Naive {
         };
         kept.conversations.values().filter_map(changed).collect()
     }
+}
+
+/// The changes of a group, and the message that announces them.
+fn announced(message: &Message, changes: &[Change]) -> Vec<OutboxEvent> {
+    let changes = changes.iter().map(OutboxEvent::of_change);
+    changes
+        .chain([OutboxEvent::message_added(message.id)])
+        .collect()
 }
 
 impl fmt::Display for Naive {
@@ -167,6 +176,8 @@ impl Store for Naive {
             return Ok(Created::Existing(Arc::new(there.record.clone())));
         }
         kept.conversations.insert(new.conversation.id, stored);
+        let created = OutboxEvent::conversation_created(new.change);
+        kept.tell_outbox(new.conversation.id, vec![created]);
         kept.saw(new.change);
         Ok(Created::New)
     }
@@ -241,6 +252,7 @@ impl Store for Naive {
             return Err(not_there());
         };
         let was_large = stored.record.is_large;
+        let mut events = Vec::new();
         if stored.version != Some(change.message.id) {
             if stored.version != change.seen {
                 return Ok(None);
@@ -252,8 +264,10 @@ impl Store for Naive {
                 .for_each(|transition| stored.transition(transition, &change.message));
             stored.tell(&change.message, &change.changes);
             stored.grow();
+            events = announced(&change.message, &change.changes);
         }
         let users = (!was_large).then(|| stored.joined_users().into());
+        kept.tell_outbox(conversation, events);
         kept.saw(change.message.id);
         Ok(Some(Audience { users }))
     }
@@ -267,11 +281,14 @@ impl Store for Naive {
         let Some(stored) = kept.conversations.get_mut(&conversation) else {
             return Err(not_there());
         };
+        let mut events = Vec::new();
         if !stored.messages.contains_key(&to.message.id) {
             stored.record.name = Some(to.name.clone());
             stored.tell(&to.message, std::slice::from_ref(&to.change));
+            events = announced(&to.message, std::slice::from_ref(&to.change));
         }
         let users = (!stored.record.is_large).then(|| stored.joined_users().into());
+        kept.tell_outbox(conversation, events);
         kept.saw(to.message.id);
         Ok(Audience { users })
     }
@@ -312,12 +329,16 @@ impl Store for Naive {
         let Some(stored) = kept.conversations.get_mut(&conversation) else {
             return Err(not_there());
         };
+        let mut events = Vec::new();
         for NewMessage {
             message,
             is_by_service,
             ..
         } in &messages
         {
+            if !stored.messages.contains_key(&message.id) {
+                events.push(OutboxEvent::message_added(message.id));
+            }
             stored.messages.insert(message.id, message.clone());
             stored.newest_send = stored.newest_send.max(Some(message.id));
             if let (MessageKind::Text, Some(participant)) =
@@ -330,6 +351,7 @@ impl Store for Naive {
         }
         let users = (!stored.record.is_large)
             .then(|| stored.joined().map(|(user, _)| user.clone()).collect());
+        kept.tell_outbox(conversation, events);
         for NewMessage {
             message,
             input_hash,
@@ -369,6 +391,7 @@ impl Store for Naive {
         };
         let users = (!stored.record.is_large).then(|| users.into());
         if stored.changes.len() > before {
+            kept.tell_outbox(conversation, vec![OutboxEvent::of_change(change)]);
             kept.saw(change.id);
         }
         Ok(Some(Revised {
@@ -392,6 +415,7 @@ impl Store for Naive {
             return Ok(None);
         };
         if message.deleted_at.is_none() {
+            kept.tell_outbox(conversation, vec![OutboxEvent::of_change(change)]);
             kept.saw(change.id);
         }
         Ok(Some(message))
@@ -441,8 +465,40 @@ impl Store for Naive {
             .collect())
     }
 
-    async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
+    async fn log_late(&self, _: ConversationId, _: &[LateChange]) -> Result<()> {
         Ok(())
+    }
+
+    async fn outbox_since(&self) -> Result<Option<Timestamp>> {
+        let note = self.note(NOTE_OUTBOX_SINCE).await?;
+        Ok(note.and_then(|note| Timestamp::parse(&note)))
+    }
+
+    async fn outbox(
+        &self,
+        reads: &[OutboxRead],
+        up_to: OrderKey,
+        _: usize,
+    ) -> Result<Vec<OutboxPage>> {
+        let kept = self.kept();
+        let page = |read: &OutboxRead| {
+            let rows = kept.outbox.values().filter(|row| {
+                let position = row.id.order_key();
+                row.shard() == read.shard && position > read.after && position <= up_to
+            });
+            OutboxPage {
+                rows: rows.cloned().collect(),
+                read_to: up_to,
+            }
+        };
+        Ok(reads.iter().map(page).collect())
+    }
+
+    async fn conversations(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Arc<Conversation>>>> {
+        Ok(self.each(conversations, |stored| Arc::new(stored.record.clone())))
     }
 
     async fn earlier_sends(

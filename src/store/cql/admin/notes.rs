@@ -3,11 +3,12 @@
 use scylla::value::Row;
 
 use super::Admin;
-use crate::store::Result;
+use crate::model::Timestamp;
 use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
 use crate::store::cql::participant::profile::later_than;
+use crate::store::{NOTE_OUTBOX_SINCE, Result, rules};
 
 statements! {
     SELECT_NOTE: Read "SELECT value, WRITETIME(value) FROM notes WHERE name = ?";
@@ -46,6 +47,12 @@ impl Admin {
                 values![name, value, later_than(&*self.clock, written)],
             )
             .await
+    }
+
+    /// The time from which the deployment has an outbox.
+    pub(crate) async fn outbox_since(&self) -> Result<Option<Timestamp>> {
+        let note = self.note(NOTE_OUTBOX_SINCE).await?;
+        Ok(rules::outbox::since(note.as_deref()))
     }
 
     /// Claims a note by a lightweight transaction. All callers on all servers get the one that was stored first.

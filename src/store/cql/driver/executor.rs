@@ -360,6 +360,7 @@ impl Executor {
 }
 
 /// Writes of one batch. Those to one partition are a single mutation; others go through the cluster's batch log.
+#[derive(Clone)]
 pub(crate) struct Writes {
     kind: BatchType,
     statements: Vec<&'static Statement>,

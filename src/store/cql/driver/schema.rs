@@ -51,6 +51,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[],
         speculation: Some(QUICK_BLOCKS),
     },
+    Migration {
+        version: 8,
+        statements: &[OUTBOX_TABLE],
+        columns: &[],
+        speculation: Some(QUICK_OUTBOX),
+    },
 ];
 
 /// The migration that begins to record the oldest server.
@@ -154,6 +160,12 @@ const QUICK_THIRD_REPLICA: SpeculativeRetry = SpeculativeRetry {
 
 const QUICK_BLOCKS: SpeculativeRetry = SpeculativeRetry {
     tables: &["blocks_by_user"],
+    millis: 50,
+};
+
+/// The same for the outbox.
+const QUICK_OUTBOX: SpeculativeRetry = SpeculativeRetry {
+    tables: &["outbox_by_shard"],
     millis: 50,
 };
 
@@ -447,6 +459,19 @@ const CLUSTER_TABLES: &[&str] = &[
     AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'MINUTES', 'compaction_window_size': '5'}
     AND ID = {id}",
 ];
+
+/// Rows that name the events of each batch. They live for 7 days and an hour.
+const OUTBOX_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.outbox_by_shard (
+    shard tinyint,
+    lane tinyint,
+    slot int,
+    event_id timeuuid,
+    conversation_id uuid,
+    payload blob,
+    PRIMARY KEY ((shard, lane, slot), event_id, conversation_id)
+) WITH default_time_to_live = 608400 AND gc_grace_seconds = 86400
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', 'compaction_window_size': '6'}
+    AND ID = {id}";
 
 #[cfg(test)]
 mod tests {

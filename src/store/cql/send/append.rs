@@ -12,7 +12,9 @@ use futures_util::future::{join, try_join_all};
 use super::Sends;
 use super::idempotency::PlacedMessage;
 use super::writer_cache::{ConversationWriteState, HintUpdate, KnownParticipants};
-use crate::model::{ActPosition, Conversation, ConversationId, Message, MessageKind, UserId};
+use crate::model::{
+    ActPosition, Change, Conversation, ConversationId, Message, MessageKind, OutboxEvent, UserId,
+};
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::inbox::Inboxes;
@@ -28,8 +30,20 @@ const TRIES_MAX: usize = 16;
 /// Messages that are searched concurrently, each in four buckets.
 const SEARCHES_MAX: usize = 8;
 
-/// Adds other writes to the batch of a message.
-pub(super) type Extra<'a> = &'a (dyn Fn(&mut Writes) + Sync);
+/// Other writes in the batch of a message.
+#[derive(Clone, Copy)]
+pub(super) struct Extra<'a> {
+    pub(super) put: &'a (dyn Fn(&mut Writes) + Sync),
+    /// Changes that the message announces.
+    pub(super) changes: &'a [Change],
+}
+
+impl Extra<'_> {
+    const NONE: Self = Self {
+        put: &|_| (),
+        changes: &[],
+    };
+}
 
 impl Sends {
     pub(crate) async fn append_messages(
@@ -37,7 +51,7 @@ impl Sends {
         conversation: ConversationId,
         messages: &[NewMessage],
     ) -> Result<Appended> {
-        self.append(conversation, messages, None, &|_| ()).await
+        self.append(conversation, messages, None, Extra::NONE).await
     }
 
     /// Stores a message without a key, together with a few other writes. A given bucket overrides the choice of this server.
@@ -142,14 +156,13 @@ impl Sends {
         extra: Extra<'_>,
     ) -> Result<Audience> {
         let participants = state.participants();
-        let no_extra: Extra<'_> = &|_| ();
         for (number, part) in parts(&participants, placed).into_iter().enumerate() {
             let written = self
                 .write_part(
                     state,
                     &participants,
                     part,
-                    if number == 0 { extra } else { no_extra },
+                    if number == 0 { extra } else { Extra::NONE },
                 )
                 .await;
             if number == 0 {
@@ -212,8 +225,11 @@ impl Sends {
             Some(activity),
         );
         effects.put(&self.inboxes, &mut writes, participants, hint);
-        extra(&mut writes);
-        self.executor.write_all(writes).await?;
+        (extra.put)(&mut writes);
+        let row = self
+            .outbox
+            .row(effects.conversation, || events(part, extra));
+        self.outbox.write_all(writes, row).await?;
         self.messages
             .advance_head(effects.conversation, &effects.last, activity);
         let mut state = state.lock();
@@ -261,6 +277,15 @@ impl Sends {
             "the participants of a conversation change all the time",
         ))
     }
+}
+
+/// The events of a batch, in the order of their ids.
+fn events(part: &[PlacedMessage<'_>], extra: Extra<'_>) -> Vec<OutboxEvent> {
+    let changes = extra.changes.iter().map(OutboxEvent::of_change);
+    let messages = part
+        .iter()
+        .map(|one| OutboxEvent::message_added(one.message().id));
+    changes.chain(messages).collect()
 }
 
 /// Splits messages into batches. A message and its inbox rows are always in one batch.

@@ -7,7 +7,7 @@ use futures_util::future::try_join;
 
 use super::Sends;
 use crate::model::id::pair_key;
-use crate::model::{Conversation, Membership, UserId};
+use crate::model::{Conversation, Membership, OutboxEvent, UserId};
 use crate::store::cql::driver::error::{corrupt, unknown};
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::inbox::writes::InboxChangeKind;
@@ -24,6 +24,10 @@ const BATCH_ROWS_MAX: usize = 100;
 /// The pair of a direct conversation. One participant makes a pair with themselves.
 fn pair_of(new: &NewConversation) -> Option<Vec<u8>> {
     pair::of_new(new).map(|(one, other)| pair_key(one, other))
+}
+
+fn created(new: &NewConversation) -> Vec<OutboxEvent> {
+    vec![OutboxEvent::conversation_created(new.change)]
 }
 
 impl Sends {
@@ -129,7 +133,8 @@ impl Sends {
             });
             self.participants
                 .put_first_roster(&mut head, id, Some(*change), roster.encode());
-            self.executor.write_all(head).await?;
+            let row = self.outbox.row(id, || created(new));
+            self.outbox.write_all(head, row).await?;
         } else {
             // If one batch fails, others may be stored: the outcome of the whole is unknown.
             self.write_in_batches(new, &memberships, head, &roster, is_large)
@@ -160,13 +165,22 @@ impl Sends {
         self.executor.write_all(head).await?;
         let mut pieces = memberships.chunks(BATCH_ROWS_MAX).peekable();
         while let Some(piece) = pieces.next() {
-            let mut writes = Writes::of_one_partition();
+            let is_last = pieces.peek().is_none();
+            let row = if is_last {
+                self.outbox.row(id, || created(new))
+            } else {
+                None
+            };
+            let mut writes = match row {
+                Some(_) => Writes::logged(),
+                None => Writes::of_one_partition(),
+            };
             piece.iter().for_each(|(user, membership)| {
                 self.participants
                     .put_first_membership(&mut writes, id, user, membership)
             });
             // The last batch has the roster: with it the conversation is created.
-            if pieces.peek().is_none() {
+            if is_last {
                 self.participants.put_first_roster(
                     &mut writes,
                     id,
@@ -174,7 +188,7 @@ impl Sends {
                     roster.encode(),
                 );
             }
-            self.executor.write_all(writes).await?;
+            self.outbox.write_all(writes, row).await?;
         }
         Ok(())
     }

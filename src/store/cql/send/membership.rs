@@ -8,6 +8,7 @@
 use scylla::value::Row;
 
 use super::Sends;
+use super::append::Extra;
 use super::pending_change::{PendingChange, joined};
 use crate::model::{Conversation, ConversationId, Membership, Role, UserId};
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
@@ -226,11 +227,15 @@ impl Sends {
         id: ConversationId,
         to: &Renaming,
     ) -> Result<Audience> {
-        let extra = |writes: &mut Writes| {
+        let put = |writes: &mut Writes| {
             self.participants
                 .put_name(writes, id, &to.name, to.message.id.moment());
             self.messages.put_change(writes, id, &to.change);
         };
-        self.append_with(&to.message, None, &extra).await
+        let extra = Extra {
+            put: &put,
+            changes: std::slice::from_ref(&to.change),
+        };
+        self.append_with(&to.message, None, extra).await
     }
 }

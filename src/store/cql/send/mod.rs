@@ -21,6 +21,7 @@ use super::driver::statement::Statement;
 use super::inbox::Inboxes;
 use super::message::Messages;
 use super::message::conversation::Head;
+use super::outbox::Outbox;
 use super::participant::Participants;
 use crate::clock::Clock;
 use crate::model::{ConversationId, TimeUuid};
@@ -40,6 +41,7 @@ pub(crate) struct Sends {
     messages: Arc<Messages>,
     participants: Arc<Participants>,
     inboxes: Arc<Inboxes>,
+    outbox: Arc<Outbox>,
     completions: Completions,
     writers: WriterCache,
 }
@@ -51,6 +53,7 @@ impl Sends {
         messages: Arc<Messages>,
         participants: Arc<Participants>,
         inboxes: Arc<Inboxes>,
+        outbox: Arc<Outbox>,
     ) -> Self {
         Self {
             executor,
@@ -58,6 +61,7 @@ impl Sends {
             messages,
             participants,
             inboxes,
+            outbox,
             completions: Completions::default(),
             writers: WriterCache::new(),
         }

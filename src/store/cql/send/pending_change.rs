@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 
 use super::Sends;
+use super::append::Extra;
 use super::writer_cache::KnownParticipants;
 use crate::model::{
     Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message, ReadMarker,
@@ -263,21 +264,26 @@ impl Sends {
         }
         // Growth is settled by its handler, after the servers of the participants were notified.
         let growth = self.completions.handler().filter(|_| has_grown);
-        let extra = |writes: &mut Writes| {
+        let changes: Vec<_> = pending.changes().collect();
+        let put = |writes: &mut Writes| {
             transitions
                 .iter()
                 .filter(|_| is_in_message_batch)
                 .for_each(|transition| effects.put(writes, transition));
-            pending
-                .changes()
-                .for_each(|change| self.messages.put_change(writes, id, &change));
+            changes
+                .iter()
+                .for_each(|change| self.messages.put_change(writes, id, change));
             if growth.is_none() {
                 self.participants
                     .put_settled(writes, id, version.order_key());
             }
         };
         // The decided bucket, as two servers may write the message: in two buckets it would exist twice.
-        self.append_with(message, Some(Bucket::from_row(*width, *start)?), &extra)
+        let extra = Extra {
+            put: &put,
+            changes: &changes,
+        };
+        self.append_with(message, Some(Bucket::from_row(*width, *start)?), extra)
             .await?;
         self.messages.observe_message(id, version);
         if let Some(handler) = growth {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Sends;
-use crate::model::{Change, ConversationId, Emoji, Message};
+use crate::model::{Change, ConversationId, Emoji, Message, OutboxEvent};
 use crate::store::Result;
 use crate::store::cql::driver::executor::Writes;
 
@@ -33,7 +33,10 @@ impl Sends {
         self.messages
             .put_reaction(&mut writes, &present, bucket, emoji, is_on, change);
         self.messages.put_change(&mut writes, conversation, change);
-        self.executor.write_all(writes).await?;
+        let row = self
+            .outbox
+            .row(conversation, || vec![OutboxEvent::of_change(change)]);
+        self.outbox.write_all(writes, row).await?;
         Ok(Some(Arc::new(Message {
             has_reactions: true,
             ..present

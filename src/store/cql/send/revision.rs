@@ -9,11 +9,13 @@ use futures_util::future::try_join;
 
 use super::Sends;
 use super::writer_cache::{ConversationWriteState, KnownParticipants};
-use crate::model::{Change, ChangeKind, ConversationId, Message, Revision, UserId};
+use crate::model::{
+    Change, ChangeKind, ConversationId, Message, OutboxEvent, OutboxRow, Revision, UserId,
+};
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
-use crate::store::{Audience, Result, Revised};
+use crate::store::{Audience, LateChange, Result, Revised};
 
 /// How often the membership may change while a change checks the participants.
 const TRIES_MAX: usize = 16;
@@ -65,8 +67,11 @@ impl Sends {
         let is_last = head.last.is_some_and(|last| last.id == message.id);
         let shown = (is_last || *revision == Revision::Deletion)
             .then_some((change, InboxChangeKind::MessageChanged));
+        let row = self
+            .outbox
+            .row(conversation, || vec![OutboxEvent::of_change(change)]);
         let audience = self
-            .write_change(&state, conversation, writes, shown)
+            .write_change(&state, conversation, (writes, row), shown)
             .await?;
         Ok(Some(Revised {
             message: Arc::new(message),
@@ -77,9 +82,10 @@ impl Sends {
     pub(crate) async fn log_late(
         &self,
         conversation: ConversationId,
-        changes: &[Change],
+        late: &[LateChange],
     ) -> Result<()> {
-        let Some(newest) = changes.iter().max_by_key(|change| change.id) else {
+        let changes = || late.iter().map(|late| &late.change);
+        let Some(newest) = changes().max_by_key(|change| change.id) else {
             return Ok(());
         };
         let state = self.write_state(conversation).await?;
@@ -90,19 +96,23 @@ impl Sends {
             )
         })?;
         let mut writes = Writes::logged();
-        changes
-            .iter()
-            .for_each(|change| self.messages.put_change(&mut writes, conversation, change));
-        let is_message = changes
-            .iter()
-            .any(|change| change.kind == ChangeKind::MessageLate);
+        changes().for_each(|change| self.messages.put_change(&mut writes, conversation, change));
+        let is_message = changes().any(|change| change.kind == ChangeKind::MessageLate);
         let kind = if is_message {
             InboxChangeKind::MessageLate
         } else {
             InboxChangeKind::MessageChanged
         };
         // An inbox subscription delivers states, so the newest change stands for all.
-        self.write_change(&state, conversation, writes, Some((newest, kind)))
+        let row = self.outbox.row(conversation, || {
+            late.iter().map(|late| late.event.clone()).collect()
+        });
+        // The row stands under the fresh id, which readers have yet to pass.
+        let row = row.map(|row| OutboxRow {
+            id: newest.id,
+            ..row
+        });
+        self.write_change(&state, conversation, (writes, row), Some((newest, kind)))
             .await?;
         Ok(())
     }
@@ -112,7 +122,7 @@ impl Sends {
         &self,
         state: &ConversationWriteState,
         conversation: ConversationId,
-        mut writes: Writes,
+        (mut writes, row): (Writes, Option<OutboxRow>),
         shown: Option<(&Change, InboxChangeKind)>,
     ) -> Result<Audience> {
         let mut participants = state.participants();
@@ -126,7 +136,7 @@ impl Sends {
             .joined
             .iter()
             .for_each(|user| put(&mut writes, user));
-        self.executor.write_all(writes).await?;
+        self.outbox.write_all(writes, row).await?;
         if let Some((change, _)) = shown {
             self.messages.observe_change(conversation, change.id);
         }

@@ -13,6 +13,7 @@ use crate::store::embedded::engine::db::{MalformedKey, corrupt};
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, HeadRecord, SendRecord};
 use crate::store::embedded::inbox;
+use crate::store::embedded::outbox::OutboxSweep;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::{Error, Result};
 
@@ -117,10 +118,16 @@ pub(in crate::store::embedded) async fn run(store: Weak<OpenStore>) {
 pub(in crate::store::embedded) struct Sweep {
     /// Position up to which rows are swept. Without it each sweep would step over the tombstones of earlier ones.
     from: Vec<u8>,
+    outbox: OutboxSweep,
 }
 
 impl Sweep {
     pub(in crate::store::embedded) async fn run(&mut self, inner: &OpenStore) -> Result<()> {
+        self.run_expiries(inner).await?;
+        self.outbox.run(inner, SWEEP_BATCHES_MAX).await
+    }
+
+    async fn run_expiries(&mut self, inner: &OpenStore) -> Result<()> {
         for _ in 0..SWEEP_BATCHES_MAX {
             let from = self.from.clone();
             let (write, next) = inner.read(move |context| plan(context, from)).await?;

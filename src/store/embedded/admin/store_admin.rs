@@ -119,6 +119,10 @@ impl StoreAdmin for Embedded {
         .map(drop)
     }
 
+    async fn set_outbox(&self, since: Option<Timestamp>) -> Result<()> {
+        self.switch_outbox(since).await
+    }
+
     async fn note_once(&self, name: &str, value: &str) -> Result<String> {
         let key = key::note(name);
         let read = async |key: key::Key| {

@@ -11,9 +11,10 @@ use uuid::Uuid;
 pub(in crate::store::embedded) use self::row::{
     all_activities, all_busy, all_larges, all_pairs, behind, block, blocked_of, blocks, busy,
     busy_conversation, busy_conversation_id, conversation, conversation_of, conversations_after,
-    expired, expired_key, expiry, larges, listed, listed_id, listing_of, meta, note, pair,
-    reaction, reaction_of, reaction_to, reactions, reactions_after, reactions_in, reactions_of,
-    restricted_of, restriction, restrictions, roster, send_by_key, user, user_of, users_after,
+    expired, expired_key, expiry, larges, listed, listed_id, listing_of, meta, note, outbox_row,
+    outbox_row_of, outbox_rows, pair, reaction, reaction_of, reaction_to, reactions,
+    reactions_after, reactions_in, reactions_of, restricted_of, restriction, restrictions, roster,
+    send_by_key, user, user_of, users_after,
 };
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
@@ -72,6 +73,7 @@ enum Tag {
     Reaction = 11,
     Restriction = 12,
     Block = 13,
+    Outbox = 14,
 }
 
 /// First byte of a row of [`Table::Changes`]: its owner's kind.
@@ -122,7 +124,7 @@ pub(in crate::store::embedded) struct Key {
 impl Key {
     /// Name of the table as in CQL, for error messages.
     pub(in crate::store::embedded) fn table_name(&self) -> &'static str {
-        const NAMES: [&str; 14] = [
+        const NAMES: [&str; 15] = [
             "meta",
             "conversations",
             "direct_by_pair",
@@ -137,6 +139,7 @@ impl Key {
             "reactions_by_message",
             "restrictions",
             "blocks_by_user",
+            "outbox",
         ];
         match (self.table, self.bytes.first()) {
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::{
-    ActPosition, ConversationId, IdempotencyKey, InputHash, Message, MessageKind, UserId,
+    ActPosition, ConversationId, IdempotencyKey, InputHash, Message, MessageKind, OutboxEvent,
+    UserId,
 };
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
@@ -170,6 +171,7 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
     }
     let after = Arc::new(state.with_head(head));
     ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
+    ops.extend(context.outbox.put(id, || added(messages)));
     let (states, known) = (Arc::clone(&context.states), Arc::clone(&context.known));
     let kept = messages
         .iter()
@@ -184,6 +186,13 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
             known.put_messages(kept);
         })),
     }
+}
+
+fn added(messages: &[NewMessage]) -> Vec<OutboxEvent> {
+    messages
+        .iter()
+        .map(|new| OutboxEvent::message_added(new.message.id))
+        .collect()
 }
 
 /// Whether one of these messages may be stored already: an id after the last message is new.

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::compare_and_set::Plan;
 use super::revision;
 use crate::model::{
-    Change, Conversation, ConversationId, Membership, Message, ReadMarker, Role, UserId,
+    Change, Conversation, ConversationId, Membership, Message, OutboxEvent, ReadMarker, Role,
+    UserId,
 };
 use crate::store::embedded::Embedded;
 use crate::store::embedded::cache::state::{ConversationState, People, memberships};
@@ -119,6 +120,7 @@ fn plan(
     });
 
     let mut ops = kept_with(state, &mut head, is_large, &change.message, &change.changes);
+    ops.extend(outbox_row(context, &change.message, &change.changes));
     ops.push(Op::Put(
         key::roster(conversation.id),
         record::encode(&roster),
@@ -301,6 +303,11 @@ fn rename(
         &to.message,
         std::slice::from_ref(&to.change),
     );
+    ops.extend(outbox_row(
+        context,
+        &to.message,
+        std::slice::from_ref(&to.change),
+    ));
     ops.push(Op::Put(
         key::conversation(id),
         ConversationRecord::encode(&conversation),
@@ -345,6 +352,16 @@ fn kept_with(
         ops.extend(inbox::keep_busy(head, &state.head, id));
     }
     ops
+}
+
+/// The changes and the SYSTEM message that announces them, in the order of their ids.
+fn outbox_row(context: &ReadContext, message: &Message, changes: &[Change]) -> Option<Op> {
+    context.outbox.put(message.conversation, || {
+        let changes = changes.iter().map(OutboxEvent::of_change);
+        changes
+            .chain([OutboxEvent::message_added(message.id)])
+            .collect()
+    })
 }
 
 fn audience(state: &ConversationState) -> Audience {

@@ -71,6 +71,8 @@ fn plan(
             MessageRecord::encode(&message),
         ));
     }
+    let changes = std::slice::from_ref(change);
+    ops.extend(context.outbox.put_changes(id, changes));
     let states = Arc::clone(&context.states);
     let write = Write {
         ops,

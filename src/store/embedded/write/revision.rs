@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::compare_and_set::Plan;
 use crate::model::{Change, ConversationId, Direction, Message, OrderKey, Revision, UserId};
 use crate::store::embedded::Embedded;
-use crate::store::embedded::cache::state::{ConversationState, States};
+use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
 use crate::store::embedded::engine::key;
@@ -73,12 +73,12 @@ fn plan(
         .as_ref()
         .filter(|_| is_shown)
         .map_or_else(Arc::default, |people| people.joined.clone());
-    let write = write(&context.states, state, &message, &users, change);
+    let write = write(context, state, &message, &users, change);
     Ok((revised(message, users), Some(write)))
 }
 
 fn write(
-    states: &Arc<States>,
+    context: &ReadContext,
     state: &ConversationState,
     message: &Message,
     users: &[UserId],
@@ -101,7 +101,9 @@ fn write(
             .iter()
             .flat_map(|user| inbox::change(user, id, change.id, LoggedChangeKind::MessageChanged)),
     );
-    let states = states.clone();
+    let changes = std::slice::from_ref(change);
+    ops.extend(context.outbox.put_changes(id, changes));
+    let states = context.states.clone();
     Write {
         ops,
         conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],

@@ -2,7 +2,9 @@
 
 use super::{Key, Listing, Span, Table, Tag, conversation_id, inbox_key, name, rows, split_name};
 use crate::model::message::IdempotencyKey;
-use crate::model::{ConversationId, Emoji, InboxKey, MessageId, OrderKey, Timestamp, UserId};
+use crate::model::{
+    ConversationId, Emoji, InboxKey, MessageId, OrderKey, OutboxShard, TimeUuid, Timestamp, UserId,
+};
 use crate::store::Restricted;
 
 pub(in crate::store::embedded) fn meta(name: &str) -> Key {
@@ -88,6 +90,47 @@ pub(in crate::store::embedded) fn blocks(user: &UserId) -> Span {
 pub(in crate::store::embedded) fn blocked_of(bytes: &[u8]) -> Option<UserId> {
     let (_, blocked) = split_name(bytes.get(1..)?)?;
     UserId::parse(std::str::from_utf8(blocked).ok()?).ok()
+}
+
+// Outbox: shard ‖ order key of the row ‖ conversation, the oldest first.
+
+pub(in crate::store::embedded) fn outbox_row(
+    shard: OutboxShard,
+    position: OrderKey,
+    conversation: ConversationId,
+) -> Key {
+    rows(
+        Tag::Outbox,
+        &[&[shard.number()], &position.0, conversation.0.as_bytes()],
+    )
+}
+
+/// Rows after a position, and up to another one.
+pub(in crate::store::embedded) fn outbox_rows(
+    shard: OutboxShard,
+    after: OrderKey,
+    up_to: OrderKey,
+) -> Span {
+    let at = |position: OrderKey| {
+        let prefix = rows(Tag::Outbox, &[&[shard.number()], &position.0]).bytes;
+        Span::of_prefix(Table::Rows, prefix)
+    };
+    Span {
+        table: Table::Rows,
+        start: at(after).end,
+        end: at(up_to).end,
+    }
+}
+
+/// Parses a key of [`outbox_rows`].
+pub(in crate::store::embedded) fn outbox_row_of(
+    bytes: &[u8],
+) -> Option<(TimeUuid, ConversationId)> {
+    let (position, conversation) = bytes.get(2..)?.split_first_chunk::<16>()?;
+    Some((
+        TimeUuid::from_order_key(OrderKey(*position))?,
+        conversation_id(conversation.try_into().ok()?)?,
+    ))
 }
 
 pub(in crate::store::embedded) fn send_by_key(

@@ -1,8 +1,11 @@
-//! Notices on the bus: events that are already persisted, complete enough to be delivered without
-//! another read.
+//! Events: notices on the bus, which are already persisted and complete enough to be delivered
+//! without another read, and rows of the outbox.
+
+mod outbox;
 
 use std::sync::Arc;
 
+pub use self::outbox::{OutboxEvent, OutboxEventKind, OutboxRow, OutboxShard};
 use super::{Change, ChangeKind, ConversationId, Message, OrderKey, TimeUuid, UserId};
 
 /// Address on the bus.

@@ -1,0 +1,224 @@
+//! Payloads of `outbox`.
+
+use async_graphql::{Enum, ID, Object, Union};
+use futures_util::stream::{self, Stream};
+
+use super::conversation::{
+    ConversationRenamedEvent, MessageAddedEvent, MessageDeletedEvent, MessageEditedEvent,
+    ParticipantAddedEvent, ParticipantRemovedEvent, ReactionsChangedEvent, RoleChangedEvent,
+    participant_or_gone,
+};
+use crate::chat::{LoadedEvent, OutboxUpdate, OutboxUpdates};
+use crate::graphql::cursor::{CursorKey as _, List};
+use crate::graphql::error::{Error, Nullable, Result, nullable};
+use crate::graphql::execution::ExecutionLimits;
+use crate::graphql::scalar::DateTime;
+use crate::graphql::scope::ViewerScope;
+use crate::graphql::types::{Conversation, Message, User, message_edge};
+use crate::model::{ConversationId, OrderKey, OutboxEventKind, TimeUuid};
+
+/// Type of an event in the outbox.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "OutboxEventKind")]
+pub(super) enum OutboxEventType {
+    /// A message was sent, or the server announces a change of the conversation.
+    MessageAdded,
+    /// A message was edited.
+    MessageEdited,
+    /// A message was deleted.
+    MessageDeleted,
+    /// The reactions to a message changed.
+    ReactionsChanged,
+    /// A user joined, for the first time or again.
+    ParticipantAdded,
+    /// A user left or was removed.
+    ParticipantRemoved,
+    /// The role of a participant changed.
+    RoleChanged,
+    /// A conversation was renamed.
+    ConversationRenamed,
+    /// A conversation was created.
+    ConversationCreated,
+}
+
+/// Payload of `outbox`: an event, or only the position of the stream.
+pub(super) struct OutboxPayload {
+    scope: ViewerScope,
+    position: OrderKey,
+    source: Option<(TimeUuid, ConversationId)>,
+    event: Option<OutboxEvent>,
+}
+
+/// Payload of `outbox`: an event, or only the position of the stream.
+#[Object]
+impl OutboxPayload {
+    /// Cursor to resume the subscription after this payload, with `after`. It serves every reader,
+    /// whatever its `shard` and `types`.
+    async fn cursor(&self) -> String {
+        self.position.encode(List::Outbox)
+    }
+
+    /// Id of the event: the same when a reader resumes. Null without an event. On a cluster, a change
+    /// whose server died may be delivered again under another id.
+    async fn id(&self) -> Option<ID> {
+        self.source.map(|(id, _)| ID(id.to_string()))
+    }
+
+    /// Time of the event. Null without an event.
+    async fn occurred_at(&self) -> Option<DateTime> {
+        self.source.map(|(id, _)| DateTime(id.moment()))
+    }
+
+    /// Conversation of the event, in its current state. Null without an event.
+    async fn conversation(&self) -> Nullable<Conversation> {
+        nullable(async {
+            match self.source {
+                Some((_, conversation)) => Conversation::load(&self.scope, conversation).await,
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// The event. Null in the first payload, and in the one that an idle stream sends about once an
+    /// hour.
+    async fn event(&self) -> Option<&OutboxEvent> {
+        self.event.as_ref()
+    }
+}
+
+/// Event of the outbox.
+#[derive(Union)]
+pub(super) enum OutboxEvent {
+    MessageAdded(MessageAddedEvent),
+    MessageEdited(MessageEditedEvent),
+    MessageDeleted(MessageDeletedEvent),
+    ReactionsChanged(ReactionsChangedEvent),
+    ParticipantAdded(ParticipantAddedEvent),
+    ParticipantRemoved(ParticipantRemovedEvent),
+    RoleChanged(RoleChangedEvent),
+    Renamed(ConversationRenamedEvent),
+    Created(ConversationCreatedEvent),
+}
+
+/// A conversation was created.
+#[derive(async_graphql::SimpleObject)]
+pub(super) struct ConversationCreatedEvent {
+    /// The conversation in its current state.
+    conversation: Conversation,
+}
+
+pub(super) fn payloads(
+    updates: OutboxUpdates,
+    scope: ViewerScope,
+    limits: ExecutionLimits,
+) -> impl Stream<Item = Result<OutboxPayload>> + use<> {
+    limits.budget.track(List::Outbox.cursors());
+    // A service that reads all events does not pay for each: the reads of its socket are its pace.
+    stream::unfold(Some((updates, scope, limits)), async |state| {
+        let (mut updates, scope, limits) = state?;
+        let payload = match updates.next().await {
+            Ok(update) => {
+                limits.budget.pass(update.position);
+                OutboxPayload::load(&scope.renewed(), update).await
+            }
+            Err(error) => Err(error.into()),
+        };
+        let state = payload.is_ok().then_some((updates, scope, limits));
+        Some((payload, state))
+    })
+}
+
+impl OutboxPayload {
+    async fn load(scope: &ViewerScope, update: OutboxUpdate) -> Result<Self> {
+        let OutboxUpdate { position, event } = update;
+        let (source, event) = match event {
+            None => (None, None),
+            Some(loaded) => {
+                let source = (loaded.event.id, loaded.conversation);
+                (Some(source), OutboxEvent::load(scope, loaded).await?)
+            }
+        };
+        Ok(Self {
+            scope: scope.clone(),
+            position,
+            source,
+            event,
+        })
+    }
+}
+
+impl OutboxEvent {
+    /// The event with its objects in their present state. `None` if such an object no longer
+    /// exists.
+    async fn load(scope: &ViewerScope, loaded: LoadedEvent) -> Result<Option<Self>> {
+        let LoadedEvent {
+            conversation,
+            event,
+            message,
+        } = loaded;
+        if let Some(message) = message {
+            return Ok(Self::of_message(scope, event.kind, message));
+        }
+        if let Some(user) = event.user {
+            if event.kind == OutboxEventKind::ParticipantRemoved {
+                let user = User::new(scope, user);
+                return Ok(Some(Self::ParticipantRemoved(ParticipantRemovedEvent {
+                    user,
+                })));
+            }
+            let participant = participant_or_gone(scope, conversation, &user).await?;
+            return Ok(participant.map(|participant| {
+                if event.kind == OutboxEventKind::RoleChanged {
+                    Self::RoleChanged(RoleChangedEvent { participant })
+                } else {
+                    Self::ParticipantAdded(ParticipantAddedEvent { participant })
+                }
+            }));
+        }
+        let conversation = Conversation::load(scope, conversation).await?;
+        Ok(conversation.map(|conversation| {
+            if event.kind == OutboxEventKind::ConversationRenamed {
+                Self::Renamed(ConversationRenamedEvent { conversation })
+            } else {
+                Self::Created(ConversationCreatedEvent { conversation })
+            }
+        }))
+    }
+
+    fn of_message(
+        scope: &ViewerScope,
+        kind: OutboxEventKind,
+        message: std::sync::Arc<crate::model::Message>,
+    ) -> Option<Self> {
+        let shown = |message| Message::new(scope, message);
+        match kind {
+            OutboxEventKind::MessageAdded => Some(Self::MessageAdded(MessageAddedEvent {
+                message_edge: message_edge(scope, message),
+            })),
+            OutboxEventKind::MessageEdited => Some(Self::MessageEdited(MessageEditedEvent {
+                message: shown(message),
+            })),
+            OutboxEventKind::MessageDeleted => Some(Self::MessageDeleted(MessageDeletedEvent {
+                message: shown(message),
+            })),
+            OutboxEventKind::ReactionsChanged => {
+                Some(Self::ReactionsChanged(ReactionsChangedEvent {
+                    message: shown(message),
+                }))
+            }
+            // Only the kinds above are loaded with a message.
+            OutboxEventKind::ParticipantAdded
+            | OutboxEventKind::ParticipantRemoved
+            | OutboxEventKind::RoleChanged
+            | OutboxEventKind::ConversationRenamed
+            | OutboxEventKind::ConversationCreated => None,
+        }
+    }
+}
+
+/// Position of a cursor of this subscription.
+pub(super) fn outbox_position(cursor: &str) -> Result<OrderKey> {
+    OrderKey::decode(cursor, List::Outbox)
+        .ok_or_else(|| Error::bad_input(&["after"], "`after` is not a cursor of this subscription"))
+}

@@ -1,0 +1,212 @@
+//! Outbox: one log of the events of all conversations, read by services.
+//!
+//! A write that persists events also persists one [`OutboxRow`], which names them. A reader loads
+//! the events when it delivers them.
+
+use super::super::{Change, ChangeId, ChangeKind, ConversationId, MessageId, TimeUuid, UserId};
+
+/// Shard of the outbox: each conversation belongs to exactly one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OutboxShard(u8);
+
+impl OutboxShard {
+    /// Stores persist the numbers, so never change it.
+    pub const COUNT: u8 = 16;
+
+    /// Stores persist the result, so never change it: FNV-1a of the id.
+    pub fn of(conversation: ConversationId) -> Self {
+        let hash = conversation
+            .0
+            .as_bytes()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        let folded = (hash >> 32) ^ hash;
+        Self(u8::try_from(folded % u64::from(Self::COUNT)).expect("it is less than the count"))
+    }
+
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT).map(Self)
+    }
+
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+}
+
+/// Events of one conversation that were persisted together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxRow {
+    /// Position in the outbox: the greatest id of the write.
+    pub id: TimeUuid,
+    pub conversation: ConversationId,
+    /// In their order.
+    pub events: Vec<OutboxEvent>,
+}
+
+impl OutboxRow {
+    /// `None` without events.
+    pub fn new(conversation: ConversationId, events: Vec<OutboxEvent>) -> Option<Self> {
+        let id = events.iter().map(|event| event.id).max()?;
+        Some(Self {
+            id,
+            conversation,
+            events,
+        })
+    }
+
+    pub fn shard(&self) -> OutboxShard {
+        OutboxShard::of(self.conversation)
+    }
+}
+
+/// Event in the outbox, without its payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxEvent {
+    /// Id of the event: the same whenever it is logged again.
+    pub id: TimeUuid,
+    pub kind: OutboxEventKind,
+    /// The message that was added or changed, or the SYSTEM message that announces the event. The
+    /// creation of a conversation has none, and repeats its id.
+    pub message: MessageId,
+    /// The participant who was added or removed, or whose role changed.
+    pub user: Option<UserId>,
+}
+
+/// Stores persist the index in this list, so never reorder it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OutboxEventKind {
+    MessageAdded,
+    MessageEdited,
+    MessageDeleted,
+    ReactionsChanged,
+    ParticipantAdded,
+    ParticipantRemoved,
+    RoleChanged,
+    ConversationRenamed,
+    ConversationCreated,
+}
+
+impl OutboxEventKind {
+    pub const ALL: [Self; 9] = [
+        Self::MessageAdded,
+        Self::MessageEdited,
+        Self::MessageDeleted,
+        Self::ReactionsChanged,
+        Self::ParticipantAdded,
+        Self::ParticipantRemoved,
+        Self::RoleChanged,
+        Self::ConversationRenamed,
+        Self::ConversationCreated,
+    ];
+
+    /// Index in the list above.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// `None` for a kind of a later version.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Whether the payload is the message itself.
+    pub const fn has_message(self) -> bool {
+        match self {
+            Self::MessageAdded
+            | Self::MessageEdited
+            | Self::MessageDeleted
+            | Self::ReactionsChanged => true,
+            Self::ParticipantAdded
+            | Self::ParticipantRemoved
+            | Self::RoleChanged
+            | Self::ConversationRenamed
+            | Self::ConversationCreated => false,
+        }
+    }
+
+    /// Whether the payload is a participant.
+    pub const fn has_user(self) -> bool {
+        match self {
+            Self::ParticipantAdded | Self::ParticipantRemoved | Self::RoleChanged => true,
+            Self::MessageAdded
+            | Self::MessageEdited
+            | Self::MessageDeleted
+            | Self::ReactionsChanged
+            | Self::ConversationRenamed
+            | Self::ConversationCreated => false,
+        }
+    }
+}
+
+impl OutboxEvent {
+    pub const fn message_added(message: MessageId) -> Self {
+        Self {
+            id: message,
+            kind: OutboxEventKind::MessageAdded,
+            message,
+            user: None,
+        }
+    }
+
+    /// The creation of a conversation under this id.
+    pub const fn conversation_created(change: ChangeId) -> Self {
+        Self {
+            id: change,
+            kind: OutboxEventKind::ConversationCreated,
+            message: change,
+            user: None,
+        }
+    }
+
+    pub fn of_change(change: &Change) -> Self {
+        let kind = match change.kind {
+            ChangeKind::MessageLate => return Self::message_added(change.message),
+            ChangeKind::MessageEdited => OutboxEventKind::MessageEdited,
+            ChangeKind::MessageDeleted => OutboxEventKind::MessageDeleted,
+            ChangeKind::ReactionsChanged => OutboxEventKind::ReactionsChanged,
+            ChangeKind::ParticipantAdded => OutboxEventKind::ParticipantAdded,
+            ChangeKind::ParticipantRemoved => OutboxEventKind::ParticipantRemoved,
+            ChangeKind::RoleChanged => OutboxEventKind::RoleChanged,
+            ChangeKind::ConversationRenamed => OutboxEventKind::ConversationRenamed,
+        };
+        Self {
+            id: change.id,
+            kind,
+            message: change.message,
+            user: kind.has_user().then(|| change.user.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_found_by_its_number() {
+        for (index, kind) in OutboxEventKind::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(kind.number()), index);
+            assert_eq!(OutboxEventKind::from_number(kind.number()), Some(kind));
+        }
+        assert_eq!(OutboxEventKind::from_number(200), None);
+    }
+
+    #[test]
+    fn conversations_spread_over_all_shards_and_stay_there() {
+        let mut counts = [0_usize; OutboxShard::COUNT as usize];
+        for number in 0..16_000_u128 {
+            let conversation = ConversationId(uuid::Uuid::from_u128(number));
+            counts[usize::from(OutboxShard::of(conversation).number())] += 1;
+        }
+        assert!(
+            counts.iter().all(|count| (700..1_300).contains(count)),
+            "{counts:?}"
+        );
+        // Rows of these conversations are in stores.
+        let known =
+            |number| OutboxShard::of(ConversationId(uuid::Uuid::from_u128(number))).number();
+        assert_eq!([known(0), known(1), known(u128::MAX)], [12, 11, 13]);
+    }
+}

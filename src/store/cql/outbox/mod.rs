@@ -1,0 +1,120 @@
+//! Outbox: rows that name the events of a write, in its batch. A partition is one lane of one shard
+//! and minute, and expires as a whole.
+//!
+//! Each server writes a shard to one of four lanes, and advances to the next one when a batch fails:
+//! a lane without a quorum stops no send. A reader reads all lanes together.
+
+mod lanes;
+mod reads;
+mod switch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use self::lanes::Lanes;
+use self::switch::OutboxSwitch;
+use super::driver::executor::{Executor, Writes};
+use super::driver::statement::{Statement, statements};
+use super::driver::value::values;
+use crate::model::{ConversationId, OutboxEvent, OutboxRow, OutboxShard, Timestamp};
+use crate::store::{Error, Result, rules};
+
+const TABLE: &str = "outbox_by_shard";
+const SLOT_MICROS: i64 = 60_000_000;
+/// A batch that was surely not done is repeated at once with the next lane, for so long.
+const NEXT_LANE_FOR: Duration = Duration::from_millis(500);
+
+statements! {
+    INSERT_OUTBOX: Write "INSERT INTO outbox_by_shard (shard, lane, slot, event_id, conversation_id, payload) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";
+}
+
+pub(crate) const ALL_STATEMENTS: &[&[&Statement]] = &[STATEMENTS, reads::STATEMENTS];
+
+/// The minute of a moment, counted from 1970.
+fn slot_of(moment: Timestamp) -> i32 {
+    i32::try_from(moment.micros().div_euclid(SLOT_MICROS)).unwrap_or(i32::MAX)
+}
+
+/// The outbox of the deployment.
+pub(crate) struct Outbox {
+    executor: Arc<Executor>,
+    switch: OutboxSwitch,
+    lanes: Lanes,
+}
+
+impl Outbox {
+    pub(crate) fn new(executor: Arc<Executor>) -> Self {
+        Self {
+            executor,
+            switch: OutboxSwitch::new(),
+            lanes: Lanes::random(),
+        }
+    }
+
+    /// Follows the recorded switch. `Err`: it could not be read.
+    pub(crate) fn follow(&self, since: &Result<Option<Timestamp>>) {
+        match since {
+            Ok(since) => self.switch.set(since.is_some()),
+            Err(_) => self.switch.doubt(),
+        }
+    }
+
+    /// The row of these events. `None` while the outbox is off.
+    pub(crate) fn row(
+        &self,
+        conversation: ConversationId,
+        events: impl FnOnce() -> Vec<OutboxEvent>,
+    ) -> Option<OutboxRow> {
+        if self.switch.is_on() {
+            OutboxRow::new(conversation, events())
+        } else {
+            None
+        }
+    }
+
+    /// Writes a batch together with the row of its events: all of it or nothing.
+    pub(crate) async fn write_all(&self, writes: Writes, row: Option<OutboxRow>) -> Result<()> {
+        let Some(row) = row else {
+            return self.executor.write_all(writes).await;
+        };
+        let began = Instant::now();
+        let shard = row.shard();
+        for lane in self.lanes.in_turn(shard) {
+            let mut with_row = writes.clone();
+            put(&mut with_row, &row, lane);
+            let Err(error) = self.executor.write_all(with_row).await else {
+                return Ok(());
+            };
+            // Whichever partition failed: the next attempt takes another lane.
+            self.lanes.advance(shard, lane);
+            let is_undone = matches!(error, Error::Unavailable(_));
+            if !is_undone || began.elapsed() > NEXT_LANE_FOR {
+                return Err(error);
+            }
+        }
+        // The fault lies elsewhere.
+        let mut with_row = writes;
+        put(&mut with_row, &row, self.lanes.present(shard));
+        self.executor.write_all(with_row).await
+    }
+}
+
+fn put(writes: &mut Writes, row: &OutboxRow, lane: i8) {
+    let written_at = row.id.moment();
+    let values = values![
+        number_of(row.shard()),
+        lane,
+        slot_of(written_at),
+        row.id,
+        row.conversation,
+        rules::outbox::encode(row),
+        written_at
+    ];
+    writes.push(&INSERT_OUTBOX, values);
+}
+
+fn number_of(shard: OutboxShard) -> i8 {
+    shard.number().cast_signed()
+}

@@ -1,0 +1,69 @@
+//! Switch of the outbox, as this server last read it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How long the last known position of the switch holds while it cannot be read. The outbox counts
+/// from longer after it was switched on, so by then every server writes rows.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
+
+pub(super) struct OutboxSwitch {
+    is_on: AtomicBool,
+    read_at: Mutex<Option<Instant>>,
+}
+
+impl OutboxSwitch {
+    /// Off until it is read.
+    pub(super) fn new() -> Self {
+        Self {
+            is_on: AtomicBool::new(false),
+            read_at: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set(&self, is_on: bool) {
+        *self.read_at.lock() = Some(Instant::now());
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Counts as on, if it was not read for long: a row too many harms nobody, a missing one is an
+    /// event that a service never receives.
+    pub(super) fn doubt(&self) {
+        let is_known = self
+            .read_at
+            .lock()
+            .is_some_and(|read_at| read_at.elapsed() < KNOWN_FOR);
+        if !is_known {
+            self.is_on.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_switch_that_cannot_be_read_is_on_before_long() {
+        let switch = OutboxSwitch::new();
+        assert!(!switch.is_on());
+        switch.set(false);
+        switch.doubt();
+        assert!(!switch.is_on(), "it was read just now");
+        tokio::time::advance(KNOWN_FOR).await;
+        switch.doubt();
+        assert!(switch.is_on());
+        switch.set(false);
+        assert!(!switch.is_on());
+        let never_read = OutboxSwitch::new();
+        never_read.doubt();
+        assert!(never_read.is_on());
+    }
+}

@@ -1,0 +1,141 @@
+//! Cost of the outbox: sends with and without it, and the pace of a reader.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use async_graphql::Variables;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use serde_json::{Value, json};
+use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::graphql::{EventResponse, ExecutionLimits, OperationExecutor as _};
+use wideroom::model::Viewer;
+use wideroom::rate::Pace;
+
+use crate::Size;
+use crate::measure::cpu_micros;
+use crate::report::{self, Verdicts};
+use crate::throughput::{self, SENDERS, Senders, Way, conversation, ours_at_once};
+use crate::world::{World, user};
+
+const COST_AIM: f64 = 1.05;
+const EVENTS_AIM: f64 = 50_000.0;
+/// Everything that a search index or a push worker needs of a message.
+const OUTBOX: &str = "subscription($a: String) { outbox(after: $a, types: [MESSAGE_ADDED]) { cursor id occurredAt event {
+    ... on MessageAddedEvent { messageEdge { node { id body sender { username } } } } } } }";
+
+pub async fn measure(size: &Size) {
+    let mut verdicts = Verdicts::default();
+    let off = Arc::new(World::empty().await);
+    let on = Arc::new(World::empty().await);
+    on.store()
+        .set_outbox(Some(SystemClock.now()))
+        .await
+        .unwrap();
+    let mut reader = subscribe(&on, &Value::Null).await;
+    let first = cursor(&reader.next().await.unwrap());
+    drop(reader);
+    let mut ways = [
+        of_two("without an outbox", &off).await,
+        of_two("with an outbox", &on).await,
+        alone("alone, without an outbox", &off).await,
+        alone("alone, with an outbox", &on).await,
+    ];
+    let serial = Arc::new(AtomicU64::new(1));
+    for round in 0..=size.throughput_rounds {
+        for way in &mut ways {
+            // The first round warms up.
+            way.round(size.throughput_round, &serial, round > 0).await;
+        }
+    }
+    throughput::print("Sends of 64 at once, and of one alone", &mut ways);
+    for (what, pair) in [("64 at once", 0), ("alone", 2)] {
+        let ratio = ways[pair + 1].cpu.median() / ways[pair].cpu.median();
+        verdicts.push(
+            &format!("CPU of a send with an outbox, {what}, to one without"),
+            ratio,
+            "at most 1.05",
+            ratio <= COST_AIM,
+        );
+    }
+    let (count, _) = read_all(&on, &first).await;
+    let before = cpu_micros();
+    let (again, took) = read_all(&on, &first).await;
+    assert_eq!(count, again);
+    let rate = count as f64 / took.as_secs_f64();
+    let micros = (cpu_micros() - before) / count as f64;
+    report::heading("Events read through the subscription, all from disk");
+    println!("  {count} events, {rate:.0} a second, {micros:.1} µs of each on the processor");
+    verdicts.push(
+        "events read a second, to 50,000",
+        rate / EVENTS_AIM,
+        "at least 1",
+        rate >= EVENTS_AIM,
+    );
+    verdicts.print();
+}
+
+async fn of_two(name: &'static str, world: &Arc<World>) -> Way {
+    ours_at_once(name, SENDERS, world, senders(world, "two").await, true)
+}
+
+async fn alone(name: &'static str, world: &Arc<World>) -> Way {
+    ours_at_once(name, 1, world, senders(world, "one").await, true)
+}
+
+async fn senders(world: &World, kind: &str) -> Senders {
+    let mut senders = Vec::with_capacity(SENDERS);
+    for sender in 0..SENDERS {
+        let people = [format!("{kind}{sender}"), format!("{kind}s")];
+        senders.push((user(&people[0]), conversation(world, &people).await));
+    }
+    senders
+}
+
+async fn subscribe(world: &World, after: &Value) -> BoxStream<'static, EventResponse> {
+    let prepared = world.api.prepare(OUTBOX, None).unwrap();
+    let variables = Variables::from_json(json!({ "a": after }));
+    let variables = prepared.coerce(variables).unwrap().variables;
+    let limits = ExecutionLimits {
+        budget: Arc::default(),
+        pace: Pace::free(),
+    };
+    let viewer = Viewer::service(user("backend"));
+    world
+        .api
+        .subscribe(&prepared, variables, Some(viewer), limits)
+        .await
+}
+
+fn payload(response: &EventResponse) -> Value {
+    let EventResponse::Own(response) = response else {
+        panic!("a payload of an own execution");
+    };
+    assert!(response.errors.is_empty(), "{:?}", response.errors);
+    let data = serde_json::to_value(&response.data).unwrap();
+    data["outbox"].clone()
+}
+
+fn cursor(response: &EventResponse) -> Value {
+    payload(response)["cursor"].clone()
+}
+
+/// Number of events up to the end, and the time until the last one.
+async fn read_all(world: &World, after: &Value) -> (usize, Duration) {
+    let start = Instant::now();
+    let mut took = Duration::ZERO;
+    let mut reader = subscribe(world, after).await;
+    payload(&reader.next().await.unwrap());
+    let mut count = 0;
+    let quiet = Duration::from_millis(500);
+    while let Ok(response) = tokio::time::timeout(quiet, reader.next()).await {
+        let Some(EventResponse::Own(response)) = response else {
+            panic!("the stream goes on");
+        };
+        assert!(response.errors.is_empty(), "{:?}", response.errors);
+        count += 1;
+        took = start.elapsed();
+    }
+    (count, took)
+}
