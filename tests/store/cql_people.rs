@@ -80,7 +80,7 @@ async fn questions_and_changes_cost_what_they_concern() {
     assert_eq!(found.unwrap(), [50]);
     told.push(("a count", counts, 1));
     for (number, most) in [(1, 24), (2, 24)] {
-        let change = changing(
+        let joining = changing(
             conversation_id(number),
             10,
             Some(change(0)),
@@ -88,11 +88,16 @@ async fn questions_and_changes_cost_what_they_concern() {
         );
         let (spent, kept) = cost(
             &store,
-            store.change_membership(conversation_id(number), &change),
+            store.change_membership(conversation_id(number), &joining),
         )
         .await;
         assert!(kept.unwrap().is_some());
         told.push(("a newcomer", spent, most));
+        let version = store.membership_version(conversation_id(number)).await;
+        let version = version.unwrap().unwrap();
+        // Nobody else is read again.
+        assert!(!version.keeps(&people[55], Some(change(0))));
+        assert!(version.keeps(&people[1], Some(change(0))));
     }
     for (what, spent, most) in &told {
         assert!(spent <= most, "{what} took {spent} statements: {told:?}");

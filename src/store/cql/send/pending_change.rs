@@ -142,7 +142,7 @@ impl Sends {
         let version = cells.roster.version;
         let pending = cells
             .pending
-            .and_then(|bytes| postcard::from_bytes::<PendingChange>(&bytes).ok())
+            .and_then(|bytes| PendingChange::decode(&bytes).ok())
             .filter(|pending| Some(pending.message.id) == version);
         let last_change = pending.map(|pending| LastMembershipChange {
             before: cells.roster.version_before(),
