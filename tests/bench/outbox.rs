@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use serde_json::{Value, json};
 use wideroom::clock::{Clock as _, SystemClock};
-use wideroom::graphql::{EventResponse, ExecutionLimits, OperationExecutor as _};
+use wideroom::graphql::{AnswerBudget, EventResponse, ExecutionLimits, OperationExecutor as _};
 use wideroom::model::Viewer;
 use wideroom::rate::Pace;
 
@@ -33,7 +33,7 @@ pub async fn measure(size: &Size) {
         .set_outbox(Some(SystemClock.now()))
         .await
         .unwrap();
-    let mut reader = subscribe(&on, &Value::Null).await;
+    let mut reader = subscribe(&on, &Value::Null, Arc::default()).await;
     let first = cursor(&reader.next().await.unwrap());
     drop(reader);
     let mut ways = [
@@ -93,12 +93,16 @@ async fn senders(world: &World, kind: &str) -> Senders {
     senders
 }
 
-async fn subscribe(world: &World, after: &Value) -> BoxStream<'static, EventResponse> {
+async fn subscribe(
+    world: &World,
+    after: &Value,
+    budget: Arc<AnswerBudget>,
+) -> BoxStream<'static, EventResponse> {
     let prepared = world.api.prepare(OUTBOX, None).unwrap();
     let variables = Variables::from_json(json!({ "a": after }));
     let variables = prepared.coerce(variables).unwrap().variables;
     let limits = ExecutionLimits {
-        budget: Arc::default(),
+        budget,
         pace: Pace::free(),
     };
     let viewer = Viewer::service(user("backend"));
@@ -125,7 +129,8 @@ fn cursor(response: &EventResponse) -> Value {
 async fn read_all(world: &World, after: &Value) -> (usize, Duration) {
     let start = Instant::now();
     let mut took = Duration::ZERO;
-    let mut reader = subscribe(world, after).await;
+    let budget: Arc<AnswerBudget> = Arc::default();
+    let mut reader = subscribe(world, after, Arc::clone(&budget)).await;
     payload(&reader.next().await.unwrap());
     let mut count = 0;
     let quiet = Duration::from_millis(500);
@@ -134,6 +139,8 @@ async fn read_all(world: &World, after: &Value) -> (usize, Duration) {
             panic!("the stream goes on");
         };
         assert!(response.errors.is_empty(), "{:?}", response.errors);
+        // As the server does after each payload.
+        budget.rewind(0);
         count += 1;
         took = start.elapsed();
     }
