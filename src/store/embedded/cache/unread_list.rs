@@ -87,7 +87,7 @@ impl UnreadList {
 
 struct CachedList {
     head: HeadRecord,
-    /// [`IgnoredSenders::fingerprint`] of the senders that it leaves out.
+    /// [`crate::model::IgnoredSenders::fingerprint`] of the senders that it leaves out.
     ignored: u64,
     list: UnreadList,
 }
