@@ -9,7 +9,7 @@
 //! They point one way, and `tests/house.rs` holds them to it:
 //!
 //! ```text
-//! cli  →  server  →  graphql  →  chat  →  cluster  →  store | bus  →  model
+//! cli  →  server | webhook  →  graphql  →  chat  →  cluster  →  store | bus  →  model
 //! ```
 //!
 //! - [`model`]: the words, as plain data. Ids and their order, markers, pages.
@@ -23,8 +23,9 @@
 //! - [`server`]: the transports. GraphQL over HTTP (subscriptions as Server-Sent Events or multipart) and over WebSocket
 //!   (graphql-transport-ws), the pages, and [`server::admin`] (metrics, health, backups). Admission control and the
 //!   bytes below HTTP have folders of their own.
+//! - [`webhook`]: the events of the outbox, delivered to receivers that the configuration names.
 //! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write; [`load`] is the load generator of `wideroom bench`.
-//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (rate limits), [`weak_map`], [`metrics`], [`config`] and [`telemetry`] (logs).
+//! - Beside them [`auth`] (tokens), [`signed_post`] (signed requests to the operator's addresses), [`clock`] (time and ids), [`rate`] (rate limits), [`weak_map`], [`metrics`], [`config`] and [`telemetry`] (logs).
 //!
 //! # Invariants
 //!
@@ -137,7 +138,9 @@ pub mod metrics;
 pub mod model;
 pub mod rate;
 pub mod server;
+pub mod signed_post;
 pub mod store;
 pub mod telemetry;
 pub mod transfer;
 pub mod weak_map;
+pub mod webhook;

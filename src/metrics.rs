@@ -11,7 +11,9 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, HistogramOpts, Opts, PullingGauge, Registry, TextEncoder};
 
-pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, TEXT_FORMAT};
+pub use prometheus::{
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, TEXT_FORMAT,
+};
 
 /// Buckets in seconds, from a read in memory to the deadline of a request.
 pub const LATENCIES: &[f64] = &[
@@ -48,6 +50,10 @@ pub fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
 
 pub fn gauge(name: &str, help: &str) -> IntGauge {
     IntGauge::new(name, help).expect(VALID_NAME)
+}
+
+pub fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+    IntGaugeVec::new(Opts::new(name, help), labels).expect(VALID_NAME)
 }
 
 pub fn histogram(name: &str, help: &str, buckets: &[f64]) -> Histogram {

@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("clock", &["model"]),
     ("metrics", &[]),
     ("weak_map", &[]),
+    ("signed_post", &[]),
     ("store", &["clock", "metrics", "model", "weak_map"]),
     ("bus", &["metrics", "model"]),
     ("rate", &["metrics"]),
@@ -17,7 +18,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "chat",
         &[
-            "bus", "clock", "cluster", "metrics", "model", "rate", "store",
+            "bus",
+            "clock",
+            "cluster",
+            "metrics",
+            "model",
+            "rate",
+            "signed_post",
+            "store",
         ],
     ),
     // graphql maps the store's errors to the codes of the API.
@@ -33,8 +41,29 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "webhook",
+        &[
+            "chat",
+            "graphql",
+            "metrics",
+            "model",
+            "signed_post",
+            "store",
+        ],
+    ),
+    (
         "config",
-        &["auth", "bus", "chat", "graphql", "model", "server", "store"],
+        &[
+            "auth",
+            "bus",
+            "chat",
+            "graphql",
+            "model",
+            "server",
+            "signed_post",
+            "store",
+            "webhook",
+        ],
     ),
     ("telemetry", &["config"]),
     ("transfer", &["clock", "model", "store"]),
@@ -56,6 +85,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "store",
             "telemetry",
             "transfer",
+            "webhook",
         ],
     ),
 ];

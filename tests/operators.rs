@@ -21,6 +21,9 @@ const OF_TROUBLE: [&str; 3] = [
 /// Metrics of a server on a cluster begin so.
 const OF_CLUSTERS: [&str; 2] = ["wideroom_cluster_", "wideroom_cql_"];
 
+/// Metrics of a server with a webhook begin so.
+const OF_WEBHOOKS: [&str; 1] = ["wideroom_webhook_"];
+
 fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
@@ -94,10 +97,30 @@ fn shown(told: &BTreeSet<String>) -> BTreeSet<String> {
 fn the_dashboard_shows_every_metric_and_no_other() {
     let mut told = told_by(&Program::new(), &["--demo"]);
     let mut shown = shown(&told);
-    let is_here = |name: &String| !begins_with(name, &OF_CLUSTERS);
+    let is_here =
+        |name: &String| !begins_with(name, &OF_CLUSTERS) && !begins_with(name, &OF_WEBHOOKS);
     told.retain(is_here);
     shown.retain(is_here);
     assert_eq!(shown, told);
+}
+
+#[test]
+fn the_dashboard_shows_every_metric_of_webhooks() {
+    let program = Program::new();
+    program.run(&["outbox", "on"]).succeeded();
+    let secret = program.write("secret", crate::support::receiver::SECRET);
+    let webhook = format!(
+        "[[webhook]]\nname = \"backend\"\nurl = \"https://localhost:9/\"\nsecret_file = \"{secret}\"\n"
+    );
+    let file = program.write("wideroom.toml", &webhook);
+    let of_webhooks = |names: BTreeSet<String>| -> BTreeSet<String> {
+        let own = names.into_iter();
+        own.filter(|name| begins_with(name, &OF_WEBHOOKS)).collect()
+    };
+    let told = told_by(&program, &["--config", &file]);
+    let shown = of_webhooks(shown(&told));
+    assert_eq!(shown, of_webhooks(told));
+    assert_eq!(shown.len(), 7);
 }
 
 #[tokio::test]

@@ -44,6 +44,9 @@ pub struct Bounds {
     pub replay_wait: Duration,
     /// Concurrent reads of the store for one user's operations.
     pub user_reads_max: usize,
+    /// How far a reader of the outbox that asks for notifications trails: a user who reads a message within this time is not
+    /// notified of it.
+    pub notify_after: Duration,
     /// Longest life of a token, which is also that of a revocation. `None` holds revocations for good.
     pub token_life_max: Option<Duration>,
 }
@@ -97,6 +100,7 @@ impl Default for Bounds {
             replays_max: 64,
             replay_wait: Duration::from_secs(10),
             user_reads_max: 16,
+            notify_after: Duration::from_secs(3),
             token_life_max: None,
         }
     }

@@ -46,9 +46,12 @@ pub use self::inbox::InboxService;
 pub use self::inbox::PreviewFields;
 pub use self::inbox::entry_settings::EntrySettings;
 pub use self::inbox::page::{InboxFilter, InboxPage, InboxSummary};
+pub use self::outbox::notification::{
+    NOTIFICATION, NotificationReason, NotificationRecipient, NotificationService,
+};
 pub use self::outbox::{
-    LoadedEvent, OUTBOX_BEGINS_AFTER_MICROS, OutboxFilter, OutboxService, OutboxUpdate,
-    OutboxUpdates,
+    FeedBatch, LoadedEvent, OUTBOX_BEGINS_AFTER_MICROS, OutboxFilter, OutboxItem, OutboxService,
+    OutboxTypes, OutboxUpdate, OutboxUpdates, ReaderName, ShardFeed, ShardLease,
 };
 pub use self::participants::ParticipantService;
 pub use self::presence::typing::TypingService;
@@ -94,6 +97,7 @@ pub struct Services {
     pub typing: TypingService,
     pub streams: Arc<StreamService>,
     pub outbox: OutboxService,
+    pub notifications: Arc<NotificationService>,
     components: Components,
     read_shares: Arc<ReadShares>,
     bounds: Bounds,
@@ -151,18 +155,28 @@ impl Services {
             cluster.start(Arc::downgrade(&handler));
             notices
         });
+        let inbox = Arc::new(InboxService::new(&components, &bounds));
+        let notifications = NotificationService::new(&components, &presence, &inbox);
+        let notifications = Arc::new(notifications);
+        let outbox = OutboxService::new(
+            &components,
+            Arc::clone(&notifications),
+            &bounds,
+            imported_at,
+        );
         Self {
             access: Arc::clone(&components.access),
             restrictions: Arc::clone(&components.restrictions),
             history: Arc::clone(&components.history),
             participants: Arc::clone(&components.participants),
             writes: Arc::new(WriteService::new(&components, &bounds)),
-            inbox: Arc::new(InboxService::new(&components, &bounds)),
+            inbox,
             blocks: Arc::new(BlockService::new(&components)),
             presence,
             typing: TypingService::new(&components, &bounds.rates),
             streams: Arc::new(streams),
-            outbox: OutboxService::new(&components, imported_at),
+            outbox,
+            notifications,
             read_shares: ReadShares::new(bounds.user_reads_max),
             bounds,
             components,

@@ -4,7 +4,7 @@ use super::settings::{SERVE, SettingFlags};
 use super::{Error, print};
 use crate::auth::Auth;
 use crate::server::TrustedDocuments;
-use crate::{config, telemetry};
+use crate::{config, telemetry, webhook};
 
 pub(super) fn run(given: &SettingFlags<SERVE>) -> Result<(), Error> {
     let (config, sources) = given.resolve()?;
@@ -16,6 +16,15 @@ pub(super) fn run(given: &SettingFlags<SERVE>) -> Result<(), Error> {
             path: path.clone(),
             source,
         })?;
+    }
+    if !config.webhooks.is_empty() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Error::Runtime)?;
+        for webhook in &config.webhooks {
+            runtime.block_on(webhook::check(webhook))?;
+        }
     }
     print(config::in_force(&config, &sources).trim_end())
 }

@@ -10,6 +10,7 @@ use super::data::BackupError;
 use crate::bus::NatsError;
 use crate::server::TrustedError;
 use crate::store::{self, cql, embedded};
+use crate::webhook::WebhookError;
 use crate::{auth, config, load, telemetry, transfer};
 
 /// Reason for the failure of a command.
@@ -77,6 +78,10 @@ pub(super) enum Error {
     Load(#[from] load::Error),
     #[error("--trusted-documents: {}: {source}", path.display())]
     Trusted { path: PathBuf, source: TrustedError },
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
+    #[error("{0}")]
+    WebhookCommand(String),
     #[error("the server failed: {0}")]
     Serve(#[source] io::Error),
     #[error("the runtime cannot be started: {0}")]

@@ -80,6 +80,19 @@ Examples:
   wideroom outbox status --store cql://cassandra/wideroom
   wideroom outbox off --store cql://cassandra/wideroom";
 
+pub(super) const WEBHOOK: &str = "\
+List the webhooks of a running server, and redeliver the events that their receivers refused.
+
+Webhooks stand in the configuration file, as [[webhook]] tables, and need `wideroom outbox on`. An event that a receiver refuses three times \
+with a 4xx status becomes a dead letter, which is kept for 30 days. The commands ask the server at its admin address, with the key in its data \
+folder.";
+
+pub(super) const WEBHOOK_EXAMPLES: &str = "\
+Examples:
+  wideroom webhook list --data /var/lib/wideroom
+  wideroom webhook redeliver backend --data /var/lib/wideroom
+  wideroom webhook redeliver backend --event 6f7ac8e2-2a5e-11f1-8d3a-0242ac120002";
+
 pub(super) const TOKEN: &str = "\
 Print a signed token for a user, or for a service.
 

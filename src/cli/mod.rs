@@ -23,13 +23,15 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::bench::{BENCH, BENCH_EXAMPLES, BenchFlags};
-use self::data::{BackupFlags, ExportFlags, ImportFlags, MigrateFlags, OutboxFlags, VerifyFlags};
+use self::data::{
+    BackupFlags, ExportFlags, ImportFlags, MigrateFlags, OutboxFlags, VerifyFlags, WebhookFlags,
+};
 use self::error::Error;
 use self::help::{
     BACKUP, BACKUP_EXAMPLES, CHECK_CONFIG, CHECK_CONFIG_EXAMPLES, DEFAULT_CONFIG,
     DEFAULT_CONFIG_EXAMPLES, EXAMPLES, EXPORT, EXPORT_EXAMPLES, IMPORT, IMPORT_EXAMPLES, MIGRATE,
     MIGRATE_EXAMPLES, OUTBOX, OUTBOX_EXAMPLES, SCHEMA, SCHEMA_EXAMPLES, SERVE, SERVE_EXAMPLES,
-    TOKEN, TOKEN_EXAMPLES, VERIFY, VERIFY_EXAMPLES,
+    TOKEN, TOKEN_EXAMPLES, VERIFY, VERIFY_EXAMPLES, WEBHOOK, WEBHOOK_EXAMPLES,
 };
 use self::settings::SettingFlags;
 use self::token::TokenFlags;
@@ -64,6 +66,8 @@ enum Command {
     Migrate(MigrateFlags),
     #[command(about = "Keep every event for services, or stop it", long_about = OUTBOX, after_help = OUTBOX_EXAMPLES)]
     Outbox(OutboxFlags),
+    #[command(about = "List webhooks, and redeliver what their receivers refused", long_about = WEBHOOK, after_help = WEBHOOK_EXAMPLES)]
+    Webhook(WebhookFlags),
     #[command(about = "Copy the store of a running server", long_about = BACKUP, after_help = BACKUP_EXAMPLES)]
     Backup(BackupFlags),
     #[command(about = "Measure a running server under a load", long_about = BENCH, after_help = BENCH_EXAMPLES)]
@@ -129,6 +133,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
         Some(Command::Verify(flags)) => data::verify(flags),
         Some(Command::Migrate(flags)) => data::migrate(flags),
         Some(Command::Outbox(flags)) => data::outbox(flags),
+        Some(Command::Webhook(flags)) => data::webhook(flags),
         Some(Command::Backup(flags)) => data::backup(flags),
         Some(Command::Bench(flags)) => bench::run(flags),
         Some(Command::CheckConfig(given)) => check_config::run(given),

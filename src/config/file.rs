@@ -1,16 +1,26 @@
-//! The configuration file: TOML of one level, a key for each setting.
+//! The configuration file: TOML with a key for each setting, and tables of webhooks.
 
 use std::path::Path;
 
+use super::webhook::{self, WEBHOOK};
 use super::{Error, Setting, settings};
+use crate::webhook::WebhookSettings;
 
 /// Longest configuration file; a longer file is something else.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Largest edit distance of a suggested key.
 const LIKENESS_MIN: f64 = 0.6;
 
-/// Reads the settings of a configuration file, each as the text of its flag.
-pub(super) fn read(path: &Path) -> Result<Vec<(&'static Setting, String)>, Error> {
+/// Content of a configuration file.
+pub(super) struct FileContent {
+    /// Each setting as the text of its flag.
+    pub(super) settings: Vec<(&'static Setting, String)>,
+    /// `None` if the file names none.
+    pub(super) webhooks: Option<Vec<WebhookSettings>>,
+}
+
+/// Reads a configuration file.
+pub(super) fn read(path: &Path) -> Result<FileContent, Error> {
     let broken = |reason: String| Error::File {
         path: path.to_owned(),
         reason,
@@ -28,10 +38,20 @@ pub(super) fn read(path: &Path) -> Result<Vec<(&'static Setting, String)>, Error
     let table: toml::Table = text
         .parse()
         .map_err(|error| broken(syntax(&text, &error)))?;
-    table
-        .iter()
-        .map(|(key, value)| Ok((setting(path, key)?, plain(path, key, value)?)))
-        .collect()
+    let mut content = FileContent {
+        settings: Vec::new(),
+        webhooks: None,
+    };
+    for (key, value) in &table {
+        if key == WEBHOOK {
+            content.webhooks = Some(webhook::parse(value).map_err(broken)?);
+        } else {
+            let setting = setting(path, key)?;
+            let text = plain(path, key, value)?;
+            content.settings.push((setting, text));
+        }
+    }
+    Ok(content)
 }
 
 /// Error with the position alone: the library's text would show the line, whose value may be a secret.

@@ -8,6 +8,7 @@ mod file;
 mod server;
 mod show;
 mod value;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,7 @@ use crate::bus::NatsAddress;
 use crate::model::Unread;
 use crate::server::ServerBounds;
 use crate::store::cql::Address;
+use crate::webhook::WebhookSettings;
 use crate::{auth, chat, graphql};
 
 pub use self::access::ACCESS;
@@ -49,6 +51,7 @@ pub struct Config {
     pub chat: chat::Bounds,
     pub documents: graphql::DocumentBounds,
     pub server: ServerBounds,
+    pub webhooks: Vec<WebhookSettings>,
 }
 
 impl Default for Config {
@@ -71,6 +74,7 @@ impl Default for Config {
             chat: chat::Bounds::default(),
             documents: graphql::DocumentBounds::default(),
             server: ServerBounds::default(),
+            webhooks: Vec::new(),
         }
     }
 }
@@ -208,7 +212,12 @@ impl Config {
     /// Sets the values of a file and returns their settings. Refuses an unknown key and suggests the nearest one.
     pub fn set_from_file(&mut self, path: &Path) -> Result<Vec<&'static Setting>, Error> {
         let source = SettingSource::File(path.to_owned());
-        file::read(path)?
+        let content = file::read(path)?;
+        if let Some(webhooks) = content.webhooks {
+            self.webhooks = webhooks;
+        }
+        content
+            .settings
             .into_iter()
             .map(|(setting, text)| self.set(setting, &text, &source).map(|()| setting))
             .collect()

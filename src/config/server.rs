@@ -1,6 +1,7 @@
 //! Settings of the server itself: addresses, data, store and log.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::{LogFormat, Scope, Setting, StoreChoice, parse_duration, value};
 use crate::bus::NatsAddressError;
@@ -8,6 +9,8 @@ use crate::store::cql::AddressError;
 
 /// Name of the setting whose default address may be in use by another server.
 pub const ADMIN_LISTEN: &str = "admin-listen";
+
+const NOTIFY_AFTER_MAX: Duration = Duration::from_secs(600);
 
 /// All settings except access and bounds, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
@@ -156,6 +159,23 @@ pub const SETTINGS: &[Setting] = &[
         get: |config| value::show_duration(config.server.drain),
         set: |config, text| {
             config.server.drain = parse_duration(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "notify-after",
+        environment: "WIDEROOM_NOTIFY_AFTER",
+        scope: Scope::Serve,
+        value_name: Some("TIME"),
+        help: "Time from a message to its NOTIFICATION in the outbox and in webhooks: a user who reads it meanwhile is not notified",
+        beyond: None,
+        get: |config| value::show_duration(config.chat.notify_after),
+        set: |config, text| {
+            let time = parse_duration(text)?;
+            if time > NOTIFY_AFTER_MAX {
+                return Err("must be at most 10m".to_owned());
+            }
+            config.chat.notify_after = time;
             Ok(())
         },
     },

@@ -1,6 +1,6 @@
 //! Configuration as text: the file with every default, and the settings in force with their sources. Neither holds a secret.
 
-use super::{ACCESS, BOUNDS, Config, SETTINGS, Setting, SettingSources, settings};
+use super::{ACCESS, BOUNDS, Config, SETTINGS, Setting, SettingSources, settings, webhook};
 
 /// Configuration file with every key commented out at its default. A bound names the result beyond it.
 pub fn default_file() -> String {
@@ -26,7 +26,7 @@ pub fn default_file() -> String {
             );
         }
     }
-    text
+    text + webhook::EXAMPLE
 }
 
 /// Every setting with its value and the source of the value.
@@ -44,7 +44,8 @@ pub fn in_force(config: &Config, sources: &SettingSources) -> String {
         Some(source) => format!("{line:width$}  # {source}\n"),
         None => format!("{line:width$}  # default\n"),
     };
-    lines.iter().map(show).collect()
+    let shown: String = lines.iter().map(show).collect();
+    shown + &webhook::show(&config.webhooks)
 }
 
 /// Value in the syntax of TOML.

@@ -14,9 +14,11 @@ use super::execution::{
     is_request_error,
 };
 use super::fanout::{EventResponse, SubscriptionGroups, ViewerIndependence};
+use super::outbox_document::{OutboxDocument, RenderedEvent};
 use super::scope::ExecutionContext;
+use super::subscription::OutboxHandoff;
 use super::{ChatSchema, OnlineGuard, OperationExecutor, schema};
-use crate::chat::{Chat, Refusal, RestrictionWatch};
+use crate::chat::{Chat, OutboxUpdate, Refusal, RestrictionWatch};
 use crate::metrics::Metrics;
 use crate::model::{Timestamp, Viewer};
 use crate::rate::Pace;
@@ -54,6 +56,24 @@ impl Api {
     /// Adds the metrics of the document cache to those of the process.
     pub fn register(&self, metrics: &Metrics) {
         self.documents.counts().register(metrics);
+    }
+
+    /// Executes the document of a webhook for one event. `None` if the execution gave nothing.
+    pub async fn render(
+        &self,
+        document: &OutboxDocument,
+        update: OutboxUpdate,
+    ) -> Option<RenderedEvent> {
+        let budget = Arc::new(AnswerBudget::default());
+        let viewer = Some(document.viewer().clone());
+        let request = document
+            .prepared()
+            .request(Variables::default())
+            .data(ExecutionContext::unpaced(self.chat.clone(), viewer, budget))
+            .data(OutboxHandoff::new(Some(update)));
+        // The document was validated when it was read.
+        let mut responses = self.schemas.trusting.execute_stream(request).boxed();
+        responses.next().await.map(RenderedEvent::from)
     }
 
     fn context(&self, viewer: Option<Viewer>, limits: ExecutionLimits) -> ExecutionContext {

@@ -14,6 +14,7 @@ mod fanout;
 mod id;
 mod loader;
 mod mutation;
+mod outbox_document;
 mod query;
 mod scalar;
 mod schema;
@@ -31,6 +32,7 @@ pub use execution::{
 };
 pub use fanout::{EventResponse, SharedPayload, is_viewer_independent};
 pub use mutation::Mutation;
+pub use outbox_document::{OutboxDocument, RenderedEvent};
 pub use query::Query;
 pub use schema::{ChatSchema, sdl};
 pub use subscription::Subscription;

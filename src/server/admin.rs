@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
@@ -47,6 +47,12 @@ pub trait AdminBackend: Send + Sync + 'static {
 
     /// Fault that an operator must repair although the server still answers: one sentence.
     fn warning(&self) -> Option<String>;
+
+    /// Positions and dead letters of the webhooks, as lines.
+    async fn webhooks(&self) -> Result<String, String>;
+
+    /// Sends the dead letters of a webhook again, or that of one event. The answer is a line.
+    async fn redeliver(&self, webhook: &str, event: Option<&str>) -> Result<String, String>;
 
     /// Stream of a consistent copy of the store. It ends with an error or with an end mark.
     fn backup(&self) -> Result<BackupStream, BackupRefusal>;
@@ -85,6 +91,8 @@ pub async fn run(listener: TcpListener, admin: AdminContext, stop: CancellationT
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/backup", post(backup))
+        .route("/webhooks", get(webhooks))
+        .route("/webhooks/{name}/redeliver", post(redeliver))
         .with_state(Arc::new(admin));
     let router = if is_loopback {
         router.layer(from_fn(refuse_foreign_hosts))
@@ -176,6 +184,61 @@ async fn readyz(State(admin): State<Arc<AdminContext>>) -> Response {
             StatusCode::SERVICE_UNAVAILABLE,
             &format!("the store does not answer within {} s", READY_MAX.as_secs()),
         ),
+    }
+}
+
+async fn webhooks(State(admin): State<Arc<AdminContext>>, headers: HeaderMap) -> Response {
+    if let Err(refusal) = admin.check_token(&headers) {
+        return refusal;
+    }
+    lines(admin.backend.webhooks().await)
+}
+
+/// Query of a redelivery.
+#[derive(serde::Deserialize)]
+struct RedeliverQuery {
+    event: Option<String>,
+}
+
+async fn redeliver(
+    State(admin): State<Arc<AdminContext>>,
+    Path(name): Path<String>,
+    Query(query): Query<RedeliverQuery>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(refusal) = admin.check_token(&headers) {
+        return refusal;
+    }
+    let event = query.event.as_deref();
+    lines(admin.backend.redeliver(&name, event).await)
+}
+
+fn lines(answer: Result<String, String>) -> Response {
+    match answer {
+        Ok(text) => text.into_response(),
+        Err(why) => line(StatusCode::CONFLICT, &why),
+    }
+}
+
+impl AdminContext {
+    /// Whether the token of a request is one of this server's data folder.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the error is the response, returned as it is"
+    )]
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), Response> {
+        let authorization = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
+        let token = authorization
+            .and_then(|authorization| authorization.strip_prefix("Bearer "))
+            .unwrap_or_default();
+        self.auth.verify(token).map(drop).map_err(|why| {
+            line(
+                StatusCode::UNAUTHORIZED,
+                &format!("this needs a token of this server's data folder: {why}"),
+            )
+        })
     }
 }
 

@@ -8,19 +8,19 @@ use tokio::time::Instant;
 
 use super::cluster::ClusterStore;
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, Error, FlagsChange,
-    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
+    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, Error,
+    FlagsChange, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
     MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation, NewMessage,
-    OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, Renaming, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
-    VerifyPosition,
+    OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition, Renaming,
+    Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
+    Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{Block, IgnoredSenders};
 use crate::model::{
     Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
-    InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard, Page, PageRequest,
+    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store with metrics. Its answers are those of the store in it.
@@ -145,6 +145,11 @@ instrumented! {
             log_late(conversation: ConversationId, changes: &[LateChange]) -> ();
             outbox_since() -> Option<Timestamp>;
             outbox(reads: &[OutboxRead], up_to: OrderKey, limit: usize) -> Vec<OutboxPage>;
+            reader_positions(reader: &str) -> Vec<Option<ReaderPosition>>;
+            swap_reader_position(reader: &str, shard: OutboxShard, seen: Option<&ReaderPosition>, to: &ReaderPosition) -> bool;
+            put_dead_letter(reader: &str, letter: &DeadLetter) -> ();
+            dead_letters(reader: &str, limit: usize) -> Vec<DeadLetter>;
+            delete_dead_letter(reader: &str, letter: &DeadLetter) -> ();
             conversations(conversations: &[ConversationId]) -> Vec<Option<Arc<Conversation>>>;
             earlier_sends(conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>>;
             history(conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Page<Arc<Message>>;

@@ -26,6 +26,8 @@
 //! | `restrictions` | user | suspension, and the moment before which tokens are refused |
 //! | `blocks_by_user` | user, blocked user | users whom a user blocks, and ended blocks (35 days) |
 //! | `outbox_by_shard` | shard, write | which events services have yet to receive (7 days), if the deployment has an outbox |
+//! | `outbox_positions` | reader, shard | up to where a webhook was delivered, and which server delivers it |
+//! | `outbox_dead` | reader, event | which events the receiver of a webhook refused (30 days) |
 //!
 //! A store that several servers share has the directory and the mailboxes of [`cluster`] besides.
 //!
@@ -74,15 +76,19 @@ pub use self::membership::{
     MembershipVersion, Renaming, TransitionKind,
 };
 pub use self::message::{Appended, Audience, EarlierSend, NewMessage, Revised};
-pub use self::outbox::{LateChange, NOTE_OUTBOX_SINCE, OUTBOX_KEPT_MICROS, OutboxPage, OutboxRead};
+pub use self::outbox::{
+    DEAD_LETTER_KEPT_MICROS, DeadLetter, LateChange, NOTE_OUTBOX_SINCE, OUTBOX_KEPT_MICROS,
+    OutboxPage, OutboxRead, ReaderLease, ReaderPosition,
+};
 pub use self::profile::ProfileChange;
 pub use self::read_permit::ReadShares;
 pub use self::restriction::{LoggedRestriction, Restricted, RestrictionChange};
 pub use self::rules::pair::of_stored as pair_of_participants;
 use crate::model::{
     Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
+    PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    Unread, UserId,
 };
 
 /// A store of conversations, messages and inboxes.
@@ -278,6 +284,30 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         up_to: OrderKey,
         limit: usize,
     ) -> Result<Vec<OutboxPage>>;
+
+    /// The positions of a named reader of the outbox, one for each shard. `None` for a shard that it
+    /// has never read. A name has 1 to 64 ASCII letters, digits, `-` and `_`.
+    async fn reader_positions(&self, reader: &str) -> Result<Vec<Option<ReaderPosition>>>;
+
+    /// Sets the position of a reader in one shard. A compare-and-set: false, and nothing is written,
+    /// if it is not the one that was `seen`. After an error either may be true.
+    async fn swap_reader_position(
+        &self,
+        reader: &str,
+        shard: OutboxShard,
+        seen: Option<&ReaderPosition>,
+        to: &ReaderPosition,
+    ) -> Result<bool>;
+
+    /// Stores an event that a reader refused, for 30 days. A letter of the same event and part is
+    /// replaced.
+    async fn put_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()>;
+
+    /// The dead letters of a reader, those with the oldest events first, at most `limit`.
+    async fn dead_letters(&self, reader: &str, limit: usize) -> Result<Vec<DeadLetter>>;
+
+    /// Deletes a dead letter as it was read.
+    async fn delete_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()>;
 
     /// Conversations, whoever takes part in them. `None` for one that does not exist.
     async fn conversations(

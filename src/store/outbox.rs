@@ -1,6 +1,10 @@
-//! Reads of the outbox, and the events that are logged in it again.
+//! Reads of the outbox, the events that are logged in it again, and what the store keeps of its readers.
 
-use crate::model::{Change, OrderKey, OutboxEvent, OutboxRow, OutboxShard};
+use uuid::Uuid;
+
+use crate::model::{
+    Change, ConversationId, OrderKey, OutboxEvent, OutboxRow, OutboxShard, Timestamp,
+};
 
 /// Name of the note with the time from which the store has an outbox, in RFC 3339. Absent while the
 /// outbox is off.
@@ -29,4 +33,35 @@ pub struct OutboxPage {
 pub struct LateChange {
     pub change: Change,
     pub event: OutboxEvent,
+}
+
+/// How long a dead letter is kept.
+pub const DEAD_LETTER_KEPT_MICROS: i64 = 30 * 24 * 3_600 * 1_000_000;
+
+/// Position of a named reader in one shard: all events up to here were delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReaderPosition {
+    pub position: OrderKey,
+    /// `None` while no server delivers the shard.
+    pub lease: Option<ReaderLease>,
+}
+
+/// Lease of a shard: its holder alone delivers it, until it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReaderLease {
+    pub holder: Uuid,
+    pub until: Timestamp,
+}
+
+/// Event that a reader refused, and that the store keeps for 30 days.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    pub conversation: ConversationId,
+    pub event: OutboxEvent,
+    /// Part of the deliveries of the event, as a reader names it; it belongs to the identity. At most 255 bytes.
+    pub part: String,
+    pub died_at: Timestamp,
+    pub tries: u32,
+    /// One sentence for operators.
+    pub reason: String,
 }

@@ -9,17 +9,17 @@ use parking_lot::Mutex;
 
 use crate::model::{
     Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page,
-    PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard,
+    Page, PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
     Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPositions,
-    ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove, MembershipChange,
-    MembershipSnapshot, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
-    ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin,
-    StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, Error, FlagsChange,
+    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
+    MembershipChange, MembershipSnapshot, NewConversation, NewMessage, OutboxPage, OutboxRead,
+    Participation, ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result,
+    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 
 #[derive(Default)]
@@ -258,6 +258,27 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn outbox(&self, _: &[OutboxRead], _: OrderKey, _: usize) -> Result<Vec<OutboxPage>> {
+        unreachable!("not part of an import")
+    }
+    async fn reader_positions(&self, _: &str) -> Result<Vec<Option<ReaderPosition>>> {
+        unreachable!("not part of an import")
+    }
+    async fn swap_reader_position(
+        &self,
+        _: &str,
+        _: OutboxShard,
+        _: Option<&ReaderPosition>,
+        _: &ReaderPosition,
+    ) -> Result<bool> {
+        unreachable!("not part of an import")
+    }
+    async fn put_dead_letter(&self, _: &str, _: &DeadLetter) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn dead_letters(&self, _: &str, _: usize) -> Result<Vec<DeadLetter>> {
+        unreachable!("not part of an import")
+    }
+    async fn delete_dead_letter(&self, _: &str, _: &DeadLetter) -> Result<()> {
         unreachable!("not part of an import")
     }
     async fn conversations(&self, _: &[ConversationId]) -> Result<Vec<Option<Arc<Conversation>>>> {

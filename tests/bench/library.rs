@@ -25,7 +25,7 @@ pub async fn serve(folder: &Path) {
     let unused = tempfile::tempdir().unwrap();
     let world = World::over(Arc::new(store), unused, Vec::new()).await;
     let auth = Auth::open(folder).unwrap();
-    let router = peer::router(Arc::new(world.api), Arc::new(auth));
+    let router = peer::router(world.api, Arc::new(auth));
     axum::serve(server::listener(), router).await.unwrap();
 }
 

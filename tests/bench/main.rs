@@ -37,6 +37,7 @@ mod server;
 mod servers;
 mod sockets;
 mod throughput;
+mod webhooks;
 mod world;
 #[path = "../support/worst.rs"]
 mod worst;
@@ -80,7 +81,7 @@ const FEW: Shape = Shape {
     conversations: 20,
 };
 
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "costs",
     "documents",
     "open",
@@ -92,12 +93,13 @@ const PARTS: [&str; 11] = [
     "fanout",
     "servers",
     "outbox",
+    "webhooks",
 ];
 /// Not parts, but servers that the parts start: the bare broadcast, the bare HTTP, and the library's handlers.
 const BARE: &str = "bare-sockets";
 const BARE_HTTP: &str = "bare-http";
 const LIBRARY: &str = "library";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers] [outbox]
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers] [outbox] [webhooks]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured. `cluster` and the second halves of `crowds` and `servers`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
@@ -160,6 +162,13 @@ fn main() {
     if wanted[10] {
         runtime().block_on(async move {
             tokio::spawn(async move { outbox::measure(&size).await })
+                .await
+                .unwrap()
+        });
+    }
+    if wanted[11] {
+        runtime().block_on(async move {
+            tokio::spawn(async move { webhooks::measure(&size).await })
                 .await
                 .unwrap()
         });

@@ -62,8 +62,8 @@ impl Place {
 pub struct World {
     pub bus: Bus,
     pub places: Vec<Place>,
-    chat: Chat,
-    pub api: Api,
+    pub chat: Chat,
+    pub api: Arc<Api>,
     store: Arc<dyn StoreAdmin>,
     folder: TempDir,
 }
@@ -145,7 +145,7 @@ impl World {
         let chat = Chat::open(store.clone(), bus.clone(), Arc::new(SystemClock), bounds)
             .await
             .unwrap();
-        let api = Api::new(chat.clone(), DocumentBounds::default());
+        let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
         Self {
             bus,
             places,

@@ -69,6 +69,8 @@ fn the_page_for_front_ends_names_the_code_that_is_tested() {
         "urql.js",
         "resumed.js",
         "trusted.js",
+        "webhook.js",
+        "webhook.py",
     ] {
         assert!(
             page.contains(&format!("]({name})")),

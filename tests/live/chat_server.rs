@@ -17,6 +17,7 @@ use wideroom::model::UserId;
 use wideroom::server::{self, Server, ServerBounds};
 use wideroom::store::StoreAdmin as _;
 use wideroom::store::embedded::{Embedded, Options};
+use wideroom::webhook::{RetryPolicy, WebhookError, WebhookSettings, Webhooks};
 
 use crate::support::client::{Caller, Socket};
 use crate::support::peer;
@@ -27,6 +28,7 @@ const LIFE: Duration = Duration::from_secs(600);
 
 pub(super) struct ChatServer {
     pub(super) address: SocketAddr,
+    pub(super) chat: Chat,
     api: Arc<Api>,
     metrics: Metrics,
     stop: CancellationToken,
@@ -40,7 +42,11 @@ impl ChatServer {
 
     /// Server of a deployment with an outbox.
     pub(super) async fn with_outbox() -> Self {
-        Self::open(ServerBounds::default(), Bounds::default(), true).await
+        Self::with_outbox_and(Bounds::default()).await
+    }
+
+    pub(super) async fn with_outbox_and(chat: Bounds) -> Self {
+        Self::open(ServerBounds::default(), chat, true).await
     }
 
     async fn open(bounds: ServerBounds, chat: Bounds, has_outbox: bool) -> Self {
@@ -67,7 +73,7 @@ impl ChatServer {
         let chat = Chat::open(store, Bus::default(), clock, bounds_of_chat)
             .await
             .unwrap();
-        let api = Arc::new(Api::new(chat, DocumentBounds::default()));
+        let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
         api.register(&metrics);
         let server = Arc::new(Server::new(
             api.clone(),
@@ -87,11 +93,31 @@ impl ChatServer {
         ));
         Self {
             address,
+            chat,
             api,
             metrics,
             stop,
             _folder: folder,
         }
+    }
+
+    /// Webhooks of this server.
+    pub(super) async fn webhooks(
+        &self,
+        all: &[WebhookSettings],
+        policy: RetryPolicy,
+    ) -> Result<Webhooks, WebhookError> {
+        self.webhooks_with(all, policy, &self.metrics).await
+    }
+
+    /// The same with metrics of their own.
+    pub(super) async fn webhooks_with(
+        &self,
+        all: &[WebhookSettings],
+        policy: RetryPolicy,
+        metrics: &Metrics,
+    ) -> Result<Webhooks, WebhookError> {
+        Webhooks::open(all, policy, &self.chat, &self.api, metrics).await
     }
 
     /// Address of the library's own handlers over the same API.

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 use wideroom::bus::Bus;
-use wideroom::chat::{OutboxFilter, OutboxUpdates};
+use wideroom::chat::{OutboxFilter, OutboxTypes, OutboxUpdates};
 use wideroom::clock::{Clock as _, SystemClock};
-use wideroom::model::{
-    ConversationId, Cut, MessageId, OrderKey, OutboxEventKind, PageRequest, UserId, Viewer,
-};
+use wideroom::model::{ConversationId, Cut, MessageId, OrderKey, PageRequest, UserId, Viewer};
 use wideroom::store::cql::migrate;
 use wideroom::store::{Store as _, StoreAdmin as _};
 
@@ -38,7 +36,11 @@ async fn two() -> Option<[Server; 2]> {
 
 async fn read(server: &Server, after: Option<OrderKey>) -> OutboxUpdates {
     let [service] = people(["backend"]);
-    let filter = OutboxFilter::parse(Some(vec![OutboxEventKind::MessageAdded]), None, None);
+    let filter = OutboxFilter::parse(
+        OutboxTypes::parse(&["MESSAGE_ADDED".to_owned()]).unwrap(),
+        None,
+        None,
+    );
     let service = Viewer::service(service);
     let updates = server.chat.outbox.updates(&service, after, filter.unwrap());
     updates.await.unwrap()
@@ -55,8 +57,9 @@ async fn receive(updates: &mut OutboxUpdates, ids: &[MessageId]) -> (OrderKey, u
             assert!(update.position >= position, "positions never go back");
             position = update.position;
             let Some(event) = update.event else { continue };
-            assert_eq!(event.message.unwrap().id, event.event.id);
-            if !missing.remove(&event.event.id) {
+            let id = event.item.event.id;
+            assert_eq!(event.message.unwrap().id, id);
+            if !missing.remove(&id) {
                 repeated += 1;
             }
         }

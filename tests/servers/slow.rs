@@ -10,15 +10,17 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use wideroom::model::{
     Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
+    PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange, LateChange,
-    LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion,
-    NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery,
-    ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store, UnreadQuery,
+    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange,
+    LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
+    MembershipVersion, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
+    PreviewQuery, ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result,
+    Revised, Store, UnreadQuery,
 };
 
 /// A store behind which sends wait for as long as a test says.
@@ -242,6 +244,34 @@ impl Store for Slow {
         limit: usize,
     ) -> Result<Vec<OutboxPage>> {
         self.inner.outbox(reads, up_to, limit).await
+    }
+
+    async fn reader_positions(&self, reader: &str) -> Result<Vec<Option<ReaderPosition>>> {
+        self.inner.reader_positions(reader).await
+    }
+
+    async fn swap_reader_position(
+        &self,
+        reader: &str,
+        shard: OutboxShard,
+        seen: Option<&ReaderPosition>,
+        to: &ReaderPosition,
+    ) -> Result<bool> {
+        self.inner
+            .swap_reader_position(reader, shard, seen, to)
+            .await
+    }
+
+    async fn put_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
+        self.inner.put_dead_letter(reader, letter).await
+    }
+
+    async fn dead_letters(&self, reader: &str, limit: usize) -> Result<Vec<DeadLetter>> {
+        self.inner.dead_letters(reader, limit).await
+    }
+
+    async fn delete_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
+        self.inner.delete_dead_letter(reader, letter).await
     }
 
     async fn conversations(

@@ -258,6 +258,8 @@ contract! {
         }
         outbox {
             a_store_without_an_outbox_has_no_rows,
+            one_of_several_servers_advances_a_reader,
+            dead_letters_are_listed_by_age_and_deleted,
             every_write_with_events_has_a_row,
             a_repeated_write_adds_no_event,
             rows_are_read_in_pages_from_any_position,

@@ -6,7 +6,9 @@ use wideroom::model::{
     Change, ChangeKind, ConversationId, Emoji, GroupName, OrderKey, OutboxEvent, OutboxEventKind,
     OutboxRow, OutboxShard, Revision, TimeUuid,
 };
-use wideroom::store::{OutboxPage, OutboxRead, Renaming, Store, StoreAdmin};
+use wideroom::store::{
+    DeadLetter, OutboxPage, OutboxRead, ReaderLease, ReaderPosition, Renaming, Store, StoreAdmin,
+};
 
 use super::ask::{PAGES_MAX, make, send};
 use super::membership::{changing, joins, leaves};
@@ -264,6 +266,77 @@ pub async fn conversations_are_found_whoever_takes_part(store: &dyn StoreAdmin) 
         .map(|found| found.as_ref().map(|found| found.id))
         .collect();
     assert_eq!(found, [None, Some(conversation_id(1)), None]);
+}
+
+/// A reader that no other case has: cases may share the store.
+fn reader_of_its_own() -> String {
+    format!("reader-{}", uuid::Uuid::new_v4())
+}
+
+pub async fn one_of_several_servers_advances_a_reader(store: &dyn StoreAdmin) {
+    let (reader, other) = (reader_of_its_own(), reader_of_its_own());
+    let shard = OutboxShard::all().nth(5).unwrap();
+    let of = async |reader: &str| store.reader_positions(reader).await.unwrap();
+    assert_eq!(of(&reader).await, vec![None; 16]);
+    let free = ReaderPosition {
+        position: OrderKey::first_at(START),
+        lease: None,
+    };
+    let held = |holder, seconds: i64| ReaderPosition {
+        lease: Some(ReaderLease {
+            holder: uuid::Uuid::from_u128(holder),
+            until: START.plus_micros(seconds * 1_000_000),
+        }),
+        ..free
+    };
+    let swap = async |seen: Option<&ReaderPosition>, to: &ReaderPosition| {
+        let swapped = store.swap_reader_position(&reader, shard, seen, to).await;
+        swapped.unwrap()
+    };
+    assert!(swap(None, &free).await);
+    assert!(!swap(None, &held(1, 1)).await, "there is a position");
+    assert!(swap(Some(&free), &held(1, 1)).await);
+    assert!(
+        !swap(Some(&free), &held(2, 1)).await,
+        "the other was faster"
+    );
+    assert!(!swap(Some(&held(1, 2)), &free).await);
+    assert!(swap(Some(&held(1, 1)), &held(1, 2)).await);
+    let mut expected = vec![None; 16];
+    expected[5] = Some(held(1, 2));
+    assert_eq!(of(&reader).await, expected);
+    assert_eq!(of(&other).await, vec![None; 16]);
+}
+
+pub async fn dead_letters_are_listed_by_age_and_deleted(store: &dyn StoreAdmin) {
+    let (reader, other) = (reader_of_its_own(), reader_of_its_own());
+    let letter = |micros, part: &str, tries| DeadLetter {
+        conversation: conversation_id(1),
+        event: OutboxEvent::message_added(id(micros)),
+        part: part.to_owned(),
+        died_at: START.plus_micros(micros + i64::from(tries)),
+        tries,
+        reason: "it answers 404".to_owned(),
+    };
+    let [young, old, of_part] = [
+        letter(30, "", 3),
+        letter(10, "", 3),
+        letter(20, "notification", 3),
+    ];
+    for letter in [&young, &old, &of_part] {
+        store.put_dead_letter(&reader, letter).await.unwrap();
+    }
+    let listed = async |limit| store.dead_letters(&reader, limit).await.unwrap();
+    assert_eq!(
+        listed(10).await,
+        [old.clone(), of_part.clone(), young.clone()]
+    );
+    assert_eq!(listed(2).await, [old.clone(), of_part.clone()]);
+    let again = letter(10, "", 6);
+    store.put_dead_letter(&reader, &again).await.unwrap();
+    store.delete_dead_letter(&reader, &of_part).await.unwrap();
+    assert_eq!(listed(10).await, [again, young]);
+    assert_eq!(store.dead_letters(&other, 10).await.unwrap(), []);
 }
 
 /// All events of these conversations, as a set: for the comparison of two engines.

@@ -9,6 +9,8 @@ pub mod nats;
 pub mod node;
 pub mod peer;
 pub mod program;
+pub mod python;
+pub mod receiver;
 pub mod server;
 pub mod words;
 pub mod world;

@@ -6,7 +6,11 @@
 //! below the watermark becomes visible any more. On a shared store a row may become visible up to
 //! four seconds late, so a reader scans the overlap window again, and drops rows by identity.
 
+mod feed;
+mod lease;
+pub(crate) mod notification;
 mod scan;
+mod shard_feed;
 mod updates;
 
 use std::collections::BTreeSet;
@@ -16,13 +20,19 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::scan::OutboxScan;
+use self::feed::RowFeed;
+pub use self::lease::{ReaderName, ShardLease};
+use self::notification::{NOTIFICATION, NotificationService};
+pub use self::shard_feed::{FeedBatch, ShardFeed};
 pub use self::updates::{LoadedEvent, OutboxUpdate, OutboxUpdates};
 use crate::chat::access::restrictions::require_service;
+use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
-use crate::model::{ConversationId, OrderKey, OutboxEventKind, OutboxShard, Timestamp, Viewer};
+use crate::model::{
+    ConversationId, OrderKey, OutboxEvent, OutboxEventKind, OutboxShard, Timestamp, Viewer,
+};
 use crate::store::{OUTBOX_KEPT_MICROS, Store};
 
 /// Interval in which a server of a shared store follows the switch of the outbox.
@@ -35,22 +45,108 @@ const READERS_MAX: i32 = 16;
 /// Greatest lead of a cursor over the clock.
 const CURSOR_AHEAD_MICROS: i64 = 6_000_000;
 
+/// Types of events that a reader asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutboxTypes {
+    /// `None`: all kinds.
+    pub kinds: Option<BTreeSet<OutboxEventKind>>,
+    /// Notifications have to be asked for by name: a reader that takes them trails.
+    pub has_notifications: bool,
+}
+
+impl OutboxTypes {
+    pub fn has(&self, kind: OutboxEventKind) -> bool {
+        self.kinds
+            .as_ref()
+            .is_none_or(|kinds| kinds.contains(&kind))
+    }
+
+    /// The notification alone, or the event, or both, in this order of delivery: the event first.
+    pub fn items(&self, event: OutboxEvent) -> impl Iterator<Item = OutboxItem> + use<> {
+        let notification = (self.has_notifications && NotificationService::follows(&event))
+            .then(|| OutboxItem::notification(event.clone()));
+        let own = self.has(event.kind).then(|| OutboxItem::event(event));
+        own.into_iter().chain(notification)
+    }
+
+    /// The names of these types. `Err` holds the first that is none.
+    pub fn parse(names: &[String]) -> Result<Self, String> {
+        let mut types = Self {
+            kinds: Some(BTreeSet::new()),
+            has_notifications: false,
+        };
+        for name in names {
+            if name == NOTIFICATION {
+                types.has_notifications = true;
+            } else {
+                let kind = OutboxEventKind::from_name(name).ok_or_else(|| name.clone())?;
+                types.kinds.get_or_insert_default().insert(kind);
+            }
+        }
+        Ok(types)
+    }
+
+    /// `None`: all but notifications.
+    pub fn names(&self) -> Option<Vec<&'static str>> {
+        let kinds = self.kinds.as_ref()?.iter().map(|kind| kind.name());
+        let notification = self.has_notifications.then_some(NOTIFICATION);
+        Some(kinds.chain(notification).collect())
+    }
+}
+
+/// Event, or the notification that follows from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxItem {
+    pub event: OutboxEvent,
+    pub is_notification: bool,
+}
+
+impl OutboxItem {
+    pub fn event(event: OutboxEvent) -> Self {
+        Self {
+            event,
+            is_notification: false,
+        }
+    }
+
+    pub fn notification(event: OutboxEvent) -> Self {
+        Self {
+            event,
+            is_notification: true,
+        }
+    }
+
+    /// Identity, the same in each delivery. Visible ASCII.
+    pub fn id(&self) -> String {
+        if self.is_notification {
+            format!("{}:notification", self.event.id)
+        } else {
+            self.event.id.to_string()
+        }
+    }
+
+    /// Name of the type.
+    pub fn type_name(&self) -> &'static str {
+        if self.is_notification {
+            NOTIFICATION
+        } else {
+            self.event.kind.name()
+        }
+    }
+}
+
 /// Events that a reader asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxFilter {
-    /// `None`: all kinds.
-    kinds: Option<BTreeSet<OutboxEventKind>>,
+    types: OutboxTypes,
     shards: Vec<OutboxShard>,
 }
 
 impl OutboxFilter {
     /// The events of these kinds, in the conversations of one of several readers.
-    pub fn parse(
-        kinds: Option<Vec<OutboxEventKind>>,
-        shard: Option<i32>,
-        shards: Option<i32>,
-    ) -> Result<Self> {
-        if kinds.as_ref().is_some_and(Vec::is_empty) {
+    pub fn parse(types: OutboxTypes, shard: Option<i32>, shards: Option<i32>) -> Result<Self> {
+        let is_empty = types.kinds.as_ref().is_some_and(BTreeSet::is_empty);
+        if is_empty && !types.has_notifications {
             return Err(Error::bad_input(&["types"], "`types` must not be empty"));
         }
         let (reader, readers) = match (shard, shards) {
@@ -73,15 +169,9 @@ impl OutboxFilter {
         }
         let is_own = |shard: &OutboxShard| i32::from(shard.number()) % readers == reader;
         Ok(Self {
-            kinds: kinds.map(|kinds| kinds.into_iter().collect()),
+            types,
             shards: OutboxShard::all().filter(is_own).collect(),
         })
-    }
-
-    fn has(&self, kind: OutboxEventKind) -> bool {
-        self.kinds
-            .as_ref()
-            .is_none_or(|kinds| kinds.contains(&kind))
     }
 
     /// Whether the reader is the one of this conversation.
@@ -93,6 +183,8 @@ impl OutboxFilter {
 pub struct OutboxService {
     store: Arc<dyn Store>,
     in_flight: InFlightIds,
+    notifications: Arc<NotificationService>,
+    notify_after: Duration,
     /// Time of the last import, which is no event.
     imported_at: Timestamp,
     /// Follows the switch of a shared store.
@@ -100,7 +192,12 @@ pub struct OutboxService {
 }
 
 impl OutboxService {
-    pub(crate) fn new(components: &Components, imported_at: Timestamp) -> Self {
+    pub(crate) fn new(
+        components: &Components,
+        notifications: Arc<NotificationService>,
+        bounds: &Bounds,
+        imported_at: Timestamp,
+    ) -> Self {
         let in_flight = components.in_flight.clone();
         let follower = in_flight
             .is_shared()
@@ -108,6 +205,8 @@ impl OutboxService {
         Self {
             store: Arc::clone(&components.store),
             in_flight,
+            notifications,
+            notify_after: bounds.notify_after,
             imported_at,
             _follower: follower,
         }
@@ -122,7 +221,6 @@ impl OutboxService {
     ) -> Result<OutboxUpdates> {
         require_service(caller)?;
         let since = self.store.outbox_since().await?.ok_or(Error::OutboxOff)?;
-        let released = self.in_flight.watch_released();
         let position = match after {
             Some(after) => {
                 self.check_cursor(after, since)?;
@@ -130,14 +228,19 @@ impl OutboxService {
             }
             None => self.limit().max(OrderKey::first_at(since)),
         };
-        let overlap = self.store.overlap_micros();
-        let scan = OutboxScan::new(
-            Arc::clone(&self.store),
-            &filter.shards,
-            position,
-            after.map_or(0, |_| overlap),
-        );
-        Ok(OutboxUpdates::new(self, scan, filter, position, released))
+        let is_resumed = after.is_some();
+        let trail = self.trail(&filter.types);
+        let feed = RowFeed::new(self, &filter.shards, position, is_resumed, trail);
+        Ok(OutboxUpdates::new(self, feed, filter, position))
+    }
+
+    /// How far a reader of these types stays behind the present.
+    fn trail(&self, types: &OutboxTypes) -> Duration {
+        if types.has_notifications {
+            self.notify_after
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// Position up to which all rows are visible, but for late ones.
@@ -195,7 +298,10 @@ mod tests {
     fn readers_share_the_shards_without_overlap() {
         for readers in 1..=READERS_MAX {
             let filters: Vec<_> = (0..readers)
-                .map(|reader| OutboxFilter::parse(None, Some(reader), Some(readers)).unwrap())
+                .map(|reader| {
+                    OutboxFilter::parse(OutboxTypes::default(), Some(reader), Some(readers))
+                        .unwrap()
+                })
                 .collect();
             let mut all: Vec<_> = filters.iter().flat_map(|filter| &filter.shards).collect();
             all.sort();
@@ -212,11 +318,17 @@ mod tests {
 
     #[test]
     fn a_wrong_filter_is_refused_by_name() {
-        let path = |kinds, shard, shards| match OutboxFilter::parse(kinds, shard, shards) {
-            Err(Error::BadInput { path, .. }) => path,
-            other => panic!("{other:?}"),
+        let path = |kinds: Option<BTreeSet<_>>, shard, shards| {
+            let types = OutboxTypes {
+                kinds,
+                has_notifications: false,
+            };
+            match OutboxFilter::parse(types, shard, shards) {
+                Err(Error::BadInput { path, .. }) => path,
+                other => panic!("{other:?}"),
+            }
         };
-        assert_eq!(path(Some(Vec::new()), None, None), ["types"]);
+        assert_eq!(path(Some(BTreeSet::new()), None, None), ["types"]);
         assert_eq!(path(None, Some(0), None), ["shards"]);
         assert_eq!(path(None, None, Some(1)), ["shard"]);
         for shards in [0, -1, 17] {

@@ -4,25 +4,18 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 
-use super::scan::OutboxScan;
-use super::{OutboxFilter, OutboxService};
+use super::feed::{FeedStep, RowFeed};
+use super::notification::{NotificationRecipient, NotificationService};
+use super::{OutboxFilter, OutboxItem, OutboxService};
 use crate::chat::error::Result;
-use crate::chat::in_flight_ids::InFlightIds;
-use crate::model::{ConversationId, Message, MessageId, OrderKey, OutboxEvent, OutboxRow};
+use crate::model::{ConversationId, Message, MessageId, OrderKey, OutboxRow};
 use crate::store::Store;
 
 /// A quiet stream repeats its position at this interval, so that a client that reconnects much
 /// later has a recent cursor.
 const POSITION_INTERVAL: Duration = Duration::from_secs(45 * 60);
-/// Shortest pause between two passes of a reader that has read everything: events that follow one
-/// another closely are read together.
-const PASS_EVERY: Duration = Duration::from_millis(10);
-const SHARED_PASS_EVERY: Duration = Duration::from_millis(250);
-/// Longest pause of a reader of a shared store, which hears nothing of other servers.
-const SHARED_PASS_MAX: Duration = Duration::from_secs(5);
 
 /// Events that are loaded at once, unless one row has more: the messages of a row take at most 40
 /// KiB.
@@ -39,39 +32,37 @@ pub struct OutboxUpdate {
 #[derive(Debug, Clone)]
 pub struct LoadedEvent {
     pub conversation: ConversationId,
-    pub event: OutboxEvent,
+    pub item: OutboxItem,
     /// `None` for an event that is of no message.
     pub message: Option<Arc<Message>>,
+    /// Users to notify, of a notification alone.
+    pub recipients: Option<Vec<NotificationRecipient>>,
 }
 
 pub struct OutboxUpdates {
     store: Arc<dyn Store>,
-    in_flight: InFlightIds,
-    scan: OutboxScan,
+    notifications: Arc<NotificationService>,
+    feed: RowFeed,
     filter: OutboxFilter,
     /// All events up to here were delivered.
     position: OrderKey,
     /// Rows whose events are not loaded yet.
     rows: VecDeque<OutboxRow>,
     pending: VecDeque<OutboxUpdate>,
-    released: watch::Receiver<()>,
-    /// Pause before the next pass of a shared store.
-    pause: Duration,
     quiet_since: Instant,
 }
 
 impl OutboxUpdates {
     pub(super) fn new(
         service: &OutboxService,
-        scan: OutboxScan,
+        feed: RowFeed,
         filter: OutboxFilter,
         position: OrderKey,
-        released: watch::Receiver<()>,
     ) -> Self {
         Self {
             store: Arc::clone(&service.store),
-            in_flight: service.in_flight.clone(),
-            scan,
+            notifications: Arc::clone(&service.notifications),
+            feed,
             filter,
             position,
             rows: VecDeque::new(),
@@ -79,8 +70,6 @@ impl OutboxUpdates {
                 position,
                 event: None,
             }]),
-            released,
-            pause: SHARED_PASS_EVERY,
             quiet_since: Instant::now(),
         }
     }
@@ -95,42 +84,20 @@ impl OutboxUpdates {
                 self.load().await?;
                 continue;
             }
-            // Seen before the limit: ids that are released after it wake the reader.
-            self.released.borrow_and_update();
-            let limit = self.in_flight.outbox_limit();
-            let rows = self.scan.read(limit).await?;
-            if !rows.is_empty() {
-                self.pause = SHARED_PASS_EVERY;
-                self.rows.extend(rows);
-                continue;
+            match self.feed.read().await? {
+                FeedStep::Rows(rows) => self.rows.extend(rows),
+                FeedStep::Complete(position) => {
+                    self.position = self.position.max(position);
+                    if self.quiet_since.elapsed() >= POSITION_INTERVAL {
+                        self.pending.push_back(OutboxUpdate {
+                            position: self.position,
+                            event: None,
+                        });
+                    } else {
+                        self.feed.wait(POSITION_INTERVAL).await;
+                    }
+                }
             }
-            let Some(completed_to) = self.scan.completed_to() else {
-                continue;
-            };
-            self.position = self.position.max(completed_to);
-            if self.quiet_since.elapsed() >= POSITION_INTERVAL {
-                self.pending.push_back(OutboxUpdate {
-                    position: self.position,
-                    event: None,
-                });
-                continue;
-            }
-            self.wait().await;
-        }
-    }
-
-    /// Waits until there may be more to read.
-    async fn wait(&mut self) {
-        if self.in_flight.is_shared() {
-            sleep(SHARED_PASS_EVERY).await;
-            let more = self.pause.saturating_sub(SHARED_PASS_EVERY);
-            self.pause = (self.pause * 2).min(SHARED_PASS_MAX);
-            if let Ok(Ok(())) = timeout(more, self.released.changed()).await {
-                self.pause = SHARED_PASS_EVERY;
-            }
-        } else {
-            sleep(PASS_EVERY).await;
-            let _ = timeout(POSITION_INTERVAL, self.released.changed()).await;
         }
     }
 
@@ -152,22 +119,34 @@ impl OutboxUpdates {
             events,
         } in rows
         {
-            let mut selected: VecDeque<_> = events
-                .into_iter()
-                .filter(|event| self.filter.has(event.kind))
-                .filter_map(|event| {
-                    let has_message = event.kind.has_message();
-                    let key = (conversation, event.message);
-                    let message = messages.get(&key).filter(|_| has_message).cloned();
-                    // A message that is not there any more has no event.
-                    let is_whole = message.is_some() == has_message;
-                    is_whole.then_some(LoadedEvent {
-                        conversation,
-                        event,
-                        message,
-                    })
-                })
-                .collect();
+            let types = &self.filter.types;
+            let items = events.into_iter().flat_map(|event| types.items(event));
+            let mut selected = VecDeque::new();
+            for item in items.collect::<Vec<_>>() {
+                let has_message = item.event.kind.has_message();
+                let key = (conversation, item.event.message);
+                let message = messages.get(&key).filter(|_| has_message).cloned();
+                // A message that is not there any more has no event.
+                if message.is_some() != has_message {
+                    continue;
+                }
+                let recipients = match &message {
+                    Some(message) if item.is_notification => {
+                        let recipients = self.notifications.recipients(message).await?;
+                        if recipients.is_empty() {
+                            continue;
+                        }
+                        Some(recipients)
+                    }
+                    Some(_) | None => None,
+                };
+                selected.push_back(LoadedEvent {
+                    conversation,
+                    item,
+                    message,
+                    recipients,
+                });
+            }
             let after = self.position.max(id.order_key());
             while let Some(event) = selected.pop_front() {
                 if selected.is_empty() {
@@ -191,7 +170,11 @@ impl OutboxUpdates {
         let mut keys: Vec<_> = rows
             .iter()
             .flat_map(|row| row.events.iter().map(|event| (row.conversation, event)))
-            .filter(|(_, event)| event.kind.has_message() && self.filter.has(event.kind))
+            .filter(|(_, event)| {
+                let types = &self.filter.types;
+                let is_notified = types.has_notifications && NotificationService::follows(event);
+                event.kind.has_message() && (types.has(event.kind) || is_notified)
+            })
             .map(|(conversation, event)| (conversation, event.message))
             .collect();
         keys.sort_unstable();

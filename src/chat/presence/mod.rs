@@ -156,6 +156,18 @@ impl PresenceService {
         Ok(users.iter().zip(persisted).map(presence).collect())
     }
 
+    /// Whether each of these users is connected to any server.
+    pub(crate) async fn online(&self, users: &[UserId]) -> Result<Vec<bool>> {
+        let elsewhere = self.online_elsewhere(users).await?;
+        let is_here = |user| {
+            self.table
+                .local(user)
+                .is_some_and(|(is_online, _)| is_online)
+        };
+        let is_online = |user| is_here(user) || elsewhere.contains(user);
+        Ok(users.iter().map(is_online).collect())
+    }
+
     /// The users among these who are present on another server that has not ended.
     async fn online_elsewhere(&self, users: &[UserId]) -> store::Result<HashSet<UserId>> {
         let Some(cluster) = &self.cluster else {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use axum::body::Bytes;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Incoming;
-use hyper::{Request, Response, StatusCode, header};
+use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -83,24 +83,29 @@ pub(in crate::cli) struct BackupFlags {
 
 pub(in crate::cli) fn run(flags: &BackupFlags) -> Result<(), Error> {
     let mut config = flags.given.config()?;
-    // An empty variable counts as unset.
-    if let Some(text) = flags
-        .admin_listen
-        .as_deref()
-        .filter(|text| !text.is_empty())
-    {
+    config.admin_listen = admin_address(&config, flags.admin_listen.as_deref())?;
+    let (dir, new_key) = (flags.dir.clone(), flags.new_key);
+    signals::run(async move |stop| Ok(backup(&config, &dir, new_key, stop).await?))
+}
+
+/// Address of the admin listener: that of the flag, else that of the configuration. An empty variable counts as unset.
+pub(super) fn admin_address(
+    config: &Config,
+    given: Option<&str>,
+) -> Result<Option<SocketAddr>, Error> {
+    let mut config = config.clone();
+    if let Some(text) = given.filter(|text| !text.is_empty()) {
         let setting = config::settings()
             .find(|setting| setting.name == ADMIN_LISTEN)
             .expect("it is one of the settings");
         config.set(setting, text, &SettingSource::Flag)?;
     }
-    let (dir, new_key) = (flags.dir.clone(), flags.new_key);
-    signals::run(async move |stop| Ok(backup(&config, &dir, new_key, stop).await?))
+    Ok(config.admin_listen.map(reachable))
 }
 
 async fn backup(config: &Config, dir: &Path, new_key: bool, stop: Stop) -> Result<(), Error> {
-    let address = reachable(config.admin_listen.ok_or(BackupError::Off)?);
-    let token = token(&config.data)?;
+    let address = config.admin_listen.ok_or(BackupError::Off)?;
+    let token = operator_token(&config.data)?;
     let started = Instant::now();
     // Created before the request, so that a wrong folder costs the server nothing.
     let mut copy = tokio::task::block_in_place(|| Copy::begin(dir)).map_err(BackupError::Copy)?;
@@ -146,7 +151,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// Signs a token with the key in the server's data folder. A folder without a key is an error, because a new key would be useless.
-fn token(data: &Path) -> Result<String, Error> {
+pub(super) fn operator_token(data: &Path) -> Result<String, Error> {
     if !data.join(KEY_FILE).exists() {
         return Err(BackupError::NoKey(data.display().to_string()).into());
     }
@@ -162,7 +167,7 @@ fn token(data: &Path) -> Result<String, Error> {
 
 async fn fetch(address: SocketAddr, token: &str, copy: &mut Copy) -> Result<(), BackupError> {
     let no_server = |reason: String| BackupError::NoServer { address, reason };
-    let response = timeout(WAIT_MAX, request(address, token))
+    let response = timeout(WAIT_MAX, request(address, token, Method::POST, "/backup"))
         .await
         .map_err(|_| no_server("it does not answer".to_owned()))?;
     let response = response.map_err(no_server)?;
@@ -200,7 +205,12 @@ async fn fetch(address: SocketAddr, token: &str, copy: &mut Copy) -> Result<(), 
     Ok(())
 }
 
-async fn request(address: SocketAddr, token: &str) -> Result<Response<Incoming>, String> {
+pub(super) async fn request(
+    address: SocketAddr,
+    token: &str,
+    method: Method,
+    path: &str,
+) -> Result<Response<Incoming>, String> {
     let stream = TcpStream::connect(address)
         .await
         .map_err(|error| error.to_string())?;
@@ -209,7 +219,9 @@ async fn request(address: SocketAddr, token: &str) -> Result<Response<Incoming>,
             .await
             .map_err(|error| error.to_string())?;
     tokio::spawn(connection);
-    let builder = Request::post("/backup")
+    let builder = Request::builder()
+        .method(method)
+        .uri(path)
         .header(header::HOST, address.to_string())
         .header(header::AUTHORIZATION, format!("Bearer {token}"));
     let request = builder
@@ -221,7 +233,7 @@ async fn request(address: SocketAddr, token: &str) -> Result<Response<Incoming>,
         .map_err(|error| error.to_string())
 }
 
-async fn reason(response: Response<Incoming>) -> String {
+pub(super) async fn reason(response: Response<Incoming>) -> String {
     let status = response.status();
     let body = timeout(
         WAIT_MAX,

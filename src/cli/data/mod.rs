@@ -1,4 +1,4 @@
-//! Commands on the data of a store: import, export, verify, backup, migrate and outbox.
+//! Commands on the data of a store: import, export, verify, backup, migrate, outbox and webhooks.
 
 mod backup;
 mod export;
@@ -6,6 +6,7 @@ mod import;
 mod migrate;
 mod outbox;
 mod verify;
+mod webhook;
 
 pub(super) use self::backup::{BackupError, BackupFlags, run as backup};
 pub(super) use self::export::{ExportFlags, run as export};
@@ -13,3 +14,4 @@ pub(super) use self::import::{ImportFlags, run as import};
 pub(super) use self::migrate::{MigrateFlags, run as migrate};
 pub(super) use self::outbox::{OutboxFlags, run as outbox};
 pub(super) use self::verify::{VerifyFlags, run as verify};
+pub(super) use self::webhook::{WebhookFlags, run as webhook};

@@ -21,6 +21,10 @@ use crate::server;
 use crate::server::admin::{self, AdminBackend, AdminContext, BackupRefusal, BackupStream};
 use crate::store::embedded::Embedded;
 use crate::store::{self, Store};
+use crate::webhook::Webhooks;
+
+/// Answer before the webhooks are open.
+const STARTING: &str = "the server is starting: try again";
 
 /// AdminContext listener: metrics, health and backups for the operators of a server.
 pub(super) struct AdminListener {
@@ -81,6 +85,8 @@ pub(super) struct RunningServer {
     pub(super) auth: Arc<Auth>,
     /// Empty until the chat is open. The listener serves from then on.
     pub(super) chat: OnceLock<Chat>,
+    /// Empty until the webhooks are open.
+    pub(super) webhooks: OnceLock<Arc<Webhooks>>,
     pub(super) stop: Stop,
 }
 
@@ -113,6 +119,19 @@ impl AdminBackend for RunningServer {
         self.auth
             .key_fault()
             .map(|fault| format!("{fault}; the server verifies tokens with the previous keys"))
+    }
+
+    async fn webhooks(&self) -> Result<String, String> {
+        let webhooks = self.webhooks.get().ok_or(STARTING)?;
+        webhooks.list().await.map_err(|error| error.to_string())
+    }
+
+    async fn redeliver(&self, webhook: &str, event: Option<&str>) -> Result<String, String> {
+        let webhooks = self.webhooks.get().ok_or(STARTING)?;
+        let answer = webhooks.redeliver(webhook, event).await;
+        answer
+            .ok_or("this server has no webhook of this name")?
+            .map_err(|error| error.to_string())
     }
 
     fn backup(&self) -> Result<BackupStream, BackupRefusal> {

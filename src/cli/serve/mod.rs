@@ -29,6 +29,8 @@ use crate::server::pages::{self, PageOptions};
 use crate::server::{self, Server, TrustedDocuments};
 use crate::store::{InstrumentedStore, StoreAdmin};
 use crate::telemetry;
+use crate::webhook::{RetryPolicy, Webhooks};
+
 const DEMO_TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
 pub(super) fn run(given: &SettingFlags<SERVE>) -> Result<(), Error> {
@@ -72,6 +74,7 @@ async fn serve(
         embedded,
         auth: auth.clone(),
         chat: OnceLock::new(),
+        webhooks: OnceLock::new(),
         stop: stop.clone(),
     });
     let admin = AdminListener {
@@ -120,7 +123,9 @@ async fn serve_store(
     }
     chat.register(&admin.metrics);
     let _ = admin.running.chat.set(chat.clone());
-    let server = build(config, &chat, auth.clone(), clock.clone(), &admin.metrics)?;
+    let (server, api) = build(config, &chat, auth.clone(), clock.clone(), &admin.metrics)?;
+    let webhooks = open_webhooks(config, &chat, &api, &admin.metrics).await?;
+    let _ = admin.running.webhooks.set(Arc::clone(&webhooks));
     let end = CancellationToken::new();
     let admin_task = admin_socket
         .map(|listener| admin.serve(listener, &config.data, end.clone()))
@@ -133,6 +138,7 @@ async fn serve_store(
         tracing::info!(?drain, "the server is stopping");
     };
     let served = server::run(listener, server, pages, stopping).await;
+    webhooks.finish().await;
     chat.finish().await;
     end.cancel();
     if let Some(admin_task) = admin_task {
@@ -149,7 +155,7 @@ fn build(
     auth: Arc<Auth>,
     clock: Arc<dyn Clock>,
     metrics: &Metrics,
-) -> Result<Arc<Server>, Error> {
+) -> Result<(Arc<Server>, Arc<Api>), Error> {
     let api = Arc::new(Api::new(chat.clone(), config.documents.clone()));
     api.register(metrics);
     let trusted = config
@@ -157,13 +163,28 @@ fn build(
         .as_deref()
         .map(|path| trusted(path, api.as_ref()))
         .transpose()?;
-    let server = Server::new(api, auth, clock, config.server.clone());
+    let server = Server::new(api.clone(), auth, clock, config.server.clone());
     let server = match trusted {
         Some(trusted) => server.with_trusted(trusted),
         None => server,
     };
     server.register(metrics);
-    Ok(Arc::new(server))
+    Ok((Arc::new(server), api))
+}
+
+/// Opens the webhooks of the configuration.
+async fn open_webhooks(
+    config: &Config,
+    chat: &Chat,
+    api: &Arc<Api>,
+    metrics: &Metrics,
+) -> Result<Arc<Webhooks>, Error> {
+    for webhook in &config.webhooks {
+        exposure::warn(&webhook.secret_file, ExposedPath::Secret);
+    }
+    let policy = RetryPolicy::default();
+    let webhooks = Webhooks::open(&config.webhooks, policy, chat, api, metrics).await?;
+    Ok(Arc::new(webhooks))
 }
 
 fn page_router(config: &Config, auth: Arc<Auth>, clock: Arc<dyn Clock>) -> Router {

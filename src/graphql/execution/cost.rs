@@ -19,8 +19,9 @@ use crate::model::PageRequest;
 
 /// Lists without page arguments, with a typical length. A message may have 20 reactions, but rarely
 /// has more than 3.
-const LISTS: [(&str, usize); 2] = [
+const LISTS: [(&str, usize); 3] = [
     ("reactions", 3),
+    ("recipients", 100),
     ("users", PageRequest::<()>::COUNT_DEFAULT),
 ];
 

@@ -3,6 +3,7 @@
 mod conversation;
 mod inbox;
 mod message;
+mod notification;
 mod outbox;
 mod payload_stream;
 mod presence;
@@ -10,12 +11,14 @@ mod typing;
 
 use async_graphql::{Context, ID, Subscription};
 use futures_util::Stream;
+use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 
 use self::conversation::{ConversationEventPayload, event_position};
 use self::inbox::{InboxUpdatedPayload, inbox_position};
 use self::message::{MessageAddedPayload, message_position};
-use self::outbox::{OutboxEventType, OutboxPayload, outbox_position};
+pub(super) use self::outbox::OutboxHandoff;
+use self::outbox::{OutboxEventType, OutboxPayload, outbox_position, outbox_types};
 use self::payload_stream::{limits_of, payloads};
 use self::presence::PresencePayload;
 use self::typing::TypingPayload;
@@ -117,25 +120,29 @@ impl Subscription {
             desc = "A cursor of this subscription or of a webhook, from the last 7 days, of any reader. Without it the stream starts with the next event."
         )]
         after: Option<String>,
-        #[graphql(desc = "Types of the delivered events. Without it: all. Not empty.")]
+        #[graphql(
+            desc = "Types of the delivered events. Without it: all but NOTIFICATION. Not empty."
+        )]
         types: Option<Vec<OutboxEventType>>,
         #[graphql(desc = "Number of this reader, from 0 to less than `shards`, which it needs.")]
         shard: Option<i32>,
         #[graphql(desc = "Number of parallel readers: 1 to 16. It needs `shard`.")] shards: Option<
             i32,
         >,
-    ) -> Result<impl Stream<Item = Result<OutboxPayload>> + use<>> {
+    ) -> Result<BoxStream<'static, Result<OutboxPayload>>> {
+        if let Some(handoff) = ctx.data_opt::<OutboxHandoff>() {
+            return handoff.payloads(ctx);
+        }
         let scope = ViewerScope::fresh(ctx)?;
         scope.chat.restrictions.require_service(&scope.caller)?;
-        let kinds = types.map(|types| types.into_iter().map(Into::into).collect());
-        let filter = OutboxFilter::parse(kinds, shard, shards)?;
+        let filter = OutboxFilter::parse(outbox_types(types), shard, shards)?;
         let after = after.map(|cursor| outbox_position(&cursor)).transpose()?;
         let updates = scope
             .chat
             .outbox
             .updates(&scope.caller, after, filter)
             .await?;
-        Ok(outbox::payloads(updates, scope, limits_of(ctx)))
+        Ok(outbox::payloads(updates, scope, limits_of(ctx)).boxed())
     }
 
     /// Delivers the users who start or stop typing in a conversation, including the viewer. Typing

@@ -1,25 +1,29 @@
 //! Payloads of `outbox`.
 
-use async_graphql::{Enum, ID, Object, Union};
-use futures_util::stream::{self, Stream};
+use std::sync::Arc;
+
+use async_graphql::{Context, Enum, ID, Object, Union};
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream, Stream};
+use parking_lot::Mutex;
 
 use super::conversation::{
     ConversationRenamedEvent, MessageAddedEvent, MessageDeletedEvent, MessageEditedEvent,
     ParticipantAddedEvent, ParticipantRemovedEvent, ReactionsChangedEvent, RoleChangedEvent,
     participant_or_gone,
 };
-use crate::chat::{LoadedEvent, OutboxUpdate, OutboxUpdates};
+use super::notification::NotificationEvent;
+use crate::chat::{LoadedEvent, OutboxItem, OutboxTypes, OutboxUpdate, OutboxUpdates};
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::execution::ExecutionLimits;
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{Conversation, Message, User, message_edge};
-use crate::model::{ConversationId, OrderKey, OutboxEventKind, TimeUuid};
+use crate::model::{ConversationId, OrderKey, OutboxEventKind};
 
 /// Type of an event in the outbox.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
-#[graphql(remote = "OutboxEventKind")]
 pub(super) enum OutboxEventType {
     /// A message was sent, or the server announces a change of the conversation.
     MessageAdded,
@@ -39,13 +43,42 @@ pub(super) enum OutboxEventType {
     ConversationRenamed,
     /// A conversation was created.
     ConversationCreated,
+    /// Users are to be notified of a message. A reader that asks for it receives all events some seconds later, so that users who
+    /// read the message at once are not notified.
+    Notification,
+}
+
+/// The types that a reader asks for. Without a list: all but notifications.
+pub(super) fn outbox_types(types: Option<Vec<OutboxEventType>>) -> OutboxTypes {
+    let Some(types) = types else {
+        return OutboxTypes::default();
+    };
+    OutboxTypes {
+        has_notifications: types.contains(&OutboxEventType::Notification),
+        kinds: Some(types.into_iter().filter_map(kind_of).collect()),
+    }
+}
+
+fn kind_of(kind: OutboxEventType) -> Option<OutboxEventKind> {
+    Some(match kind {
+        OutboxEventType::MessageAdded => OutboxEventKind::MessageAdded,
+        OutboxEventType::MessageEdited => OutboxEventKind::MessageEdited,
+        OutboxEventType::MessageDeleted => OutboxEventKind::MessageDeleted,
+        OutboxEventType::ReactionsChanged => OutboxEventKind::ReactionsChanged,
+        OutboxEventType::ParticipantAdded => OutboxEventKind::ParticipantAdded,
+        OutboxEventType::ParticipantRemoved => OutboxEventKind::ParticipantRemoved,
+        OutboxEventType::RoleChanged => OutboxEventKind::RoleChanged,
+        OutboxEventType::ConversationRenamed => OutboxEventKind::ConversationRenamed,
+        OutboxEventType::ConversationCreated => OutboxEventKind::ConversationCreated,
+        OutboxEventType::Notification => return None,
+    })
 }
 
 /// Payload of `outbox`: an event, or only the position of the stream.
 pub(super) struct OutboxPayload {
     scope: ViewerScope,
     position: OrderKey,
-    source: Option<(TimeUuid, ConversationId)>,
+    source: Option<(OutboxItem, ConversationId)>,
     event: Option<OutboxEvent>,
 }
 
@@ -61,19 +94,20 @@ impl OutboxPayload {
     /// Id of the event: the same when a reader resumes. Null without an event. On a cluster, a change
     /// whose server died may be delivered again under another id.
     async fn id(&self) -> Option<ID> {
-        self.source.map(|(id, _)| ID(id.to_string()))
+        self.source.as_ref().map(|(item, _)| ID(item.id()))
     }
 
     /// Time of the event. Null without an event.
     async fn occurred_at(&self) -> Option<DateTime> {
-        self.source.map(|(id, _)| DateTime(id.moment()))
+        let source = self.source.as_ref();
+        source.map(|(item, _)| DateTime(item.event.id.moment()))
     }
 
     /// Conversation of the event, in its current state. Null without an event.
     async fn conversation(&self) -> Nullable<Conversation> {
         nullable(async {
-            match self.source {
-                Some((_, conversation)) => Conversation::load(&self.scope, conversation).await,
+            match &self.source {
+                Some((_, conversation)) => Conversation::load(&self.scope, *conversation).await,
                 None => Ok(None),
             }
         })
@@ -99,6 +133,7 @@ pub(super) enum OutboxEvent {
     RoleChanged(RoleChangedEvent),
     Renamed(ConversationRenamedEvent),
     Created(ConversationCreatedEvent),
+    Notification(NotificationEvent),
 }
 
 /// A conversation was created.
@@ -106,6 +141,28 @@ pub(super) enum OutboxEvent {
 pub(super) struct ConversationCreatedEvent {
     /// The conversation in its current state.
     conversation: Conversation,
+}
+
+/// Event that the caller hands to the resolver of `outbox`, which then reads no log: the payload of a
+/// webhook. Without an event the subscription ends at once.
+pub(in crate::graphql) struct OutboxHandoff(Mutex<Option<OutboxUpdate>>);
+
+impl OutboxHandoff {
+    pub(in crate::graphql) fn new(update: Option<OutboxUpdate>) -> Self {
+        Self(Mutex::new(update))
+    }
+
+    pub(super) fn payloads(
+        &self,
+        ctx: &Context<'_>,
+    ) -> Result<BoxStream<'static, Result<OutboxPayload>>> {
+        let Some(update) = self.0.lock().take() else {
+            return Ok(stream::empty().boxed());
+        };
+        let scope = ViewerScope::fresh(ctx)?;
+        let payload = async move { OutboxPayload::load(&scope, update).await };
+        Ok(stream::once(payload).boxed())
+    }
 }
 
 pub(super) fn payloads(
@@ -135,7 +192,7 @@ impl OutboxPayload {
         let (source, event) = match event {
             None => (None, None),
             Some(loaded) => {
-                let source = (loaded.event.id, loaded.conversation);
+                let source = (loaded.item.clone(), loaded.conversation);
                 (Some(source), OutboxEvent::load(scope, loaded).await?)
             }
         };
@@ -154,9 +211,14 @@ impl OutboxEvent {
     async fn load(scope: &ViewerScope, loaded: LoadedEvent) -> Result<Option<Self>> {
         let LoadedEvent {
             conversation,
-            event,
+            item: OutboxItem { event, .. },
             message,
+            recipients,
         } = loaded;
+        if let (Some(message), Some(recipients)) = (&message, recipients) {
+            let event = NotificationEvent::new(scope, Arc::clone(message), recipients);
+            return Ok(Some(Self::Notification(event)));
+        }
         if let Some(message) = message {
             return Ok(Self::of_message(scope, event.kind, message));
         }
@@ -189,7 +251,7 @@ impl OutboxEvent {
     fn of_message(
         scope: &ViewerScope,
         kind: OutboxEventKind,
-        message: std::sync::Arc<crate::model::Message>,
+        message: Arc<crate::model::Message>,
     ) -> Option<Self> {
         let shown = |message| Message::new(scope, message);
         match kind {

@@ -111,6 +111,25 @@ impl OutboxEventKind {
         Self::ALL.get(usize::from(number)).copied()
     }
 
+    /// Name in the API and in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MessageAdded => "MESSAGE_ADDED",
+            Self::MessageEdited => "MESSAGE_EDITED",
+            Self::MessageDeleted => "MESSAGE_DELETED",
+            Self::ReactionsChanged => "REACTIONS_CHANGED",
+            Self::ParticipantAdded => "PARTICIPANT_ADDED",
+            Self::ParticipantRemoved => "PARTICIPANT_REMOVED",
+            Self::RoleChanged => "ROLE_CHANGED",
+            Self::ConversationRenamed => "CONVERSATION_RENAMED",
+            Self::ConversationCreated => "CONVERSATION_CREATED",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Whether the payload is the message itself.
     pub const fn has_message(self) -> bool {
         match self {
@@ -189,6 +208,7 @@ mod tests {
         for (index, kind) in OutboxEventKind::ALL.into_iter().enumerate() {
             assert_eq!(usize::from(kind.number()), index);
             assert_eq!(OutboxEventKind::from_number(kind.number()), Some(kind));
+            assert_eq!(OutboxEventKind::from_name(kind.name()), Some(kind));
         }
         assert_eq!(OutboxEventKind::from_number(200), None);
     }

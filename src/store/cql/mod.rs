@@ -109,7 +109,7 @@ impl Cql {
             || Arc::clone(&participants),
             || Arc::clone(&inboxes),
         );
-        let outbox = Arc::new(Outbox::new(e()));
+        let outbox = Arc::new(Outbox::new(e(), c()));
         let sends = Arc::new(Sends::new(e(), c(), m(), p(), i(), Arc::clone(&outbox)));
         let cluster = Arc::new(ClusterDirectory {
             tables: ClusterTables::new(e()),

@@ -8,7 +8,12 @@ use super::driver::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
 use super::driver::statement::{Kind, Statement};
 
 /// Tables that no LOGGED batch writes: rows are claimed by lightweight transactions, or stand alone.
-const UNBATCHED: &[&str] = &["sends_by_key", ".server_beats (", ".mailboxes ("];
+const UNBATCHED: &[&str] = &[
+    "sends_by_key",
+    ".server_beats (",
+    ".mailboxes (",
+    ".outbox_positions (",
+];
 
 fn statements() -> Vec<&'static Statement> {
     super::statements().into_iter().flatten().copied().collect()

@@ -8,18 +8,19 @@ use super::driver::executor::concurrently;
 use super::{Cql, message};
 use crate::model::{
     Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page,
-    PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard,
+    Page, PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
     Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange,
+    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange,
     ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
     MembershipChange, MembershipSnapshot, MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT,
     NOTE_OUTBOX_SINCE, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
-    PreviewQuery, ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store,
-    StoreAdmin, StoredMessage, UnreadQuery, UnreadReader, Verified, VerifyPosition, rules,
+    PreviewQuery, ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result,
+    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, UnreadReader, Verified, VerifyPosition,
+    rules,
 };
 
 #[async_trait]
@@ -191,6 +192,34 @@ impl Store for Cql {
         limit: usize,
     ) -> Result<Vec<OutboxPage>> {
         self.outbox.pages(reads, up_to, limit).await
+    }
+
+    async fn reader_positions(&self, reader: &str) -> Result<Vec<Option<ReaderPosition>>> {
+        self.outbox.reader_positions(reader).await
+    }
+
+    async fn swap_reader_position(
+        &self,
+        reader: &str,
+        shard: OutboxShard,
+        seen: Option<&ReaderPosition>,
+        to: &ReaderPosition,
+    ) -> Result<bool> {
+        self.outbox
+            .swap_reader_position(reader, shard, seen, to)
+            .await
+    }
+
+    async fn put_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
+        self.outbox.put_dead_letter(reader, letter).await
+    }
+
+    async fn dead_letters(&self, reader: &str, limit: usize) -> Result<Vec<DeadLetter>> {
+        self.outbox.dead_letters(reader, limit).await
+    }
+
+    async fn delete_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
+        self.outbox.delete_dead_letter(reader, letter).await
     }
 
     async fn conversations(

@@ -15,6 +15,7 @@ mod message;
 mod meter;
 mod open;
 mod outbox;
+mod outbox_reader;
 mod read_context;
 mod restriction;
 mod store;

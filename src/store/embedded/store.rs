@@ -8,19 +8,22 @@ use tokio::task::spawn_blocking;
 use super::engine::committer::{CommitOutcome, Write};
 use super::engine::{key, record};
 use super::write::{append, membership, reaction, revision};
-use super::{Busy, Embedded, block, conversation, inbox, message, outbox, restriction};
+use super::{
+    Busy, Embedded, block, conversation, inbox, message, outbox, outbox_reader, restriction,
+};
 use crate::model::{
     Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
+    PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, LateChange,
-    LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET,
-    NOTE_IMPORTED_AT, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
-    ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store,
-    StoreAdmin as _, UnreadQuery, UnreadReader, rules,
+    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, Error, FlagsChange,
+    LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
+    NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage, OutboxPage, OutboxRead,
+    Participation, ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result,
+    Revised, Store, StoreAdmin as _, UnreadQuery, UnreadReader, rules,
 };
 
 #[async_trait]
@@ -227,6 +230,36 @@ impl Store for Embedded {
         let reads = reads.to_vec();
         self.read(move |context| outbox::pages(context, &reads, up_to, limit))
             .await
+    }
+
+    async fn reader_positions(&self, reader: &str) -> Result<Vec<Option<ReaderPosition>>> {
+        let reader = reader.to_owned();
+        self.read(move |context| outbox_reader::positions(context, &reader))
+            .await
+    }
+
+    async fn swap_reader_position(
+        &self,
+        reader: &str,
+        shard: OutboxShard,
+        seen: Option<&ReaderPosition>,
+        to: &ReaderPosition,
+    ) -> Result<bool> {
+        self.swap_position(reader, shard, seen, to).await
+    }
+
+    async fn put_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
+        self.dead_letter_put(reader, letter).await
+    }
+
+    async fn dead_letters(&self, reader: &str, limit: usize) -> Result<Vec<DeadLetter>> {
+        let reader = reader.to_owned();
+        self.read(move |context| outbox_reader::dead_letters(context, &reader, limit))
+            .await
+    }
+
+    async fn delete_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
+        self.dead_letter_deleted(reader, letter).await
     }
 
     async fn conversations(

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use wideroom::model::{
     Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, OutboxEvent,
-    OutboxRow, Profile, Restriction, TimeUuid, Timestamp, UserId,
+    OutboxRow, OutboxShard, Profile, Restriction, TimeUuid, Timestamp, UserId,
 };
-use wideroom::store::{EarlierSend, ImportRow, Imported, Restricted};
+use wideroom::store::{DeadLetter, EarlierSend, ImportRow, Imported, ReaderPosition, Restricted};
 
 use super::conversation::{OracleConversation, OracleParticipant};
 
@@ -23,6 +23,10 @@ pub(super) struct Kept {
     pub(super) newest: Option<TimeUuid>,
     pub(super) has_outbox: bool,
     pub(super) outbox: BTreeMap<(TimeUuid, ConversationId), OutboxRow>,
+    /// Positions of the readers of the outbox.
+    pub(super) readers: BTreeMap<(String, OutboxShard), ReaderPosition>,
+    /// Dead letters of each reader, by event and part.
+    pub(super) dead: BTreeMap<(String, TimeUuid, u8, String), DeadLetter>,
 }
 
 impl Kept {

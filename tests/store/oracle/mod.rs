@@ -15,17 +15,17 @@ use wideroom::model::id::pair_key;
 use wideroom::model::{
     Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, MessageKind, OrderKey,
-    OutboxEvent, Page, PageRequest, Participant, Profile, Reaction, Restriction, Revision,
-    TimeUuid, Timestamp, Unread, UserId,
+    OutboxEvent, OutboxShard, Page, PageRequest, Participant, Profile, Reaction, Restriction,
+    Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
-    Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange,
+    Appended, Archive, Audience, ChangedRow, Created, DeadLetter, EarlierSend, Error, FlagsChange,
     ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
     MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE,
-    NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange, Renaming,
-    Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
-    Verified, VerifyPosition,
+    NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange,
+    ReaderPosition, Renaming, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin,
+    StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 
 use self::conversation::{OracleConversation, OracleParticipant};
@@ -494,6 +494,46 @@ impl Store for Naive {
         Ok(reads.iter().map(page).collect())
     }
 
+    async fn reader_positions(&self, reader: &str) -> Result<Vec<Option<ReaderPosition>>> {
+        let kept = self.kept();
+        let position = |shard| kept.readers.get(&(reader.to_owned(), shard)).copied();
+        Ok(OutboxShard::all().map(position).collect())
+    }
+
+    async fn swap_reader_position(
+        &self,
+        reader: &str,
+        shard: OutboxShard,
+        seen: Option<&ReaderPosition>,
+        to: &ReaderPosition,
+    ) -> Result<bool> {
+        let key = (reader.to_owned(), shard);
+        let mut kept = self.kept();
+        let is_seen = kept.readers.get(&key) == seen;
+        if is_seen {
+            kept.readers.insert(key, *to);
+        }
+        Ok(is_seen)
+    }
+
+    async fn put_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
+        self.kept()
+            .dead
+            .insert(dead_key(reader, letter), letter.clone());
+        Ok(())
+    }
+
+    async fn dead_letters(&self, reader: &str, limit: usize) -> Result<Vec<DeadLetter>> {
+        let kept = self.kept();
+        let own = kept.dead.iter().filter(|(key, _)| key.0 == reader);
+        Ok(own.map(|(_, letter)| letter.clone()).take(limit).collect())
+    }
+
+    async fn delete_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
+        self.kept().dead.remove(&dead_key(reader, letter));
+        Ok(())
+    }
+
     async fn conversations(
         &self,
         conversations: &[ConversationId],
@@ -918,4 +958,14 @@ fn not_there() -> Error {
 /// Answer for a single key. The default if the key does not exist.
 fn only<T: Default>(answers: Vec<Option<T>>) -> T {
     answers.into_iter().flatten().next().unwrap_or_default()
+}
+
+fn dead_key(reader: &str, letter: &DeadLetter) -> (String, TimeUuid, u8, String) {
+    let event = &letter.event;
+    (
+        reader.to_owned(),
+        event.id,
+        event.kind.number(),
+        letter.part.clone(),
+    )
 }

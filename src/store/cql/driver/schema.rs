@@ -57,6 +57,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[],
         speculation: Some(QUICK_OUTBOX),
     },
+    Migration {
+        version: 9,
+        statements: READER_TABLES,
+        columns: &[],
+        speculation: Some(QUICK_READERS),
+    },
 ];
 
 /// The migration that begins to record the oldest server.
@@ -166,6 +172,12 @@ const QUICK_BLOCKS: SpeculativeRetry = SpeculativeRetry {
 /// The same for the outbox.
 const QUICK_OUTBOX: SpeculativeRetry = SpeculativeRetry {
     tables: &["outbox_by_shard"],
+    millis: 50,
+};
+
+/// The same for the readers of the outbox.
+const QUICK_READERS: SpeculativeRetry = SpeculativeRetry {
+    tables: &["outbox_positions", "outbox_dead"],
     millis: 50,
 };
 
@@ -472,6 +484,26 @@ const OUTBOX_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.outbox_by_shar
 ) WITH default_time_to_live = 608400 AND gc_grace_seconds = 86400
     AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', 'compaction_window_size': '6'}
     AND ID = {id}";
+
+/// Positions of the readers of the outbox, and the events that they refused, which live for 30 days. No batch writes them. Cassandra
+/// keeps the Paxos state of a position as long as its `gc_grace_seconds`.
+const READER_TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS {keyspace}.outbox_positions (
+    reader text,
+    shard tinyint,
+    state blob,
+    PRIMARY KEY ((reader, shard))
+) WITH gc_grace_seconds = 10800 AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.outbox_dead (
+    reader text,
+    day int,
+    event_id timeuuid,
+    kind tinyint,
+    part text,
+    payload blob,
+    PRIMARY KEY ((reader, day), event_id, kind, part)
+) WITH default_time_to_live = 2592000 AND ID = {id}",
+];
 
 #[cfg(test)]
 mod tests {

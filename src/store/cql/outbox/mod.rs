@@ -5,6 +5,7 @@
 //! a lane without a quorum stops no send. A reader reads all lanes together.
 
 mod lanes;
+mod readers;
 mod reads;
 mod switch;
 
@@ -18,6 +19,7 @@ use self::switch::OutboxSwitch;
 use super::driver::executor::{Executor, Writes};
 use super::driver::statement::{Statement, statements};
 use super::driver::value::values;
+use crate::clock::Clock;
 use crate::model::{ConversationId, OutboxEvent, OutboxRow, OutboxShard, Timestamp};
 use crate::store::{Error, Result, rules};
 
@@ -30,7 +32,8 @@ statements! {
     INSERT_OUTBOX: Write "INSERT INTO outbox_by_shard (shard, lane, slot, event_id, conversation_id, payload) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";
 }
 
-pub(crate) const ALL_STATEMENTS: &[&[&Statement]] = &[STATEMENTS, reads::STATEMENTS];
+pub(crate) const ALL_STATEMENTS: &[&[&Statement]] =
+    &[STATEMENTS, reads::STATEMENTS, readers::STATEMENTS];
 
 /// The minute of a moment, counted from 1970.
 fn slot_of(moment: Timestamp) -> i32 {
@@ -40,14 +43,16 @@ fn slot_of(moment: Timestamp) -> i32 {
 /// The outbox of the deployment.
 pub(crate) struct Outbox {
     executor: Arc<Executor>,
+    clock: Arc<dyn Clock>,
     switch: OutboxSwitch,
     lanes: Lanes,
 }
 
 impl Outbox {
-    pub(crate) fn new(executor: Arc<Executor>) -> Self {
+    pub(crate) fn new(executor: Arc<Executor>, clock: Arc<dyn Clock>) -> Self {
         Self {
             executor,
+            clock,
             switch: OutboxSwitch::new(),
             lanes: Lanes::random(),
         }

@@ -11,10 +11,10 @@ use uuid::Uuid;
 pub(in crate::store::embedded) use self::row::{
     all_activities, all_busy, all_larges, all_pairs, behind, block, blocked_of, blocks, busy,
     busy_conversation, busy_conversation_id, conversation, conversation_of, conversations_after,
-    expired, expired_key, expiry, larges, listed, listed_id, listing_of, meta, note, outbox_row,
-    outbox_row_of, outbox_rows, pair, reaction, reaction_of, reaction_to, reactions,
-    reactions_after, reactions_in, reactions_of, restricted_of, restriction, restrictions, roster,
-    send_by_key, user, user_of, users_after,
+    dead_letter, dead_letters, expired, expired_key, expiry, larges, listed, listed_id, listing_of,
+    meta, note, outbox_row, outbox_row_of, outbox_rows, pair, reaction, reaction_of, reaction_to,
+    reactions, reactions_after, reactions_in, reactions_of, reader_position, restricted_of,
+    restriction, restrictions, roster, send_by_key, user, user_of, users_after,
 };
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
@@ -74,6 +74,8 @@ enum Tag {
     Restriction = 12,
     Block = 13,
     Outbox = 14,
+    OutboxPosition = 21,
+    OutboxDead = 22,
 }
 
 /// First byte of a row of [`Table::Changes`]: its owner's kind.
@@ -142,6 +144,8 @@ impl Key {
             "outbox",
         ];
         match (self.table, self.bytes.first()) {
+            (Table::Rows, Some(&tag)) if tag == Tag::OutboxPosition as u8 => "outbox_positions",
+            (Table::Rows, Some(&tag)) if tag == Tag::OutboxDead as u8 => "outbox_dead",
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),
             (table, _) => table.name(),
         }

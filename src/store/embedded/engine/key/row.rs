@@ -5,7 +5,7 @@ use crate::model::message::IdempotencyKey;
 use crate::model::{
     ConversationId, Emoji, InboxKey, MessageId, OrderKey, OutboxShard, TimeUuid, Timestamp, UserId,
 };
-use crate::store::Restricted;
+use crate::store::{DeadLetter, Restricted};
 
 pub(in crate::store::embedded) fn meta(name: &str) -> Key {
     rows(Tag::Meta, &[name.as_bytes()])
@@ -131,6 +131,35 @@ pub(in crate::store::embedded) fn outbox_row_of(
         TimeUuid::from_order_key(OrderKey(*position))?,
         conversation_id(conversation.try_into().ok()?)?,
     ))
+}
+
+/// Position of a named reader in one shard: reader ‖ 0 ‖ shard.
+pub(in crate::store::embedded) fn reader_position(reader: &str, shard: OutboxShard) -> Key {
+    rows(
+        Tag::OutboxPosition,
+        &[reader.as_bytes(), &[0, shard.number()]],
+    )
+}
+
+/// Dead letter: reader ‖ 0 ‖ order key of the event ‖ kind ‖ part.
+pub(in crate::store::embedded) fn dead_letter(reader: &str, letter: &DeadLetter) -> Key {
+    let event = &letter.event;
+    rows(
+        Tag::OutboxDead,
+        &[
+            reader.as_bytes(),
+            &[0],
+            &event.id.order_key().0,
+            &[event.kind.number()],
+            letter.part.as_bytes(),
+        ],
+    )
+}
+
+/// Dead letters of a reader, those with the oldest events first.
+pub(in crate::store::embedded) fn dead_letters(reader: &str) -> Span {
+    let prefix = rows(Tag::OutboxDead, &[reader.as_bytes(), &[0]]).bytes;
+    Span::of_prefix(Table::Rows, prefix)
 }
 
 pub(in crate::store::embedded) fn send_by_key(

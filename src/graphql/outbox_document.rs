@@ -1,0 +1,157 @@
+//! Document of a webhook: a subscription on `outbox`, executed once for each event, whose answer is the payload.
+
+use async_graphql::parser::types::{OperationType, Selection};
+use async_graphql::{Response, ServerError, ValidationMode, Value, Variables};
+use futures_util::StreamExt as _;
+
+use super::error::Code;
+use super::execution::{DocumentBounds, DocumentCache, Prepared};
+use super::schema;
+use super::subscription::OutboxHandoff;
+use crate::model::{UserId, Viewer};
+
+/// Bounds of a document in the operator's file.
+const BYTES_MAX: usize = 32 * 1024;
+const COMPLEXITY_MAX: usize = 20_000;
+/// Name of the service that a document is executed for. No token has it.
+const VIEWER: &str = "wideroom:webhook";
+
+/// Document of a webhook that names none.
+const DEFAULT_DOCUMENT: &str = include_str!("outbox_document.graphql");
+
+/// Checked document.
+#[derive(Clone)]
+pub struct OutboxDocument {
+    prepared: Prepared,
+    viewer: Viewer,
+}
+
+impl OutboxDocument {
+    /// Parses and validates a document, or the default one. `Err` says in one sentence what is wrong.
+    pub async fn parse(text: Option<&str>) -> Result<Self, String> {
+        let schema = schema::build(ValidationMode::Strict);
+        let bounds = DocumentBounds {
+            bytes: BYTES_MAX,
+            payload_complexity: COMPLEXITY_MAX,
+            ..DocumentBounds::default()
+        };
+        let documents = DocumentCache::new(bounds, &schema.sdl());
+        let prepared = documents
+            .prepare(text.unwrap_or(DEFAULT_DOCUMENT), None)
+            .map_err(|error| error.to_string())?;
+        check_root(&prepared)?;
+        prepared
+            .coerce(Variables::default())
+            .map_err(|error| error.to_string())?;
+        let probe = prepared
+            .request(Variables::default())
+            .data(OutboxHandoff::new(None));
+        if let Some(response) = schema.execute_stream(probe).boxed().next().await {
+            let errors: Vec<_> = response.errors.into_iter().map(|one| one.message).collect();
+            return Err(errors.join("; "));
+        }
+        Ok(Self {
+            prepared,
+            viewer: Viewer::service(UserId::parse(VIEWER).expect("it is a name")),
+        })
+    }
+
+    pub(super) fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    pub(super) fn viewer(&self) -> &Viewer {
+        &self.viewer
+    }
+}
+
+/// Whether the document asks for `outbox` alone, as it is: the settings of the webhook choose the events.
+fn check_root(prepared: &Prepared) -> Result<(), String> {
+    let root = prepared.definition().and_then(|operation| {
+        let is_plain = operation.variable_definitions.is_empty();
+        match &operation.selection_set.node.items.first()?.node {
+            Selection::Field(field) if is_plain => Some(&field.node),
+            Selection::Field(_) | Selection::FragmentSpread(_) | Selection::InlineFragment(_) => {
+                None
+            }
+        }
+    });
+    let is_outbox = prepared.operation == OperationType::Subscription
+        && root.is_some_and(|field| field.name.node == "outbox" && field.arguments.is_empty());
+    if is_outbox {
+        Ok(())
+    } else {
+        Err(
+            "The document must be a subscription on `outbox` without arguments and variables."
+                .to_owned(),
+        )
+    }
+}
+
+/// Answer of a document to one event.
+#[derive(Debug)]
+pub struct RenderedEvent {
+    pub data: Value,
+    pub errors: Vec<ServerError>,
+}
+
+impl RenderedEvent {
+    /// Whether another execution may succeed: the store was not available, or a part of the server failed.
+    pub fn is_transient(&self) -> bool {
+        let code = |error: &ServerError| {
+            let code = error.extensions.as_ref()?.get("code")?;
+            Some(
+                [Code::Unavailable, Code::Internal]
+                    .iter()
+                    .any(|one| *code == Value::from(one.as_str())),
+            )
+        };
+        self.errors.iter().any(|error| code(error).unwrap_or(false))
+    }
+}
+
+impl From<Response> for RenderedEvent {
+    fn from(response: Response) -> Self {
+        Self {
+            data: response.data,
+            errors: response.errors,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn refused(text: &str) -> String {
+        OutboxDocument::parse(Some(text)).await.err().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_default_document_is_valid() {
+        OutboxDocument::parse(None).await.map(drop).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_document_is_a_subscription_on_the_outbox_alone() {
+        let own = "subscription { outbox { id event { __typename } } }";
+        assert!(OutboxDocument::parse(Some(own)).await.is_ok());
+        for text in [
+            "{ viewer { username } }",
+            "subscription { typingChanged(conversationId: \"a\") { isTyping } }",
+            "subscription { outbox(types: [MESSAGE_ADDED]) { id } }",
+            "subscription ($after: String) { outbox(after: $after) { id } }",
+        ] {
+            let why = refused(text).await;
+            assert!(why.contains("without arguments"), "{text}: {why}");
+        }
+        assert!(refused("subscription { outbox {").await.contains("parsed"));
+        assert!(
+            refused("subscription { outbox { nothing } }")
+                .await
+                .contains("nothing")
+        );
+        let large = "subscription { outbox { conversation { messages(first: 100) { edges { node { conversation { messages(first: 100) { edges { node { id body } } } } } } } } } }";
+        assert!(refused(large).await.contains("at most 20000"));
+    }
+}

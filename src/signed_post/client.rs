@@ -1,0 +1,285 @@
+//! HTTP client of one receiver, over connections that are kept open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{self, HeaderValue};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use time::OffsetDateTime;
+use time::macros::format_description;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use super::secret::SecretFile;
+use super::target::PostTarget;
+
+/// Connections without a request that are kept open.
+const IDLE_MAX: usize = 64;
+/// How long a connection is kept open without a request.
+const IDLE_FOR: Duration = Duration::from_secs(30);
+/// Longest part of the deadline for a new connection.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Longest pause that an answer may ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
+const USER_AGENT: &str = concat!("wideroom/", env!("CARGO_PKG_VERSION"));
+
+/// One message of a receiver.
+#[derive(Debug, Clone)]
+pub struct SignedMessage {
+    /// Identity of the message, the same in each try: visible ASCII.
+    pub id: String,
+    /// Time of the try, in seconds since 1970.
+    pub timestamp: i64,
+    /// JSON.
+    pub body: Bytes,
+}
+
+/// Bounds of one request.
+#[derive(Debug, Clone, Copy)]
+pub struct PostLimits {
+    /// Time from the connection to the last byte of the answer.
+    pub deadline: Duration,
+    /// Bytes of the answer that are read.
+    pub answer_bytes: usize,
+}
+
+/// Answer of a receiver. A redirect is one, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostAnswer {
+    pub status: u16,
+    /// Pause that the receiver asks for.
+    pub retry_after: Option<Duration>,
+    /// Body, if it was received whole within the limits.
+    pub body: Option<Bytes>,
+}
+
+impl PostAnswer {
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+}
+
+/// Reason for a message without an answer. The receiver may have received it.
+#[derive(Debug, thiserror::Error)]
+pub enum PostError {
+    #[error("no connection: {0}")]
+    Connect(String),
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    #[error("no answer within the deadline")]
+    Timeout,
+    #[error("the root certificates are unusable: {0}")]
+    Roots(String),
+    #[error("the message has an id that no header may hold")]
+    Id,
+}
+
+/// Sends signed messages to one receiver.
+pub struct PostClient {
+    target: PostTarget,
+    secrets: SecretFile,
+    tls: Option<TlsConnector>,
+    idle: Mutex<Vec<IdleConnection>>,
+}
+
+struct IdleConnection {
+    sender: SendRequest<Full<Bytes>>,
+    since: Instant,
+}
+
+impl PostClient {
+    /// Reads the root certificates of the system, if the address is https. Blocks.
+    pub fn new(target: PostTarget, secrets: SecretFile) -> Result<Self, PostError> {
+        let tls = target.is_https.then(connector).transpose()?;
+        Ok(Self {
+            target,
+            secrets,
+            tls,
+            idle: Mutex::default(),
+        })
+    }
+
+    pub fn target(&self) -> &PostTarget {
+        &self.target
+    }
+
+    /// Sends a message once, and reads the answer within the limits.
+    pub async fn post(
+        &self,
+        message: &SignedMessage,
+        limits: PostLimits,
+    ) -> Result<PostAnswer, PostError> {
+        let deadline = Instant::now() + limits.deadline;
+        let signature =
+            self.secrets
+                .current()
+                .await
+                .sign(&message.id, message.timestamp, &message.body);
+        let exchange = self.exchange(message, &signature);
+        let (sender, response) = timeout_at(deadline, exchange)
+            .await
+            .map_err(|_| PostError::Timeout)??;
+        let status = response.status().as_u16();
+        let retry_after = retry_after(&response);
+        let body = timeout_at(deadline, read(response, limits.answer_bytes)).await;
+        let body = body.ok().flatten();
+        // After an answer that was not read whole, the connection is closed.
+        if body.is_some() {
+            self.put_back(sender);
+        }
+        Ok(PostAnswer {
+            status,
+            retry_after,
+            body,
+        })
+    }
+
+    /// Sends a request and receives the head of its response. A connection that the receiver has closed
+    /// meanwhile is replaced once.
+    async fn exchange(
+        &self,
+        message: &SignedMessage,
+        signature: &str,
+    ) -> Result<(SendRequest<Full<Bytes>>, Response<Incoming>), PostError> {
+        if let Some(mut sender) = self.take_idle()
+            && sender.ready().await.is_ok()
+            && let Ok(response) = sender.send_request(self.request(message, signature)?).await
+        {
+            return Ok((sender, response));
+        }
+        let mut sender = self.connect().await?;
+        let broken = |error: hyper::Error| PostError::Broken(error.to_string());
+        sender.ready().await.map_err(broken)?;
+        let request = self.request(message, signature)?;
+        let response = sender.send_request(request).await.map_err(broken)?;
+        Ok((sender, response))
+    }
+
+    fn request(
+        &self,
+        message: &SignedMessage,
+        signature: &str,
+    ) -> Result<Request<Full<Bytes>>, PostError> {
+        Request::post(&self.target.path)
+            .header(header::HOST, &self.target.authority)
+            .header(header::USER_AGENT, USER_AGENT)
+            .header(
+                header::CONTENT_TYPE,
+                HeaderValue::from_static("application/json"),
+            )
+            .header("webhook-id", &message.id)
+            .header("webhook-timestamp", message.timestamp)
+            .header("webhook-signature", signature)
+            .body(Full::new(message.body.clone()))
+            .map_err(|_| PostError::Id)
+    }
+
+    fn take_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
+        let mut idle = self.idle.lock();
+        idle.retain(|one| one.since.elapsed() < IDLE_FOR && !one.sender.is_closed());
+        idle.pop().map(|one| one.sender)
+    }
+
+    fn put_back(&self, sender: SendRequest<Full<Bytes>>) {
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX && !sender.is_closed() {
+            let since = Instant::now();
+            idle.push(IdleConnection { sender, since });
+        }
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, PostError> {
+        timeout(CONNECT_MAX, self.open_connection())
+            .await
+            .map_err(|_| PostError::Timeout)?
+    }
+
+    async fn open_connection(&self) -> Result<SendRequest<Full<Bytes>>, PostError> {
+        let failed = |error: std::io::Error| PostError::Connect(error.to_string());
+        let address = (self.target.host.as_str(), self.target.port);
+        let stream = TcpStream::connect(address).await.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let Some(tls) = &self.tls else {
+            return handshake(TokioIo::new(stream)).await;
+        };
+        let name = ServerName::try_from(self.target.host.clone())
+            .map_err(|error| PostError::Connect(error.to_string()))?;
+        let stream = tls.connect(name, stream).await.map_err(failed)?;
+        handshake(TokioIo::new(stream)).await
+    }
+}
+
+async fn handshake<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, PostError>
+where
+    S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::handshake(stream)
+        .await
+        .map_err(|error| PostError::Connect(error.to_string()))?;
+    // Ends with its sender.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// The body, if it ends within so many bytes.
+async fn read(response: Response<Incoming>, bytes_max: usize) -> Option<Bytes> {
+    let mut body = response.into_body();
+    let mut read = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(chunk) = frame.ok()?.into_data() {
+            if read.len() + chunk.len() > bytes_max {
+                return None;
+            }
+            read.extend_from_slice(&chunk);
+        }
+    }
+    Some(read.into())
+}
+
+/// Pause in `Retry-After`: seconds, or a moment.
+fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
+    let text = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+    parse_retry_after(text, OffsetDateTime::now_utc())
+}
+
+fn parse_retry_after(text: &str, now: OffsetDateTime) -> Option<Duration> {
+    let pause = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let format = format_description!(
+                "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+            );
+            let moment = time::PrimitiveDateTime::parse(text, &format).ok()?;
+            Duration::try_from(moment.assume_utc() - now).unwrap_or_default()
+        }
+    };
+    Some(pause.min(RETRY_AFTER_MAX))
+}
+
+/// TLS with the root certificates of the system.
+fn connector() -> Result<TlsConnector, PostError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err(PostError::Roots("no certificate was found".to_owned()));
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| PostError::Roots(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+#[path = "client_test.rs"]
+mod tests;

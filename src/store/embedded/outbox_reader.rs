@@ -1,0 +1,92 @@
+//! Readers of the outbox in the embedded store: their positions and their dead letters.
+
+use super::Embedded;
+use super::read_context::ReadContext;
+use crate::model::{Direction, OutboxShard};
+use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
+use crate::store::embedded::engine::key;
+use crate::store::{DEAD_LETTER_KEPT_MICROS, DeadLetter, ReaderPosition, Result, rules};
+
+pub(super) fn positions(
+    context: &ReadContext,
+    reader: &str,
+) -> Result<Vec<Option<ReaderPosition>>> {
+    let view = context.view();
+    OutboxShard::all()
+        .map(|shard| {
+            let stored = view.get(&key::reader_position(reader, shard))?;
+            stored
+                .map(|bytes| rules::outbox::decode_reader(&bytes))
+                .transpose()
+        })
+        .collect()
+}
+
+/// Dead letters, those that have expired and are not swept yet left out.
+pub(super) fn dead_letters(
+    context: &ReadContext,
+    reader: &str,
+    limit: usize,
+) -> Result<Vec<DeadLetter>> {
+    let (view, mut letters) = (context.view(), Vec::new());
+    let oldest = context.clock.now().plus_micros(-DEAD_LETTER_KEPT_MICROS);
+    for row in view.scan(key::dead_letters(reader), Direction::Forward) {
+        if letters.len() >= limit {
+            break;
+        }
+        let (_, value) = row?;
+        let letter = rules::outbox::decode_dead(&value)?;
+        letters.extend(letter.filter(|letter| letter.died_at > oldest));
+    }
+    Ok(letters)
+}
+
+impl Embedded {
+    pub(super) async fn swap_position(
+        &self,
+        reader: &str,
+        shard: OutboxShard,
+        seen: Option<&ReaderPosition>,
+        to: &ReaderPosition,
+    ) -> Result<bool> {
+        let key = key::reader_position(reader, shard);
+        let condition = match seen {
+            None => Condition::Absent(key.clone()),
+            Some(seen) => Condition::Is(key.clone(), rules::outbox::encode_reader(seen)),
+        };
+        let write = Write {
+            ops: vec![Op::Put(key, rules::outbox::encode_reader(to))],
+            conditions: vec![condition],
+            ..Write::default()
+        };
+        Ok(self.write(write).await? == CommitOutcome::Done)
+    }
+
+    pub(super) async fn dead_letter_put(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
+        let key = key::dead_letter(reader, letter);
+        let expires_at = letter.died_at.plus_micros(DEAD_LETTER_KEPT_MICROS);
+        let expiry = key::expiry(&key, expires_at);
+        let ops = vec![
+            Op::Put(key, rules::outbox::encode_dead(letter)),
+            Op::Put(expiry, Vec::new()),
+        ];
+        self.commit(ops).await
+    }
+
+    pub(super) async fn dead_letter_deleted(
+        &self,
+        reader: &str,
+        letter: &DeadLetter,
+    ) -> Result<()> {
+        self.commit(vec![Op::Delete(key::dead_letter(reader, letter))])
+            .await
+    }
+
+    async fn commit(&self, ops: Vec<Op>) -> Result<()> {
+        let write = Write {
+            ops,
+            ..Write::default()
+        };
+        self.write(write).await.map(drop)
+    }
+}

@@ -1,0 +1,231 @@
+//! Notifications: who is notified of a message, through webhooks, the outbox, and the push worker that operators copy.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wideroom::chat::{Bounds, OutboxTypes};
+use wideroom::webhook::{RetryPolicy, WebhookSettings};
+
+use super::chat_server::ChatServer;
+use crate::support::client::Socket;
+use crate::support::node::Node;
+use crate::support::program::Running;
+use crate::support::receiver::{Received, Receiver, SECRET};
+
+/// Short, so that the tests are.
+const NOTIFY_AFTER: Duration = Duration::from_millis(700);
+
+const DOCUMENT: &str = "subscription { outbox { id conversation { id uuid name } event { ... on NotificationEvent {
+    message { id uuid body sender { username displayName } }
+    recipients { user { username } reason unreadCount unreadMentionCount unreadConversationCount isOnline } } } } }";
+
+async fn server() -> ChatServer {
+    let bounds = Bounds {
+        notify_after: NOTIFY_AFTER,
+        ..Bounds::default()
+    };
+    ChatServer::with_outbox_and(bounds).await
+}
+
+fn settings(receiver: &Receiver, folder: &Path) -> WebhookSettings {
+    let secret_file = folder.join("secret");
+    std::fs::write(&secret_file, SECRET).unwrap();
+    WebhookSettings {
+        types: OutboxTypes::parse(&["NOTIFICATION".to_owned()]).unwrap(),
+        document: Some(DOCUMENT.to_owned()),
+        ..receiver.settings("push", secret_file)
+    }
+}
+
+fn event(received: &Received) -> Value {
+    let mut body = received.json();
+    assert!(body.get("errors").is_none(), "{body}");
+    assert_eq!(body["type"], "NOTIFICATION");
+    body["data"]["outbox"]["event"].take()
+}
+
+fn usernames(event: &Value) -> Vec<&str> {
+    let recipients = event["recipients"].as_array().unwrap().iter();
+    recipients
+        .map(|one| one["user"]["username"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn participants_who_have_not_read_are_notified() {
+    let server = server().await;
+    let (receiver, folder) = (Receiver::start().await, tempfile::tempdir().unwrap());
+    let all = [settings(&receiver, folder.path())];
+    let _webhooks = server.webhooks(&all, RetryPolicy::default()).await.unwrap();
+    let [alice, bob, carol, dave] = ["alice", "bob", "carol", "dave"].map(|name| server.user(name));
+    let direct = alice.direct("bob").await;
+    let group = alice
+        .group("a group", &["bob", "carol", "dave", "erin"])
+        .await;
+    let online = server.socket("bob").await;
+    let mute = "mutation($c: ID!) { updateInboxEntry(input: {conversationId: $c, muted: true}) { inboxEntry { isMuted } } }";
+    carol.data(mute, json!({ "c": group })).await;
+    let block = "mutation { blockUser(input: {username: \"alice\"}) { user { username } } }";
+    dave.data(block, json!({})).await;
+    let first = alice.send(&direct, "hello").await;
+    let second = alice.send(&group, "hello all").await;
+    // Read at once: nobody is left to notify.
+    let read = alice.send(&direct, "read at once").await;
+    bob.mark_read(&direct, Some(&read.id)).await;
+    let last = bob.send(&direct, "and back").await;
+    let received = receiver.until(|all| all.len() >= 2).await;
+    let ids: Vec<_> = received.iter().map(Received::id).collect();
+    assert!(
+        ids.contains(&format!("{}:notification", second.uuid).as_str()),
+        "{ids:?}"
+    );
+    assert!(
+        ids.contains(&format!("{}:notification", last.uuid).as_str()),
+        "{ids:?}"
+    );
+    assert!(
+        !ids.iter()
+            .any(|id| id.starts_with(&first.uuid) || id.starts_with(&read.uuid))
+    );
+    let of = |uuid: &str| {
+        let is_of = |one: &&Received| one.id().starts_with(uuid);
+        event(received.iter().find(is_of).unwrap())
+    };
+    let in_group = of(&second.uuid);
+    assert_eq!(usernames(&in_group), ["bob", "erin"]);
+    assert_eq!(
+        in_group["recipients"][0],
+        json!({"user": {"username": "bob"}, "reason": "GROUP", "unreadCount": 1, "unreadMentionCount": 0,
+            "unreadConversationCount": 1, "isOnline": true})
+    );
+    assert_eq!(in_group["recipients"][1]["isOnline"], false);
+    assert_eq!(in_group["message"]["body"], "hello all");
+    let in_direct = of(&last.uuid);
+    assert_eq!(usernames(&in_direct), ["alice"]);
+    assert_eq!(in_direct["recipients"][0]["reason"], "DIRECT");
+    let waited = received.iter().map(|one| one.at).min().unwrap();
+    assert!(waited.elapsed() < Duration::from_secs(60));
+    drop(online);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_asks_for_notifications_trails_and_others_do_not() {
+    let server = server().await;
+    let alice = server.user("alice");
+    let direct = alice.direct("bob").await;
+    let token = server.service_token("backend", 0);
+    let mut socket = Socket::connect(server.address, &token).await;
+    let document = |types: &str| {
+        format!(
+            "subscription {{ outbox{types} {{ cursor id event {{ __typename ... on NotificationEvent {{ recipients {{ user {{ username }} }} }} }} }} }}"
+        )
+    };
+    socket.subscribe("plain", &document("")).await;
+    socket.told("plain").await;
+    let sent = alice.send(&direct, "hello").await;
+    let plain = socket.told("plain").await["outbox"].take();
+    assert_eq!(plain["event"]["__typename"], "MessageAddedEvent");
+    let after = plain["cursor"].as_str().unwrap();
+    let large: Vec<_> = (0..40).map(|number| format!("user-{number}")).collect();
+    let large: Vec<_> = large.iter().map(String::as_str).collect();
+    let crowd = alice.group("a crowd", &large).await;
+    let mut both = Socket::connect(server.address, &token).await;
+    let types = "(types: [MESSAGE_ADDED, NOTIFICATION])";
+    both.subscribe("both", &document(types)).await;
+    both.told("both").await;
+    alice.send(&crowd, "hello crowd").await;
+    let again = alice.send(&direct, "again").await;
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        let payload = both.told("both").await["outbox"].take();
+        seen.push((
+            payload["id"].clone(),
+            payload["event"]["__typename"].clone(),
+        ));
+        // The crowd is large: nobody is notified there.
+        seen.retain(|(id, _)| id.as_str().unwrap().starts_with(&again.uuid));
+    }
+    assert_eq!(seen[0], (json!(again.uuid), json!("MessageAddedEvent")));
+    let id = format!("{}:notification", again.uuid);
+    assert_eq!(seen[1], (json!(id), json!("NotificationEvent")));
+    assert!(!sent.uuid.is_empty() && !after.is_empty());
+}
+
+/// `docker/push-example`, as it stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_push_worker_sends_one_push_to_each_device() {
+    let Some(node) = tokio::task::block_in_place(Node::installed) else {
+        return;
+    };
+    let server = server().await;
+    let folder = tempfile::tempdir().unwrap();
+    let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("docker/push-example/worker.js");
+    let program = node.path(&format!("push-worker-{}.js", std::process::id()));
+    std::fs::copy(worker, &program).unwrap();
+    let devices = folder.path().join("devices.json");
+    let phones =
+        json!({"bob": [{"platform": "apns", "token": "b1"}, {"platform": "fcm", "token": "b2"}]});
+    std::fs::write(&devices, phones.to_string()).unwrap();
+    // Only to find a free port.
+    let receiver = Receiver::start().await;
+    let all = [WebhookSettings {
+        target: wideroom::signed_post::PostTarget::parse(
+            &format!("http://{}/", receiver.address),
+            true,
+        )
+        .unwrap(),
+        ..settings(&receiver, folder.path())
+    }];
+    let port = receiver.address.port();
+    drop(receiver);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut command = Command::new("node");
+    let mut process = Running::spawn(
+        command
+            .arg(&program)
+            .env("SECRET", SECRET)
+            .env("DEVICES", &devices)
+            .env("PORT", port.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped()),
+    );
+    let mut lines = BufReader::new(process.child.stdout.take().unwrap()).lines();
+    let mut line = || -> Value {
+        let line = tokio::task::block_in_place(|| lines.next())
+            .unwrap()
+            .unwrap();
+        serde_json::from_str(&line).unwrap()
+    };
+    assert_eq!(line(), json!({ "listening": port }));
+    let policy = RetryPolicy {
+        first: Duration::from_millis(100),
+        ..RetryPolicy::default()
+    };
+    let _webhooks = server.webhooks(&all, policy).await.unwrap();
+    let alice = server.user("alice");
+    let direct = alice.direct("bob").await;
+    let sent = alice.send(&direct, "Your order was shipped").await;
+    let (apns, fcm) = (line(), line());
+    assert_eq!(
+        (&apns["service"], &apns["token"]),
+        (&json!("apns"), &json!("b1"))
+    );
+    assert_eq!(apns["payload"]["aps"]["badge"], 1);
+    assert_eq!(
+        apns["payload"]["aps"]["alert"],
+        json!({"title": "alice", "body": "Your order was shipped"})
+    );
+    assert_eq!(apns["payload"]["messageId"], sent.id);
+    assert_eq!(
+        (&fcm["service"], &fcm["token"]),
+        (&json!("fcm"), &json!("b2"))
+    );
+    let collapse = &fcm["payload"]["message"]["android"]["collapse_key"];
+    assert_eq!(*collapse, apns["payload"]["collapseId"]);
+    assert_eq!(fcm["payload"]["message"]["notification"]["title"], "alice");
+    process.kill();
+    let _ = std::fs::remove_file(program);
+}

@@ -1,0 +1,73 @@
+//! Python programs that check with the official libraries: `tests/clients`, with their packages in an environment outside the source
+//! tree.
+//!
+//! They want python3 with pip. Where it is absent a line says so and the test passes, except in CI.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// Packages, each of one version.
+const PACKAGES: [&str; 1] = ["standardwebhooks==1.1.0"];
+
+/// Runs a program of `tests/clients` to its good end. False where it cannot be run.
+#[track_caller]
+pub(crate) fn run(program: &str, arguments: &[&str]) -> bool {
+    static PACKAGES_AT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let packages = match PACKAGES_AT.get_or_init(install) {
+        Ok(packages) => packages,
+        Err(missing) => {
+            assert!(
+                std::env::var_os("CI").is_none_or(|value| value != "true"),
+                "Python cannot be tested: {missing}"
+            );
+            // Not eprintln!, which is kept from sight in a test that passes.
+            let _ = writeln!(std::io::stderr(), "Python is not tested: {missing}");
+            return false;
+        }
+    };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
+    let mut python = Command::new("python3");
+    let ended = python
+        .args(["-B", program])
+        .args(arguments)
+        .current_dir(folder)
+        .env("PYTHONPATH", packages)
+        .stdin(Stdio::null())
+        .status();
+    assert!(ended.unwrap().success(), "{program}: see above");
+    true
+}
+
+fn install() -> Result<PathBuf, String> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
+    let marker = target.join(".installed");
+    let wanted = PACKAGES.join("\n");
+    if std::fs::read_to_string(&marker).is_ok_and(|installed| installed == wanted) {
+        return Ok(target);
+    }
+    let mut pip = Command::new("python3");
+    let pip = pip
+        .args(["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"])
+        .args([
+            "--disable-pip-version-check",
+            "--retries",
+            "1",
+            "--timeout",
+            "20",
+        ])
+        .arg("--target")
+        .arg(&target)
+        .args(PACKAGES)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    match pip.status() {
+        Ok(status) if status.success() => {}
+        Ok(_) => return Err("pip could not install the packages".to_owned()),
+        Err(_) => return Err("python3 is missing".to_owned()),
+    }
+    std::fs::write(&marker, wanted).map_err(|error| error.to_string())?;
+    Ok(target)
+}
