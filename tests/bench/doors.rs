@@ -497,9 +497,10 @@ async fn markers<'a>(ours: &Ours, server: &'a Server) -> Asker<'a> {
 async fn marks(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
     let mut marks = markers(ours, &ours.server).await;
     let mut library = markers(ours, &ours.library).await;
+    // A round of marks takes a tenth of a second: medians of seven rounds differ by half of themselves.
     in_turns(
         &mut [&mut marks, &mut library],
-        size.throughput_rounds,
+        3 * size.throughput_rounds,
         TOGETHER,
     )
     .await;

@@ -1,11 +1,11 @@
 // Drives the GraphiQL page as people do, in a real browser, with every host but the server's closed.
-// Usage: node graphiql.js BASE_URL CHROMIUM SCREENSHOT_FOLDER. Exit code 0: all of it held.
+// Usage: node graphiql.js BASE_URL CHROMIUM SCREENSHOT_FOLDER SERVICE_TOKEN. Exit code 0: all of it held.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { fits, launch } from "./page.js";
 
-const [base, executablePath, folder] = process.argv.slice(2);
+const [base, executablePath, folder, serviceToken] = process.argv.slice(2);
 const { newContext, open, check, close } = await launch(base, executablePath);
 
 /** Element of CodeMirror, which holds the whole text. The document shows only the visible lines. */
@@ -25,6 +25,16 @@ async function setVariables(page, change) {
   const variables = JSON.parse(await textOf(page, VARIABLES));
   change(variables);
   await page.evaluate(([selector, text]) => document.querySelector(selector).CodeMirror.setValue(text), [VARIABLES, JSON.stringify(variables)]);
+}
+
+/** Fills the token into the headers that the tab holds. */
+async function setToken(page, token) {
+  await page.getByRole("button", { name: "Headers", exact: true }).click();
+  await page.evaluate((value) => {
+    const editor = [...document.querySelectorAll(".graphiql-editor-tool .CodeMirror")]
+      .map((element) => element.CodeMirror).find((one) => one.getValue().includes("Wideroom-As"));
+    editor.setValue(editor.getValue().replace("PASTE-THE-TOKEN", value));
+  }, token);
 }
 
 const execute = (page) => page.locator(".graphiql-execute-button").click();
@@ -73,6 +83,13 @@ try {
 
   await toTab(alice, "MarkRead");
   assert.equal((await run(alice, "MarkRead")).markRead.inboxEntry.unreadCount, 0);
+
+  await toTab(alice, "SendAsService");
+  await setToken(alice, serviceToken);
+  const shipped = (await run(alice, "SendAsService")).sendMessage.messageEdge.node;
+  assert.deepEqual([shipped.sender.username, shipped.body], ["alice", "Your order was shipped"], "the service acts as alice");
+  await waitForResult(bob, shipped.body);
+  await alice.screenshot({ path: join(folder, "service.png") });
 
   await bob.locator("#person").selectOption("carol");
   await bob.locator("#socket[data-state=idle]").waitFor();

@@ -23,7 +23,12 @@ fn the_graphiql_page_works_in_a_browser() {
     };
     let server_program = Program::new();
     let server = Server::start(&server_program, &["--demo"]);
-    let mut driver = Running::spawn(&mut tools.driver("graphiql.js", &server));
+    let service = server_program.run(&["token", "--service", "backend"]);
+    let mut driver = Running::spawn(
+        tools
+            .driver("graphiql.js", &server)
+            .arg(service.stdout.trim_end()),
+    );
     assert!(
         ends_well_within(&mut driver, DRIVES_WITHIN),
         "see above; the screenshots are in {}",
