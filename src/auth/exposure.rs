@@ -12,6 +12,8 @@ pub enum ExposedPath {
     DataFolder,
     /// Key that signs tokens.
     Secret,
+    /// Secret that signs the requests of a webhook.
+    WebhookSecret,
     /// Public keys: every user may read them, but only the owner may replace them.
     PublicKeys,
 }
@@ -34,6 +36,9 @@ pub fn warn(path: &Path, content: ExposedPath) {
         ExposedPath::Secret => {
             tracing::warn!(%path, %mode, "other users of this machine can read a key that signs tokens, and act as any user: run `chmod 600` on it");
         }
+        ExposedPath::WebhookSecret => {
+            tracing::warn!(%path, %mode, "other users of this machine can read the secret of a webhook, and forge its events: run `chmod 600` on it");
+        }
         ExposedPath::PublicKeys => {
             tracing::warn!(%path, %mode, "other users of this machine can replace the keys of tokens: run `chmod 644` on the file");
         }
@@ -44,7 +49,7 @@ pub fn warn(path: &Path, content: ExposedPath) {
 fn excess(content: ExposedPath) -> u32 {
     match content {
         ExposedPath::DataFolder => 0o077,
-        ExposedPath::Secret => 0o066,
+        ExposedPath::Secret | ExposedPath::WebhookSecret => 0o066,
         ExposedPath::PublicKeys => 0o022,
     }
 }

@@ -180,7 +180,7 @@ async fn open_webhooks(
     metrics: &Metrics,
 ) -> Result<Arc<Webhooks>, Error> {
     for webhook in &config.webhooks {
-        exposure::warn(&webhook.secret_file, ExposedPath::Secret);
+        exposure::warn(&webhook.secret_file, ExposedPath::WebhookSecret);
     }
     let policy = RetryPolicy::default();
     let webhooks = Webhooks::open(&config.webhooks, policy, chat, api, metrics).await?;
