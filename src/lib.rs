@@ -25,7 +25,7 @@
 //!   bytes below HTTP have folders of their own.
 //! - [`webhook`]: the events of the outbox, delivered to receivers that the configuration names.
 //! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write; [`load`] is the load generator of `wideroom bench`.
-//! - Beside them [`auth`] (tokens), [`signed_post`] (signed requests to the operator's addresses), [`clock`] (time and ids), [`rate`] (rate limits), [`weak_map`], [`metrics`], [`config`] and [`telemetry`] (logs).
+//! - Beside them [`analysis`] (words and queries of search), [`auth`] (tokens), [`signed_post`] (signed requests to the operator's addresses), [`clock`] (time and ids), [`rate`] (rate limits), [`weak_map`], [`metrics`], [`config`] and [`telemetry`] (logs).
 //!
 //! # Invariants
 //!
@@ -125,6 +125,7 @@
 //! Tests to run: `cargo test --lib` and `cargo test --test tests -- house schema api::` after every change, the store's contract
 //! (`store::`) after a change of a store, `live:: binary::` after a change of the server. `.ci/run` is the gate of a landing.
 
+pub mod analysis;
 pub mod auth;
 pub mod bus;
 pub mod chat;

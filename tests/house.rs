@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 /// Modules that each module may use. Every module of the crate must be listed.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
+    ("analysis", &[]),
     ("clock", &["model"]),
     ("metrics", &[]),
     ("weak_map", &[]),
@@ -18,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "chat",
         &[
+            "analysis",
             "bus",
             "clock",
             "cluster",
@@ -31,7 +33,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // graphql maps the store's errors to the codes of the API.
     (
         "graphql",
-        &["chat", "metrics", "model", "rate", "store", "weak_map"],
+        &[
+            "analysis", "chat", "metrics", "model", "rate", "store", "weak_map",
+        ],
     ),
     ("auth", &["clock", "model"]),
     (
@@ -101,6 +105,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "stream",
             "write",
             "inbox",
+            "search",
             "safety",
             "presence",
             "components",

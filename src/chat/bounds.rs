@@ -42,6 +42,8 @@ pub struct Bounds {
     /// Concurrent replay reads of all users. More of them wait.
     pub replays_max: usize,
     pub replay_wait: Duration,
+    /// Concurrent searches of all users. More of them wait.
+    pub searches_max: usize,
     /// Concurrent reads of the store for one user's operations.
     pub user_reads_max: usize,
     /// How far a reader of the outbox that asks for notifications trails: a user who reads a message within this time is not
@@ -59,6 +61,8 @@ pub struct RateBounds {
     pub sends_burst: u32,
     /// Users added to conversations by a user with whom they have no relationship.
     pub strangers_per_hour: u32,
+    pub searches_per_second: u32,
+    pub searches_burst: u32,
     /// Minimum time between two typing signals of a user in one conversation.
     pub typing_interval: Duration,
 }
@@ -70,6 +74,8 @@ impl Default for RateBounds {
             sends_per_second: 10,
             sends_burst: 30,
             strangers_per_hour: 60,
+            searches_per_second: 5,
+            searches_burst: 10,
             typing_interval: Duration::from_secs(2),
         }
     }
@@ -99,6 +105,7 @@ impl Default for Bounds {
             user_replays_max: 4,
             replays_max: 64,
             replay_wait: Duration::from_secs(10),
+            searches_max: 16,
             user_reads_max: 16,
             notify_after: Duration::from_secs(3),
             token_life_max: None,

@@ -26,6 +26,7 @@ mod recent_ids;
 mod remote_notices;
 mod replay_limiter;
 mod safety;
+mod search;
 mod single_flight;
 mod stream;
 mod write;
@@ -57,6 +58,10 @@ pub use self::participants::ParticipantService;
 pub use self::presence::typing::TypingService;
 pub use self::presence::{PresenceGuard, PresenceService};
 pub use self::safety::block::{BlockKey, BlockService, Blocked, Unblocked};
+pub use self::search::{
+    ContentKind, MatchPage, MessageMatch, Search, SearchFilter, SearchInput, SearchKey,
+    SearchService,
+};
 pub use self::stream::StreamService;
 pub use self::stream::conversation_event::ConversationEvent;
 pub use self::stream::conversation_updates::{ConversationUpdate, ConversationUpdates};
@@ -93,6 +98,7 @@ pub struct Services {
     pub writes: Arc<WriteService>,
     pub inbox: Arc<InboxService>,
     pub blocks: Arc<BlockService>,
+    pub search: SearchService,
     pub presence: Arc<PresenceService>,
     pub typing: TypingService,
     pub streams: Arc<StreamService>,
@@ -172,6 +178,7 @@ impl Services {
             writes: Arc::new(WriteService::new(&components, &bounds)),
             inbox,
             blocks: Arc::new(BlockService::new(&components)),
+            search: SearchService::new(&components, &bounds),
             presence,
             typing: TypingService::new(&components, &bounds.rates),
             streams: Arc::new(streams),
@@ -190,6 +197,7 @@ impl Services {
         self.restrictions.register(metrics);
         self.writes.register(metrics);
         self.typing.register(metrics);
+        self.search.register(metrics);
         self.streams.register(metrics);
         if let Some(cluster) = self.components.in_flight.cluster() {
             cluster.register(metrics);

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use super::id::TEXT_BYTES_MAX;
-use crate::chat::BlockKey;
+use crate::chat::{BlockKey, SearchKey};
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
 const VERSION: u8 = 1;
@@ -29,6 +29,10 @@ pub enum List<'a> {
     Updates(&'a UserId),
     /// Users whom a user blocks.
     Blocked(&'a UserId),
+    /// Matches of a search in a conversation. The second part is the search's fingerprint.
+    MatchesIn(ConversationId, [u8; 8]),
+    /// Matches of a search in all conversations of a user.
+    Matches(&'a UserId, [u8; 8]),
     /// Events of all conversations, for services.
     Outbox,
 }
@@ -48,6 +52,11 @@ impl List<'_> {
             Self::Inbox(user) => (b'I', fingerprint(user)),
             Self::Updates(user) => (b'U', fingerprint(user)),
             Self::Blocked(user) => (b'B', fingerprint(user)),
+            Self::MatchesIn(conversation, search) => (
+                b'C',
+                [conversation.0.as_bytes(), search.as_slice()].concat(),
+            ),
+            Self::Matches(user, search) => (b'S', [fingerprint(user), search.to_vec()].concat()),
             Self::Outbox => (b'O', Vec::new()),
         };
         [&[VERSION, name], partition.as_slice()].concat()
@@ -125,6 +134,20 @@ impl CursorKey for InboxKey {
         (activity.micros() == micros).then_some(())?;
         Some(Self {
             activity,
+            conversation: ConversationId(uuid::Uuid::from_slice(conversation).ok()?),
+        })
+    }
+}
+
+impl CursorKey for SearchKey {
+    fn to_key(&self) -> Vec<u8> {
+        [self.position.0.as_slice(), self.conversation.0.as_bytes()].concat()
+    }
+
+    fn from_key(bytes: &[u8]) -> Option<Self> {
+        let (position, conversation) = bytes.split_first_chunk::<16>()?;
+        Some(Self {
+            position: OrderKey(*position),
             conversation: ConversationId(uuid::Uuid::from_slice(conversation).ok()?),
         })
     }

@@ -8,7 +8,8 @@ use super::error::{Error, Nullable, Result, nullable};
 use super::id::conversation_id;
 use super::scope::ViewerScope;
 use super::types::{
-    Conversation, InboxEntryConnection, InboxFilter, InboxSummary, Node, User, UserEdge,
+    Conversation, InboxEntryConnection, InboxFilter, InboxSummary, MessageFilter,
+    MessageMatchConnection, Node, SearchArguments, User, UserEdge,
 };
 
 /// Maximum number of ids in one call of `nodes`.
@@ -150,6 +151,31 @@ impl Query {
             has_previous: page.has_previous,
             has_next: page.has_next,
         })
+    }
+
+    /// Messages in the viewer's conversations that match, newest first, archived conversations
+    /// included. The search looks into the 1,000 most recently active conversations. A page may hold
+    /// fewer messages than requested with `hasNextPage` true; `endCursor` is then further on.
+    async fn search_messages(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(
+            desc = "Words that must all occur, in the body or in a name of an attachment. The last word may be the beginning of one. Text in quotation marks is a phrase. At most 200 characters and 10 words."
+        )]
+        query: Option<String>,
+        #[graphql(desc = "Filter. Without it, a query is needed.")] filter: Option<MessageFilter>,
+        #[graphql(desc = "Number of messages: 0 to 100. Default 20.")] first: Option<i32>,
+        #[graphql(desc = "Cursor of the same search: returns only older messages.")] after: Option<
+            String,
+        >,
+    ) -> Result<MessageMatchConnection> {
+        let arguments = SearchArguments {
+            query,
+            filter,
+            first,
+            after,
+        };
+        MessageMatchConnection::across(&ViewerScope::shared(ctx)?, arguments).await
     }
 
     /// Numbers for the badge of an app.

@@ -24,6 +24,7 @@ mod receipt;
 mod restriction;
 mod revision;
 mod sample;
+mod search;
 mod send;
 mod services;
 mod shared;

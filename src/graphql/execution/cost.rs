@@ -26,20 +26,22 @@ const LISTS: [(&str, usize); 3] = [
 ];
 
 /// Fields that read a page, whatever is selected of it.
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 6] = [
     "inbox",
     "messages",
     "participants",
     "receipts",
     "blockedUsers",
+    "searchMessages",
 ];
 
 /// Prices of fields that read more than one row.
-const PRICES: [(&str, usize); 4] = [
+const PRICES: [(&str, usize); 5] = [
     ("presence", 2),
     ("messageCount", 5),
     ("unreadConversationCount", 20),
     ("inboxSummary", 100),
+    ("searchMessages", 200),
 ];
 
 /// Fields that share one count of unread messages, with the price of the count.

@@ -8,8 +8,8 @@ use async_graphql::{ID, Object};
 
 use super::sync_fields::{JsonText, SyncFields};
 use super::{
-    ConversationKind, InboxEntry, Message, MessageEdge, ParticipantEdge, User,
-    message::message_edge_by, missing,
+    ConversationKind, InboxEntry, Message, MessageEdge, MessageFilter, MessageMatchConnection,
+    ParticipantEdge, SearchArguments, User, message::message_edge_by, missing,
 };
 use crate::chat::HistoryRequest;
 use crate::graphql::connection::{PageArguments, RelayConnection};
@@ -168,6 +168,30 @@ impl Conversation {
             has_previous: page.has_previous,
             has_next: page.has_next,
         })
+    }
+
+    /// Messages of this conversation that match, newest first. A page may hold fewer messages than
+    /// requested with `hasNextPage` true; `endCursor` is then further on. Never capped.
+    async fn search_messages(
+        &self,
+        #[graphql(
+            desc = "Words that must all occur, in the body or in a name of an attachment. The last word may be the beginning of one. Text in quotation marks is a phrase. At most 200 characters and 10 words."
+        )]
+        query: Option<String>,
+        #[graphql(desc = "Filter. Without it, a query is needed.")] filter: Option<MessageFilter>,
+        #[graphql(desc = "Number of messages: 0 to 100. Default 20.")] first: Option<i32>,
+        #[graphql(desc = "Cursor of the same search: returns only older messages.")] after: Option<
+            String,
+        >,
+    ) -> Result<MessageMatchConnection> {
+        let arguments = SearchArguments {
+            query,
+            filter,
+            first,
+            after,
+        };
+        let conversation = self.conversation.id;
+        MessageMatchConnection::in_conversation(&self.scope, conversation, arguments).await
     }
 
     /// Number of current participants.

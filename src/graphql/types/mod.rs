@@ -6,6 +6,7 @@ mod message;
 mod participant;
 mod reaction;
 mod receipt;
+mod search;
 mod sync_fields;
 mod user;
 
@@ -17,6 +18,7 @@ pub(super) use inbox::{
 };
 pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge, message_edge_at};
 pub(super) use participant::{Participant, ParticipantEdge};
+pub(super) use search::{MessageFilter, MessageMatchConnection, SearchArguments};
 pub(super) use user::{Presence, User, UserEdge};
 
 use super::error::{Error, Result};

@@ -1,0 +1,124 @@
+//! Tokens of a folded text.
+
+use std::ops::Range;
+
+use icu_properties::props::{GeneralCategory, Script};
+use icu_properties::{CodePointMapData, CodePointMapDataBorrowed};
+use unicode_segmentation::UnicodeSegmentation as _;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TokenKind {
+    /// A word of UAX #29, or a part of one: it matches as a whole, or by its beginning.
+    Word,
+    /// A run of a script without spaces: it matches by any part.
+    Run,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) kind: TokenKind,
+    /// The bytes of the folded text.
+    pub(super) range: Range<usize>,
+}
+
+const SCRIPTS: CodePointMapDataBorrowed<'static, Script> = CodePointMapData::<Script>::new();
+const CATEGORIES: CodePointMapDataBorrowed<'static, GeneralCategory> =
+    CodePointMapData::<GeneralCategory>::new();
+
+/// The tokens of a folded text, in its order.
+pub(super) fn tokens(text: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut start = 0;
+    while start < text.len() {
+        let rest = &text[start..];
+        let is_run = rest.chars().next().is_some_and(has_no_spaces);
+        let len = rest
+            .find(|char| has_no_spaces(char) != is_run)
+            .unwrap_or(rest.len());
+        let range = start..start + len;
+        start = range.end;
+        if is_run {
+            tokens.push(Token {
+                kind: TokenKind::Run,
+                range,
+            });
+        } else {
+            words(text, range, &mut tokens);
+        }
+    }
+    tokens
+}
+
+fn words(text: &str, within: Range<usize>, tokens: &mut Vec<Token>) {
+    for (start, word) in text[within.clone()].split_word_bound_indices() {
+        let mut part_start = within.start + start;
+        // A name like user_name or 3.14 is found by its parts, and as a phrase of them.
+        for part in word.split(['.', '_', '-', '\'', '’', '/', ':', '@']) {
+            let range = part_start..part_start + part.len();
+            part_start = text[range.end..]
+                .chars()
+                .next()
+                .map_or(range.end, |separator| range.end + separator.len_utf8());
+            if part.chars().any(is_searchable) {
+                tokens.push(Token {
+                    kind: TokenKind::Word,
+                    range,
+                });
+            }
+        }
+    }
+}
+
+/// Letters, digits and pictures. Punctuation and white space are in no token.
+fn is_searchable(char: char) -> bool {
+    char.is_alphanumeric()
+        || (!char.is_ascii() && CATEGORIES.get(char) == GeneralCategory::OtherSymbol)
+}
+
+/// Whether a character is of a script that puts no spaces between words.
+fn has_no_spaces(char: char) -> bool {
+    if char < '\u{e00}' {
+        return false;
+    }
+    // The prolonged sound mark is common to the two scripts of kana.
+    char == 'ー'
+        || [
+            Script::Han,
+            Script::Hiragana,
+            Script::Katakana,
+            Script::Hangul,
+            Script::Thai,
+            Script::Lao,
+            Script::Khmer,
+            Script::Myanmar,
+        ]
+        .contains(&SCRIPTS.get(char))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(text: &str) -> Vec<&str> {
+        tokens(text)
+            .into_iter()
+            .map(|token| &text[token.range])
+            .collect()
+    }
+
+    #[test]
+    fn words_are_found_by_their_parts_and_runs_as_a_whole() {
+        for (text, expected) in [
+            ("don't stop", &["don", "t", "stop"] as &[&str]),
+            ("user_name@example.com", &["user", "name", "example", "com"]),
+            ("iphone手机 ok", &["iphone", "手机", "ok"]),
+            ("コーヒーを飲む", &["コーヒーを飲む"]),
+            ("안녕 하세요", &["안녕", "하세요"]),
+            ("well 🎉🎉 done", &["well", "🎉", "🎉", "done"]),
+            ("?!… --", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(texts(text), expected, "{text}");
+        }
+    }
+}

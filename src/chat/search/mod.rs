@@ -1,0 +1,127 @@
+//! Search: the messages that match a query and a filter, the newest first.
+//!
+//! Search reads history and judges each message by one function ([`Search::judge`]), so that its
+//! results are exact and have no lag. A page reads at most [`MESSAGES_MAX`] messages: it may hold
+//! fewer matches than requested, with a position from which the next page continues.
+
+mod across;
+mod criteria;
+mod walk;
+
+use std::sync::Arc;
+
+pub use self::criteria::{ContentKind, Search, SearchFilter, SearchInput};
+use self::walk::{HistoryWalk, SearchBudget};
+use crate::analysis::SnippetSpan;
+use crate::chat::access::Access;
+use crate::chat::bounds::Bounds;
+use crate::chat::components::Components;
+use crate::chat::error::Result;
+use crate::chat::rate_limit::RateLimit;
+use crate::chat::replay_limiter::{ReplayLimiter, ReplayPermit};
+use crate::metrics::Metrics;
+use crate::model::{ConversationId, Message, OrderKey, UserId};
+use crate::rate::Rate;
+use crate::store::Store;
+
+/// Concurrent searches of one user. More of them wait.
+const USER_SEARCHES_MAX: usize = 1;
+
+/// A message that matches.
+#[derive(Debug, Clone)]
+pub struct MessageMatch {
+    pub message: Arc<Message>,
+    /// The text around the first match. Empty for a search without a query.
+    pub snippet: Vec<SnippetSpan>,
+}
+
+/// A page of matches, the newest first.
+#[derive(Debug, Clone)]
+pub struct MatchPage<K> {
+    pub matches: Vec<MessageMatch>,
+    /// Position up to which the page has looked. `None` for a page that has looked at nothing.
+    pub end: Option<K>,
+    /// Whether messages remain behind the position.
+    pub has_next: bool,
+    /// Whether the viewer has more conversations than the search looks into.
+    pub is_capped: bool,
+}
+
+impl<K> MatchPage<K> {
+    fn empty() -> Self {
+        Self {
+            matches: Vec::new(),
+            end: None,
+            has_next: false,
+            is_capped: false,
+        }
+    }
+}
+
+/// Position of a search across conversations: newer messages first, then the greater conversation
+/// id. `Ord` is the order of age: the greater key comes first in the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SearchKey {
+    pub position: OrderKey,
+    pub conversation: ConversationId,
+}
+
+pub struct SearchService {
+    store: Arc<dyn Store>,
+    access: Arc<Access>,
+    rate: RateLimit,
+    limiter: ReplayLimiter,
+}
+
+impl SearchService {
+    pub(crate) fn new(components: &Components, bounds: &Bounds) -> Self {
+        let rates = &bounds.rates;
+        let rate = Rate::per_second(rates.searches_per_second, rates.searches_burst);
+        Self {
+            store: Arc::clone(&components.store),
+            access: Arc::clone(&components.access),
+            rate: RateLimit::new("searches", rate, rates.is_on),
+            limiter: ReplayLimiter::new(USER_SEARCHES_MAX, bounds.searches_max, bounds.replay_wait),
+        }
+    }
+
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        self.rate.register(metrics);
+    }
+
+    /// A page of matches in one conversation. The caller has checked the viewer's access.
+    pub async fn in_conversation(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        search: &Search,
+        count: usize,
+        after: Option<OrderKey>,
+    ) -> Result<MatchPage<OrderKey>> {
+        let _permit = self.permit(viewer).await?;
+        if count == 0 {
+            return Ok(MatchPage::empty());
+        }
+        let blocks = self.access.blocks().of(viewer).await?;
+        let mut walk = HistoryWalk::of_page(conversation, search, after);
+        let mut budget = SearchBudget::default();
+        let mut page = MatchPage::empty();
+        while let Some(message) = walk.next(&self.store).await? {
+            page.end = Some(message.id.order_key());
+            budget.spend(&message).await;
+            if let Some(snippet) = search.judge(&message, &blocks) {
+                page.matches.push(MessageMatch { message, snippet });
+            }
+            if page.matches.len() == count || budget.is_spent() {
+                page.has_next = walk.may_have_more();
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    async fn permit(&self, viewer: &UserId) -> Result<ReplayPermit> {
+        self.rate.take(viewer)?;
+        self.limiter.acquire(viewer).await
+    }
+}
