@@ -63,11 +63,13 @@
 //! 4. The only task of that queue takes the waiting sends as a batch, allocates their ids (`chat::in_flight_ids`) and calls
 //!    [`store::Store::append_messages`] (`chat::write::send_batch`). On a shared store it repeats a write of unknown
 //!    outcome (`chat::write::unknown_outcome`).
-//! 5. `store::embedded` turns that into rows: the messages, the head of the conversation, the activity of each inbox, the keys. The one
-//!    thread that writes (`committer`) puts the rows of all conversations that wait into one atomic batch with one fsync.
-//! 6. Back in the queue's task, `chat::publisher` publishes the events on the bus, then the senders receive their outcomes.
-//!    On a cluster, `chat::write::outgoing` first delivers the events to the servers that have a stream to tell
-//!    ([`cluster`]); the queue goes on meanwhile.
+//! 5. `store::embedded::write::append` turns that into rows: the messages, the head of the conversation, how far each sender has
+//!    sent, idempotency keys, the outbox row, and places in inboxes where they change. The one thread that writes
+//!    (`engine::committer`) puts the rows of all conversations that wait into one atomic batch with one fsync, and writes
+//!    the caches through. `store::cql::send::append` writes one logged batch, and looks for participants who joined meanwhile.
+//! 6. Back in the queue's task, `chat::write::outgoing` publishes the events on the bus (`chat::publisher`), and the senders
+//!    receive their outcomes. On a cluster they receive them only after the events are delivered to the servers that have a
+//!    stream for them ([`cluster`]); the queue goes on meanwhile.
 //! 7. `graphql::types` resolves the payload. It writes synchronous fields straight to JSON and
 //!    charges the text to the budget of the answer (`graphql::execution`), which ends an execution
 //!    that exceeds it. `server::chunks` cuts the text into chunks of 64 KiB. Each chunk holds the budget, and with it the permit
