@@ -34,6 +34,12 @@ pub enum Error {
     /// The deployment has no outbox.
     #[error("the outbox is off: an operator switches it on with `wideroom outbox on`")]
     OutboxOff,
+    /// A server of the version before may still serve, which could not read what this writes. The
+    /// operation was not done.
+    #[error(
+        "this needs an upgrade that is not finished: once all servers are upgraded, an operator runs `wideroom migrate --finish`"
+    )]
+    UpgradeNotFinished,
     /// The conversation's queue is full, or the write missed its deadline there. The write was not
     /// done.
     #[error("the conversation is busy, try again")]

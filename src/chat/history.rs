@@ -1,6 +1,7 @@
-//! Message history: pages, time ranges, the surroundings of one message, messages by id, and
+//! Message history: pages, time ranges, the surroundings of one message, messages by id, pins and
 //! reactions.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::cluster::CursorScope;
 use crate::model::{
-    ConversationId, Cut, Message, MessageId, OrderKey, Page, PageRequest, Reaction, Timestamp,
-    UserId,
+    ConversationId, Cut, Message, MessageId, OrderKey, Page, PageRequest, Pin, PinKey, Reaction,
+    Timestamp, UserId,
 };
 use crate::store::Store;
 
@@ -27,6 +28,13 @@ pub enum HistoryRequest {
         message: MessageId,
         count: usize,
     },
+}
+
+/// Pinned messages of a conversation, the last pinned first.
+pub(crate) struct PinnedMessages {
+    pub(crate) messages: Vec<Arc<Message>>,
+    /// Number of pins and ended pins that the store still has.
+    pub(crate) kept: usize,
 }
 
 /// Reads of messages. The caller has checked the viewer's access, or checks it at the same time.
@@ -145,6 +153,43 @@ impl HistoryService {
             .into_iter()
             .map(|of_message| of_message.into_iter().filter(is_active).collect())
             .collect())
+    }
+
+    /// The pinned messages of a conversation, the last pinned first: at most [`Pin::COUNT_MAX`].
+    pub(crate) async fn pinned(&self, conversation: ConversationId) -> Result<PinnedMessages> {
+        let pins = self.store.pins(conversation).await?;
+        let kept = pins.len();
+        let mut on: Vec<_> = pins.into_iter().filter(|(_, pin)| pin.is_on).collect();
+        on.sort_unstable_by_key(|(message, pin)| PinKey::of(*message, pin));
+        let mut messages = Vec::new();
+        // More than the most are there only if two were pinned at once, or messages were deleted then.
+        for some in on.chunks(Pin::COUNT_MAX) {
+            let keys: Vec<_> = some.iter().map(|(id, _)| (conversation, *id)).collect();
+            let found = self.messages(&keys).await?.into_iter().flatten();
+            messages.extend(found.filter(|message| message.current_pin().is_some()));
+            if messages.len() >= Pin::COUNT_MAX {
+                break;
+            }
+        }
+        messages.truncate(Pin::COUNT_MAX);
+        Ok(PinnedMessages { messages, kept })
+    }
+
+    /// A page of the pinned messages of a conversation, the last pinned first.
+    pub async fn pinned_page(
+        &self,
+        conversation: ConversationId,
+        request: &PageRequest<PinKey>,
+    ) -> Result<Page<Arc<Message>>> {
+        let PinnedMessages { messages, .. } = self.pinned(conversation).await?;
+        let keyed = |message: Arc<Message>| {
+            let key = PinKey::of(message.id, message.current_pin()?);
+            Some((key, message))
+        };
+        let by_key: BTreeMap<_, _> = messages.into_iter().filter_map(keyed).collect();
+        let keys: Vec<_> = by_key.keys().copied().collect();
+        let page = Page::of_sorted(&keys, request);
+        Ok(page.map(|key| Arc::clone(&by_key[&key])))
     }
 
     /// The position of a conversation's event stream: its last persisted event, or the low

@@ -73,6 +73,8 @@ pub use self::stream::typing_updates::{TypingUpdate, TypingUpdates};
 pub use self::stream::update_key::UpdateKey;
 pub use self::write::WriteService;
 pub use self::write::command::draft::{AttachmentDraft, Draft, DraftInput};
+pub use self::write::command::revision::EditInput;
+pub use self::write::group::Banned;
 pub use self::write::profile::ProfileInput;
 
 use self::components::Components;

@@ -8,9 +8,10 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::chat::access::Access;
-use crate::chat::error::Result;
+use crate::chat::error::{Error, Result};
 use crate::model::{
-    Conversation, ConversationId, Message, Page, PageRequest, Participant, Profile, UserId, Viewer,
+    Ban, Conversation, ConversationId, ConversationKind, Membership, Message, Page, PageRequest,
+    Participant, Profile, Role, Silence, UserId, Viewer,
 };
 use crate::store::Store;
 
@@ -32,14 +33,74 @@ impl ParticipantService {
         }
     }
 
-    /// A page of the participants, ordered by username (bytewise). The caller has checked the
-    /// viewer's access.
+    /// A page of the participants whose usernames begin with a prefix, ordered by username
+    /// (bytewise). The caller has checked the viewer's access.
     pub async fn page(
         &self,
         conversation: ConversationId,
+        prefix: &str,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        Ok(self.store.participants(conversation, page).await?)
+        if prefix.is_empty() {
+            return Ok(self.store.participants(conversation, page).await?);
+        }
+        if prefix.len() > UserId::BYTES_MAX || prefix.chars().any(char::is_control) {
+            let message = format!(
+                "a usernamePrefix has at most {} bytes and no control characters",
+                UserId::BYTES_MAX
+            );
+            return Err(Error::bad_input(&["usernamePrefix"], message));
+        }
+        let store = &self.store;
+        Ok(store
+            .participants_with_prefix(conversation, prefix, page)
+            .await?)
+    }
+
+    /// The silence of a participant that holds now.
+    pub fn silence(&self, membership: &Membership) -> Option<Silence> {
+        membership.silence_at(self.access.now())
+    }
+
+    /// A page of the bans of a conversation, ordered by username (bytewise). `None` for a caller who
+    /// is no OWNER, ADMIN or service.
+    pub async fn bans(
+        &self,
+        caller: &Viewer,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Option<Page<Ban>>> {
+        if !self.may_see_bans(caller, conversation).await? {
+            return Ok(None);
+        }
+        Ok(Some(self.store.bans(conversation, page).await?))
+    }
+
+    /// The ban of a user that holds now, for a caller who may see it.
+    pub async fn ban(
+        &self,
+        caller: &Viewer,
+        conversation: ConversationId,
+        user: &UserId,
+    ) -> Result<Option<Ban>> {
+        if !self.may_see_bans(caller, conversation).await? {
+            return Ok(None);
+        }
+        let users = std::slice::from_ref(user);
+        let bans = self.store.bans_of(conversation, users).await?;
+        Ok(bans.into_iter().next().flatten())
+    }
+
+    async fn may_see_bans(&self, caller: &Viewer, conversation: ConversationId) -> Result<bool> {
+        if caller.is_service() {
+            return Ok(true);
+        }
+        match self.access.participation(&caller.user, conversation).await {
+            Ok(own) => Ok(own.conversation.kind == ConversationKind::Group
+                && own.membership.role != Role::Member),
+            Err(Error::NotFound(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// A participant as the viewer may see them. `None` for a user who does not take part, and for

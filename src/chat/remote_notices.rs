@@ -99,14 +99,12 @@ impl RemoteNotices {
         let origin = Origin::Remote {
             oldest: noticed.oldest,
         };
-        let is_reaction = matches!(
-            event,
-            Event::MessageChanged(ChangeKind::ReactionsChanged, _)
-        );
+        let is_hidden =
+            matches!(&event, Event::MessageChanged(kind, _) if !kind.shows_in_inboxes());
         match &event {
             Event::Changed(_, change) => {
                 self.access.membership_versions().on_change();
-                if change.kind == ChangeKind::ParticipantRemoved {
+                if may_end_rights(change.kind) {
                     self.access.leave_epoch().advance();
                 }
             }
@@ -122,8 +120,7 @@ impl RemoteNotices {
             | Event::Presence(_) => {}
         }
         publisher.publish_event(conversation, id, event, origin);
-        // No inbox entry shows reactions.
-        if !is_reaction {
+        if !is_hidden {
             publisher.publish_to_inboxes(noticed.users, conversation, id, origin);
         }
     }
@@ -142,6 +139,14 @@ impl RemoteNotices {
         self.publisher
             .publish_to_inboxes(users, conversation, change, Origin::Remote { oldest });
     }
+}
+
+/// Whether a change may take a participant's right to read or to write.
+fn may_end_rights(kind: ChangeKind) -> bool {
+    matches!(
+        kind,
+        ChangeKind::ParticipantRemoved | ChangeKind::ParticipantUpdated
+    )
 }
 
 fn message_of(event: &RemoteEvent) -> MessageId {
@@ -165,11 +170,14 @@ fn event_of(
         ChangeKind::MessageLate => Event::MessageAdded(message?),
         kind @ (ChangeKind::MessageEdited
         | ChangeKind::MessageDeleted
-        | ChangeKind::ReactionsChanged) => Event::MessageChanged(kind, message?),
+        | ChangeKind::ReactionsChanged
+        | ChangeKind::PinsChanged) => Event::MessageChanged(kind, message?),
         ChangeKind::ParticipantAdded
         | ChangeKind::ParticipantRemoved
         | ChangeKind::RoleChanged
-        | ChangeKind::ConversationRenamed => Event::Changed(conversation, change.clone()),
+        | ChangeKind::ConversationRenamed
+        | ChangeKind::ParticipantUpdated
+        | ChangeKind::ConversationUpdated => Event::Changed(conversation, change.clone()),
     })
 }
 

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::id::TEXT_BYTES_MAX;
 use crate::chat::{BlockKey, SearchKey};
-use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
+use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, PinKey, Timestamp, UserId};
 
 const VERSION: u8 = 1;
 
@@ -22,6 +22,8 @@ pub enum List<'a> {
     /// Events of a conversation.
     Events(ConversationId),
     Participants(ConversationId),
+    /// Bans of a conversation.
+    Bans(ConversationId),
     /// Receipts of a message.
     Receipts(ConversationId, MessageId),
     Inbox(&'a UserId),
@@ -33,6 +35,8 @@ pub enum List<'a> {
     MatchesIn(ConversationId, [u8; 8]),
     /// Matches of a search in all conversations of a user.
     Matches(&'a UserId, [u8; 8]),
+    /// Pinned messages of a conversation.
+    Pinned(ConversationId),
     /// Events of all conversations, for services.
     Outbox,
 }
@@ -45,6 +49,7 @@ impl List<'_> {
             Self::Messages(conversation) => (b'M', conversation.0.as_bytes().to_vec()),
             Self::Events(conversation) => (b'V', conversation.0.as_bytes().to_vec()),
             Self::Participants(conversation) => (b'P', conversation.0.as_bytes().to_vec()),
+            Self::Bans(conversation) => (b'N', conversation.0.as_bytes().to_vec()),
             Self::Receipts(conversation, message) => (
                 b'R',
                 [conversation.0.into_bytes(), message.order_key().0].concat(),
@@ -57,6 +62,7 @@ impl List<'_> {
                 [conversation.0.as_bytes(), search.as_slice()].concat(),
             ),
             Self::Matches(user, search) => (b'S', [fingerprint(user), search.to_vec()].concat()),
+            Self::Pinned(conversation) => (b'N', conversation.0.as_bytes().to_vec()),
             Self::Outbox => (b'O', Vec::new()),
         };
         [&[VERSION, name], partition.as_slice()].concat()
@@ -171,6 +177,20 @@ impl CursorKey for BlockKey {
     fn from_key(bytes: &[u8]) -> Option<Self> {
         let (change, user) = bytes.split_first_chunk::<16>()?;
         Some(Self::new(OrderKey(*change), UserId::from_key(user)?))
+    }
+}
+
+impl CursorKey for PinKey {
+    fn to_key(&self) -> Vec<u8> {
+        [self.pinned.0, self.message.0].concat()
+    }
+
+    fn from_key(bytes: &[u8]) -> Option<Self> {
+        let (pinned, message) = bytes.split_first_chunk::<16>()?;
+        Some(Self {
+            pinned: OrderKey(*pinned),
+            message: OrderKey::from_key(message)?,
+        })
     }
 }
 

@@ -146,6 +146,9 @@ impl From<chat::Error> for Error {
             chat::Error::Conflict | chat::Error::TooMany(_) => Self::new(Code::Conflict, sentence),
             chat::Error::CursorExpired => Self::new(Code::CursorExpired, sentence),
             chat::Error::OutboxOff => Self::new(Code::Unavailable, sentence),
+            chat::Error::UpgradeNotFinished => {
+                Self::new(Code::Unavailable, sentence).with(OUTCOME, NOT_DONE)
+            }
             chat::Error::Busy => Self::new(Code::Unavailable, sentence).with(OUTCOME, NOT_DONE),
             chat::Error::TooFast { retry_after } => {
                 // Rounded up, so that a client that retries then is not too early.

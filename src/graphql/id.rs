@@ -21,6 +21,8 @@ pub(super) enum GlobalId {
     Participant(ConversationId, UserId),
     /// Inbox entry of one user. Each user has another entry of the same conversation.
     InboxEntry(ConversationId, UserId),
+    /// Ban of one user from a conversation.
+    Ban(ConversationId, UserId),
 }
 
 impl GlobalId {
@@ -48,6 +50,11 @@ impl GlobalId {
             }
             Self::InboxEntry(conversation, user) => {
                 bytes.push(b'e');
+                bytes.extend_from_slice(conversation.0.as_bytes());
+                bytes.extend_from_slice(user.as_str().as_bytes());
+            }
+            Self::Ban(conversation, user) => {
+                bytes.push(b'b');
                 bytes.extend_from_slice(conversation.0.as_bytes());
                 bytes.extend_from_slice(user.as_str().as_bytes());
             }
@@ -84,6 +91,10 @@ impl GlobalId {
                 let (conversation, name) = conversation(rest)?;
                 Some(Self::InboxEntry(conversation, user(name)?))
             }
+            b'b' => {
+                let (conversation, name) = conversation(rest)?;
+                Some(Self::Ban(conversation, user(name)?))
+            }
             _ => None,
         }
     }
@@ -105,7 +116,8 @@ pub(super) fn conversation_id(id: &ID) -> Option<ConversationId> {
         GlobalId::User(_)
         | GlobalId::Message(..)
         | GlobalId::Participant(..)
-        | GlobalId::InboxEntry(..) => None,
+        | GlobalId::InboxEntry(..)
+        | GlobalId::Ban(..) => None,
     }
 }
 
@@ -121,7 +133,8 @@ pub(super) fn message_id(id: &ID) -> Option<(ConversationId, MessageId)> {
         GlobalId::User(_)
         | GlobalId::Conversation(_)
         | GlobalId::Participant(..)
-        | GlobalId::InboxEntry(..) => None,
+        | GlobalId::InboxEntry(..)
+        | GlobalId::Ban(..) => None,
     }
 }
 
@@ -139,7 +152,8 @@ mod tests {
             GlobalId::Conversation(conversation),
             GlobalId::Message(conversation, message),
             GlobalId::Participant(conversation, user.clone()),
-            GlobalId::InboxEntry(conversation, user),
+            GlobalId::InboxEntry(conversation, user.clone()),
+            GlobalId::Ban(conversation, user),
         ] {
             assert_eq!(GlobalId::decode(&id.encode()), Some(id));
         }

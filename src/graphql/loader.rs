@@ -117,6 +117,7 @@ pub(super) struct Loaders {
     pub(super) presences: Loader<UserId, Option<Presence>>,
     pub(super) profiles: Loader<UserId, Option<Profile>>,
     pub(super) reactions: Loader<(ConversationId, MessageId), Arc<[Reaction]>>,
+    pub(super) mentions: Loader<InboxRow, Unread>,
     pub(super) unread: Loader<InboxRow, Unread>,
     /// The same, up to the last message of the row.
     pub(super) unread_up_to_last: Loader<InboxRow, Unread>,
@@ -160,6 +161,9 @@ impl Loaders {
             }),
             reactions: Loader::new(chat, viewer, |chat, viewer, keys| {
                 Box::pin(async move { chat.history.reactions(&viewer.user, &keys).await })
+            }),
+            mentions: Loader::new(chat, viewer, |chat, viewer, rows| {
+                Box::pin(async move { chat.inbox.mentions(&viewer.user, &rows).await })
             }),
             unread: Loader::new(chat, viewer, |chat, viewer, rows| {
                 Box::pin(async move { chat.inbox.unread(&viewer.user, &rows).await })

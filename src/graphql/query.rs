@@ -181,6 +181,9 @@ impl Query {
     /// Numbers for the badge of an app.
     async fn inbox_summary(&self, ctx: &Context<'_>) -> Result<InboxSummary> {
         let scope = ViewerScope::shared(ctx)?;
-        Ok(scope.chat.inbox.summary(&scope.viewer).await?.into())
+        let asked = ctx.look_ahead().field("mentionedConversationCount");
+        let counts_mentions = asked.exists();
+        let summary = scope.chat.inbox.summary(&scope.viewer, counts_mentions);
+        Ok(summary.await?.into())
     }
 }

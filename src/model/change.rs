@@ -7,7 +7,8 @@ use super::{ChangeId, Content, MessageId, UserId};
 pub struct Change {
     pub id: ChangeId,
     pub kind: ChangeKind,
-    /// The changed message, or the SYSTEM message that announces the change.
+    /// The changed message, or the SYSTEM message that announces the change. A change that no message
+    /// announces repeats its id.
     pub message: MessageId,
     /// The user who made the change. For changes of a participant: that participant.
     pub user: UserId,
@@ -26,6 +27,12 @@ pub enum ChangeKind {
     MessageLate,
     /// A user added or removed a reaction to the message.
     ReactionsChanged,
+    /// A participant was silenced, or may write again. No message announces it.
+    ParticipantUpdated,
+    /// A setting of the conversation changed. No message announces it.
+    ConversationUpdated,
+    /// A user pinned or unpinned the message.
+    PinsChanged,
 }
 
 /// Revision of a message: new content, or its deletion.
@@ -37,7 +44,7 @@ pub enum Revision {
 }
 
 impl ChangeKind {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::MessageEdited,
         Self::MessageDeleted,
         Self::ParticipantAdded,
@@ -46,11 +53,19 @@ impl ChangeKind {
         Self::ConversationRenamed,
         Self::MessageLate,
         Self::ReactionsChanged,
+        Self::ParticipantUpdated,
+        Self::ConversationUpdated,
+        Self::PinsChanged,
     ];
 
     /// Index in the list above.
     pub const fn number(self) -> u8 {
         self as u8
+    }
+
+    /// Whether the entry of an inbox may show a change of this kind. No entry shows reactions and pins.
+    pub const fn shows_in_inboxes(self) -> bool {
+        !matches!(self, Self::ReactionsChanged | Self::PinsChanged)
     }
 
     /// `None` for a kind of a later version.

@@ -1,7 +1,7 @@
-//! Content of a message: text, attachments and the client's metadata, each within its bound.
+//! Content of a message: text, attachments, mentions and the client's metadata, each within its bound.
 
 use super::text::is_refused_in_body;
-use super::{Metadata, TextError};
+use super::{Mentions, Metadata, TextError};
 
 /// Content of a message. An edit or a deletion replaces it as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -10,6 +10,9 @@ pub struct Content {
     pub attachments: Vec<Attachment>,
     pub metadata: Option<Metadata>,
     pub edited_at: Option<super::Timestamp>,
+    /// Stores encode it behind the content of the first version, where there are any.
+    #[serde(skip)]
+    pub mentions: Mentions,
 }
 
 /// Text of a message. Empty only beside attachments.

@@ -20,6 +20,8 @@ pub struct Conversation {
     pub created_by: Option<UserId>,
     /// Hash of the input that created it. `None` without an idempotency key.
     pub input_hash: Option<InputHash>,
+    /// Seconds that a MEMBER waits between two sends. 0: no wait.
+    pub slow_mode_seconds: u32,
     /// Whether it has, or once had, more than [`Conversation::FAN_OUT_MAX`] participants. Sends to it write no inbox rows.
     pub is_large: bool,
 }
@@ -37,6 +39,7 @@ impl Conversation {
     /// Large conversations of one user that a store lists.
     pub const LARGE_LISTED_MAX: usize = 1_000;
     pub const PARTICIPANTS_MAX: usize = 20_000;
+    pub const SLOW_MODE_SECONDS_MAX: u32 = 21_600;
     /// Maximum number of usernames in one mutation.
     pub const USERNAMES_MAX: usize = 50;
 }
@@ -79,6 +82,22 @@ pub enum Role {
 pub enum MembershipState {
     Joined,
     Left,
+    /// Banned, whether the user was ever a participant or not. See [`Membership::banned_until`].
+    Banned,
+}
+
+/// Silence of a participant, who reads but may not write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    pub since: Timestamp,
+    /// `None`: until it is lifted.
+    pub until: Option<Timestamp>,
+}
+
+impl Silence {
+    pub fn holds_at(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
 }
 
 /// Membership of one user in one conversation: a single value, always written as a whole.
@@ -88,6 +107,13 @@ pub struct Membership {
     pub role: Role,
     /// Time of the last change of `state`. `None` for participants since the creation of the conversation.
     pub since: Option<Timestamp>,
+    /// End of a ban. `None`: until it is lifted. Only a banned user has one. Encodings of the first
+    /// version leave this and the next field out.
+    #[serde(skip)]
+    pub banned_until: Option<Timestamp>,
+    /// It stays with a user who leaves and comes back. An end by time needs no write.
+    #[serde(skip)]
+    pub silence: Option<Silence>,
 }
 
 impl Membership {
@@ -96,11 +122,27 @@ impl Membership {
             state: MembershipState::Joined,
             role,
             since: None,
+            banned_until: None,
+            silence: None,
         }
     }
 
     pub fn is_joined(&self) -> bool {
         self.state == MembershipState::Joined
+    }
+
+    pub fn is_banned_at(&self, now: Timestamp) -> bool {
+        self.state == MembershipState::Banned && self.banned_until.is_none_or(|until| now < until)
+    }
+
+    /// The silence, unless it has ended.
+    pub fn silence_at(&self, now: Timestamp) -> Option<Silence> {
+        self.silence.filter(|silence| silence.holds_at(now))
+    }
+
+    /// The state, role and time alone: all that the first encoding holds.
+    pub fn is_plain(&self) -> bool {
+        self.state != MembershipState::Banned && self.silence.is_none()
     }
 
     /// Sort key of the succession when the last OWNER leaves; the smallest inherits the role. ADMINs come before MEMBERs, then the longest
@@ -121,4 +163,25 @@ pub struct Participant {
     /// Whether a service moved that marker in the user's name, before the user acted.
     pub is_read_by_service: bool,
     pub delivered_up_to: OrderKey,
+}
+
+/// Ban of a user from a conversation. The membership decides; this says who banned the user, and why.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Ban {
+    pub user: UserId,
+    pub by: UserId,
+    pub at: Timestamp,
+    /// `None`: until it is lifted.
+    pub until: Option<Timestamp>,
+    pub reason: Option<String>,
+}
+
+impl Ban {
+    /// Bans of one conversation at most.
+    pub const COUNT_MAX: usize = 10_000;
+    pub const REASON_BYTES_MAX: usize = 255;
+
+    pub fn holds_at(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
 }

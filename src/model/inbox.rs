@@ -120,6 +120,35 @@ impl ActPosition {
     }
 }
 
+/// Messages of a conversation that notify a user. A muted entry notifies of nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum NotificationLevel {
+    All,
+    Mentions,
+    None,
+}
+
+impl NotificationLevel {
+    /// Stores persist the index in this list, so never reorder it.
+    pub const ALL: [Self; 3] = [Self::All, Self::Mentions, Self::None];
+
+    /// The level of a user who has set none: in a large conversation only mentions notify.
+    pub const fn default_of(is_large: bool) -> Self {
+        if is_large { Self::Mentions } else { Self::All }
+    }
+
+    /// Index in the list above.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// `None` for a level of a later version.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+}
+
 /// Settings of a user on an inbox entry.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
@@ -128,6 +157,9 @@ pub struct Flags {
     pub is_muted: bool,
     pub is_pinned: bool,
     pub archived_at: Option<Timestamp>,
+    /// `None` is the default of the conversation. Stores encode it behind the other flags.
+    #[serde(skip)]
+    pub level: Option<NotificationLevel>,
 }
 
 /// Stored inbox entry of one user for one conversation.

@@ -19,7 +19,8 @@ pub mod viewer;
 pub use change::{Change, ChangeKind, Revision};
 pub use content::{Attachment, Body, Content};
 pub use conversation::{
-    Conversation, ConversationKind, GroupName, Membership, MembershipState, Participant, Role,
+    Ban, Conversation, ConversationKind, GroupName, Membership, MembershipState, Participant, Role,
+    Silence,
 };
 pub use event::{
     BlockNotice, Event, InboxChange, Notice, OutboxEvent, OutboxEventKind, OutboxRow, OutboxShard,
@@ -27,9 +28,10 @@ pub use event::{
 };
 pub use id::{ChangeId, ConversationId, DirectIds, MessageId, OrderKey, TimeUuid};
 pub use inbox::{
-    ActPosition, Flags, IgnoredSenders, InboxKey, InboxRow, ReadMarker, Unread, hidden_larges,
+    ActPosition, Flags, IgnoredSenders, InboxKey, InboxRow, NotificationLevel, ReadMarker, Unread,
+    hidden_larges,
 };
-pub use message::{IdempotencyKey, InputHash, Message, MessageKind};
+pub use message::{IdempotencyKey, InputHash, Mentions, Message, MessageKind, Pin, PinKey};
 pub use metadata::{Metadata, MetadataError};
 pub use page::{Cut, Direction, Page, PageRequest};
 pub use reaction::{Emoji, EmojiError, Reaction};

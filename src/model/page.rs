@@ -123,11 +123,66 @@ impl<T> Page<T> {
         }
     }
 
+    /// Cuts a page out of a sorted list in memory.
+    pub fn of_sorted(sorted: &[T], request: &PageRequest<T>) -> Self
+    where
+        T: Ord + Clone,
+    {
+        let start = request
+            .after
+            .as_ref()
+            .map_or(0, |after| sorted.partition_point(|key| key <= after));
+        let end = request.before.as_ref().map_or(sorted.len(), |before| {
+            sorted.partition_point(|key| key < before)
+        });
+        let window = sorted.get(start..end).unwrap_or_default();
+        let has_behind = match request.begins_at() {
+            Some(_) if request.direction == Direction::Forward => start > 0,
+            Some(_) => end < sorted.len(),
+            None => false,
+        };
+        let window = window.iter().cloned();
+        let read = match request.direction {
+            Direction::Forward => window.take(request.overread()).collect(),
+            Direction::Backward => window.rev().take(request.overread()).collect(),
+        };
+        Self::from_overread(request, read, has_behind)
+    }
+
     pub fn map<U>(self, each: impl FnMut(T) -> U) -> Page<U> {
         Page {
             items: self.items.into_iter().map(each).collect(),
             has_previous: self.has_previous,
             has_next: self.has_next,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_in_memory_is_cut_like_any_other() {
+        let all: Vec<_> = (0..10).collect();
+        let page = |request: PageRequest<i32>| {
+            let page = Page::of_sorted(&all, &request);
+            (page.items, page.has_previous, page.has_next)
+        };
+        assert_eq!(page(PageRequest::first(3)), (vec![0, 1, 2], false, true));
+        assert_eq!(
+            page(PageRequest::first(3).after(7)),
+            (vec![8, 9], true, false)
+        );
+        assert_eq!(
+            page(PageRequest::last(2).before(5)),
+            (vec![3, 4], true, true)
+        );
+        assert_eq!(page(PageRequest::last(2)), (vec![8, 9], true, false));
+        assert_eq!(page(PageRequest::first(0)), (vec![], false, true));
+        let both = PageRequest::first(9).after(2).before(5);
+        assert_eq!(page(both), (vec![3, 4], false, false));
+        let none = PageRequest::first(9).after(7).before(2);
+        assert_eq!(page(none), (vec![], false, false));
     }
 }

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 
 use super::{Error, Result, Store};
 use crate::model::{
-    Conversation, ConversationId, Emoji, Flags, Membership, Message, MessageId, OrderKey,
-    Participant, Profile, ReadMarker, Restriction, TimeUuid, Timestamp, UserId,
+    Ban, Conversation, ConversationId, Emoji, Flags, InputHash, Membership, Message, MessageId,
+    OrderKey, Participant, Profile, ReadMarker, Restriction, TimeUuid, Timestamp, UserId,
 };
 
 /// Name of the note with the secret of [`Store::direct_ids`]. It is in backups, and in no export.
@@ -112,14 +112,26 @@ pub enum ImportRow {
         user: UserId,
         membership: Membership,
         positions: ImportPositions,
+        /// Only for a banned user.
+        ban: Option<Ban>,
     },
     Message(Arc<Message>),
+    /// A message whose content is no longer what was sent, with the hash of the send: a retry is still
+    /// recognised.
+    ChangedMessage(Arc<Message>, InputHash),
     /// One that is on.
     Reaction {
         conversation: ConversationId,
         message: MessageId,
         emoji: Emoji,
         user: UserId,
+    },
+    /// One that is on.
+    Pin {
+        conversation: ConversationId,
+        message: MessageId,
+        by: UserId,
+        at: Timestamp,
     },
 }
 
@@ -128,10 +140,10 @@ impl ImportRow {
         match self {
             Self::User { .. } | Self::EveryoneRevoked(_) | Self::Block { .. } => None,
             Self::Conversation { conversation, .. } => Some(conversation.id),
-            Self::Participant { conversation, .. } | Self::Reaction { conversation, .. } => {
-                Some(*conversation)
-            }
-            Self::Message(message) => Some(message.conversation),
+            Self::Participant { conversation, .. }
+            | Self::Reaction { conversation, .. }
+            | Self::Pin { conversation, .. } => Some(*conversation),
+            Self::Message(message) | Self::ChangedMessage(message, _) => Some(message.conversation),
         }
     }
 }
@@ -228,7 +240,7 @@ pub enum Imported {
     Unchanged,
     /// Its conversation is not there (yet): nothing of it was kept.
     ConversationMissing,
-    /// The message that it is a reaction to is not there (yet): nothing of it was kept.
+    /// The message of this reaction or pin is not there (yet): nothing of it was kept.
     MessageMissing,
     /// It cannot be kept beside what is there; the sentence says why.
     Refused(&'static str),

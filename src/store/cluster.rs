@@ -165,8 +165,8 @@ pub struct KeyedSend {
 pub struct CompletedChange {
     pub conversation: ConversationId,
     pub changes: Vec<Change>,
-    /// The SYSTEM message of the change.
-    pub message: Arc<Message>,
+    /// The SYSTEM message of the change, if one announces it.
+    pub message: Option<Arc<Message>>,
     /// Users who joined or left.
     pub moved: Vec<UserId>,
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::model::{
-    ChangeId, ConversationId, Flags, IgnoredSenders, InboxRow, Message, MessageId, OrderKey,
-    ReadMarker, TimeUuid, Timestamp, Unread, UserId,
+    ChangeId, ConversationId, Flags, IgnoredSenders, InboxRow, Message, MessageId,
+    NotificationLevel, OrderKey, ReadMarker, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A request for the unread count of an inbox entry.
@@ -72,6 +72,8 @@ pub struct FlagsChange {
     pub muted: Option<bool>,
     pub pinned: Option<bool>,
     pub archive: Option<Archive>,
+    /// `Some(None)` sets the default again.
+    pub level: Option<Option<NotificationLevel>>,
     /// Id of the change in the user's `changes_by_user`.
     pub change: ChangeId,
 }
@@ -100,6 +102,7 @@ impl FlagsChange {
             is_muted: self.muted.unwrap_or(flags.is_muted),
             is_pinned: self.pinned.unwrap_or(flags.is_pinned),
             archived_at,
+            level: self.level.unwrap_or(flags.level),
         }
     }
 }

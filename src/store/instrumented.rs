@@ -9,18 +9,19 @@ use tokio::time::Instant;
 use super::cluster::ClusterStore;
 use super::{
     Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, Error,
-    FlagsChange, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
-    MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation, NewMessage,
-    OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition, Renaming,
-    Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
-    Verified, VerifyPosition,
+    FlagsChange, FormVersion, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction,
+    MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation,
+    NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition,
+    Renaming, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage,
+    UnreadQuery, Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
-use crate::model::{Block, IgnoredSenders};
+use crate::model::{Ban, Block, IgnoredSenders};
 use crate::model::{
     Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
     InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard, Page, PageRequest,
-    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread,
+    UserId,
 };
 
 /// A store with metrics. Its answers are those of the store in it.
@@ -125,21 +126,29 @@ instrumented! {
         }
         measured {
             newest_id() -> Option<TimeUuid>;
+            form_version() -> FormVersion;
             imported_at() -> Option<Timestamp>;
             direct_ids() -> DirectIds;
             participations(viewer: &UserId, conversations: &[ConversationId]) -> Vec<Option<Participation>>;
             direct_conversation(one: &UserId, other: &UserId) -> Option<ConversationId>;
             create_conversation(new: &NewConversation) -> Created;
             participants(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Participant>;
+            participants_with_prefix(conversation: ConversationId, prefix: &str, page: &PageRequest<UserId>) -> Page<Participant>;
             participants_by_name(keys: &[(ConversationId, UserId)]) -> Vec<Option<Participant>>;
             participant_counts(conversations: &[ConversationId]) -> Vec<u64>;
             membership_snapshot(conversation: ConversationId, users: &[UserId]) -> Option<MembershipSnapshot>;
             membership_version(conversation: ConversationId) -> Option<MembershipVersion>;
             change_membership(conversation: ConversationId, change: &MembershipChange) -> Option<Audience>;
+            bans(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Ban>;
+            bans_of(conversation: ConversationId, users: &[UserId]) -> Vec<Option<Ban>>;
+            ban_count(conversation: ConversationId, limit: usize) -> usize;
             rename_conversation(conversation: ConversationId, to: &Renaming) -> Audience;
+            set_slow_mode(conversation: ConversationId, seconds: u32, change: &Change) -> ();
             append_messages(conversation: ConversationId, messages: &[NewMessage]) -> Appended;
             revise_message(conversation: ConversationId, revision: &Revision, change: &Change) -> Option<Revised>;
             react(conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>>;
+            pin_message(conversation: ConversationId, is_on: bool, change: &Change) -> Option<Arc<Message>>;
+            pins(conversation: ConversationId) -> Vec<(MessageId, Pin)>;
             reactions(viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Vec<Vec<Reaction>>;
             changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change>;
             log_late(conversation: ConversationId, changes: &[LateChange]) -> ();
@@ -164,6 +173,7 @@ instrumented! {
             conversation_count(user: &UserId, limit: usize) -> usize;
             large_conversations(user: &UserId) -> Vec<ConversationId>;
             unread(user: &UserId, queries: &[UnreadQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<Unread>;
+            mentions(user: &UserId, queries: &[UnreadQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<Unread>;
             previews(user: &UserId, queries: &[PreviewQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<EntryPreview>;
             move_read_marker(user: &UserId, to: &MarkerMove) -> ();
             mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> ();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Change, Conversation, GroupName, Membership, Message, TimeUuid, UserId};
+use crate::model::{Ban, Change, Conversation, GroupName, Membership, Message, TimeUuid, UserId};
 
 /// The memberships on which a change is decided, read at one moment.
 #[derive(Debug, Clone)]
@@ -61,9 +61,39 @@ pub struct MembershipChange {
     pub transitions: Vec<MembershipTransition>,
     /// Entries of the change log; their ids ascend.
     pub changes: Vec<Change>,
-    /// The SYSTEM message of the change, without an idempotency key. Its id is the last of all, and
-    /// the next version.
-    pub message: Arc<Message>,
+    /// The SYSTEM message of the change, without an idempotency key. `None` for a change that nobody
+    /// joins or leaves by, and that no message announces.
+    pub message: Option<Arc<Message>>,
+    /// The next version: the id of the message, else that of the last change. It is the last of all.
+    pub version: TimeUuid,
+    /// At most one for each user.
+    pub bans: Vec<BanChange>,
+}
+
+impl MembershipChange {
+    /// A change that a SYSTEM message announces, and that concerns no ban.
+    pub fn announced(
+        seen: Option<TimeUuid>,
+        transitions: Vec<MembershipTransition>,
+        changes: Vec<Change>,
+        message: Arc<Message>,
+    ) -> Self {
+        Self {
+            seen,
+            transitions,
+            changes,
+            version: message.id,
+            message: Some(message),
+            bans: Vec::new(),
+        }
+    }
+}
+
+/// The part of a membership change that concerns a ban. The membership of the same user changes too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BanChange {
+    Set(Ban),
+    Lift(UserId),
 }
 
 /// The part of a membership change that concerns one user.
@@ -71,7 +101,7 @@ pub struct MembershipChange {
 pub struct MembershipTransition {
     pub user: UserId,
     pub kind: TransitionKind,
-    /// The membership after the change. If the user stays, only the role differs.
+    /// The membership after the change. If the user stays, whether they take part is as before.
     pub membership: Membership,
 }
 

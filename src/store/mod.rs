@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | `conversations` | conversation | kind, name and creator of a conversation |
 //! | `direct_by_pair` | the two names | the direct conversation of two users |
-//! | `participants_by_conversation` | conversation, user | memberships, read and delivered markers |
+//! | `participants_by_conversation` | conversation, user | memberships, bans and silences included, read and delivered markers |
 //! | `messages_by_conversation` | conversation, message, newest first | a page of history, from any position, in either direction |
 //! | `inbox_by_user` | user, conversation | read marker, last own send, muted, pinned, archived |
 //! | `inbox_activity_by_user` | user, activity, conversation, newest first | a page of the inbox |
@@ -22,8 +22,12 @@
 //! | `changes_by_user` | user, change | changes of the inbox since a cursor (35 days) |
 //! | `sends_by_key` | conversation, sender, key | whether a send is a retry (24 hours) |
 //! | `reactions_by_message` | conversation, message, emoji, user | reactions. A message says whether it has any, so that most pages read none |
+//! | `pins_by_conversation` | conversation, message | pinned messages, and on a cluster ended pins (35 days). A message says whether it is pinned |
+//! | `mentions_by_entry` | user, conversation, message, newest first | messages that mention a user (400 days) |
+//! | `everyone_by_conversation` | conversation, message, newest first | messages that mention everyone (400 days) |
 //! | `users` | user | profile and last-seen time |
 //! | `restrictions` | user | suspension, and the moment before which tokens are refused |
+//! | `bans_by_conversation` | conversation, user | users who are kept out of a conversation: by whom, until when and why |
 //! | `blocks_by_user` | user, blocked user | users whom a user blocks, and ended blocks (35 days) |
 //! | `outbox_by_shard` | shard, write | which events services have yet to receive (7 days), if the deployment has an outbox |
 //! | `outbox_positions` | reader, shard | up to where a webhook was delivered, and which server delivers it |
@@ -43,6 +47,7 @@ mod conversation;
 pub mod cql;
 pub mod embedded;
 mod error;
+mod forms;
 mod inbox;
 mod instrumented;
 mod membership;
@@ -66,13 +71,14 @@ pub use self::admin::{
 use self::cluster::ClusterStore;
 pub use self::conversation::{Created, NewConversation, Participation};
 pub use self::error::{Cause, Error, Result};
+pub use self::forms::FormVersion;
 use self::inbox::UnreadReader;
 pub use self::inbox::{
     Archive, ChangedRow, EntryPreview, FlagsChange, MarkerMove, PreviewQuery, UnreadQuery,
 };
 pub use self::instrumented::InstrumentedStore;
 pub use self::membership::{
-    LastMembershipChange, MembershipChange, MembershipSnapshot, MembershipTransition,
+    BanChange, LastMembershipChange, MembershipChange, MembershipSnapshot, MembershipTransition,
     MembershipVersion, Renaming, TransitionKind,
 };
 pub use self::message::{Appended, Audience, EarlierSend, NewMessage, Revised};
@@ -85,9 +91,9 @@ pub use self::read_permit::ReadShares;
 pub use self::restriction::{LoggedRestriction, Restricted, RestrictionChange};
 pub use self::rules::pair::of_stored as pair_of_participants;
 use crate::model::{
-    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
     Unread, UserId,
 };
 
@@ -113,6 +119,13 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// where several servers allocate ids: there each conversation has its own newest id
     /// ([`Store::newest_events`]).
     async fn newest_id(&self) -> Result<Option<TimeUuid>>;
+
+    /// The newest version whose forms may be written: every server that may serve this store can read
+    /// them. It only grows. A store with a single server has them all; a cluster that is upgraded has
+    /// those of the version before until `wideroom migrate --finish`.
+    async fn form_version(&self) -> Result<FormVersion> {
+        Ok(FormVersion::ALL)
+    }
 
     /// The time of the newest import ([`StoreAdmin::import`]): cursors from before are expired.
     async fn imported_at(&self) -> Result<Option<Timestamp>>;
@@ -148,6 +161,14 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>>;
 
+    /// The same, of those whose usernames begin with a prefix.
+    async fn participants_with_prefix(
+        &self,
+        conversation: ConversationId,
+        prefix: &str,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>>;
+
     /// Participants by name, those who have left included. `None` for a user who was never one.
     async fn participants_by_name(
         &self,
@@ -179,9 +200,10 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         }))
     }
 
-    /// Changes the membership of a conversation: with the SYSTEM message, persisted as a send is,
-    /// the changes in the log, and one entry in the `changes_by_user` of each user who joins or
-    /// leaves, under the message's id: all or nothing.
+    /// Changes the membership of a conversation: with the SYSTEM message, if there is one, persisted as
+    /// a send is, the changes in the log, the bans, and one entry in the `changes_by_user` of each user who joins or
+    /// leaves, under the message's id: all or nothing. A change without a message shows in no inbox,
+    /// and its audience is nobody.
     ///
     /// A user who joins, or joins again, has an entry whose marker is at least
     /// [`crate::model::ReadMarker::at_joining`]: nothing is unread. Flags and receipts stay. A user
@@ -196,6 +218,24 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         change: &MembershipChange,
     ) -> Result<Option<Audience>>;
 
+    /// The bans of a conversation that hold now, by username bytes. A change of a membership sets and
+    /// lifts them.
+    async fn bans(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Ban>>;
+
+    /// The bans of some users that hold now.
+    async fn bans_of(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Vec<Option<Ban>>>;
+
+    /// The number of bans that hold now, counted up to `limit`.
+    async fn ban_count(&self, conversation: ConversationId, limit: usize) -> Result<usize>;
+
     /// Renames a conversation, with the SYSTEM message, persisted as a send is, and the change in
     /// the log: all or nothing. The ids lie after every id of the conversation. Idempotent. A
     /// missing conversation is `Corrupt`.
@@ -204,6 +244,16 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         conversation: ConversationId,
         to: &Renaming,
     ) -> Result<Audience>;
+
+    /// Sets the slow mode of a conversation, with the change in the log: all or nothing. No message
+    /// announces it, and no inbox shows it. Of two changes the later one stays. Idempotent. A missing
+    /// conversation is `Corrupt`.
+    async fn set_slow_mode(
+        &self,
+        conversation: ConversationId,
+        seconds: u32,
+        change: &Change,
+    ) -> Result<()>;
 
     /// Persists messages of one conversation, the activity of every inbox concerned, the senders'
     /// `sent_up_to` and the idempotency keys: all or nothing, but for messages whose key is taken.
@@ -219,7 +269,8 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     ) -> Result<Appended>;
 
     /// Edits or deletes a message, and logs the change for streams that resume, and in
-    /// `changes_by_user` if an inbox shows the message: all or nothing. The change's id lies after
+    /// `changes_by_user` if an inbox shows the message or the change is one of its mentions: all or
+    /// nothing. The change's id lies after
     /// every id of the conversation; one task at a time calls this and `append_messages` for it.
     /// `None` for a missing message. A deleted one stays as it is, and nothing is logged.
     async fn revise_message(
@@ -243,6 +294,24 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         is_on: bool,
         change: &Change,
     ) -> Result<Option<Arc<Message>>>;
+
+    /// Sets the pin of the change's message on or off, in the name of the change's user, and logs the
+    /// change: all or nothing. No inbox shows it, as with a reaction. Ids and concurrency are those of
+    /// the methods above. A deletion unpins, and is logged as nothing else.
+    ///
+    /// The answer is the message after the change; `None` for a missing one. A deleted message stays
+    /// as it is, and nothing is logged. Idempotent.
+    async fn pin_message(
+        &self,
+        conversation: ConversationId,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>>;
+
+    /// The last pins of a conversation's messages, in no order: those that are on, and on a cluster
+    /// some that ended within [`Pin::END_LIFETIME_MICROS`]. At most a little over [`Pin::KEPT_MAX`].
+    /// A pin is valid if its message has it too ([`Message::current_pin`]).
+    async fn pins(&self, conversation: ConversationId) -> Result<Vec<(MessageId, Pin)>>;
 
     /// The reactions to each message by emoji bytes, those that every user took back included. At
     /// most [`Reaction::COUNT_MAX`] users of each are counted and [`Reaction::ROWS_MAX`] rows read;
@@ -393,6 +462,17 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// are not deleted, up to `cap`. One more than the cap makes a count capped, and so do [`Unread::ROWS_MAX`] rows
     /// read. The cap 0 asks whether anything is unread. Messages of ignored senders never count.
     async fn unread(
+        &self,
+        user: &UserId,
+        queries: &[UnreadQuery],
+        cap: u32,
+        ignored: &IgnoredSenders,
+    ) -> Result<Vec<Unread>>;
+
+    /// The unread mentions after each position, as [`Store::unread`] counts messages: those that mention
+    /// the user or everyone. Exact however many other messages are unread. Mentions are counted for 400
+    /// days.
+    async fn mentions(
         &self,
         user: &UserId,
         queries: &[UnreadQuery],

@@ -1,10 +1,11 @@
 //! Export: writes a whole store as lines. It is resumable, and holds a few pages in memory.
 //!
 //! Users come first. Each conversation follows with its participants, then its messages, the oldest
-//! first, each followed by its reactions. So an import of the file postpones no line. An unreadable
+//! first, each followed by its pin and its reactions. So an import of the file postpones no line. An unreadable
 //! message is reported and left out. Users and conversations are in the order of the store, and the
 //! last line shows the position from which an export resumes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
@@ -15,7 +16,10 @@ use super::line::{self, FORMAT, Line};
 pub use super::progress::{Damaged, ExportCounts, LeftOut, Written};
 use super::progress::{Position, Within};
 use crate::clock::Clock;
-use crate::model::{Conversation, ConversationId, Emoji, Membership, MessageId, Timestamp, UserId};
+use crate::model::{
+    Conversation, ConversationId, Emoji, IdempotencyKey, InputHash, Membership, MembershipState,
+    Message, MessageId, Timestamp, UserId,
+};
 use crate::store::{self, ImportPositions, ImportRow, StoreAdmin, StoredMessage};
 
 /// Rows of one read.
@@ -283,6 +287,14 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
                 None
             }
             Within::Message(message) => {
+                let stored = self.export.store.messages(&[(id, message)]).await?;
+                if let Some(stored) = stored.into_iter().flatten().next() {
+                    self.pin(&stored).await?;
+                }
+                self.reactions_after(id, message, None).await?;
+                Some(message)
+            }
+            Within::Pin(message) => {
                 self.reactions_after(id, message, None).await?;
                 Some(message)
             }
@@ -319,12 +331,34 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         conversation: ConversationId,
         people: Vec<(UserId, Membership, ImportPositions)>,
     ) -> Result<()> {
+        let is_banned = |one: &Membership| one.state == MembershipState::Banned;
+        let banned: Vec<_> = people
+            .iter()
+            .filter(|(_, membership, _)| is_banned(membership))
+            .map(|(user, ..)| user.clone())
+            .collect();
+        let mut bans = HashMap::new();
+        if !banned.is_empty() {
+            let found = self.export.store.bans_of(conversation, &banned).await?;
+            bans.extend(banned.into_iter().zip(found));
+        }
         for (user, membership, positions) in people {
+            let ban = bans.remove(&user).flatten();
+            let membership = match &ban {
+                // A ban that has ended is no ban.
+                None if is_banned(&membership) => Membership {
+                    state: MembershipState::Left,
+                    banned_until: None,
+                    ..membership
+                },
+                Some(_) | None => membership,
+            };
             self.row(&ImportRow::Participant {
                 conversation,
                 user,
                 membership,
                 positions,
+                ban,
             })
             .await?;
         }
@@ -377,7 +411,12 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
                     continue;
                 }
             };
-            self.row(&ImportRow::Message(message)).await?;
+            let row = match self.changed_hash(&message).await? {
+                Some(hash) => ImportRow::ChangedMessage(Arc::clone(&message), hash),
+                None => ImportRow::Message(Arc::clone(&message)),
+            };
+            self.row(&row).await?;
+            self.pin(&message).await?;
             let more = reactions
                 .last()
                 .filter(|_| reactions.len() == REACTIONS_PAGE)
@@ -388,6 +427,40 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
             }
         }
         Ok(())
+    }
+
+    /// The hash of a message's send, if its content does not tell it any more and its key is still
+    /// recognised.
+    async fn changed_hash(&self, message: &Message) -> Result<Option<InputHash>> {
+        let content = message.content.as_ref();
+        let is_changed = content.is_none_or(|content| content.edited_at.is_some());
+        let Some(key) = message.client_key.as_ref().filter(|_| is_changed) else {
+            return Ok(None);
+        };
+        let until = message.id.moment();
+        if until.plus_micros(IdempotencyKey::LIFETIME_MICROS) <= self.export.clock.now() {
+            return Ok(None);
+        }
+        let keys = [(message.sender.clone(), key.clone())];
+        let store = &self.export.store;
+        let sends = store.earlier_sends(message.conversation, &keys).await?;
+        let send = sends.into_iter().flatten().next();
+        let send = send.filter(|send| send.message == message.id);
+        Ok(send.map(|send| send.input_hash))
+    }
+
+    /// Writes the pin of a message that is pinned.
+    async fn pin(&mut self, message: &Message) -> Result<()> {
+        let Some(pin) = message.current_pin() else {
+            return Ok(());
+        };
+        self.row(&ImportRow::Pin {
+            conversation: message.conversation,
+            message: message.id,
+            by: pin.by.clone(),
+            at: pin.change.moment(),
+        })
+        .await
     }
 
     /// Lists an omitted message before any later line is written: a later run resumes after the last

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::line::{self, Line};
 use crate::model::{
-    Attachment, Membership, MembershipState, Message, MessageKind, Metadata, MetadataError,
-    Suspension,
+    Attachment, Ban, InputHash, Membership, MembershipState, Message, MessageKind, Metadata,
+    MetadataError, Suspension,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -59,6 +59,8 @@ impl Line {
                 created_at: text(Some(conversation.created_at)),
                 created_by: text(conversation.created_by.as_ref()),
                 last_activity_at: text(*last_activity),
+                slow_mode_seconds: Some(conversation.slow_mode_seconds)
+                    .filter(|seconds| *seconds > 0),
                 input_hash: conversation
                     .input_hash
                     .map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
@@ -69,13 +71,26 @@ impl Line {
                 user,
                 membership,
                 positions,
-            } => Self::Participant(participant(
-                conversation.0,
-                user.to_string(),
-                membership,
-                positions,
-            )),
-            ImportRow::Message(message) => Self::Message(message_line(message)?),
+                ban,
+            } => Self::Participant(line::ParticipantLine {
+                ban: ban.as_ref().map(ban_line),
+                ..participant(conversation.0, user.to_string(), membership, positions)
+            }),
+            ImportRow::Message(message) => Self::Message(message_line(message, None)?),
+            ImportRow::ChangedMessage(message, hash) => {
+                Self::Message(message_line(message, Some(*hash))?)
+            }
+            ImportRow::Pin {
+                conversation,
+                message,
+                by,
+                at,
+            } => Self::Pin(line::PinLine {
+                conversation_id: conversation.0,
+                message_id: message.to_string(),
+                by: by.to_string(),
+                at: at.to_string(),
+            }),
             ImportRow::Reaction {
                 conversation,
                 message,
@@ -109,10 +124,16 @@ fn participant(
     membership: &Membership,
     positions: &ImportPositions,
 ) -> line::ParticipantLine {
-    let Membership { state, role, since } = *membership;
+    let Membership {
+        state,
+        role,
+        since,
+        banned_until: _,
+        silence,
+    } = *membership;
     let (joined_at, left_at) = match state {
         MembershipState::Joined => (since, None),
-        MembershipState::Left => (None, since),
+        MembershipState::Left | MembershipState::Banned => (None, since),
     };
     let ImportPositions {
         read_up_to,
@@ -123,7 +144,7 @@ fn participant(
     line::ParticipantLine {
         conversation_id,
         username,
-        state: (state == MembershipState::Left).then_some(state),
+        state: (state != MembershipState::Joined).then_some(state),
         role: Some(role),
         joined_at: text(joined_at),
         left_at: text(left_at),
@@ -133,10 +154,26 @@ fn participant(
         muted: flags.is_muted.then_some(true),
         pinned: flags.is_pinned.then_some(true),
         archived_at: text(flags.archived_at),
+        level: flags.level,
+        silenced_since: text(silence.map(|silence| silence.since)),
+        silenced_until: text(silence.and_then(|silence| silence.until)),
+        ban: None,
     }
 }
 
-fn message_line(message: &Message) -> Result<line::MessageLine, MetadataError> {
+fn ban_line(ban: &Ban) -> line::BanLine {
+    line::BanLine {
+        by: ban.by.to_string(),
+        at: ban.at.to_string(),
+        until: text(ban.until),
+        reason: ban.reason.clone(),
+    }
+}
+
+fn message_line(
+    message: &Message,
+    input_hash: Option<InputHash>,
+) -> Result<line::MessageLine, MetadataError> {
     let Message {
         conversation,
         id,
@@ -147,6 +184,7 @@ fn message_line(message: &Message) -> Result<line::MessageLine, MetadataError> {
         client_key,
         deleted_at,
         has_reactions: _,
+        pin: _,
     } = message;
     let content = content.as_ref();
     let attachments: Vec<_> = content
@@ -155,6 +193,8 @@ fn message_line(message: &Message) -> Result<line::MessageLine, MetadataError> {
         .map(attachment)
         .collect();
     let metadata = content.and_then(|content| content.metadata.as_ref());
+    let mentions = message.mentions();
+    let names = mentions.map(|mentions| mentions.users().iter().map(ToString::to_string));
     Ok(line::MessageLine {
         conversation_id: conversation.0,
         id: id.to_string(),
@@ -170,7 +210,14 @@ fn message_line(message: &Message) -> Result<line::MessageLine, MetadataError> {
             .transpose()?
             .map(ToOwned::to_owned),
         reply_to: text(*reply_to),
+        mentions: names
+            .map(Iterator::collect)
+            .filter(|names: &Vec<_>| !names.is_empty()),
+        mentions_everyone: mentions
+            .is_some_and(|mentions| mentions.everyone)
+            .then_some(true),
         client_key: client_key.as_ref().map(|key| key.as_str().to_owned()),
+        input_hash: input_hash.map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
         edited_at: text(content.and_then(|content| content.edited_at)),
         deleted_at: text(*deleted_at),
     })

@@ -2,8 +2,8 @@
 //!
 //! After each batch a note in the store holds the position in the file, from which an interrupted
 //! import resumes. A line whose conversation or message does not exist yet waits in the spool, a
-//! file beside the store. Only reactions wait for messages, and conversations wait for nothing. So
-//! two passes over the spool at the end are enough, the second one for reactions.
+//! file beside the store. Only reactions and pins wait for messages, and conversations wait for
+//! nothing. So two passes over the spool at the end are enough, the second one for these.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -45,6 +45,8 @@ pub struct ImportCounts {
     pub participants: Count,
     pub messages: Count,
     pub reactions: Count,
+    #[serde(default)]
+    pub pins: Count,
     pub broken_lines: u64,
 }
 
@@ -56,6 +58,7 @@ impl ImportCounts {
             self.participants,
             self.messages,
             self.reactions,
+            self.pins,
         ]
         .iter()
         .map(|count| count.added + count.unchanged)

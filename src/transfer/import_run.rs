@@ -77,7 +77,7 @@ impl ImportRun<'_> {
             tell(ImportReport::Progress(&self.progress));
         }
         let before_held = self.progress;
-        for are_reactions in [false, true] {
+        for are_of_messages in [false, true] {
             let Some(held) = self.spool.read().await.map_err(Error::Hold)? else {
                 break;
             };
@@ -85,7 +85,7 @@ impl ImportRun<'_> {
             while let Some(mut batch) = self.next(&mut batches).await? {
                 batch
                     .units
-                    .retain(|unit| is_reaction(unit) == are_reactions);
+                    .retain(|unit| is_of_message(unit) == are_of_messages);
                 self.keep(batch, IfMissing::Name, tell).await?;
                 tell(ImportReport::Progress(&self.progress));
             }
@@ -282,8 +282,9 @@ impl ImportCounts {
             }
             ImportRow::Conversation { .. } => &mut self.conversations,
             ImportRow::Participant { .. } => &mut self.participants,
-            ImportRow::Message(_) => &mut self.messages,
+            ImportRow::Message(_) | ImportRow::ChangedMessage(..) => &mut self.messages,
             ImportRow::Reaction { .. } => &mut self.reactions,
+            ImportRow::Pin { .. } => &mut self.pins,
         }
     }
 }
@@ -310,12 +311,20 @@ fn direct(rows: &[ImportRow]) -> Option<(ConversationId, &UserId, &UserId)> {
     Some((conversation.id, one, other))
 }
 
-fn is_reaction(unit: &Unit) -> bool {
-    matches!(unit.rows[..], [ImportRow::Reaction { .. }])
+/// Whether the line waits for a message.
+fn is_of_message(unit: &Unit) -> bool {
+    matches!(
+        unit.rows[..],
+        [ImportRow::Reaction { .. } | ImportRow::Pin { .. }]
+    )
 }
 
 fn absent(rows: &[ImportRow], fates: &[Imported]) -> String {
-    if let ([ImportRow::Reaction { message, .. }], [Imported::MessageMissing]) = (rows, fates) {
+    if let (
+        [ImportRow::Reaction { message, .. } | ImportRow::Pin { message, .. }],
+        [Imported::MessageMissing],
+    ) = (rows, fates)
+    {
         return format!("message {message} is not in the file or in the store");
     }
     let conversation = rows.iter().find_map(ImportRow::conversation);

@@ -8,11 +8,12 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::model::{ConversationKind, MembershipState, MessageKind, Role};
+use crate::model::{ConversationKind, MembershipState, MessageKind, NotificationLevel, Role};
 
 /// The longest line, without its end.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
-/// The format of an export. Format 1 has no metadata, restrictions and blocks, and is still read.
+/// The format of an export. Format 1 has no metadata, restrictions, blocks, bans, silences, slow
+/// mode, pins and mentions, and is still read.
 pub const FORMAT: u32 = 2;
 
 const TYPES: &[&str] = &[
@@ -23,6 +24,7 @@ const TYPES: &[&str] = &[
     "message",
     "reaction",
     "block",
+    "pin",
     "end",
 ];
 
@@ -36,6 +38,7 @@ pub enum Line {
     Message(MessageLine),
     Reaction(ReactionLine),
     Block(BlockLine),
+    Pin(PinLine),
     End(End),
 }
 
@@ -105,6 +108,8 @@ pub struct ConversationLine {
     pub created_by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_activity_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_mode_seconds: Option<u32>,
     /// Base64url of 32 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_hash: Option<String>,
@@ -138,6 +143,27 @@ pub struct ParticipantLine {
     pub pinned: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<NotificationLevel>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silenced_since: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silenced_until: Option<String>,
+    /// Only for one whose `state` is BANNED.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ban: Option<BanLine>,
+}
+
+/// A ban in the line of the banned user.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BanLine {
+    pub by: String,
+    pub at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A participant in the line of its conversation.
@@ -165,6 +191,8 @@ pub struct ShortParticipant {
     pub pinned: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<NotificationLevel>,
 }
 
 impl ShortParticipant {
@@ -181,6 +209,7 @@ impl ShortParticipant {
             muted,
             pinned,
             archived_at,
+            level,
         } = self;
         ParticipantLine {
             conversation_id,
@@ -195,6 +224,10 @@ impl ShortParticipant {
             muted,
             pinned,
             archived_at,
+            level,
+            silenced_since: None,
+            silenced_until: None,
+            ban: None,
         }
     }
 }
@@ -216,7 +249,14 @@ pub struct MessageLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub mentions: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mentions_everyone: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub client_key: Option<String>,
+    /// Hash of the send, if the content was changed since. Base64url of 32 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_hash: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edited_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -245,6 +285,16 @@ pub struct ReactionLine {
     pub message_id: String,
     pub emoji: String,
     pub username: String,
+}
+
+/// A pinned message.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PinLine {
+    pub conversation_id: Uuid,
+    pub message_id: String,
+    pub by: String,
+    pub at: String,
 }
 
 /// The last line of an export: shows that the file is whole.
@@ -313,6 +363,7 @@ impl<'de> Visitor<'de> for LineVisitor {
             "message" => Deserialize::deserialize(rest).map(Line::Message),
             "reaction" => Deserialize::deserialize(rest).map(Line::Reaction),
             "block" => Deserialize::deserialize(rest).map(Line::Block),
+            "pin" => Deserialize::deserialize(rest).map(Line::Pin),
             "end" => Deserialize::deserialize(rest).map(Line::End),
             other => Err(A::Error::unknown_variant(other, TYPES)),
         }

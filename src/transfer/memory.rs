@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use crate::model::{
-    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard,
-    Page, PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
-    Unread, UserId,
+    Page, PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid,
+    Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
@@ -55,10 +55,22 @@ impl Memory {
             ImportRow::Participant {
                 conversation, user, ..
             } => (format!("{conversation} {user}"), Some(conversation)),
-            ImportRow::Message(message) => (
+            ImportRow::Message(message) | ImportRow::ChangedMessage(message, _) => (
                 format!("{} {}", message.conversation, message.id),
                 Some(&message.conversation),
             ),
+            ImportRow::Pin {
+                conversation,
+                message,
+                ..
+            } => {
+                if rows.contains(&conversation.to_string())
+                    && !rows.contains(&format!("{conversation} {message}"))
+                {
+                    return Imported::MessageMissing;
+                }
+                (format!("pin {conversation} {message}"), Some(conversation))
+            }
             ImportRow::Reaction {
                 conversation,
                 message,
@@ -208,6 +220,23 @@ impl Store for Memory {
     ) -> Result<Page<Participant>> {
         unreachable!("not part of an import")
     }
+    async fn participants_with_prefix(
+        &self,
+        _: ConversationId,
+        _: &str,
+        _: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        unreachable!("not part of an import")
+    }
+    async fn bans(&self, _: ConversationId, _: &PageRequest<UserId>) -> Result<Page<Ban>> {
+        unreachable!("not part of an import")
+    }
+    async fn bans_of(&self, _: ConversationId, _: &[UserId]) -> Result<Vec<Option<Ban>>> {
+        unreachable!("not part of an import")
+    }
+    async fn ban_count(&self, _: ConversationId, _: usize) -> Result<usize> {
+        unreachable!("not part of an import")
+    }
     async fn participants_by_name(
         &self,
         _: &[(ConversationId, UserId)],
@@ -232,6 +261,9 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn rename_conversation(&self, _: ConversationId, _: &Renaming) -> Result<Audience> {
+        unreachable!("not part of an import")
+    }
+    async fn set_slow_mode(&self, _: ConversationId, _: u32, _: &Change) -> Result<()> {
         unreachable!("not part of an import")
     }
     async fn append_messages(&self, _: ConversationId, _: &[NewMessage]) -> Result<Appended> {
@@ -346,6 +378,15 @@ impl Store for Memory {
     ) -> Result<Vec<Unread>> {
         unreachable!("not part of an import")
     }
+    async fn mentions(
+        &self,
+        _: &UserId,
+        _: &[UnreadQuery],
+        _: u32,
+        _: &IgnoredSenders,
+    ) -> Result<Vec<Unread>> {
+        unreachable!("not part of an import")
+    }
     async fn move_read_marker(&self, _: &UserId, _: &MarkerMove) -> Result<()> {
         unreachable!("not part of an import")
     }
@@ -386,6 +427,17 @@ impl Store for Memory {
         _: bool,
         _: &Change,
     ) -> Result<Option<Arc<Message>>> {
+        unreachable!("not part of an import")
+    }
+    async fn pin_message(
+        &self,
+        _: ConversationId,
+        _: bool,
+        _: &Change,
+    ) -> Result<Option<Arc<Message>>> {
+        unreachable!("not part of an import")
+    }
+    async fn pins(&self, _: ConversationId) -> Result<Vec<(MessageId, Pin)>> {
         unreachable!("not part of an import")
     }
     async fn reactions(

@@ -21,7 +21,7 @@ impl ExportCounts {
     pub(super) fn add(&mut self, line: &Line) {
         self.lines += 1;
         match line {
-            Line::Header(_) | Line::Block(_) | Line::End(_) => {}
+            Line::Header(_) | Line::Block(_) | Line::Pin(_) | Line::End(_) => {}
             Line::User(_) => self.users += 1,
             Line::Conversation(_) => self.conversations += 1,
             Line::Participant(_) => self.participants += 1,
@@ -68,6 +68,8 @@ pub(super) enum Within {
     Conversation,
     Participant(UserId),
     Message(MessageId),
+    /// The message of the pin.
+    Pin(MessageId),
     Reaction(MessageId, (Emoji, UserId)),
 }
 
@@ -95,6 +97,10 @@ impl Position {
             Line::Message(line) => within(
                 line.conversation_id,
                 Within::Message(MessageId::parse(&line.id)?),
+            ),
+            Line::Pin(line) => within(
+                line.conversation_id,
+                Within::Pin(MessageId::parse(&line.message_id)?),
             ),
             Line::Reaction(line) => {
                 let reaction = (Emoji::kept(&line.emoji), user(&line.username)?);

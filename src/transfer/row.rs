@@ -11,10 +11,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::line::{self, FORMAT, Line};
 use crate::model::{
-    Attachment, Body, Content, Conversation, ConversationId, ConversationKind, Emoji, Flags,
-    GroupName, IdempotencyKey, InputHash, Membership, MembershipState, Message, MessageId,
-    MessageKind, Metadata, Profile, Restriction, Role, Suspension, Timestamp, UserId,
-    text::parse_line,
+    Attachment, Ban, Body, Content, Conversation, ConversationId, ConversationKind, Emoji, Flags,
+    GroupName, IdempotencyKey, InputHash, Membership, MembershipState, Mentions, Message,
+    MessageId, MessageKind, Metadata, Profile, Restriction, Role, Silence, Suspension, Timestamp,
+    UserId, text::parse_line,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -33,6 +33,7 @@ pub(super) fn rows(line: Line, number: u64, now: Timestamp) -> Result<Vec<Import
         Line::Message(message) => Ok(vec![message_row(message, now)?]),
         Line::Reaction(reaction) => Ok(vec![reaction_row(reaction, now)?]),
         Line::Block(block) => Ok(vec![block_row(block)?]),
+        Line::Pin(pin) => Ok(vec![pin_row(pin, now)?]),
         Line::End(end) if end.lines == number - 1 => Ok(Vec::new()),
         Line::End(end) => Err(format!(
             "the file is not whole: {} lines should stand before this one, and {} do",
@@ -128,6 +129,13 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
         ));
     }
     let last_activity = moment("lastActivityAt", line.last_activity_at)?;
+    let slow_mode_seconds = line.slow_mode_seconds.unwrap_or_default();
+    if slow_mode_seconds > Conversation::SLOW_MODE_SECONDS_MAX {
+        return Err(format!(
+            "`slowModeSeconds` is at most {}",
+            Conversation::SLOW_MODE_SECONDS_MAX
+        ));
+    }
     let conversation = Conversation {
         id,
         kind,
@@ -141,6 +149,7 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
             .unwrap_or(now),
         created_by: line.created_by.map(|user| name(&user)).transpose()?,
         input_hash: line.input_hash.map(|text| input_hash(&text)).transpose()?,
+        slow_mode_seconds,
         is_large: participants.len() > Conversation::FAN_OUT_MAX,
     };
     let mut named = HashSet::with_capacity(participants.len());
@@ -172,20 +181,26 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
     );
     let since = match state {
         MembershipState::Joined if left_at.is_some() => {
-            return Err("`leftAt` is only for one whose `state` is LEFT".to_owned());
+            return Err("`leftAt` is only for one whose `state` is LEFT or BANNED".to_owned());
         }
         MembershipState::Joined => joined_at,
-        MembershipState::Left => left_at,
+        MembershipState::Left | MembershipState::Banned => left_at,
     };
+    let user = name(&line.username)?;
+    let ban = ban(state, &user, line.ban)?;
+    let silence = silence(line.silenced_since, line.silenced_until)?;
     let position = |field, id: Option<String>| id.map(|id| message_id(field, &id, now)).transpose();
     Ok(ImportRow::Participant {
         conversation: ConversationId(line.conversation_id),
-        user: name(&line.username)?,
+        user,
         membership: Membership {
             state,
-            role: line.role.unwrap_or(Role::Member),
             since,
+            banned_until: ban.as_ref().and_then(|ban| ban.until),
+            silence,
+            ..Membership::joined(line.role.unwrap_or(Role::Member))
         },
+        ban,
         positions: ImportPositions {
             read_up_to: position("readUpTo", line.read_up_to)?,
             unread_from: position("unreadFrom", line.unread_from)?,
@@ -194,9 +209,43 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
                 is_muted: line.muted.unwrap_or_default(),
                 is_pinned: line.pinned.unwrap_or_default(),
                 archived_at: moment("archivedAt", line.archived_at)?,
+                level: line.level,
             },
         },
     })
+}
+
+/// The ban of one whose state says so.
+fn ban(state: MembershipState, user: &UserId, line: Option<line::BanLine>) -> Result<Option<Ban>> {
+    let line = match (state, line) {
+        (MembershipState::Banned, Some(line)) => line,
+        (MembershipState::Banned, None) => {
+            return Err("one whose `state` is BANNED has a `ban`".to_owned());
+        }
+        (MembershipState::Joined | MembershipState::Left, Some(_)) => {
+            return Err("`ban` is only for one whose `state` is BANNED".to_owned());
+        }
+        (MembershipState::Joined | MembershipState::Left, None) => return Ok(None),
+    };
+    Ok(Some(Ban {
+        user: user.clone(),
+        by: name(&line.by)?,
+        at: moment("at", Some(line.at))?.unwrap_or_default(),
+        until: moment("until", line.until)?,
+        reason: text("reason", line.reason, Ban::REASON_BYTES_MAX)?,
+    }))
+}
+
+fn silence(since: Option<String>, until: Option<String>) -> Result<Option<Silence>> {
+    let (since, until) = (
+        moment("silencedSince", since)?,
+        moment("silencedUntil", until)?,
+    );
+    match since {
+        Some(since) => Ok(Some(Silence { since, until })),
+        None if until.is_some() => Err("`silencedUntil` goes with `silencedSince`".to_owned()),
+        None => Ok(None),
+    }
 }
 
 fn message_row(line: line::MessageLine, now: Timestamp) -> Result<ImportRow> {
@@ -213,6 +262,10 @@ fn message_row(line: line::MessageLine, now: Timestamp) -> Result<ImportRow> {
         .map(|json| Metadata::from_history(json.get(), metadata_bytes_max))
         .transpose();
     let metadata = metadata.map_err(|error| format!("`metadata` {error}"))?;
+    let mentions = mentions(
+        line.mentions.unwrap_or_default(),
+        line.mentions_everyone.unwrap_or_default(),
+    )?;
     // A deletion clears the content, even if the file still has it.
     let content = match deleted_at {
         Some(_) => None,
@@ -226,6 +279,7 @@ fn message_row(line: line::MessageLine, now: Timestamp) -> Result<ImportRow> {
                 attachments,
                 metadata,
                 edited_at,
+                mentions,
             })
         }
     };
@@ -233,7 +287,8 @@ fn message_row(line: line::MessageLine, now: Timestamp) -> Result<ImportRow> {
         .client_key
         .map(|key| IdempotencyKey::parse(&key))
         .transpose();
-    Ok(ImportRow::Message(Arc::new(Message {
+    let hash = line.input_hash.map(|text| input_hash(&text)).transpose()?;
+    let message = Arc::new(Message {
         conversation: ConversationId(line.conversation_id),
         id: message_id("id", &line.id, now)?,
         sender: name(&line.sender)?,
@@ -246,7 +301,12 @@ fn message_row(line: line::MessageLine, now: Timestamp) -> Result<ImportRow> {
         client_key: client_key.map_err(|error| format!("`clientKey` {error}"))?,
         deleted_at,
         has_reactions: false,
-    })))
+        pin: None,
+    });
+    Ok(match hash {
+        Some(hash) => ImportRow::ChangedMessage(message, hash),
+        None => ImportRow::Message(message),
+    })
 }
 
 fn reaction_row(line: line::ReactionLine, now: Timestamp) -> Result<ImportRow> {
@@ -256,6 +316,28 @@ fn reaction_row(line: line::ReactionLine, now: Timestamp) -> Result<ImportRow> {
         emoji: Emoji::parse(&line.emoji).map_err(|error| format!("`emoji` {error}"))?,
         user: name(&line.username)?,
     })
+}
+
+fn pin_row(line: line::PinLine, now: Timestamp) -> Result<ImportRow> {
+    Ok(ImportRow::Pin {
+        conversation: ConversationId(line.conversation_id),
+        message: message_id("messageId", &line.message_id, now)?,
+        by: name(&line.by)?,
+        at: moment("at", Some(line.at))?.unwrap_or_default(),
+    })
+}
+
+fn mentions(names: Vec<String>, everyone: bool) -> Result<Mentions> {
+    let users = names.iter().map(|one| name(one));
+    let mentions = Mentions::new(users.collect::<Result<_>>()?, everyone);
+    if !mentions.is_within_bounds() {
+        return Err(format!(
+            "`mentions` has at most {} names of {} bytes together",
+            Mentions::COUNT_MAX,
+            Mentions::BYTES_MAX
+        ));
+    }
+    Ok(mentions)
 }
 
 fn attachments(lines: Vec<line::AttachmentLine>) -> Result<Vec<Attachment>> {

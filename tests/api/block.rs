@@ -313,6 +313,47 @@ async fn in_groups_messages_of_a_blocked_user_stay_and_are_never_unread() {
 }
 
 #[tokio::test]
+async fn in_groups_a_blocked_user_types_for_the_others_alone() {
+    let world = World::with_bounds(wideroom::chat::Bounds {
+        typing_lifetime: std::time::Duration::from_secs(3_600),
+        ..wideroom::chat::Bounds::default()
+    })
+    .await;
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
+    let c = carol.group("friends", &["alice", "bob"]).await;
+    let typing = async |actor: &Actor, is_typing: bool| {
+        let document = "mutation($c: ID!, $t: Boolean!) { setTyping(input: {conversationId: $c, typing: $t}) { __typename } }";
+        actor.data(document, json!({"c": c, "t": is_typing})).await;
+    };
+    let document = "subscription($c: ID!) { typingChanged(conversationId: $c) { user { username } isTyping } }";
+    let mut streams = [&alice, &carol].map(|actor| actor.subscribe(document, json!({"c": c})));
+    assert!(streams.iter_mut().all(|stream| stream.is_quiet()));
+    typing(&bob, true).await;
+    let next = async |stream: &mut Stream| {
+        let told = stream.next().await["typingChanged"].clone();
+        (
+            text(&told["user"]["username"]),
+            told["isTyping"] == json!(true),
+        )
+    };
+    let told = |name: &str, is_typing| (name.to_owned(), is_typing);
+    for stream in &mut streams {
+        assert_eq!(next(stream).await, told("bob", true));
+    }
+    block(&alice, "bob").await;
+    // The end of what was shown is shown, and nothing after it.
+    for is_typing in [false, true, false] {
+        typing(&bob, is_typing).await;
+        assert_eq!(next(&mut streams[1]).await, told("bob", is_typing));
+    }
+    assert_eq!(next(&mut streams[0]).await, told("bob", false));
+    typing(&alice, true).await;
+    for stream in &mut streams {
+        assert_eq!(next(stream).await, told("alice", true));
+    }
+}
+
+#[tokio::test]
 async fn a_blocked_user_cannot_add_the_blocker_and_sees_only_that() {
     let world = World::open().await;
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));

@@ -170,6 +170,7 @@ async fn participants_who_joined_later_or_left_have_no_receipt() {
             ..Membership::joined(Role::Member)
         },
         positions: ImportPositions::default(),
+        ban: None,
     };
     let later = Timestamp::parse("2200-01-01T00:00:00Z");
     let rows = [

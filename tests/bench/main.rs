@@ -21,6 +21,7 @@ mod driver;
 mod fanout;
 mod library;
 mod measure;
+mod mentions;
 mod opening;
 mod operations;
 mod outbox;
@@ -81,7 +82,7 @@ const FEW: Shape = Shape {
     conversations: 20,
 };
 
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "costs",
     "documents",
     "open",
@@ -94,12 +95,13 @@ const PARTS: [&str; 12] = [
     "servers",
     "outbox",
     "webhooks",
+    "mentions",
 ];
 /// Not parts, but servers that the parts start: the bare broadcast, the bare HTTP, and the library's handlers.
 const BARE: &str = "bare-sockets";
 const BARE_HTTP: &str = "bare-http";
 const LIBRARY: &str = "library";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers] [outbox] [webhooks]
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers] [outbox] [webhooks] [mentions]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured. `cluster` and the second halves of `crowds` and `servers`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
@@ -169,6 +171,13 @@ fn main() {
     if wanted[11] {
         runtime().block_on(async move {
             tokio::spawn(async move { webhooks::measure(&size).await })
+                .await
+                .unwrap()
+        });
+    }
+    if wanted[12] {
+        runtime().block_on(async move {
+            tokio::spawn(async move { mentions::measure(&size).await })
                 .await
                 .unwrap()
         });

@@ -206,6 +206,7 @@ impl<'a> Client<'a> {
             client_key: None,
             deleted_at: None,
             has_reactions: false,
+            pin: None,
         };
         let notice = Notice::new(id, OrderKey::MIN, Event::MessageAdded(Arc::new(message)));
         self.world

@@ -358,6 +358,7 @@ impl Loader<'_> {
             created_at: moment(messages),
             created_by: Some(user(people[0])),
             input_hash: None,
+            slow_mode_seconds: 0,
             is_large: false,
         };
         self.push(ImportRow::Conversation {
@@ -377,6 +378,7 @@ impl Loader<'_> {
                 user: user(name),
                 membership,
                 positions,
+                ban: None,
             })
             .await;
         }
@@ -396,6 +398,7 @@ impl Loader<'_> {
                 client_key: Some(IdempotencyKey::parse(&client_key(back)).unwrap()),
                 deleted_at: None,
                 has_reactions: false,
+                pin: None,
             };
             self.push(ImportRow::Message(Arc::new(message))).await;
         }

@@ -64,6 +64,7 @@ fn damaged(number: i64, metadata: &str) -> ImportRow {
         client_key: None,
         deleted_at: None,
         has_reactions: false,
+        pin: None,
     }))
 }
 

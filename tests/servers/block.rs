@@ -85,3 +85,95 @@ async fn blocks_cost_a_send_and_a_page_no_statement() {
     let polls = one.cql.statements_sent() - before;
     assert!(polls < 100, "{polls} statements");
 }
+
+/// One of two users like each other, of whom the second blocks the one who asks.
+struct Peer {
+    name: String,
+    direct: String,
+    group: String,
+    /// A message of the one who asks, in the direct conversation.
+    sent: String,
+}
+
+/// Runs of each operation, of which the cheapest counts: a server also polls.
+const RUNS: usize = 8;
+
+/// Everything that a blocked user can call answers with the same bytes as for one who is not blocked, and
+/// for the same number of statements: neither answers nor times tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn neither_bytes_nor_statements_tell_a_blocked_user_of_it() {
+    let Some((one, _other)) = two().await else {
+        return;
+    };
+    let [ben, anna, emma, cara] = people(["ben.", "anna", "emma", "cara"]);
+    let asking = one.actor(&ben);
+    let mut peers = Vec::new();
+    for user in [&anna, &emma] {
+        let actor = one.actor(user);
+        let direct = actor.direct(ben.as_str()).await;
+        let group = one
+            .actor(&cara)
+            .group("friends", &[user.as_str(), ben.as_str()])
+            .await;
+        actor.send(&direct, "hello").await;
+        actor.send(&group, "hello").await;
+        let sent = asking.send(&direct, "hi").await.id;
+        peers.push(Peer {
+            name: user.as_str().to_owned(),
+            direct,
+            group,
+            sent,
+        });
+    }
+    let block = "mutation($u: String!) { blockUser(input: {username: $u}) { user { username } } }";
+    let blocker = one.actor(&emma);
+    blocker.data(block, json!({"u": ben.as_str()})).await;
+    for document in [
+        "query($c: ID!) { conversation(id: $c) { kind participantCount messageCount directPeer { displayName viewerHasBlocked presence { isOnline } }
+            viewerParticipant { role isSilenced } participants { edges { node { role readUpTo { body } deliveredUpTo { body } } } }
+            lastMessage { kind } inboxEntry { unreadCount isMuted isPinned isArchived } } }",
+        "query($c: ID!) { conversation(id: $c) { messages(first: 3) { edges { node { kind status reactions { emoji } receipts { edges { node { status } } } } } } } }",
+        "query($g: ID!) { conversation(id: $g) { participantCount participants(usernamePrefix: \"ben\") { edges { node { role } } }
+            messages { edges { node { body kind } } } inboxEntry { unreadCount } } }",
+        "query { blockedUsers { edges { cursor } } }",
+        "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"probe\"}) { messageEdge { node { body status } } inboxEntryEdge { node { unreadCount } } } }",
+        "mutation($g: ID!) { sendMessage(input: {conversationId: $g, body: \"probe\"}) { messageEdge { node { body } } } }",
+        "mutation($c: ID!) { setTyping(input: {conversationId: $c, typing: true}) { conversation { kind } } }",
+        "mutation($c: ID!) { markRead(input: {conversationId: $c}) { inboxEntry { unreadCount } } }",
+        "mutation($c: ID!) { markDelivered(input: {conversationId: $c}) { inboxEntry { unreadCount } } }",
+        "mutation($c: ID!, $m: ID!) { markUnread(input: {conversationId: $c, messageId: $m}) { inboxEntry { isMuted } } }",
+        "mutation($c: ID!) { updateInboxEntry(input: {conversationId: $c, muted: true}) { inboxEntry { isMuted } } }",
+        "mutation($m: ID!) { editMessage(input: {messageId: $m, body: \"better\"}) { message { body } } }",
+        "mutation($m: ID!) { addReaction(input: {messageId: $m, emoji: \"👍\"}) { message { reactions { emoji count } } } }",
+        "mutation($m: ID!) { removeReaction(input: {messageId: $m, emoji: \"👍\"}) { message { body } } }",
+        "mutation($u: String!) { startDirectConversation(input: {username: $u}) { conversation { kind participantCount } } }",
+        "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { body } } }",
+        "mutation($c: ID!) { banParticipant(input: {conversationId: $c, username: \"x\"}) { removedParticipantId } }",
+    ] {
+        let mut answers = [Vec::new(), Vec::new()];
+        let mut least = [u64::MAX; 2];
+        for _ in 0..RUNS {
+            for (number, peer) in peers.iter().enumerate() {
+                let mut variables = serde_json::Map::new();
+                for (name, value) in [
+                    ("c", &peer.direct),
+                    ("g", &peer.group),
+                    ("m", &peer.sent),
+                    ("u", &peer.name),
+                ] {
+                    if document.contains(&format!("${name}:")) {
+                        variables.insert(name.to_owned(), json!(value));
+                    }
+                }
+                let before = one.cql.statements_sent();
+                let answer = asking.ask(document, variables.into()).await;
+                let cost = one.cql.statements_sent() - before;
+                least[number] = least[number].min(cost);
+                answers[number].push(answer.0.to_string());
+            }
+        }
+        let [free, blocked] = answers;
+        assert_eq!(free, blocked, "{document}");
+        assert_eq!(least[0], least[1], "statements of {document}");
+    }
+}

@@ -141,6 +141,7 @@ fn message(conversation: ConversationId, sender: &UserId, id: MessageId) -> NewM
         client_key: None,
         deleted_at: None,
         has_reactions: false,
+        pin: None,
     };
     NewMessage {
         message: message.into(),

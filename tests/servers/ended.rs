@@ -108,6 +108,7 @@ fn message_of_the_dead(
         client_key: key.map(|key| IdempotencyKey::parse(key).unwrap()),
         deleted_at: None,
         has_reactions: false,
+        pin: None,
     }
 }
 
@@ -189,16 +190,16 @@ async fn a_repeated_command_delivers_what_a_server_changed_before_it_died() {
         kind: MessageKind::System,
         ..message_of_the_dead(conversation, &anna, None)
     };
-    let joining = MembershipChange {
-        seen: seen.unwrap().unwrap().version,
-        transitions: vec![MembershipTransition {
+    let joining = MembershipChange::announced(
+        seen.unwrap().unwrap().version,
+        vec![MembershipTransition {
             user: gus.clone(),
             kind: TransitionKind::Joins,
             membership: Membership::joined(Role::Member),
         }],
-        changes: vec![change],
-        message: Arc::new(message),
-    };
+        vec![change],
+        Arc::new(message),
+    );
     let joined = dead.cql.change_membership(conversation, &joining).await;
     assert!(joined.unwrap().is_some());
     other
@@ -332,6 +333,7 @@ async fn a_repeated_creation_shows_the_group_in_every_live_inbox() {
             created_at: change.moment(),
             created_by: Some(anna.clone()),
             input_hash: Some(InputHash::of_group("club", &users)),
+            slow_mode_seconds: 0,
             is_large: false,
         },
         participants: vec![(ben.clone(), Role::Member), (anna.clone(), Role::Owner)],
@@ -416,6 +418,7 @@ async fn a_repeated_mark_or_setting_reaches_the_viewers_other_devices() {
         muted: None,
         pinned: Some(true),
         archive: None,
+        level: None,
         change: ids.next(SystemClock.now()),
     };
     let flags = dead.cql.set_flags(&ben, &pinned).await.unwrap();

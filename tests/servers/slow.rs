@@ -9,9 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use wideroom::model::{
-    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
     Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
@@ -153,6 +153,37 @@ impl Store for Slow {
         self.inner.participants(conversation, page).await
     }
 
+    async fn participants_with_prefix(
+        &self,
+        conversation: ConversationId,
+        prefix: &str,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        self.inner
+            .participants_with_prefix(conversation, prefix, page)
+            .await
+    }
+
+    async fn bans(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Ban>> {
+        self.inner.bans(conversation, page).await
+    }
+
+    async fn bans_of(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Vec<Option<Ban>>> {
+        self.inner.bans_of(conversation, users).await
+    }
+
+    async fn ban_count(&self, conversation: ConversationId, limit: usize) -> Result<usize> {
+        self.inner.ban_count(conversation, limit).await
+    }
+
     async fn participants_by_name(
         &self,
         keys: &[(ConversationId, UserId)],
@@ -197,6 +228,17 @@ impl Store for Slow {
         to: &Renaming,
     ) -> Result<Audience> {
         self.inner.rename_conversation(conversation, to).await
+    }
+
+    async fn set_slow_mode(
+        &self,
+        conversation: ConversationId,
+        seconds: u32,
+        change: &Change,
+    ) -> Result<()> {
+        self.inner
+            .set_slow_mode(conversation, seconds, change)
+            .await
     }
 
     async fn append_messages(
@@ -382,6 +424,16 @@ impl Store for Slow {
         self.inner.previews(user, queries, cap, ignored).await
     }
 
+    async fn mentions(
+        &self,
+        user: &UserId,
+        queries: &[UnreadQuery],
+        cap: u32,
+        ignored: &IgnoredSenders,
+    ) -> Result<Vec<Unread>> {
+        self.inner.mentions(user, queries, cap, ignored).await
+    }
+
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
         self.moves.fetch_add(1, Ordering::SeqCst);
         self.inner.move_read_marker(user, to).await
@@ -428,6 +480,19 @@ impl Store for Slow {
         change: &Change,
     ) -> Result<Option<Arc<Message>>> {
         self.inner.react(conversation, emoji, is_on, change).await
+    }
+
+    async fn pin_message(
+        &self,
+        conversation: ConversationId,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>> {
+        self.inner.pin_message(conversation, is_on, change).await
+    }
+
+    async fn pins(&self, conversation: ConversationId) -> Result<Vec<(MessageId, Pin)>> {
+        self.inner.pins(conversation).await
     }
 
     async fn reactions(

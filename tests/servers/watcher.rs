@@ -139,6 +139,8 @@ pub(super) async fn watch_conversation(
                 Some(
                     ConversationEvent::RoleChanged(_)
                     | ConversationEvent::Renamed
+                    | ConversationEvent::ParticipantUpdated(_)
+                    | ConversationEvent::ConversationUpdated
                     | ConversationEvent::MarkerMoved(_),
                 )
                 | None => {}

@@ -568,6 +568,7 @@ fn nothing(conversation: ConversationId, change: MessageId) -> FlagsChange {
         muted: None,
         pinned: None,
         archive: None,
+        level: None,
         change,
     }
 }

@@ -242,6 +242,7 @@ async fn a_page_does_not_step_over_the_same_former_participants_twice() {
             user: user.clone(),
             membership: leaves(user, 1).membership,
             positions: ImportPositions::default(),
+            ban: None,
         }
     };
     let rows: Vec<_> = [group_row(conversation, None)]

@@ -79,6 +79,12 @@ enum Step {
         emoji: u8,
         is_on: bool,
     },
+    Pin {
+        conversation: u8,
+        user: u8,
+        position: u8,
+        is_on: bool,
+    },
     See {
         user: u8,
         micros: i64,
@@ -175,6 +181,8 @@ fn any_step() -> impl Strategy<Value = Step> {
             .prop_map(|(user, display_name, avatar_url)| Step::Tell { user, display_name, avatar_url }),
         4 => (0..CONVERSATIONS, any::<u8>(), any::<u8>(), 0..3_u8, any::<bool>())
             .prop_map(|(conversation, user, position, emoji, is_on)| Step::React { conversation, user, position, emoji, is_on }),
+        2 => (0..CONVERSATIONS, any::<u8>(), any::<u8>(), any::<bool>())
+            .prop_map(|(conversation, user, position, is_on)| Step::Pin { conversation, user, position, is_on }),
         1 => (0..5_u8, 0..99_i64).prop_map(|(user, micros)| Step::See { user, micros }),
         4 => (0..CONVERSATIONS, prop::collection::vec((any::<u8>(), any::<u8>()), 1..4), prop::bool::weighted(0.1))
             .prop_map(|(conversation, transitions, is_stale)| Step::Transition { conversation, transitions, is_stale }),
@@ -248,6 +256,7 @@ impl Player<'_> {
                     muted: *muted,
                     pinned: *pinned,
                     archive,
+                    level: None,
                     change: change(self.micros),
                 };
                 format!("{:?}", self.store.set_flags(user, &to).await)
@@ -296,6 +305,15 @@ impl Player<'_> {
                 is_on,
             } => {
                 self.react(conversation_id(*number), *user, *position, *emoji, *is_on)
+                    .await
+            }
+            Step::Pin {
+                conversation: number,
+                user,
+                position,
+                is_on,
+            } => {
+                self.pin(conversation_id(*number), *user, *position, *is_on)
                     .await
             }
             Step::See { user, micros } => format!(
@@ -508,12 +526,7 @@ impl Player<'_> {
         } else {
             members.version
         };
-        let change = MembershipChange {
-            seen,
-            transitions,
-            changes,
-            message: message.into(),
-        };
+        let change = MembershipChange::announced(seen, transitions, changes, message.into());
         self.told(self.store.change_membership(conversation, &change).await)
     }
 
@@ -526,9 +539,46 @@ impl Player<'_> {
         emoji: u8,
         is_on: bool,
     ) -> String {
+        let kind = ChangeKind::ReactionsChanged;
+        match self.change(conversation, user, position, kind).await {
+            Ok(change) => {
+                let emoji = any_emoji(emoji);
+                let reacted = self.store.react(conversation, &emoji, is_on, &change).await;
+                format!("{reacted:?}")
+            }
+            Err(why) => why.to_owned(),
+        }
+    }
+
+    /// Pins or unpins any message there.
+    async fn pin(
+        &mut self,
+        conversation: ConversationId,
+        user: u8,
+        position: u8,
+        is_on: bool,
+    ) -> String {
+        let kind = ChangeKind::PinsChanged;
+        match self.change(conversation, user, position, kind).await {
+            Ok(change) => {
+                let pinned = self.store.pin_message(conversation, is_on, &change).await;
+                format!("{pinned:?}")
+            }
+            Err(why) => why.to_owned(),
+        }
+    }
+
+    /// A change of a message there, with an id after all that is there.
+    async fn change(
+        &mut self,
+        conversation: ConversationId,
+        user: u8,
+        position: u8,
+        kind: ChangeKind,
+    ) -> Result<Change, &'static str> {
         let people = self.people(conversation).await;
         let Some(user) = people.get(usize::from(user) % people.len().max(1)) else {
-            return "nobody is there".to_owned();
+            return Err("nobody is there");
         };
         let page = self
             .store
@@ -539,24 +589,17 @@ impl Player<'_> {
             .items
             .get(usize::from(position) % page.items.len().max(1))
         else {
-            return "nothing is there".to_owned();
+            return Err("nothing is there");
         };
         let last = only(self.store.newest_events(&[conversation]).await.unwrap())
             .map_or(0, |last| last.moment().micros() - START.micros());
         self.micros = self.micros.max(last + 1);
-        let (kind, id) = (ChangeKind::ReactionsChanged, change(self.micros));
-        let change = Change {
-            id,
+        Ok(Change {
+            id: change(self.micros),
             kind,
             message: message.id,
             user: user.clone(),
-        };
-        format!(
-            "{:?}",
-            self.store
-                .react(conversation, &any_emoji(emoji), is_on, &change)
-                .await
-        )
+        })
     }
 
     async fn people(&self, conversation: ConversationId) -> Vec<UserId> {
@@ -700,6 +743,7 @@ impl Player<'_> {
                     user: name(user),
                     membership,
                     positions,
+                    ban: None,
                 }
             }
             Line::Message {

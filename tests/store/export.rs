@@ -116,6 +116,7 @@ async fn everything(store: &dyn StoreAdmin, of: &[ConversationId]) -> BTreeMap<S
                 user,
                 membership,
                 positions,
+                ban: None,
             }
         }));
         for message in store
@@ -129,7 +130,20 @@ async fn everything(store: &dyn StoreAdmin, of: &[ConversationId]) -> BTreeMap<S
                 .await
                 .unwrap();
             let at = message.id;
-            rows.push(ImportRow::Message(message));
+            if let Some(pin) = message.current_pin() {
+                rows.push(ImportRow::Pin {
+                    conversation,
+                    message: at,
+                    by: pin.by.clone(),
+                    at: pin.change.moment(),
+                });
+            }
+            // An export has no more of a pin than its line.
+            let message = Message {
+                pin: None,
+                ..Message::clone(&message)
+            };
+            rows.push(ImportRow::Message(message.into()));
             rows.extend(
                 of_message
                     .into_iter()
@@ -150,7 +164,14 @@ async fn everything(store: &dyn StoreAdmin, of: &[ConversationId]) -> BTreeMap<S
         ImportRow::Participant {
             conversation, user, ..
         } => format!("3 {conversation} {user}"),
-        ImportRow::Message(message) => format!("4 {} {}", message.conversation, message.id),
+        ImportRow::Message(message) | ImportRow::ChangedMessage(message, _) => {
+            format!("4 {} {}", message.conversation, message.id)
+        }
+        ImportRow::Pin {
+            conversation,
+            message,
+            ..
+        } => format!("6 {conversation} {message}"),
         ImportRow::Reaction {
             conversation,
             message,
@@ -318,6 +339,7 @@ fn flags_change(micros: i64, conversation: ConversationId) -> FlagsChange {
         muted: Some(true),
         pinned: Some(true),
         archive,
+        level: None,
         change: change(micros),
     }
 }
@@ -390,6 +412,7 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn StoreAdmin) {
         is_muted: true,
         is_pinned: true,
         archived_at: Some(START.plus_micros(70)),
+        level: None,
     };
     let of_ann = ImportPositions {
         delivered_up_to: Some(id(6)),
@@ -410,14 +433,15 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn StoreAdmin) {
     // The export does not invent an OWNER. It includes participants who have left.
     let gone = Membership {
         state: MembershipState::Left,
-        role: Role::Admin,
         since: Some(START),
+        ..Membership::joined(Role::Admin)
     };
     let left = ImportRow::Participant {
         conversation: conversation_id(2),
         user: ann.clone(),
         membership: gone,
         positions: of_ann,
+        ban: None,
     };
     store
         .import(&[
@@ -498,6 +522,11 @@ async fn lived_in(store: &dyn StoreAdmin, people: &[UserId]) {
             )
             .await
             .unwrap();
+    }
+    for (micros, message, is_on) in [(27, 1, true), (28, 3, true), (29, 3, false)] {
+        let pin = changed(micros, ChangeKind::PinsChanged, message, ben);
+        let pinned = store.pin_message(conversation_id(1), is_on, &pin).await;
+        pinned.unwrap().unwrap();
     }
     mark(
         store,

@@ -13,6 +13,7 @@ fn nothing(conversation: ConversationId, change: ChangeId) -> FlagsChange {
         muted: None,
         pinned: None,
         archive: None,
+        level: None,
         change,
     }
 }
@@ -205,7 +206,8 @@ pub async fn flags_set_at_once_all_stay(store: &dyn Store) {
             Flags {
                 is_muted: true,
                 is_pinned: true,
-                archived_at: Some(at)
+                archived_at: Some(at),
+                level: None,
             }
         );
         assert_eq!(row.last_message, Some(id(30)));

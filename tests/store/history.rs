@@ -48,6 +48,7 @@ pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
             .unwrap(),
         ),
         edited_at: Some(NOW),
+        mentions: wideroom::model::Mentions::new(crate::support::words::crowd(3), true),
     };
     let answer = Message {
         reply_to: Some(id(1)),

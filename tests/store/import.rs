@@ -157,8 +157,8 @@ pub async fn an_import_does_not_change_existing_rows(store: &dyn StoreAdmin) {
     };
     let left = Membership {
         state: MembershipState::Left,
-        role: Role::Owner,
         since: Some(NOW),
+        ..Membership::joined(Role::Owner)
     };
     let others = [
         ImportRow::User {
@@ -176,6 +176,7 @@ pub async fn an_import_does_not_change_existing_rows(store: &dyn StoreAdmin) {
             user: ann.clone(),
             membership: left,
             positions,
+            ban: None,
         },
         message_row(deleted(conversation_id(1), id(2), &ann)),
     ];
@@ -584,6 +585,7 @@ pub async fn markers_and_flags_are_kept(store: &dyn StoreAdmin) {
         is_muted: true,
         is_pinned: true,
         archived_at: Some(at(77)),
+        level: None,
     };
     let positions = ImportPositions {
         read_up_to: Some(id(3)),
@@ -593,8 +595,8 @@ pub async fn markers_and_flags_are_kept(store: &dyn StoreAdmin) {
     };
     let owner = Membership {
         state: MembershipState::Joined,
-        role: Role::Owner,
         since: Some(at(2)),
+        ..Membership::joined(Role::Owner)
     };
     import_all(
         store,
@@ -605,6 +607,7 @@ pub async fn markers_and_flags_are_kept(store: &dyn StoreAdmin) {
                 user: ann.clone(),
                 membership: owner,
                 positions,
+                ban: None,
             },
             participant_row(conversation_id(1), &ben),
         ],
@@ -697,14 +700,15 @@ pub async fn an_imported_participant_who_left_has_no_inbox_entry(store: &dyn Sto
     let [ann, ben] = users(["ann", "ben"]);
     let left = Membership {
         state: MembershipState::Left,
-        role: Role::Member,
         since: Some(at(4)),
+        ..Membership::joined(Role::Member)
     };
     let row_of_ben = ImportRow::Participant {
         conversation: conversation_id(1),
         user: ben.clone(),
         membership: left,
         positions: ImportPositions::default(),
+        ban: None,
     };
     import_all(
         store,
@@ -967,6 +971,27 @@ pub async fn the_sends_of_the_last_day_are_recognised(store: &dyn StoreAdmin) {
             .unwrap(),
     );
     assert_eq!(found.unwrap().message, live.id);
+}
+
+pub async fn the_send_of_a_changed_message_is_recognised(store: &dyn StoreAdmin) {
+    let ann = user("ann");
+    let hash = wideroom::model::InputHash([7; 32]);
+    let keyed = Message {
+        client_key: Some(key("k")),
+        ..text(conversation_id(1), id(-HOUR), &ann)
+    };
+    let id = keyed.id;
+    let row = ImportRow::ChangedMessage(keyed.into(), hash);
+    store
+        .import(&[group_row(conversation_id(1), None), row])
+        .await
+        .unwrap();
+    let sends = store
+        .earlier_sends(conversation_id(1), &[(ann, key("k"))])
+        .await
+        .unwrap();
+    let send = only(sends).expect("the key is young");
+    assert_eq!((send.message, send.input_hash), (id, hash));
 }
 
 pub async fn profiles_are_kept(store: &dyn StoreAdmin) {

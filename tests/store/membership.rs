@@ -23,8 +23,8 @@ use crate::support::words::{
 fn membership(state: MembershipState, role: Role, since: Option<i64>) -> Membership {
     Membership {
         state,
-        role,
         since: since.map(|micros| START.plus_micros(micros)),
+        ..Membership::joined(role)
     }
 }
 
@@ -76,12 +76,7 @@ pub fn changing(
         user: transition.user.clone(),
     };
     let changes = (first..).zip(transitions).map(change).collect();
-    MembershipChange {
-        seen,
-        transitions: transitions.to_vec(),
-        changes,
-        message: message.into(),
-    }
+    MembershipChange::announced(seen, transitions.to_vec(), changes, message.into())
 }
 
 async fn version(store: &dyn Store, conversation: ConversationId) -> Option<TimeUuid> {
@@ -314,6 +309,7 @@ pub async fn a_user_who_rejoins_has_nothing_unread(store: &dyn Store) {
         muted: Some(true),
         pinned: None,
         archive: None,
+        level: None,
         change: change(16),
     };
     store.set_flags(&ben, &mute).await.unwrap();
@@ -490,7 +486,7 @@ pub async fn changes_of_membership_stand_in_the_log(store: &dyn Store) {
             .unwrap(),
     )
     .unwrap();
-    assert_eq!(*kept, *made.message);
+    assert_eq!(Some(&kept), made.message.as_ref());
     assert_eq!(kept.kind, MessageKind::System);
 }
 
@@ -712,6 +708,7 @@ pub async fn a_group_is_never_without_an_owner(store: &dyn StoreAdmin) {
             user: user.clone(),
             membership: membership(MembershipState::Joined, role, Some(since)),
             positions: Default::default(),
+            ban: None,
         };
         let mut rows = vec![
             group_row(group, None),

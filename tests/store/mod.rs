@@ -3,6 +3,7 @@
 //! A case gets an empty store and knows no engine. A promise that is not here is none; a fault found in one engine becomes a case for all.
 
 pub mod ask;
+mod ban;
 mod block;
 mod conversation;
 mod cql_bounds;
@@ -10,6 +11,7 @@ mod cql_cluster;
 mod cql_cost;
 mod cql_history;
 mod cql_inbox;
+mod cql_mention;
 mod cql_outbox;
 mod cql_people;
 mod cql_reaction;
@@ -24,8 +26,10 @@ mod history;
 mod import;
 mod inbox;
 mod membership;
+mod mention;
 mod oracle;
 mod outbox;
+mod pin;
 mod profile;
 mod race;
 mod reaction;
@@ -143,6 +147,23 @@ contract! {
             reactions_come_in_the_order_of_their_messages,
             more_users_than_are_counted_make_it_capped,
         }
+        mention {
+            mentions_of_a_user_and_of_everyone_are_counted,
+            mentions_behind_thousands_of_unread_messages_are_exact,
+            an_edit_replaces_mentions_and_a_deletion_removes_them,
+            mentions_of_ignored_senders_are_not_counted,
+            mentions_are_counted_in_large_conversations,
+            a_user_who_joins_later_finds_earlier_mentions,
+            an_import_brings_mentions_whatever_the_order,
+            a_level_is_set_and_cleared_beside_other_flags,
+        }
+        pin {
+            a_message_is_pinned_until_it_is_unpinned,
+            a_deletion_unpins,
+            a_pin_is_logged_and_shows_in_no_inbox,
+            an_edit_and_a_reaction_leave_the_pin,
+            an_import_brings_pins_and_changes_none,
+        }
         send {
             a_send_raises_the_conversation_for_everyone,
             the_audience_is_who_is_in_it_now,
@@ -227,6 +248,16 @@ contract! {
             messages_of_ignored_senders_are_not_unread,
             an_import_brings_blocks_and_changes_none,
         }
+        ban {
+            a_banned_participant_is_listed_until_the_ban_is_lifted,
+            bans_are_pages_by_name_without_those_that_have_ended,
+            a_silence_is_logged_and_shows_in_no_inbox,
+            a_silence_stays_with_a_successor_and_in_a_large_conversation,
+            participants_are_paged_by_the_beginning_of_their_names,
+            an_import_brings_bans_and_silences,
+            one_of_a_ban_and_a_joining_at_once_is_decided_first,
+            a_slow_mode_is_logged_and_shows_in_no_inbox,
+        }
         import {
             importing_twice_is_importing_once,
             an_import_does_not_change_existing_rows,
@@ -244,6 +275,7 @@ contract! {
             the_33rd_participant_makes_it_large,
             a_deleted_message_is_counted_but_has_no_content,
             the_sends_of_the_last_day_are_recognised,
+            the_send_of_a_changed_message_is_recognised,
             profiles_are_kept,
             each_row_has_its_own_fate,
             a_reaction_is_imported_once_and_waits_for_its_message,

@@ -110,6 +110,8 @@ pub async fn every_write_with_events_has_a_row(store: &dyn StoreAdmin) {
     let emoji = Emoji::parse("👍").unwrap();
     let reacted = done(5, ChangeKind::ReactionsChanged, id(2));
     store.react(on, &emoji, true, &reacted).await.unwrap();
+    let pinned = done(8, ChangeKind::PinsChanged, id(2));
+    store.pin_message(on, true, &pinned).await.unwrap();
     let deleted = done(6, ChangeKind::MessageDeleted, id(1));
     let deletion = Revision::Deletion;
     store.revise_message(on, &deletion, &deleted).await.unwrap();
@@ -161,6 +163,7 @@ pub async fn every_write_with_events_has_a_row(store: &dyn StoreAdmin) {
         OutboxEvent::of_change(&edited),
         OutboxEvent::of_change(&reacted),
         OutboxEvent::of_change(&deleted),
+        OutboxEvent::of_change(&pinned),
         of_participant(19, OutboxEventKind::ParticipantAdded, 20),
         added(20),
         of_participant(29, OutboxEventKind::ParticipantRemoved, 30),

@@ -193,6 +193,7 @@ pub async fn acknowledged_writes_are_in_every_later_read(store: &dyn Store) {
                 muted,
                 pinned: None,
                 archive: None,
+                level: None,
                 change: change(2_000 + micros),
             };
             until_available(async || store.set_flags(ben, &to).await).await;

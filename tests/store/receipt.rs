@@ -93,6 +93,7 @@ fn came(number: u8, user: &UserId, state: MembershipState, since: Option<i64>) -
         user: user.clone(),
         membership,
         positions: ImportPositions::default(),
+        ban: None,
     }
 }
 

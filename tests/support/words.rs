@@ -118,6 +118,7 @@ pub fn text(conversation: ConversationId, id: MessageId, sender: &UserId) -> Mes
         client_key: None,
         deleted_at: None,
         has_reactions: false,
+        pin: None,
     }
 }
 
@@ -166,6 +167,7 @@ pub fn conversation(
         created_at,
         created_by: None,
         input_hash: None,
+        slow_mode_seconds: 0,
         is_large: false,
     }
 }
@@ -221,6 +223,7 @@ pub fn participant_row_at(
         user: user.clone(),
         membership: Membership::joined(Role::Member),
         positions,
+        ban: None,
     }
 }
 

@@ -148,6 +148,14 @@ impl MembershipGuard {
         Box::pin(access.is_hidden(viewer, &self.conversation)).await
     }
 
+    /// Whether the viewer blocks a user. It reads the store only if the viewer's list is not held.
+    pub(crate) async fn has_blocked(&self, user: &UserId) -> Result<bool> {
+        match self.access.blocks().held(&self.viewer) {
+            Some(held) => Ok(held.has(user)),
+            None => Ok(Box::pin(self.blocks()).await?.has(user)),
+        }
+    }
+
     /// Whether the event says that the viewer has blocked or unblocked somebody.
     pub(crate) fn is_own_block(&self, event: &Event) -> bool {
         matches!(event, Event::BlockChanged(block) if block.blocker == self.viewer)

@@ -1,6 +1,7 @@
 //! Access: the only component that decides what a viewer may see.
 
 pub(crate) mod blocks;
+pub(crate) mod form_gate;
 pub(crate) mod leave_epoch;
 pub(crate) mod membership_guard;
 pub(crate) mod membership_versions;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use futures_util::future::{Either, select};
 
 use self::blocks::BlockLists;
+use self::form_gate::FormGate;
 use self::leave_epoch::LeaveEpoch;
 use self::membership_versions::MembershipVersions;
 use self::participant_cache::ParticipantCache;
@@ -23,7 +25,7 @@ use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::publisher::Publisher;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, IdempotencyKey, MembershipState, Message,
-    UserId, Viewer,
+    Timestamp, UserId, Viewer,
 };
 use crate::store::{Participation, Store};
 
@@ -34,6 +36,7 @@ pub struct Access {
     participant_cache: ParticipantCache,
     membership_versions: MembershipVersions,
     blocks: Arc<BlockLists>,
+    forms: FormGate,
 }
 
 impl Access {
@@ -49,6 +52,7 @@ impl Access {
         let membership_versions =
             MembershipVersions::new(Arc::clone(&store), Arc::clone(&leave_epoch));
         let blocks = BlockLists::new(Arc::clone(&store), publisher, in_flight.is_shared());
+        let forms = FormGate::new(Arc::clone(&store));
         Self {
             store,
             in_flight,
@@ -56,6 +60,7 @@ impl Access {
             participant_cache,
             membership_versions,
             blocks: Arc::new(blocks),
+            forms,
         }
     }
 
@@ -124,6 +129,25 @@ impl Access {
             .ok_or(Error::NotFound("the conversation"))
     }
 
+    /// The time by which bans and silences end.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.in_flight.now()
+    }
+
+    /// The rule of everything that a silenced participant may not do. A service under its own name is
+    /// never silenced.
+    pub(crate) fn require_unsilenced(
+        &self,
+        caller: &Viewer,
+        participation: &Participation,
+    ) -> Result<()> {
+        let silence = participation.membership.silence_at(self.in_flight.now());
+        match silence.filter(|_| !caller.is_service()) {
+            Some(_) => Err(silenced()),
+            None => Ok(()),
+        }
+    }
+
     /// The participation of a viewer who is about to write. Later ids are greater than all that
     /// other servers have written there.
     pub(crate) async fn participation_for_write(
@@ -168,6 +192,11 @@ impl Access {
         Ok(())
     }
 
+    /// The gate of a rolling upgrade: mutations that write a new form ask it first.
+    pub(crate) fn forms(&self) -> &FormGate {
+        &self.forms
+    }
+
     pub fn blocks(&self) -> &Arc<BlockLists> {
         &self.blocks
     }
@@ -188,6 +217,11 @@ pub fn client_key<'a>(viewer: &UserId, message: &'a Message) -> Option<&'a str> 
         .as_ref()
         .filter(|_| message.sender == *viewer)
         .map(IdempotencyKey::as_str)
+}
+
+/// The refusal of a participant who reads but may not write.
+pub(crate) fn silenced() -> Error {
+    Error::Forbidden("you are silenced in this conversation: you read, and may not write")
 }
 
 fn may_see(participation: &Participation) -> bool {

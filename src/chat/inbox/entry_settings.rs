@@ -1,11 +1,11 @@
-//! Settings of inbox entries: muted, pinned, archived.
+//! Settings of inbox entries: muted, pinned, archived, and the notification level.
 
 use std::sync::Arc;
 
 use super::InboxService;
 use crate::chat::error::Result;
 use crate::chat::publisher::Origin;
-use crate::model::{ChangeId, ConversationId, Flags, InboxRow, UserId};
+use crate::model::{ChangeId, ConversationId, Flags, InboxRow, NotificationLevel, UserId};
 use crate::store::{Archive, FlagsChange};
 
 /// Change of an entry. `None` keeps a setting.
@@ -14,6 +14,8 @@ pub struct EntrySettings {
     pub muted: Option<bool>,
     pub pinned: Option<bool>,
     pub archived: Option<bool>,
+    /// `Some(None)` sets the default again.
+    pub level: Option<Option<NotificationLevel>>,
 }
 
 impl InboxService {
@@ -69,6 +71,7 @@ impl EntrySettings {
             muted,
             pinned,
             archived,
+            level,
         } = self;
         let flags = Flags {
             is_muted: muted.unwrap_or(row.flags.is_muted),
@@ -90,6 +93,7 @@ impl EntrySettings {
             muted,
             pinned,
             archive,
+            level,
             change,
         }
     }
@@ -120,6 +124,7 @@ mod tests {
                 is_muted,
                 is_pinned: false,
                 archived_at: archived_at.map(Timestamp::from_micros),
+                level: None,
             },
         }
     }

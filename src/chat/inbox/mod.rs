@@ -119,6 +119,11 @@ impl InboxService {
         self.unread_up_to(viewer, rows, self.unread_cap).await
     }
 
+    /// Count of unread mentions and first unread mention of each entry.
+    pub async fn mentions(&self, viewer: &UserId, rows: &[InboxRow]) -> Result<Vec<Unread>> {
+        self.mentions_up_to(viewer, rows, self.unread_cap).await
+    }
+
     /// The same up to the last message of each row, and no later one.
     pub async fn unread_up_to_last(
         &self,
@@ -163,6 +168,24 @@ impl InboxService {
         Ok(previews)
     }
 
+    async fn mentions_up_to(
+        &self,
+        viewer: &UserId,
+        rows: &[InboxRow],
+        cap: u32,
+    ) -> Result<Vec<Unread>> {
+        let (queries, places) = unread_queries(rows);
+        let mut mentions = vec![Unread::default(); rows.len()];
+        if !queries.is_empty() {
+            let blocks = self.access.blocks().of(viewer).await?;
+            let counted = self.store.mentions(viewer, &queries, cap, blocks.ignored());
+            for (place, counted) in places.into_iter().zip(counted.await?) {
+                mentions[place] = counted;
+            }
+        }
+        Ok(mentions)
+    }
+
     /// Whether marks of this conversation are coalesced: each would cost writes to a shared store, and no
     /// other user learns of them.
     fn coalesces_marks(&self, conversation: &Conversation) -> bool {
@@ -175,30 +198,31 @@ impl InboxService {
         rows: &[InboxRow],
         cap: u32,
     ) -> Result<Vec<Unread>> {
-        let queries: Vec<_> = rows
-            .iter()
-            .filter(|row| row.may_be_unread())
-            .map(|row| UnreadQuery {
+        let (queries, places) = unread_queries(rows);
+        let mut unread = vec![Unread::default(); rows.len()];
+        if !queries.is_empty() {
+            let blocks = self.access.blocks().of(viewer).await?;
+            let counted = self.store.unread(viewer, &queries, cap, blocks.ignored());
+            for (place, counted) in places.into_iter().zip(counted.await?) {
+                unread[place] = counted;
+            }
+        }
+        Ok(unread)
+    }
+}
+
+/// Queries of the rows with messages after their markers, and the indices of these rows.
+fn unread_queries(rows: &[InboxRow]) -> (Vec<UnreadQuery>, Vec<usize>) {
+    let unread = rows.iter().enumerate();
+    let unread = unread.filter(|(_, row)| row.may_be_unread());
+    unread
+        .map(|(index, row)| {
+            let query = UnreadQuery {
                 conversation: row.conversation,
                 after: row.read_up_to(),
                 up_to: None,
-            })
-            .collect();
-        if queries.is_empty() {
-            return Ok(vec![Unread::default(); rows.len()]);
-        }
-        let blocks = self.access.blocks().of(viewer).await?;
-        let answers = self.store.unread(viewer, &queries, cap, blocks.ignored());
-        let mut answers = answers.await?.into_iter();
-        Ok(rows
-            .iter()
-            .map(|row| {
-                if row.may_be_unread() {
-                    answers.next().unwrap_or_default()
-                } else {
-                    Unread::default()
-                }
-            })
-            .collect())
-    }
+            };
+            (query, index)
+        })
+        .unzip()
 }

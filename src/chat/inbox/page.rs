@@ -23,6 +23,8 @@ const SCAN_CHUNK: usize = 100;
 pub struct InboxFilter {
     pub kind: Option<ConversationKind>,
     pub unread_only: bool,
+    /// Only entries with unread mentions.
+    pub mentioned_only: bool,
     /// True selects archived entries only, false the others only.
     pub archived: bool,
     pub pinned: Option<bool>,
@@ -35,7 +37,7 @@ impl InboxFilter {
             && self
                 .pinned
                 .is_none_or(|pinned| row.flags.is_pinned == pinned);
-        has_flags && (!self.unread_only || row.may_be_unread())
+        has_flags && (!(self.unread_only || self.mentioned_only) || row.may_be_unread())
     }
 }
 
@@ -63,6 +65,8 @@ impl InboxPage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InboxSummary {
     pub unread_conversation_count: usize,
+    /// Those of them with an unread mention.
+    pub mentioned_conversation_count: usize,
     pub is_capped: bool,
 }
 
@@ -238,14 +242,19 @@ impl InboxService {
             matching[index] = conversation
                 .filter(|conversation| filter.kind.is_none_or(|kind| conversation.kind == kind));
         }
-        if filter.unread_only {
+        if filter.unread_only || filter.mentioned_only {
             let shown: Vec<_> = rows
                 .iter()
                 .zip(&matching)
                 .filter(|(_, conversation)| conversation.is_some())
                 .map(|(row, _)| *row)
                 .collect();
-            let unread = self.unread_up_to(viewer, &shown, 0).await?;
+            // A mention is unread, so that the mentions alone decide.
+            let unread = if filter.mentioned_only {
+                self.mentions_up_to(viewer, &shown, 0).await?
+            } else {
+                self.unread_up_to(viewer, &shown, 0).await?
+            };
             for (conversation, unread) in matching
                 .iter_mut()
                 .filter(|conversation| conversation.is_some())
@@ -260,10 +269,10 @@ impl InboxService {
     }
 
     /// Number of unread conversations that are neither muted nor archived, among the newest
-    /// entries.
-    pub async fn summary(&self, viewer: &UserId) -> Result<InboxSummary> {
+    /// entries, and how many of them have unread mentions, if that is asked for.
+    pub async fn summary(&self, viewer: &UserId, counts_mentions: bool) -> Result<InboxSummary> {
         let mut left = self.scan_max;
-        let mut count = 0;
+        let (mut count, mut mentioned) = (0, 0);
         let mut request = PageRequest::first(SCAN_CHUNK);
         let unread = InboxFilter {
             unread_only: true,
@@ -279,22 +288,35 @@ impl InboxService {
                 .into_iter()
                 .filter(|row| !row.flags.is_muted)
                 .collect();
-            count += self
-                .matching(viewer, &unread, &unmuted)
-                .await?
-                .iter()
-                .flatten()
-                .count();
-            if count > SUMMARY_COUNT_MAX {
+            let matching = self.matching(viewer, &unread, &unmuted).await?;
+            let matching = unmuted.iter().zip(&matching);
+            let unread: Vec<_> = matching
+                .filter(|(_, conversation)| conversation.is_some())
+                .map(|(row, _)| *row)
+                .collect();
+            let mentions = if counts_mentions {
+                self.mentions_up_to(viewer, &unread, 0).await?
+            } else {
+                Vec::new()
+            };
+            count += unread.len();
+            mentioned += mentions.iter().filter(|one| is_unread(one)).count();
+            let is_full =
+                count > SUMMARY_COUNT_MAX && (!counts_mentions || mentioned > SUMMARY_COUNT_MAX);
+            if is_full {
                 return Ok(InboxSummary {
                     unread_conversation_count: SUMMARY_COUNT_MAX,
+                    mentioned_conversation_count: mentioned.min(SUMMARY_COUNT_MAX),
                     is_capped: true,
                 });
             }
             if !page.has_next || left == 0 {
                 return Ok(InboxSummary {
-                    unread_conversation_count: count,
-                    is_capped: page.has_next,
+                    unread_conversation_count: count.min(SUMMARY_COUNT_MAX),
+                    mentioned_conversation_count: mentioned.min(SUMMARY_COUNT_MAX),
+                    is_capped: page.has_next
+                        || count > SUMMARY_COUNT_MAX
+                        || mentioned > SUMMARY_COUNT_MAX,
                 });
             }
             request.after = last;

@@ -144,7 +144,11 @@ impl NotificationService {
         {
             return Ok(badge);
         }
-        let badge = self.inbox.summary(user).await?.unread_conversation_count;
+        let badge = self
+            .inbox
+            .summary(user, false)
+            .await?
+            .unread_conversation_count;
         self.badges
             .lock()
             .put(user.clone(), (Instant::now(), badge));

@@ -12,7 +12,7 @@ use crate::chat::error::Result;
 use crate::chat::publisher::Publisher;
 use crate::chat::rate_limit::RateLimit;
 use crate::metrics::Metrics;
-use crate::model::{Conversation, ConversationId, UserId};
+use crate::model::{Conversation, ConversationId, Viewer};
 use crate::rate::Rate;
 
 pub struct TypingService {
@@ -42,11 +42,15 @@ impl TypingService {
     /// Publishes that the viewer has started or stopped typing. Returns the conversation.
     pub async fn set(
         &self,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         id: ConversationId,
         is_typing: bool,
     ) -> Result<Arc<Conversation>> {
-        let conversation = self.access.require_conversation(viewer, id).await?;
+        let caller = &caller.into();
+        let viewer = &caller.user;
+        let participation = self.access.participation(viewer, id).await?;
+        self.access.require_unsilenced(caller, &participation)?;
+        let conversation = participation.conversation;
         self.access.require_unhidden(viewer, &conversation).await?;
         self.signals.take(&(viewer, id, is_typing))?;
         self.publisher.publish_typing(viewer, id, is_typing);

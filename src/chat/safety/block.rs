@@ -12,7 +12,7 @@ use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::write_tasks::WriteTasks;
 use crate::model::{
-    Block, ChangeId, ConversationId, Direction, OrderKey, Page, PageRequest, ReadMarker, UserId,
+    Block, ChangeId, ConversationId, OrderKey, Page, PageRequest, ReadMarker, UserId,
 };
 use crate::store::{MarkerMove, Store};
 
@@ -116,7 +116,7 @@ impl BlockService {
         let list = self.lists.of(viewer).await?;
         let mut keys: Vec<_> = list.active().map(BlockKey::of).collect();
         keys.sort_unstable();
-        Ok(page_of(&keys, request))
+        Ok(Page::of_sorted(&keys, request))
     }
 
     async fn begin(&self, viewer: &UserId, user: &UserId) -> Result<Block> {
@@ -232,60 +232,9 @@ fn parse_other(viewer: &UserId, username: &str) -> Result<UserId> {
     Ok(user)
 }
 
-/// A page of a sorted list in memory.
-fn page_of<K: Ord + Clone>(sorted: &[K], request: &PageRequest<K>) -> Page<K> {
-    let start = request
-        .after
-        .as_ref()
-        .map_or(0, |after| sorted.partition_point(|key| key <= after));
-    let end = request.before.as_ref().map_or(sorted.len(), |before| {
-        sorted.partition_point(|key| key < before)
-    });
-    let window = sorted.get(start..end).unwrap_or_default();
-    let has_behind = match request.begins_at() {
-        Some(_) if request.direction == Direction::Forward => start > 0,
-        Some(_) => end < sorted.len(),
-        None => false,
-    };
-    let read = match request.direction {
-        Direction::Forward => window.iter().take(request.overread()).cloned().collect(),
-        Direction::Backward => window
-            .iter()
-            .rev()
-            .take(request.overread())
-            .cloned()
-            .collect(),
-    };
-    Page::from_overread(request, read, has_behind)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_page_in_memory_is_cut_like_any_other() {
-        let all: Vec<_> = (0..10).collect();
-        let page = |request: PageRequest<i32>| {
-            let page = page_of(&all, &request);
-            (page.items, page.has_previous, page.has_next)
-        };
-        assert_eq!(page(PageRequest::first(3)), (vec![0, 1, 2], false, true));
-        assert_eq!(
-            page(PageRequest::first(3).after(7)),
-            (vec![8, 9], true, false)
-        );
-        assert_eq!(
-            page(PageRequest::last(2).before(5)),
-            (vec![3, 4], true, true)
-        );
-        assert_eq!(page(PageRequest::last(2)), (vec![8, 9], true, false));
-        assert_eq!(page(PageRequest::first(0)), (vec![], false, true));
-        let both = PageRequest::first(9).after(2).before(5);
-        assert_eq!(page(both), (vec![3, 4], false, false));
-        let none = PageRequest::first(9).after(7).before(2);
-        assert_eq!(page(none), (vec![], false, false));
-    }
 
     #[test]
     fn the_newest_block_comes_first() {

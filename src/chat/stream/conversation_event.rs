@@ -13,6 +13,8 @@ pub enum ConversationEvent {
     ParticipantRemoved(UserId),
     RoleChanged(UserId),
     Renamed,
+    ParticipantUpdated(UserId),
+    ConversationUpdated,
     MarkerMoved(UserId),
 }
 
@@ -24,11 +26,14 @@ impl ConversationEvent {
             ChangeKind::MessageEdited
             | ChangeKind::MessageDeleted
             | ChangeKind::ReactionsChanged
+            | ChangeKind::PinsChanged
             | ChangeKind::MessageLate => None,
             ChangeKind::ParticipantAdded => Some(Self::ParticipantAdded(user())),
             ChangeKind::ParticipantRemoved => Some(Self::ParticipantRemoved(user())),
             ChangeKind::RoleChanged => Some(Self::RoleChanged(user())),
             ChangeKind::ConversationRenamed => Some(Self::Renamed),
+            ChangeKind::ParticipantUpdated => Some(Self::ParticipantUpdated(user())),
+            ChangeKind::ConversationUpdated => Some(Self::ConversationUpdated),
         }
     }
 }
@@ -36,6 +41,14 @@ impl ConversationEvent {
 /// Whether a message shows the effect of a change. On a cluster, the log and the message may become
 /// visible one after the other.
 pub(crate) fn is_visible_in(change: &Change, message: Option<&Message>) -> bool {
+    let is_unannounced = matches!(
+        change.kind,
+        ChangeKind::ParticipantUpdated | ChangeKind::ConversationUpdated
+    );
+    if is_unannounced {
+        // The participant and the setting are written with the log, or before it.
+        return true;
+    }
     let Some(message) = message else { return false };
     match change.kind {
         ChangeKind::MessageDeleted => message.deleted_at.is_some(),
@@ -46,12 +59,18 @@ pub(crate) fn is_visible_in(change: &Change, message: Option<&Message>) -> bool 
                 .and_then(|content| content.edited_at);
             message.deleted_at.is_some() || edited_at >= Some(change.id.moment())
         }
+        ChangeKind::PinsChanged => {
+            let pinned = message.pin.as_ref().map(|pin| pin.change);
+            message.deleted_at.is_some() || pinned >= Some(change.id)
+        }
         // Reactions are counted when they are rendered.
         ChangeKind::ReactionsChanged
         | ChangeKind::MessageLate
         | ChangeKind::ParticipantAdded
         | ChangeKind::ParticipantRemoved
         | ChangeKind::RoleChanged
-        | ChangeKind::ConversationRenamed => true,
+        | ChangeKind::ConversationRenamed
+        | ChangeKind::ParticipantUpdated
+        | ChangeKind::ConversationUpdated => true,
     }
 }

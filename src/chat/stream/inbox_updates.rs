@@ -15,9 +15,7 @@ use super::registration::StreamRegistration;
 use super::{POSITION_INTERVAL, StreamService};
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::error::{Error, Result};
-use crate::model::{
-    BlockNotice, ChangeKind, ConversationId, Event, Message, OrderKey, Topic, UserId,
-};
+use crate::model::{BlockNotice, ConversationId, Event, Message, OrderKey, Topic, UserId};
 
 /// Position of the stream with the changed entry there. Without a conversation, only the position
 /// has advanced.
@@ -101,9 +99,9 @@ impl ReceivedChanges {
             return;
         };
         match &notice.event {
-            // An entry shows neither the markers of other users nor reactions.
+            // An entry shows neither the markers of other users nor reactions and pins.
             Event::MarkerMoved(..) => return,
-            Event::MessageChanged(ChangeKind::ReactionsChanged, message) => {
+            Event::MessageChanged(kind, message) if !kind.shows_in_inboxes() => {
                 self.reacted.push(Arc::clone(message));
                 return;
             }

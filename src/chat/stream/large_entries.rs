@@ -304,6 +304,7 @@ mod tests {
             client_key: None,
             deleted_at: None,
             has_reactions: false,
+            pin: None,
         })
     }
 

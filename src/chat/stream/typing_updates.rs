@@ -60,15 +60,29 @@ impl StreamService {
 impl TypingUpdates {
     /// The next update. `None` once the viewer no longer takes part.
     pub async fn next(&mut self) -> Option<Result<TypingUpdate>> {
-        let update = match self.receive_or_expire().await? {
-            Ok(update) => update,
-            Err(error) => return Some(Err(error)),
-        };
-        match self.guard.may_still_see().await {
-            Ok(true) => Some(Ok(update)),
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
+        loop {
+            let update = match self.receive_or_expire().await? {
+                Ok(update) => update,
+                Err(error) => return Some(Err(error)),
+            };
+            match self.is_shown(&update).await {
+                Ok(Some(true)) => return Some(Ok(update)),
+                // No end is delivered for it either.
+                Ok(Some(false)) => drop(self.typing.remove(&update.user)),
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
+            }
         }
+    }
+
+    /// Whether the viewer sees an update: not the typing of a user whom they block, in a group. The end of
+    /// one that was shown before the block is. `None` once the viewer no longer takes part.
+    async fn is_shown(&mut self, update: &TypingUpdate) -> Result<Option<bool>> {
+        if !self.guard.may_still_see().await? {
+            return Ok(None);
+        }
+        let is_blocked = update.is_typing && self.guard.has_blocked(&update.user).await?;
+        Ok(Some(!is_blocked))
     }
 
     pub fn guard(&self) -> &MembershipGuard {

@@ -64,18 +64,24 @@ impl CompletionHandler for CompletedChanges {
             let outgoing = {
                 let lease = context.in_flight.allocate_late(conversation, 1);
                 let mut publication = Publication::new(&context, conversation, &lease);
-                let removes = |kind| kind == ChangeKind::ParticipantRemoved;
-                if change.changes.iter().any(|change| removes(change.kind)) {
+                let ends_rights = |kind| {
+                    matches!(
+                        kind,
+                        ChangeKind::ParticipantRemoved | ChangeKind::ParticipantUpdated
+                    )
+                };
+                if change.changes.iter().any(|change| ends_rights(change.kind)) {
                     context.access.leave_epoch().advance();
                 }
                 for one in change.changes {
                     publication.event(one.id, Event::Changed(conversation, one));
                 }
-                let message = change.message;
-                let id = message.id;
-                publication.event(id, Event::MessageAdded(message));
-                publication.audience(id, &audience);
-                publication.inboxes(id, &change.moved);
+                if let Some(message) = change.message {
+                    let id = message.id;
+                    publication.event(id, Event::MessageAdded(message));
+                    publication.audience(id, &audience);
+                    publication.inboxes(id, &change.moved);
+                }
                 publication.finish()
             };
             if let Some(mut outgoing) = outgoing {

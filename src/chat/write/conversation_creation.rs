@@ -203,6 +203,7 @@ impl WriteService {
             created_at: change.moment(),
             created_by: Some(creator),
             input_hash,
+            slow_mode_seconds: 0,
             is_large: participants.len() > Conversation::FAN_OUT_MAX,
         };
         let new = NewConversation {

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::backlog::{Backlog, BacklogPermit, BacklogSize};
 use super::command::draft::Draft;
 use super::command::group::GroupCommand;
+use super::command::pin::PinDraft;
 use super::command::reaction::ReactionDraft;
 use super::command::revision::RevisionDraft;
 use super::conversation_writer::ConversationWriter;
@@ -76,6 +77,7 @@ pub(crate) enum Work {
     Send(Draft, Reply<Arc<Message>>),
     Revise(RevisionDraft, Reply<Arc<Message>>),
     React(ReactionDraft, Reply<Arc<Message>>),
+    Pin(PinDraft, Reply<Arc<Message>>),
     Group(GroupCommand, Reply<()>),
 }
 
@@ -85,6 +87,7 @@ impl Work {
             Self::Send(draft, _) => draft.bytes,
             Self::Revise(draft, _) => draft.bytes(),
             Self::React(..) => ReactionDraft::BYTES,
+            Self::Pin(..) => PinDraft::BYTES,
             Self::Group(command, _) => command.bytes(),
         }
     }
@@ -249,6 +252,10 @@ impl QueueTask {
             Work::React(draft, reply) => {
                 let _permit = permit;
                 self.reply(reply, writer.react(user, draft).await)
+            }
+            Work::Pin(draft, reply) => {
+                let _permit = permit;
+                self.reply(reply, writer.pin(user, draft).await)
             }
             Work::Group(command, reply) => {
                 let _permit = permit;

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use super::command::pin::PinDraft;
 use super::command::reaction::{EMOJI_PATH, ReactionDraft};
 use super::command::revision::RevisionDraft;
 use super::outgoing::{OutgoingEvents, Publication};
 use super::unknown_outcome::retry_until_known;
 use super::write_context::WriteContext;
 use crate::chat::error::{Error, Result};
-use crate::chat::history::is_active;
+use crate::chat::history::{PinnedMessages, is_active};
 use crate::chat::in_flight_ids::IdLease;
 use crate::model::{Change, ChangeKind, ConversationId, Emoji, Event, Message, UserId};
 use crate::store::Revised;
@@ -37,7 +38,7 @@ impl ConversationWriter {
     }
 
     /// Checks again whether the user takes part, if any user has left a conversation since the
-    /// command was accepted.
+    /// command was accepted. A silence since then refuses the next command.
     async fn check_still_in(&self, user: &UserId, leave_epoch: u64) -> Result<()> {
         let access = &self.context.access;
         if access.leave_epoch().current() != leave_epoch {
@@ -152,6 +153,58 @@ impl ConversationWriter {
         let message = reacted.ok_or(Error::NotFound("the message"))?;
         let mut publication = self.publication(&lease);
         let event = Event::MessageChanged(change.kind, Arc::clone(&message));
+        publication.event(change.id, event);
+        Ok((message, publication.finish()))
+    }
+
+    /// Pins or unpins a message. Returns it, with the events for the other servers.
+    pub(crate) async fn pin(
+        &self,
+        user: UserId,
+        draft: PinDraft,
+    ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
+        self.check_still_in(&user, draft.leave_epoch).await?;
+        let WriteContext {
+            store,
+            access,
+            history,
+            in_flight,
+            ..
+        } = self.context().as_ref();
+        // The role may have changed while the command waited.
+        let participation = access.participation(&user, self.conversation).await?;
+        let is_large = participation.conversation.is_large;
+        draft.check_role(is_large.then_some(participation.membership.role))?;
+        let present = history
+            .require_message(self.conversation, draft.message)
+            .await?;
+        let kind = ChangeKind::PinsChanged;
+        if !draft.changes(&present)? {
+            let was_pinned = present.deleted_at.is_none() && present.pin.is_some();
+            let repeated = was_pinned.then(|| self.context.repeated(kind, &present));
+            return Ok((present, repeated.flatten()));
+        }
+        if draft.is_on {
+            let PinnedMessages { messages, kept } = history.pinned(self.conversation).await?;
+            PinDraft::check_room(messages.len(), kept)?;
+        }
+        // The later change of a pin must have the greater id.
+        let earlier = present.pin.as_ref().map(|pin| pin.change);
+        in_flight.observe(self.conversation, earlier);
+        let lease = in_flight.allocate(self.conversation, 1).await?;
+        let change = Change {
+            id: lease.newest(),
+            kind,
+            message: present.id,
+            user,
+        };
+        let (lease, pinned) = retry_until_known(&self.context().unsettled, lease, || {
+            store.pin_message(self.conversation, draft.is_on, &change)
+        })
+        .await?;
+        let message = pinned.ok_or(Error::NotFound("the message"))?;
+        let mut publication = self.publication(&lease);
+        let event = Event::MessageChanged(kind, Arc::clone(&message));
         publication.event(change.id, event);
         Ok((message, publication.finish()))
     }

@@ -1,11 +1,17 @@
 //! Group commands of the API: they are validated, then run in the queue of the conversation.
+//!
+//! A server of the version before reads no ban, silence or slow mode, so they are written only after the end
+//! of an upgrade.
 
 use super::WriteService;
-use super::command::group::{GroupCommand, parse_group_name, parse_username, parse_usernames};
+use super::command::group::{
+    BanDraft, GroupCommand, parse_group_name, parse_username, parse_usernames,
+};
 use super::conversation_queue::Work;
 use super::group_policy::GroupPolicy;
 use crate::chat::error::{Error, Result};
-use crate::model::{ConversationId, Role, UserId, Viewer};
+use crate::model::{Ban, Conversation, ConversationId, Role, Timestamp, UserId, Viewer};
+use crate::store::FormVersion;
 
 impl WriteService {
     /// Renames a group. The same name again changes nothing.
@@ -111,7 +117,8 @@ impl WriteService {
             .membership_snapshot(conversation, &concerned)
             .await?
             .ok_or(Error::NotFound("the conversation"))?;
-        let Some(decision) = GroupPolicy::new(&concerned, &members)?.decide(&command)? else {
+        let now = self.context.in_flight.now();
+        let Some(decision) = GroupPolicy::new(&concerned, &members, now)?.decide(&command)? else {
             return Ok(());
         };
         let new: Vec<_> = decision
@@ -141,4 +148,180 @@ impl WriteService {
             .run(conversation, viewer, |reply| Work::Group(command, reply))
             .await
     }
+}
+
+const USERNAME_PATH: &[&str] = &["input", "username"];
+
+/// A user who was banned.
+pub struct Banned {
+    pub ban: Ban,
+    /// Whether the user took part until then.
+    pub was_participant: bool,
+}
+
+impl WriteService {
+    /// Removes a user from a group, if they take part, and keeps them out until a moment, or until the
+    /// ban is lifted. A second ban replaces the first.
+    pub async fn ban(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        username: &str,
+        until: Option<Timestamp>,
+        reason: Option<String>,
+    ) -> Result<Banned> {
+        let user = parse_other(viewer, username)?;
+        self.check_until(until)?;
+        let reason = reason.filter(|reason| !reason.is_empty());
+        check_reason(reason.as_deref())?;
+        let access = &self.context.access;
+        access.participation(viewer, conversation).await?;
+        access.forms().require(FormVersion::MODERATION).await?;
+        let store = &self.context.store;
+        let earlier = self
+            .participants
+            .participant(&viewer.into(), conversation, &user)
+            .await?;
+        let count = store.ban_count(conversation, Ban::COUNT_MAX).await?;
+        let users = std::slice::from_ref(&user);
+        if count >= Ban::COUNT_MAX && store.bans_of(conversation, users).await?[0].is_none() {
+            return Err(Error::TooMany(
+                "this group has 10,000 bans, which is the most: lift some of them first",
+            ));
+        }
+        let command = GroupCommand::Ban(BanDraft {
+            user: user.clone(),
+            until,
+            reason: reason.clone(),
+        });
+        self.run_group_command(viewer, conversation, command)
+            .await?;
+        let stored = store.bans_of(conversation, users).await?.pop().flatten();
+        let ban = stored.unwrap_or_else(|| Ban {
+            // It was lifted, or has ended, just now.
+            by: viewer.clone(),
+            at: self.context.in_flight.now(),
+            user,
+            until,
+            reason,
+        });
+        Ok(Banned {
+            ban,
+            was_participant: earlier.is_some(),
+        })
+    }
+
+    /// Ends a ban. Returns the user, unless they were not banned.
+    pub async fn lift_ban(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        username: &str,
+    ) -> Result<Option<UserId>> {
+        let user = parse_username(username)?;
+        self.context
+            .access
+            .participation(viewer, conversation)
+            .await?;
+        let users = std::slice::from_ref(&user);
+        // Read before the write, because nothing may fail after it.
+        let bans = self.context.store.bans_of(conversation, users).await?;
+        self.run_group_command(viewer, conversation, GroupCommand::LiftBan(user.clone()))
+            .await?;
+        Ok(bans.into_iter().flatten().next().map(|_| user))
+    }
+
+    /// Makes a participant of a group read but not write, until a moment or until lifted. A second
+    /// silence replaces the first.
+    pub async fn silence(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        username: &str,
+        until: Option<Timestamp>,
+    ) -> Result<UserId> {
+        let user = parse_other(viewer, username)?;
+        self.check_until(until)?;
+        let access = &self.context.access;
+        access.participation(viewer, conversation).await?;
+        access.forms().require(FormVersion::MODERATION).await?;
+        let command = GroupCommand::Silence(user.clone(), until);
+        self.run_group_command(viewer, conversation, command)
+            .await?;
+        Ok(user)
+    }
+
+    /// Ends the silence of a participant. Without one, nothing changes.
+    pub async fn unsilence(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        username: &str,
+    ) -> Result<UserId> {
+        let user = parse_other(viewer, username)?;
+        let command = GroupCommand::Unsilence(user.clone());
+        self.run_group_command(viewer, conversation, command)
+            .await?;
+        Ok(user)
+    }
+
+    /// Sets the seconds that a MEMBER of a group waits between two sends. The same seconds again change
+    /// nothing.
+    pub async fn set_slow_mode(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        seconds: i32,
+    ) -> Result<()> {
+        let seconds = u32::try_from(seconds)
+            .ok()
+            .filter(|seconds| *seconds <= Conversation::SLOW_MODE_SECONDS_MAX);
+        let seconds = seconds.ok_or_else(|| {
+            let message = format!(
+                "slowModeSeconds is 0 to {}",
+                Conversation::SLOW_MODE_SECONDS_MAX
+            );
+            Error::bad_input(&["input", "slowModeSeconds"], message)
+        })?;
+        let access = &self.context.access;
+        access.participation(viewer, conversation).await?;
+        access.forms().require(FormVersion::MODERATION).await?;
+        self.run_group_command(viewer, conversation, GroupCommand::SetSlowMode(seconds))
+            .await
+    }
+
+    fn check_until(&self, until: Option<Timestamp>) -> Result<()> {
+        if until.is_some_and(|until| until <= self.context.in_flight.now()) {
+            return Err(Error::bad_input(
+                &["input", "until"],
+                "until must be in the future",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn parse_other(viewer: &UserId, username: &str) -> Result<UserId> {
+    let user = parse_username(username)?;
+    if user == *viewer {
+        return Err(Error::bad_input(
+            USERNAME_PATH,
+            "you cannot do that to yourself",
+        ));
+    }
+    Ok(user)
+}
+
+fn check_reason(reason: Option<&str>) -> Result<()> {
+    let is_text = |reason: &str| {
+        reason.len() <= Ban::REASON_BYTES_MAX && !reason.chars().any(char::is_control)
+    };
+    if reason.is_none_or(is_text) {
+        return Ok(());
+    }
+    let message = format!(
+        "a reason has at most {} bytes and no control characters",
+        Ban::REASON_BYTES_MAX
+    );
+    Err(Error::bad_input(&["input", "reason"], message))
 }

@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use super::command::group::GroupCommand;
 use super::conversation_writer::ConversationWriter;
-use super::group_policy::{GroupDecision, GroupPolicy};
+use super::group_policy::{BanDecision, GroupDecision, GroupPolicy};
 use super::outgoing::OutgoingEvents;
 use super::unknown_outcome::retry_until_known;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::IdLease;
 use crate::model::{
-    Change, ChangeKind, Content, Conversation, Event, Message, MessageKind, Metadata, PageRequest,
-    UserId,
+    Ban, Change, ChangeKind, Content, Conversation, Event, MembershipState, Message, MessageKind,
+    Metadata, PageRequest, Timestamp, UserId,
 };
 use crate::store::{
-    self, Audience, MembershipChange, MembershipSnapshot, MembershipTransition, Renaming,
-    TransitionKind,
+    self, Audience, BanChange, MembershipChange, MembershipSnapshot, MembershipTransition,
+    Renaming, TransitionKind,
 };
 
 /// Decisions on one command, each after another server has changed the membership.
@@ -52,13 +52,25 @@ impl ConversationWriter {
             context
                 .in_flight
                 .observe(self.conversation(), members.version);
-            let Some(decision) = GroupPolicy::new(&users, &members)?.decide(command)? else {
+            let now = context.in_flight.now();
+            let Some(decision) = GroupPolicy::new(&users, &members, now)?.decide(command)? else {
                 let repeated = match command {
-                    GroupCommand::Rename(_) => context.repeated_renaming(self.conversation()).await,
+                    GroupCommand::Rename(_) => {
+                        let kind = ChangeKind::ConversationRenamed;
+                        context.repeated_setting(self.conversation(), kind).await
+                    }
+                    GroupCommand::SetSlowMode(_) => {
+                        let kind = ChangeKind::ConversationUpdated;
+                        context.repeated_setting(self.conversation(), kind).await
+                    }
                     GroupCommand::Add(_)
                     | GroupCommand::Remove(_)
                     | GroupCommand::SetRole(..)
-                    | GroupCommand::Leave => {
+                    | GroupCommand::Leave
+                    | GroupCommand::Ban(_)
+                    | GroupCommand::LiftBan(_)
+                    | GroupCommand::Silence(..)
+                    | GroupCommand::Unsilence(_) => {
                         let version = members.version;
                         context
                             .repeated_membership(self.conversation(), version)
@@ -116,20 +128,29 @@ impl ConversationWriter {
     ) -> Result<ChangeAttempt> {
         let GroupDecision {
             name,
+            slow_mode_seconds,
             mut transitions,
             changes,
+            bans,
             metadata,
         } = decision;
+        // The message has the last id. Without one, the last change has it.
+        let id_count = match metadata {
+            Some(_) => changes.len() + 1,
+            None => changes.len().max(1),
+        };
         let lease = self
             .context()
             .in_flight
-            .allocate(self.conversation(), changes.len() + 1)
+            .allocate(self.conversation(), id_count)
             .await?;
-        let message = Arc::new(self.system_message(actor, &lease, &metadata));
+        let version = lease.newest();
+        let message = metadata.map(|metadata| self.system_message(actor, &lease, &metadata));
+        let message = message.map(Arc::new);
         let change = |(id, (kind, user)): (_, (ChangeKind, UserId))| Change {
             id,
             kind,
-            message: message.id,
+            message: version,
             user,
         };
         let changes: Vec<_> = lease
@@ -139,16 +160,20 @@ impl ConversationWriter {
             .zip(changes)
             .map(change)
             .collect();
-        for transition in transitions
-            .iter_mut()
-            .filter(|transition| transition.kind != TransitionKind::Stays)
-        {
-            transition.membership.since = Some(message.id.moment());
+        for transition in &mut transitions {
+            let is_banned = transition.membership.state == MembershipState::Banned;
+            if transition.kind != TransitionKind::Stays || is_banned {
+                transition.membership.since = Some(version.moment());
+            }
         }
-        let (lease, audience) = match name {
-            Some(name) => {
+        let bans = bans
+            .into_iter()
+            .map(|ban| ban_change(actor, ban, version.moment()))
+            .collect();
+        let (lease, audience) = match (name, slow_mode_seconds, &message) {
+            (Some(name), _, Some(message)) => {
                 let change = changes.first().cloned().expect("a new name is one change");
-                let message = Arc::clone(&message);
+                let message = Arc::clone(message);
                 let renaming = Renaming {
                     name,
                     change,
@@ -157,12 +182,19 @@ impl ConversationWriter {
                 let (lease, audience) = self.persist_renaming(lease, &renaming).await?;
                 (lease, Some(audience))
             }
-            None => {
+            (_, Some(seconds), _) => {
+                let change = changes.first().expect("a new setting is one change");
+                let lease = self.persist_slow_mode(lease, seconds, change).await?;
+                (lease, Some(Audience { users: None }))
+            }
+            (_, None, message) => {
                 let change = MembershipChange {
                     seen: members.version,
                     transitions: transitions.clone(),
                     changes: changes.clone(),
-                    message: Arc::clone(&message),
+                    message: message.clone(),
+                    version,
+                    bans,
                 };
                 self.persist_membership(lease, &change).await?
             }
@@ -185,6 +217,20 @@ impl ConversationWriter {
             store.rename_conversation(self.conversation(), renaming)
         })
         .await
+    }
+
+    async fn persist_slow_mode(
+        &self,
+        lease: IdLease,
+        seconds: u32,
+        change: &Change,
+    ) -> store::Result<IdLease> {
+        let store = &self.context().store;
+        let (lease, ()) = retry_until_known(&self.context().unsettled, lease, || {
+            store.set_slow_mode(self.conversation(), seconds, change)
+        })
+        .await?;
+        Ok(lease)
     }
 
     async fn persist_membership(
@@ -220,6 +266,7 @@ impl ConversationWriter {
             client_key: None,
             deleted_at: None,
             has_reactions: false,
+            pin: None,
         }
     }
 
@@ -227,7 +274,7 @@ impl ConversationWriter {
         &self,
         changes: &[Change],
         transitions: &[MembershipTransition],
-        message: Arc<Message>,
+        message: Option<Arc<Message>>,
         audience: &Audience,
         lease: &IdLease,
     ) -> Option<OutgoingEvents> {
@@ -244,13 +291,19 @@ impl ConversationWriter {
             with_kind(TransitionKind::Leaves),
         );
         context.introductions.count_joiners(joiners.clone());
-        if leavers.clone().next().is_some() {
+        // Commands that wait, and streams, check the membership again.
+        let is_silenced = |change: &Change| change.kind == ChangeKind::ParticipantUpdated;
+        if leavers.clone().next().is_some() || changes.iter().any(is_silenced) {
             context.access.leave_epoch().advance();
         }
         for change in changes {
             let event = Event::Changed(self.conversation(), change.clone());
             publication.event(change.id, event);
         }
+        // No inbox shows a change without a message.
+        let Some(message) = message else {
+            return publication.finish();
+        };
         publication.event(message.id, Event::MessageAdded(Arc::clone(&message)));
         publication.audience(message.id, audience);
         // Participants of a large conversation subscribe to its topic, but users who have just
@@ -258,5 +311,22 @@ impl ConversationWriter {
         let others = joiners.filter(|_| audience.users.is_none()).chain(leavers);
         publication.inboxes(lease.newest(), others);
         publication.finish()
+    }
+}
+
+fn ban_change(actor: &UserId, decision: BanDecision, at: Timestamp) -> BanChange {
+    match decision {
+        BanDecision::Set {
+            user,
+            until,
+            reason,
+        } => BanChange::Set(Ban {
+            user,
+            by: actor.clone(),
+            at,
+            until,
+            reason,
+        }),
+        BanDecision::Lift(user) => BanChange::Lift(user),
     }
 }

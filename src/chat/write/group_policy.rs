@@ -3,14 +3,16 @@
 //! Every participant may leave. OWNERs and ADMINs may rename the group, add users, and remove
 //! MEMBERs. OWNERs may also remove OWNERs and ADMINs, and set roles. A group always has an OWNER:
 //! when the last one leaves, the oldest ADMIN inherits the role, else the oldest participant.
+//! ADMINs ban and silence MEMBERs, OWNERs anyone else. Both set the slow mode.
 
 use serde_json::json;
 
-use super::command::group::GroupCommand;
+use super::command::group::{BanDraft, GroupCommand};
+use crate::chat::access::silenced;
 use crate::chat::error::{Error, Result};
 use crate::model::{
     ChangeKind, Conversation, ConversationKind, GroupName, Membership, MembershipState, Role,
-    UserId,
+    Silence, Timestamp, UserId,
 };
 use crate::store::{MembershipSnapshot, MembershipTransition, TransitionKind};
 
@@ -18,12 +20,26 @@ use crate::store::{MembershipSnapshot, MembershipTransition, TransitionKind};
 #[derive(Default)]
 pub(crate) struct GroupDecision {
     pub(crate) name: Option<GroupName>,
+    pub(crate) slow_mode_seconds: Option<u32>,
     /// Changes of memberships. The time of a joining or leaving is set with the id.
     pub(crate) transitions: Vec<MembershipTransition>,
     /// Kinds of the changes with the affected users, in the order of their publication.
     pub(crate) changes: Vec<(ChangeKind, UserId)>,
-    /// Metadata of the SYSTEM message.
-    pub(crate) metadata: serde_json::Value,
+    /// At most one for each user.
+    pub(crate) bans: Vec<BanDecision>,
+    /// Metadata of the SYSTEM message. `None` for a change that no message announces.
+    pub(crate) metadata: Option<serde_json::Value>,
+}
+
+/// A ban that is set or lifted. Its moment is that of the change.
+#[derive(Debug)]
+pub(crate) enum BanDecision {
+    Set {
+        user: UserId,
+        until: Option<Timestamp>,
+        reason: Option<String>,
+    },
+    Lift(UserId),
 }
 
 impl GroupDecision {
@@ -34,10 +50,24 @@ impl GroupDecision {
     ) -> Self {
         let usernames: Vec<_> = changes.iter().map(|(_, user)| user.as_str()).collect();
         Self {
-            metadata: json!({"event": event, "usernames": usernames}),
-            name: None,
+            metadata: Some(json!({"event": event, "usernames": usernames})),
             transitions,
             changes,
+            ..Self::default()
+        }
+    }
+
+    /// A change of one user's membership that no message announces.
+    fn unannounced(
+        transition: MembershipTransition,
+        changes: Vec<(ChangeKind, UserId)>,
+        bans: Vec<BanDecision>,
+    ) -> Self {
+        Self {
+            transitions: vec![transition],
+            changes,
+            bans,
+            ..Self::default()
         }
     }
 }
@@ -48,11 +78,17 @@ pub(crate) struct GroupPolicy<'a> {
     membership: Membership,
     users: &'a [UserId],
     members: &'a MembershipSnapshot,
+    /// Bans and silences end by time.
+    now: Timestamp,
 }
 
 impl<'a> GroupPolicy<'a> {
     /// `users` are those of [`GroupCommand::concerned`], in the order of `members.memberships`.
-    pub(crate) fn new(users: &'a [UserId], members: &'a MembershipSnapshot) -> Result<Self> {
+    pub(crate) fn new(
+        users: &'a [UserId],
+        members: &'a MembershipSnapshot,
+        now: Timestamp,
+    ) -> Result<Self> {
         let actor = users
             .first()
             .expect("the actor is the first concerned user");
@@ -74,6 +110,7 @@ impl<'a> GroupPolicy<'a> {
             membership,
             users,
             members,
+            now,
         })
     }
 
@@ -85,6 +122,11 @@ impl<'a> GroupPolicy<'a> {
             GroupCommand::Remove(user) => self.remove(user),
             GroupCommand::SetRole(user, role) => self.set_role(user, *role),
             GroupCommand::Leave => Ok(Some(self.leave())),
+            GroupCommand::Ban(draft) => self.ban(draft).map(Some),
+            GroupCommand::LiftBan(user) => self.lift_ban(user),
+            GroupCommand::Silence(user, until) => self.silence(user, *until),
+            GroupCommand::Unsilence(user) => self.unsilence(user),
+            GroupCommand::SetSlowMode(seconds) => self.set_slow_mode(*seconds),
         }
     }
 
@@ -104,6 +146,9 @@ impl<'a> GroupPolicy<'a> {
 
     fn rename(&self, name: &GroupName) -> Result<Option<GroupDecision>> {
         self.require_admin()?;
+        if self.membership.silence_at(self.now).is_some() {
+            return Err(silenced());
+        }
         if self.members.conversation.name.as_ref() == Some(name) {
             return Ok(None);
         }
@@ -111,18 +156,31 @@ impl<'a> GroupPolicy<'a> {
         let metadata = json!({"event": "renamed", "usernames": [], "name": name.as_str()});
         Ok(Some(GroupDecision {
             name: Some(name.clone()),
-            transitions: Vec::new(),
             changes,
-            metadata,
+            metadata: Some(metadata),
+            ..GroupDecision::default()
+        }))
+    }
+
+    fn set_slow_mode(&self, seconds: u32) -> Result<Option<GroupDecision>> {
+        self.require_admin()?;
+        if self.members.conversation.slow_mode_seconds == seconds {
+            return Ok(None);
+        }
+        Ok(Some(GroupDecision {
+            slow_mode_seconds: Some(seconds),
+            changes: vec![(ChangeKind::ConversationUpdated, self.actor.clone())],
+            ..GroupDecision::default()
         }))
     }
 
     fn add(&self, users: &[UserId]) -> Result<Option<GroupDecision>> {
         self.require_admin()?;
+        // A banned user is left out without a word.
         let is_new = |user: &&UserId| {
             !self
                 .membership_of(user)
-                .is_some_and(|membership| membership.is_joined())
+                .is_some_and(|one| one.is_joined() || one.is_banned_at(self.now))
         };
         let new: Vec<_> = users.iter().filter(is_new).cloned().collect();
         if new.is_empty() {
@@ -139,18 +197,29 @@ impl<'a> GroupPolicy<'a> {
         let transition = |user: &UserId| MembershipTransition {
             user: user.clone(),
             kind: TransitionKind::Joins,
-            membership: Membership::joined(Role::Member),
+            membership: Membership {
+                // Leaving and coming back ends no silence.
+                silence: self
+                    .membership_of(user)
+                    .and_then(|earlier| earlier.silence_at(self.now)),
+                ..Membership::joined(Role::Member)
+            },
         };
         let transitions = new.iter().map(transition).collect();
+        let has_ended_ban = |user: &&UserId| {
+            let earlier = self.membership_of(user);
+            earlier.is_some_and(|one| one.state == MembershipState::Banned)
+        };
+        let bans = new.iter().filter(has_ended_ban).cloned();
+        let bans = bans.map(BanDecision::Lift).collect();
         let changes = new
             .into_iter()
             .map(|user| (ChangeKind::ParticipantAdded, user))
             .collect();
-        Ok(Some(GroupDecision::of_transitions(
-            "joined",
-            transitions,
-            changes,
-        )))
+        Ok(Some(GroupDecision {
+            bans,
+            ..GroupDecision::of_transitions("joined", transitions, changes)
+        }))
     }
 
     fn remove(&self, user: &UserId) -> Result<Option<GroupDecision>> {
@@ -191,6 +260,105 @@ impl<'a> GroupPolicy<'a> {
         decision
     }
 
+    /// An ADMIN bans and silences MEMBERs, an OWNER anyone else. A user who does not take part counts as
+    /// a MEMBER.
+    fn require_moderator(&self, of: Option<Membership>) -> Result<()> {
+        self.require_admin()?;
+        let role = of.filter(Membership::is_joined).map(|one| one.role);
+        let is_member = role.is_none_or(|role| role == Role::Member);
+        if self.membership.role != Role::Owner && !is_member {
+            return Err(Error::Forbidden(
+                "only an owner of the group may do that to an owner or admin",
+            ));
+        }
+        Ok(())
+    }
+
+    /// A second ban replaces the first.
+    fn ban(&self, draft: &BanDraft) -> Result<GroupDecision> {
+        let BanDraft {
+            user,
+            until,
+            reason,
+        } = draft;
+        let earlier = self.membership_of(user);
+        self.require_moderator(earlier)?;
+        let bans = vec![BanDecision::Set {
+            user: user.clone(),
+            until: *until,
+            reason: reason.clone(),
+        }];
+        let membership = Membership {
+            state: MembershipState::Banned,
+            banned_until: *until,
+            ..earlier.unwrap_or(Membership::joined(Role::Member))
+        };
+        if !earlier.is_some_and(|earlier| earlier.is_joined()) {
+            let transition = staying(user, membership, membership.role);
+            return Ok(GroupDecision::unannounced(transition, Vec::new(), bans));
+        }
+        let transition = MembershipTransition {
+            user: user.clone(),
+            kind: TransitionKind::Leaves,
+            membership,
+        };
+        let changes = vec![(ChangeKind::ParticipantRemoved, user.clone())];
+        Ok(GroupDecision {
+            bans,
+            ..GroupDecision::of_transitions("removed", vec![transition], changes)
+        })
+    }
+
+    fn lift_ban(&self, user: &UserId) -> Result<Option<GroupDecision>> {
+        self.require_admin()?;
+        let Some(earlier) = self
+            .membership_of(user)
+            .filter(|one| one.is_banned_at(self.now))
+        else {
+            return Ok(None);
+        };
+        let membership = Membership {
+            state: MembershipState::Left,
+            banned_until: None,
+            ..earlier
+        };
+        let transition = staying(user, membership, membership.role);
+        let bans = vec![BanDecision::Lift(user.clone())];
+        let decision = GroupDecision::unannounced(transition, Vec::new(), bans);
+        Ok(Some(decision))
+    }
+
+    fn silence(&self, user: &UserId, until: Option<Timestamp>) -> Result<Option<GroupDecision>> {
+        let silence = Silence {
+            since: self.now,
+            until,
+        };
+        self.set_silence(user, Some(silence))
+    }
+
+    fn unsilence(&self, user: &UserId) -> Result<Option<GroupDecision>> {
+        self.set_silence(user, None)
+    }
+
+    fn set_silence(
+        &self,
+        user: &UserId,
+        silence: Option<Silence>,
+    ) -> Result<Option<GroupDecision>> {
+        let earlier = self.membership_of(user).filter(Membership::is_joined);
+        self.require_moderator(earlier)?;
+        let earlier = earlier.ok_or(Error::NotFound("the participant"))?;
+        let end = |silence: Option<Silence>| silence.map(|silence| silence.until);
+        if end(earlier.silence_at(self.now)) == end(silence) {
+            return Ok(None);
+        }
+        let membership = Membership { silence, ..earlier };
+        let transition = staying(user, membership, membership.role);
+        let changes = vec![(ChangeKind::ParticipantUpdated, user.clone())];
+        let decision = GroupDecision::unannounced(transition, changes, Vec::new());
+        Ok(Some(decision))
+    }
+
     fn set_role(&self, user: &UserId, role: Role) -> Result<Option<GroupDecision>> {
         if self.membership.role != Role::Owner {
             return Err(Error::Forbidden("only an owner of the group may set roles"));
@@ -220,7 +388,9 @@ impl<'a> GroupPolicy<'a> {
             transitions,
             vec![(ChangeKind::RoleChanged, user.clone())],
         );
-        decision.metadata["role"] = serde_json::to_value(role).expect("a role is a word");
+        if let Some(metadata) = &mut decision.metadata {
+            metadata["role"] = serde_json::to_value(role).expect("a role is a word");
+        }
         Ok(Some(decision))
     }
 }

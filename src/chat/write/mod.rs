@@ -9,7 +9,7 @@ mod completed_change;
 mod conversation_creation;
 mod conversation_queue;
 mod conversation_writer;
-mod group;
+pub(crate) mod group;
 mod group_change;
 mod group_policy;
 mod introduction;
@@ -28,8 +28,9 @@ use tokio::sync::OnceCell;
 
 use self::backlog::BacklogSize;
 use self::command::draft::Draft;
+use self::command::pin::PinDraft;
 use self::command::reaction::ReactionDraft;
-use self::command::revision::RevisionDraft;
+use self::command::revision::{EditInput, RevisionDraft};
 use self::completed_change::CompletedChanges;
 use self::conversation_queue::{ConversationQueues, Work};
 use self::introduction::Introductions;
@@ -39,15 +40,15 @@ use crate::chat::access::relationship::Relationships;
 use crate::chat::access::restrictions::Restrictions;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
-use crate::chat::error::Result;
+use crate::chat::error::{Error, Result};
 use crate::chat::participants::ParticipantService;
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::write_tasks::WriteTasks;
 use crate::cluster::RecentByAge;
 use crate::metrics::Metrics;
-use crate::model::{ConversationId, DirectIds, Message, MessageId, UserId, Viewer};
+use crate::model::{ConversationId, DirectIds, Message, MessageId, Role, UserId, Viewer};
 use crate::rate::Rate;
-use crate::store::Participation;
+use crate::store::{FormVersion, Participation};
 
 /// A retry of a send that was delivered longer ago than this delivers it once more.
 const RETRIES_FOR: Duration = Duration::from_secs(15 * 60);
@@ -143,7 +144,18 @@ impl WriteService {
     ) -> Result<Arc<Message>> {
         let caller = caller.into();
         let viewer = &caller.user;
-        draft.leave_epoch = self.accept_writer(viewer, conversation).await?;
+        let (leave_epoch, participation) = self.accept_writer(&caller, conversation).await?;
+        draft.leave_epoch = leave_epoch;
+        // In a direct conversation there is none.
+        if participation.membership.role == Role::Member && !caller.is_service() {
+            draft.slow_mode_seconds = participation.conversation.slow_mode_seconds;
+        }
+        draft.may_be_silenced = !caller.is_service();
+        let mentions = &draft.content.mentions;
+        if !mentions.is_empty() {
+            self.accept_mentions(&participation, mentions.everyone)
+                .await?;
+        }
         // A service pays its own rate at the door, whoever it acts for.
         if caller.service_name().is_none() {
             self.sends.take(viewer)?;
@@ -161,16 +173,25 @@ impl WriteService {
             .await
     }
 
-    /// Replaces the body of one of the viewer's messages. The same body again changes nothing.
+    /// Replaces the body of one of the viewer's messages, and those mentions that are given. The same
+    /// content again changes nothing.
     pub async fn edit(
         &self,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         conversation: ConversationId,
         message: MessageId,
-        body: String,
+        input: impl Into<EditInput>,
     ) -> Result<Arc<Message>> {
-        let leave_epoch = self.accept_writer(viewer, conversation).await?;
-        let draft = RevisionDraft::edit(message, body, self.body_bytes_max, leave_epoch)?;
+        let caller = &caller.into();
+        let viewer = &caller.user;
+        let input = input.into();
+        let (leave_epoch, participation) = self.accept_writer(caller, conversation).await?;
+        let everyone = input.mentions_everyone == Some(true);
+        let names = input.mentioned_usernames.as_ref();
+        if everyone || names.is_some_and(|names| !names.is_empty()) {
+            self.accept_mentions(&participation, everyone).await?;
+        }
+        let draft = RevisionDraft::edit(message, input, self.body_bytes_max, leave_epoch)?;
         self.queues
             .run(conversation, viewer, |reply| Work::Revise(draft, reply))
             .await
@@ -193,27 +214,77 @@ impl WriteService {
     /// Puts a reaction of the viewer on or off. A repetition changes nothing. Returns the message.
     pub async fn react(
         &self,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         conversation: ConversationId,
         message: MessageId,
         emoji: &str,
         is_on: bool,
     ) -> Result<Arc<Message>> {
-        let leave_epoch = self.accept_writer(viewer, conversation).await?;
+        let caller = &caller.into();
+        let viewer = &caller.user;
+        let (leave_epoch, _) = self.accept_writer(caller, conversation).await?;
         let draft = ReactionDraft::parse(message, emoji, is_on, leave_epoch)?;
         self.queues
             .run(conversation, viewer, |reply| Work::React(draft, reply))
             .await
     }
 
-    /// Checks that the viewer takes part and may write, and returns the leave epoch before the check.
-    async fn accept_writer(&self, viewer: &UserId, conversation: ConversationId) -> Result<u64> {
+    /// Pins a message, or unpins it. A repetition changes nothing. Returns the message.
+    pub async fn pin(
+        &self,
+        caller: impl Into<Viewer>,
+        conversation: ConversationId,
+        message: MessageId,
+        is_on: bool,
+    ) -> Result<Arc<Message>> {
+        let caller = &caller.into();
+        let (leave_epoch, _) = self.accept_writer(caller, conversation).await?;
+        self.context
+            .access
+            .forms()
+            .require(FormVersion::PINS)
+            .await?;
+        let draft = PinDraft {
+            message,
+            is_on,
+            leave_epoch,
+        };
+        self.queues
+            .run(conversation, &caller.user, |reply| Work::Pin(draft, reply))
+            .await
+    }
+
+    /// Checks that the participant may mention users, and everyone if the message does.
+    async fn accept_mentions(&self, participation: &Participation, everyone: bool) -> Result<()> {
+        let forms = self.context.access.forms();
+        forms.require(FormVersion::MENTIONS).await?;
+        let Participation {
+            conversation,
+            membership,
+        } = participation;
+        if everyone && conversation.is_large && membership.role == Role::Member {
+            return Err(Error::Forbidden(
+                "only an owner or admin of a large conversation may mention everyone",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that the viewer takes part and may write, and returns the participation, with the leave epoch
+    /// before the check.
+    async fn accept_writer(
+        &self,
+        caller: &Viewer,
+        conversation: ConversationId,
+    ) -> Result<(u64, Participation)> {
+        let viewer = &caller.user;
         let (leave_epoch, participation) = self.participation_of(viewer, conversation).await?;
         let access = &self.context.access;
+        access.require_unsilenced(caller, &participation)?;
         access
             .require_unhidden(viewer, &participation.conversation)
             .await?;
-        Ok(leave_epoch)
+        Ok((leave_epoch, participation))
     }
 
     /// The viewer's participation, with the leave epoch before it was read.

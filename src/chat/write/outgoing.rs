@@ -160,7 +160,7 @@ impl WriteContext {
         if let Some(event) = outgoing.events.last_mut() {
             event.own_id = None;
         }
-        outgoing.has_inboxes = kind != ChangeKind::ReactionsChanged;
+        outgoing.has_inboxes = kind.shows_in_inboxes();
         Some(outgoing)
     }
 
@@ -170,9 +170,13 @@ impl WriteContext {
         conversation: ConversationId,
         version: Option<TimeUuid>,
     ) -> store::Result<Option<OutgoingEvents>> {
-        let Some(version) =
-            version.filter(|version| !self.has_delivered(*version, ChangeKind::MessageLate))
-        else {
+        // A change without a message is a participant's update under the id of the version.
+        let is_delivered = |version: TimeUuid| {
+            [ChangeKind::MessageLate, ChangeKind::ParticipantUpdated]
+                .into_iter()
+                .any(|kind| self.has_delivered(version, kind))
+        };
+        let Some(version) = version.filter(|version| !is_delivered(*version)) else {
             return Ok(None);
         };
         let since = OrderKey::first_at(version.moment().plus_micros(-1_000_000));
@@ -181,10 +185,11 @@ impl WriteContext {
             .await
     }
 
-    /// The same for the last renaming of a conversation, if it is recent.
-    pub(crate) async fn repeated_renaming(
+    /// The same for the last renaming of a conversation, or change of a setting, if it is recent.
+    pub(crate) async fn repeated_setting(
         &self,
         conversation: ConversationId,
+        kind: ChangeKind,
     ) -> store::Result<Option<OutgoingEvents>> {
         if !self.in_flight.is_shared() {
             return Ok(None);
@@ -192,8 +197,7 @@ impl WriteContext {
         let now = self.in_flight.now();
         let since = OrderKey::first_at(now.plus_micros(-RENAMED_MICROS));
         let changes = self.changes_since(conversation, since).await?;
-        let is_renaming = |change: &&Change| change.kind == ChangeKind::ConversationRenamed;
-        let newest = changes.iter().rfind(is_renaming);
+        let newest = changes.iter().rfind(|change| change.kind == kind);
         let Some(message) = newest.map(|change| change.message) else {
             return Ok(None);
         };
@@ -222,29 +226,34 @@ impl WriteContext {
         Ok(all)
     }
 
-    /// The events of the change of a group that this SYSTEM message announces.
+    /// The events of the change of a group that this SYSTEM message announces, or that repeats the id
+    /// of a change without one.
     async fn repeated_group_change(
         &self,
         conversation: ConversationId,
         message: MessageId,
         changes: Vec<Change>,
     ) -> store::Result<Option<OutgoingEvents>> {
-        // The version of a conversation without a change of its membership is no message.
         let found = self.store.messages(&[(conversation, message)]).await?;
-        let Some(found) = found.into_iter().next().flatten() else {
-            return Ok(None);
+        let mut outgoing = match found.into_iter().next().flatten() {
+            Some(found) => match self.repeated(ChangeKind::MessageLate, &found) {
+                Some(outgoing) => outgoing,
+                None => return Ok(None),
+            },
+            None => OutgoingEvents::new(conversation, None),
         };
-        let Some(mut outgoing) = self.repeated(ChangeKind::MessageLate, &found) else {
-            return Ok(None);
+        let is_missed = |change: &Change| {
+            let is_message = change.kind == ChangeKind::MessageLate;
+            change.message == message
+                && !is_message
+                && !self.has_delivered(change.message, change.kind)
         };
-        for change in changes
-            .into_iter()
-            .filter(|change| change.message == message && change.kind != ChangeKind::MessageLate)
-        {
+        for change in changes.into_iter().filter(is_missed) {
             outgoing.named.push(change.user.clone());
             outgoing.add(change.id, Event::Changed(conversation, change));
         }
-        Ok(Some(outgoing))
+        // The version of a conversation whose membership never changed is no change.
+        Ok(Some(outgoing).filter(|outgoing| !outgoing.events.is_empty()))
     }
 
     /// Delivers the events of a batch to the other servers, and then replies. Without events it
@@ -310,7 +319,8 @@ impl OutgoingEvent {
     }
 
     fn remote(&self) -> RemoteEvent {
-        if self.change.id == self.change.message {
+        let is_message = self.change.kind == ChangeKind::MessageLate;
+        if is_message && self.change.id == self.change.message {
             RemoteEvent::Message(self.change.id)
         } else {
             RemoteEvent::Change(self.change.clone())

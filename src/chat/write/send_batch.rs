@@ -4,6 +4,8 @@
 //! all keys, because another server may have claimed one. A message whose key was claimed by an
 //! attempt that did not finish is finished here, with the same id.
 
+mod slow_mode;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use super::command::draft::Draft;
 use super::conversation_writer::ConversationWriter;
 use super::outgoing::OutgoingEvents;
 use super::unknown_outcome::retry_until_known;
+use crate::chat::access::silenced;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::IdLease;
 use crate::model::{
@@ -43,10 +46,13 @@ struct Twin {
 
 impl ConversationWriter {
     pub(crate) async fn send(&self, sends: Vec<SendJob>) {
-        let sends = match self.refuse_former_participants(sends).await {
-            Some(sends) if !sends.is_empty() => sends,
-            Some(_) | None => return,
+        let sends = match self.refuse_former_writers(sends).await {
+            Some(sends) => self.refuse_too_early(sends).await,
+            None => return,
         };
+        if sends.is_empty() {
+            return;
+        }
         let (sends, twins) = split_twins(sends);
         let in_flight = &self.context().in_flight;
         let allocated = in_flight.allocate(self.conversation(), sends.len());
@@ -103,29 +109,40 @@ impl ConversationWriter {
         self.reply_to_retries(retries).await;
     }
 
-    /// Refuses the sends of users who have left while their sends waited. `None` if all sends were
-    /// refused with an error.
-    async fn refuse_former_participants(&self, sends: Vec<SendJob>) -> Option<Vec<SendJob>> {
+    /// Refuses the sends of users who have left, or were silenced, while their sends waited. `None` if all
+    /// sends were refused with an error.
+    async fn refuse_former_writers(&self, sends: Vec<SendJob>) -> Option<Vec<SendJob>> {
         let access = &self.context().access;
+        let now = self.context().in_flight.now();
         let leave_epoch = access.leave_epoch().current();
-        let mut present = HashMap::new();
+        let mut refusals: HashMap<UserId, Option<Error>> = HashMap::new();
         for send in sends
             .iter()
             .filter(|send| send.draft.leave_epoch != leave_epoch)
         {
-            if !present.contains_key(&send.sender) {
-                match access.conversation(&send.sender, self.conversation()).await {
-                    Ok(found) => drop(present.insert(send.sender.clone(), found.is_some())),
-                    Err(error) => {
-                        refuse_all(sends, &error);
-                        return None;
-                    }
+            if refusals.contains_key(&send.sender) {
+                continue;
+            }
+            let own = access.participation(&send.sender, self.conversation());
+            let refusal = match own.await {
+                Ok(own) => (own.membership.silence_at(now))
+                    .filter(|_| send.draft.may_be_silenced)
+                    .map(|_| silenced()),
+                Err(error @ Error::NotFound(_)) => Some(error),
+                Err(error) => {
+                    refuse_all(sends, &error);
+                    return None;
                 }
+            };
+            refusals.insert(send.sender.clone(), refusal);
+        }
+        let mut current = Vec::with_capacity(sends.len());
+        for send in sends {
+            match refusals.get(&send.sender) {
+                Some(Some(error)) => refuse_all([send], error),
+                Some(None) | None => current.push(send),
             }
         }
-        let has_left = |send: &SendJob| present.get(&send.sender) == Some(&false);
-        let (former, current): (Vec<_>, Vec<_>) = sends.into_iter().partition(has_left);
-        refuse_all(former, &Error::NotFound("the conversation"));
         Some(current)
     }
 
@@ -243,6 +260,7 @@ impl ConversationWriter {
             client_key: send.draft.key.clone(),
             deleted_at: None,
             has_reactions: false,
+            pin: None,
         };
         NewMessage {
             message: Arc::new(message),

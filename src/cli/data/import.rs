@@ -141,6 +141,7 @@ fn summary(counts: &ImportCounts) -> String {
         participants,
         messages,
         reactions,
+        pins,
         broken_lines,
     } = counts;
     let kinds = [
@@ -149,6 +150,7 @@ fn summary(counts: &ImportCounts) -> String {
         ("participants", participants),
         ("messages", messages),
         ("reactions", reactions),
+        ("pins", pins),
     ];
     let kinds = kinds.map(|(name, count)| format!("{name} {} / {}", count.added, count.unchanged));
     format!(

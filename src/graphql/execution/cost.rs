@@ -19,26 +19,30 @@ use crate::model::PageRequest;
 
 /// Lists without page arguments, with a typical length. A message may have 20 reactions, but rarely
 /// has more than 3.
-const LISTS: [(&str, usize); 3] = [
+const LISTS: [(&str, usize); 4] = [
+    ("mentions", 3),
     ("reactions", 3),
     ("recipients", 100),
     ("users", PageRequest::<()>::COUNT_DEFAULT),
 ];
 
 /// Fields that read a page, whatever is selected of it.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 8] = [
     "inbox",
     "messages",
     "participants",
     "receipts",
     "blockedUsers",
     "searchMessages",
+    "pinnedMessages",
+    "bans",
 ];
 
 /// Prices of fields that read more than one row.
-const PRICES: [(&str, usize); 5] = [
+const PRICES: [(&str, usize); 6] = [
     ("presence", 2),
     ("messageCount", 5),
+    ("pinnedMessages", 5),
     ("unreadConversationCount", 20),
     ("inboxSummary", 100),
     ("searchMessages", 200),
@@ -47,6 +51,13 @@ const PRICES: [(&str, usize); 5] = [
 /// Fields that share one count of unread messages, with the price of the count.
 const UNREAD: [&str; 3] = ["unreadCount", "unreadCountIsCapped", "firstUnreadMessage"];
 const UNREAD_PRICE: usize = 5;
+/// The same for unread mentions.
+const MENTIONS: [&str; 3] = [
+    "unreadMentionCount",
+    "unreadMentionCountIsCapped",
+    "firstUnreadMention",
+];
+const MENTIONS_PRICE: usize = 3;
 
 /// Price of a filtered inbox, which scans entries.
 const FILTER_PRICE: usize = 100;
@@ -111,7 +122,7 @@ impl<'a> CostCounter<'a> {
     }
 
     fn fields(&self, set: &'a SelectionSet) -> usize {
-        let (mut sum, mut has_unread) = (0_usize, false);
+        let (mut sum, mut has_unread, mut has_mentions) = (0_usize, false, false);
         self.each(set, &mut |field| {
             let cost = match field.name.node.as_str() {
                 "__schema" => self
@@ -121,8 +132,9 @@ impl<'a> CostCounter<'a> {
                     .introspection_fields(&field.selection_set.node, true, 0)
                     .ceil() as usize,
                 name => {
-                    let is_counted =
-                        UNREAD.contains(&name) && std::mem::replace(&mut has_unread, true);
+                    let is_counted = UNREAD.contains(&name)
+                        && std::mem::replace(&mut has_unread, true)
+                        || MENTIONS.contains(&name) && std::mem::replace(&mut has_mentions, true);
                     let own = if is_counted {
                         1
                     } else {
@@ -142,6 +154,9 @@ impl<'a> CostCounter<'a> {
     fn price(&self, field: &'a Field, name: &str) -> usize {
         if UNREAD.contains(&name) {
             return UNREAD_PRICE;
+        }
+        if MENTIONS.contains(&name) {
+            return MENTIONS_PRICE;
         }
         if name == "inbox"
             && self

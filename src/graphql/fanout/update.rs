@@ -104,6 +104,8 @@ impl StreamUpdate {
                     | ConversationEvent::ParticipantRemoved(_)
                     | ConversationEvent::RoleChanged(_)
                     | ConversationEvent::Renamed
+                    | ConversationEvent::ParticipantUpdated(_)
+                    | ConversationEvent::ConversationUpdated
                     | ConversationEvent::MarkerMoved(_),
                 ) => None,
             },
@@ -127,6 +129,8 @@ impl StreamUpdate {
                     ConversationEvent::ParticipantAdded(_)
                     | ConversationEvent::RoleChanged(_)
                     | ConversationEvent::Renamed
+                    | ConversationEvent::ParticipantUpdated(_)
+                    | ConversationEvent::ConversationUpdated
                     | ConversationEvent::MarkerMoved(_),
                 ) => true,
             },

@@ -62,6 +62,22 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
     ("MessageEditedEvent", &[("message", Nothing, "Message")]),
     ("MessageDeletedEvent", &[("message", Nothing, "Message")]),
     ("ReactionsChangedEvent", &[("message", Nothing, "Message")]),
+    (
+        "PinsChangedEvent",
+        &[
+            ("message", Nothing, "Message"),
+            ("pinnedMessageEdge", Nothing, "PinnedMessageEdge"),
+        ],
+    ),
+    (
+        "PinnedMessageEdge",
+        &[
+            ("cursor", Nothing, LEAF),
+            ("node", Nothing, "Message"),
+            ("pinnedBy", Nothing, "User"),
+            ("pinnedAt", Nothing, LEAF),
+        ],
+    ),
     // The participant or conversation of these events is read for the payload.
     ("MarkerMovedEvent", &[("participant", Reads, "Participant")]),
     (
@@ -70,6 +86,14 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
     ),
     ("ParticipantRemovedEvent", &[("user", Nothing, "User")]),
     ("RoleChangedEvent", &[("participant", Reads, "Participant")]),
+    (
+        "ParticipantUpdatedEvent",
+        &[("participant", Reads, "Participant")],
+    ),
+    (
+        "ConversationUpdatedEvent",
+        &[("conversation", Reads, "Conversation")],
+    ),
     (
         "ConversationRenamedEvent",
         &[("conversation", Reads, "Conversation")],
@@ -94,6 +118,9 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
             ("createdAt", Nothing, LEAF),
             ("editedAt", Nothing, LEAF),
             ("deletedAt", Nothing, LEAF),
+            ("mentions", Nothing, "User"),
+            ("mentionsEveryone", Nothing, LEAF),
+            ("isPinned", Nothing, LEAF),
             ("reactions", Reads, "Reaction"),
             ("status", Reads, LEAF),
             ("receipts", Reads, "ReceiptConnection"),
@@ -143,6 +170,7 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
             ("createdBy", Reads, "User"),
             ("participants", Reads, "ParticipantConnection"),
             ("participantCount", Reads, LEAF),
+            ("slowModeSeconds", Reads, LEAF),
             ("messages", Reads, "MessageConnection"),
             ("messageCount", Reads, LEAF),
             ("lastMessage", Reads, "Message"),
@@ -156,6 +184,8 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
             ("conversation", Reads, "Conversation"),
             ("role", Reads, LEAF),
             ("joinedAt", Reads, LEAF),
+            ("isSilenced", Reads, LEAF),
+            ("silencedUntil", Reads, LEAF),
             ("readUpTo", Reads, "Message"),
             ("deliveredUpTo", Reads, "Message"),
         ],

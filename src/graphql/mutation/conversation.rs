@@ -1,7 +1,8 @@
 //! Mutations of conversations: start, create, rename.
 
-use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
+use super::profile::{OpenVariables, given};
 use super::{conversation, echo, entry_edge};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::conversation_of;
@@ -77,6 +78,26 @@ pub(super) struct RenameConversationPayload {
     client_mutation_id: Option<String>,
 }
 
+/// Input of `updateConversation`. Omitted settings stay unchanged; null is the default.
+#[derive(InputObject)]
+pub(super) struct UpdateConversationInput {
+    /// Global id of the group.
+    conversation_id: ID,
+    /// Seconds that a MEMBER waits between two sends: 0 to 21,600. The default is 0, no wait.
+    slow_mode_seconds: MaybeUndefined<i32>,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `updateConversation`.
+#[derive(SimpleObject)]
+pub(super) struct UpdateConversationPayload {
+    /// The group.
+    conversation: Conversation,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
 #[derive(Default)]
 pub(super) struct ConversationMutation;
 
@@ -111,6 +132,36 @@ impl ConversationMutation {
     ) -> Nullable<RenameConversationPayload> {
         nullable(rename(ctx, input)).await
     }
+
+    /// Changes the settings of a group: the slow mode, by its OWNERs and ADMINs, else FORBIDDEN. The
+    /// same settings change nothing. During an upgrade of the deployment: UNAVAILABLE.
+    async fn update_conversation(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The group and its new settings.")] input: UpdateConversationInput,
+    ) -> Nullable<UpdateConversationPayload> {
+        nullable(update(ctx, input)).await
+    }
+}
+
+async fn update(
+    ctx: &Context<'_>,
+    input: UpdateConversationInput,
+) -> Result<Option<UpdateConversationPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let id = conversation_of(&input.conversation_id)?;
+    let is_open = OpenVariables::of(ctx).is_open("slowModeSeconds");
+    if let Some(seconds) = given(is_open, input.slow_mode_seconds) {
+        let writes = &scope.chat.writes;
+        writes
+            .set_slow_mode(&scope.viewer, id, seconds.unwrap_or_default())
+            .await?;
+    }
+    Ok(Some(UpdateConversationPayload {
+        conversation: Conversation::of(&scope, id).await?,
+        client_mutation_id,
+    }))
 }
 
 async fn start_direct(

@@ -1,13 +1,13 @@
 //! Mutations of the viewer's inbox entries: markers and flags.
 
-use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
 use super::{echo, message_in};
 use crate::chat::EntrySettings;
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::conversation_of;
 use crate::graphql::scope::ViewerScope;
-use crate::graphql::types::InboxEntry;
+use crate::graphql::types::{InboxEntry, NotificationLevel};
 
 /// Input of `markRead`.
 #[derive(InputObject)]
@@ -81,6 +81,8 @@ pub(super) struct UpdateInboxEntryInput {
     /// True archives the entry until a newer message arrives; a muted entry stays archived. False
     /// ends it.
     archived: Option<bool>,
+    /// Messages that notify the viewer. Null sets the default of the conversation again.
+    notification_level: MaybeUndefined<NotificationLevel>,
     /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
@@ -162,7 +164,8 @@ impl InboxMutation {
         nullable(mark_delivered(ctx, input)).await
     }
 
-    /// Changes the flags of the viewer's inbox entry: muted, pinned, archived. Omitted fields stay
+    /// Changes the settings of the viewer's inbox entry: muted, pinned, archived, and the notification
+    /// level. Omitted fields stay
     /// unchanged.
     async fn update_inbox_entry(
         &self,
@@ -206,6 +209,11 @@ async fn update_entry(
         muted: input.muted,
         pinned: input.pinned,
         archived: input.archived,
+        level: match input.notification_level {
+            MaybeUndefined::Undefined => None,
+            MaybeUndefined::Null => Some(None),
+            MaybeUndefined::Value(level) => Some(Some(level.into())),
+        },
     };
     let row = scope
         .chat

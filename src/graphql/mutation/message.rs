@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
 use super::{echo, entry_edge, message_in};
-use crate::chat::{Draft, DraftInput};
+use crate::chat::{Draft, DraftInput, EditInput};
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{conversation_of, message_id};
 use crate::graphql::scalar::Json;
@@ -28,6 +28,12 @@ pub(super) struct SendMessageInput {
     metadata: Option<Json>,
     /// Global id of the message that this one replies to, in the same conversation.
     reply_to_id: Option<ID>,
+    /// Usernames of the mentioned users: at most 50, together at most 2 KiB. They are never parsed from
+    /// the body. Only participants are counted and notified.
+    mentioned_usernames: Option<Vec<String>>,
+    /// True mentions every participant. In a large conversation only an ADMIN or OWNER may: else
+    /// FORBIDDEN.
+    mentions_everyone: Option<bool>,
     /// Idempotency key, new for each message: 1 to 64 bytes of printable ASCII, such as a UUID. A
     /// retry with the same key within 24 hours returns the message of the first try, so that no
     /// message is sent twice.
@@ -71,6 +77,11 @@ pub(super) struct EditMessageInput {
     /// New text: at most 16 KiB of UTF-8, not blank; empty only if the message has attachments. The
     /// only control characters are tab, line feed and carriage return.
     body: String,
+    /// Usernames of the mentioned users, as in `sendMessage`. Left out, they stay; an empty list removes
+    /// them.
+    mentioned_usernames: Option<Vec<String>>,
+    /// Whether the message mentions every participant, as in `sendMessage`. Left out, it stays.
+    mentions_everyone: Option<bool>,
     /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
@@ -133,6 +144,8 @@ impl MessageMutation {
                     .reply_to_id
                     .map(|id| message_in(conversation, &id))
                     .transpose()?,
+                mentioned_usernames: input.mentioned_usernames.unwrap_or_default(),
+                mentions_everyone: input.mentions_everyone.unwrap_or_default(),
                 idempotency_key: input.idempotency_key,
             };
             let draft = Draft::parse(draft, scope.chat.bounds())?;
@@ -151,8 +164,9 @@ impl MessageMutation {
         .await
     }
 
-    /// Replaces the text of a message. Attachments and metadata stay. Allowed for its sender, else
-    /// FORBIDDEN; a SYSTEM message cannot be edited. The same text changes nothing.
+    /// Replaces the text of a message, and its mentions if they are given. Attachments and metadata
+    /// stay. Allowed for its sender, else
+    /// FORBIDDEN; a SYSTEM message cannot be edited. The same text and mentions change nothing.
     async fn edit_message(
         &self,
         ctx: &Context<'_>,
@@ -163,10 +177,15 @@ impl MessageMutation {
             let client_mutation_id = echo(input.client_mutation_id)?;
             let (conversation, id) =
                 message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
+            let edit = EditInput {
+                body: input.body,
+                mentioned_usernames: input.mentioned_usernames,
+                mentions_everyone: input.mentions_everyone,
+            };
             let message = scope
                 .chat
                 .writes
-                .edit(&scope.viewer, conversation, id, input.body)
+                .edit(&scope.caller, conversation, id, edit)
                 .await?;
             Ok(Some(EditMessagePayload {
                 message: Message::new(&scope, message),

@@ -7,7 +7,9 @@
 mod conversation;
 mod inbox;
 mod message;
+mod moderation;
 mod participant;
+mod pin;
 mod profile;
 mod reaction;
 mod safety;
@@ -19,7 +21,9 @@ use async_graphql::{ID, MergedObject};
 use self::conversation::ConversationMutation;
 use self::inbox::InboxMutation;
 use self::message::MessageMutation;
+use self::moderation::ModerationMutation;
 use self::participant::ParticipantMutation;
+use self::pin::PinMutation;
 use self::profile::ProfileMutation;
 use self::reaction::ReactionMutation;
 use self::safety::SafetyMutation;
@@ -45,8 +49,10 @@ const CLIENT_MUTATION_ID_BYTES_MAX: usize = 128;
 pub struct Mutation(
     ConversationMutation,
     ParticipantMutation,
+    ModerationMutation,
     MessageMutation,
     ReactionMutation,
+    PinMutation,
     InboxMutation,
     TypingMutation,
     ProfileMutation,

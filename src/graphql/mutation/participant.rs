@@ -229,7 +229,7 @@ async fn leave(
     }))
 }
 
-async fn participant(
+pub(super) async fn participant(
     scope: &ViewerScope,
     id: ConversationId,
     user: &UserId,

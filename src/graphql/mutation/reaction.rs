@@ -110,6 +110,6 @@ async fn react(
     Ok(scope
         .chat
         .writes
-        .react(&scope.viewer, conversation, id, emoji, is_on)
+        .react(&scope.caller, conversation, id, emoji, is_on)
         .await?)
 }

@@ -52,7 +52,7 @@ async fn set_typing(ctx: &Context<'_>, input: SetTypingInput) -> Result<Option<S
     scope
         .chat
         .typing
-        .set(&scope.viewer, id, input.typing)
+        .set(&scope.caller, id, input.typing)
         .await?;
     Ok(Some(SetTypingPayload {
         conversation: Conversation::of(&scope, id).await?,

@@ -1,5 +1,7 @@
 //! Payloads of `conversationEvents`.
 
+use std::sync::Arc;
+
 use async_graphql::{SimpleObject, Union};
 
 use super::payload_stream::SharedUpdate;
@@ -8,8 +10,10 @@ use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Result};
 use crate::graphql::fanout::StreamUpdate;
 use crate::graphql::scope::ViewerScope;
-use crate::graphql::types::{Conversation, Message, MessageEdge, Participant, User, message_edge};
-use crate::model::{ChangeKind, ConversationId, OrderKey, UserId};
+use crate::graphql::types::{
+    Conversation, Message, MessageEdge, Participant, PinnedMessageEdge, User, message_edge,
+};
+use crate::model::{self, ChangeKind, ConversationId, OrderKey, UserId};
 
 /// Payload of `conversationEvents`: an event, or only the position of the stream.
 #[derive(SimpleObject)]
@@ -33,6 +37,9 @@ enum ConversationEvent {
     ParticipantRemoved(ParticipantRemovedEvent),
     RoleChanged(RoleChangedEvent),
     Renamed(ConversationRenamedEvent),
+    ParticipantUpdated(ParticipantUpdatedEvent),
+    ConversationUpdated(ConversationUpdatedEvent),
+    PinsChanged(PinsChangedEvent),
 }
 
 /// A message was sent.
@@ -63,6 +70,25 @@ pub(super) struct ReactionsChangedEvent {
     pub(super) message: Message,
 }
 
+/// A message was pinned or unpinned.
+#[derive(SimpleObject)]
+pub(super) struct PinsChangedEvent {
+    /// The message in its current state.
+    pub(super) message: Message,
+    /// Edge of the message in `Conversation.pinnedMessages`. Null if it is no longer pinned. A
+    /// deletion unpins without this event.
+    pub(super) pinned_message_edge: Option<PinnedMessageEdge>,
+}
+
+impl PinsChangedEvent {
+    pub(super) fn new(scope: &ViewerScope, message: Arc<model::Message>) -> Self {
+        Self {
+            pinned_message_edge: PinnedMessageEdge::of(scope, &message),
+            message: Message::new(scope, message),
+        }
+    }
+}
+
 /// The read or delivered marker of a participant moved. Large conversations (more than 32
 /// participants) do not publish it.
 #[derive(SimpleObject)]
@@ -90,6 +116,20 @@ pub(super) struct ParticipantRemovedEvent {
 pub(super) struct RoleChangedEvent {
     /// The participant in its current state, even if the user has left since.
     pub(super) participant: Participant,
+}
+
+/// A participant was silenced, or may write again. The end of a silence by time has no event.
+#[derive(SimpleObject)]
+pub(super) struct ParticipantUpdatedEvent {
+    /// The participant in its current state, even if the user has left since.
+    pub(super) participant: Participant,
+}
+
+/// A setting of the conversation changed.
+#[derive(SimpleObject)]
+pub(super) struct ConversationUpdatedEvent {
+    /// The conversation in its current state.
+    pub(super) conversation: Conversation,
 }
 
 /// The conversation was renamed.
@@ -144,7 +184,7 @@ impl ConversationEvent {
                 }))
             }
             chat::ConversationEvent::MessageChanged(kind, message) => {
-                Self::of_message(kind, Message::new(scope, message))
+                Self::of_message(scope, kind, message)
             }
             chat::ConversationEvent::ParticipantAdded(user) => {
                 let participant = participant_or_gone(scope, conversation, &user).await?;
@@ -160,6 +200,18 @@ impl ConversationEvent {
             chat::ConversationEvent::RoleChanged(user) => {
                 let participant = participant_or_gone(scope, conversation, &user).await?;
                 participant.map(|participant| Self::RoleChanged(RoleChangedEvent { participant }))
+            }
+            chat::ConversationEvent::ParticipantUpdated(user) => {
+                let participant = participant_or_gone(scope, conversation, &user).await?;
+                participant.map(|participant| {
+                    Self::ParticipantUpdated(ParticipantUpdatedEvent { participant })
+                })
+            }
+            chat::ConversationEvent::ConversationUpdated => {
+                let conversation = Conversation::load(scope, conversation).await?;
+                conversation.map(|conversation| {
+                    Self::ConversationUpdated(ConversationUpdatedEvent { conversation })
+                })
             }
             chat::ConversationEvent::Renamed => {
                 let conversation = Conversation::load(scope, conversation).await?;
@@ -182,7 +234,15 @@ impl ConversationEvent {
         })
     }
 
-    fn of_message(kind: ChangeKind, message: Message) -> Option<Self> {
+    fn of_message(
+        scope: &ViewerScope,
+        kind: ChangeKind,
+        message: Arc<model::Message>,
+    ) -> Option<Self> {
+        if kind == ChangeKind::PinsChanged {
+            return Some(Self::PinsChanged(PinsChangedEvent::new(scope, message)));
+        }
+        let message = Message::new(scope, message);
         match kind {
             ChangeKind::MessageEdited => Some(Self::MessageEdited(MessageEditedEvent { message })),
             ChangeKind::MessageDeleted => {
@@ -191,12 +251,15 @@ impl ConversationEvent {
             ChangeKind::ReactionsChanged => {
                 Some(Self::ReactionsChanged(ReactionsChangedEvent { message }))
             }
-            // A late message is delivered as MessageAdded; the other kinds change no message.
+            // A late message is delivered as MessageAdded, and a pin above; the other kinds change no message.
             ChangeKind::MessageLate
+            | ChangeKind::PinsChanged
             | ChangeKind::ParticipantAdded
             | ChangeKind::ParticipantRemoved
             | ChangeKind::RoleChanged
-            | ChangeKind::ConversationRenamed => None,
+            | ChangeKind::ConversationRenamed
+            | ChangeKind::ParticipantUpdated
+            | ChangeKind::ConversationUpdated => None,
         }
     }
 }

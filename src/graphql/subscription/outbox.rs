@@ -8,9 +8,9 @@ use futures_util::stream::{self, BoxStream, Stream};
 use parking_lot::Mutex;
 
 use super::conversation::{
-    ConversationRenamedEvent, MessageAddedEvent, MessageDeletedEvent, MessageEditedEvent,
-    ParticipantAddedEvent, ParticipantRemovedEvent, ReactionsChangedEvent, RoleChangedEvent,
-    participant_or_gone,
+    ConversationRenamedEvent, ConversationUpdatedEvent, MessageAddedEvent, MessageDeletedEvent,
+    MessageEditedEvent, ParticipantAddedEvent, ParticipantRemovedEvent, ParticipantUpdatedEvent,
+    PinsChangedEvent, ReactionsChangedEvent, RoleChangedEvent, participant_or_gone,
 };
 use super::notification::NotificationEvent;
 use crate::chat::{LoadedEvent, OutboxItem, OutboxTypes, OutboxUpdate, OutboxUpdates};
@@ -43,6 +43,12 @@ pub(super) enum OutboxEventType {
     ConversationRenamed,
     /// A conversation was created.
     ConversationCreated,
+    /// A participant was silenced, or may write again.
+    ParticipantUpdated,
+    /// A setting of a conversation changed.
+    ConversationUpdated,
+    /// A message was pinned or unpinned.
+    PinsChanged,
     /// Users are to be notified of a message. A reader that asks for it receives all events some seconds later, so that users who
     /// read the message at once are not notified.
     Notification,
@@ -70,6 +76,9 @@ fn kind_of(kind: OutboxEventType) -> Option<OutboxEventKind> {
         OutboxEventType::RoleChanged => OutboxEventKind::RoleChanged,
         OutboxEventType::ConversationRenamed => OutboxEventKind::ConversationRenamed,
         OutboxEventType::ConversationCreated => OutboxEventKind::ConversationCreated,
+        OutboxEventType::ParticipantUpdated => OutboxEventKind::ParticipantUpdated,
+        OutboxEventType::ConversationUpdated => OutboxEventKind::ConversationUpdated,
+        OutboxEventType::PinsChanged => OutboxEventKind::PinsChanged,
         OutboxEventType::Notification => return None,
     })
 }
@@ -133,6 +142,9 @@ pub(super) enum OutboxEvent {
     RoleChanged(RoleChangedEvent),
     Renamed(ConversationRenamedEvent),
     Created(ConversationCreatedEvent),
+    ParticipantUpdated(ParticipantUpdatedEvent),
+    ConversationUpdated(ConversationUpdatedEvent),
+    PinsChanged(PinsChangedEvent),
     Notification(NotificationEvent),
 }
 
@@ -230,21 +242,23 @@ impl OutboxEvent {
                 })));
             }
             let participant = participant_or_gone(scope, conversation, &user).await?;
-            return Ok(participant.map(|participant| {
-                if event.kind == OutboxEventKind::RoleChanged {
-                    Self::RoleChanged(RoleChangedEvent { participant })
-                } else {
-                    Self::ParticipantAdded(ParticipantAddedEvent { participant })
+            return Ok(participant.map(|participant| match event.kind {
+                OutboxEventKind::RoleChanged => Self::RoleChanged(RoleChangedEvent { participant }),
+                OutboxEventKind::ParticipantUpdated => {
+                    Self::ParticipantUpdated(ParticipantUpdatedEvent { participant })
                 }
+                _ => Self::ParticipantAdded(ParticipantAddedEvent { participant }),
             }));
         }
         let conversation = Conversation::load(scope, conversation).await?;
-        Ok(conversation.map(|conversation| {
-            if event.kind == OutboxEventKind::ConversationRenamed {
+        Ok(conversation.map(|conversation| match event.kind {
+            OutboxEventKind::ConversationRenamed => {
                 Self::Renamed(ConversationRenamedEvent { conversation })
-            } else {
-                Self::Created(ConversationCreatedEvent { conversation })
             }
+            OutboxEventKind::ConversationUpdated => {
+                Self::ConversationUpdated(ConversationUpdatedEvent { conversation })
+            }
+            _ => Self::Created(ConversationCreatedEvent { conversation }),
         }))
     }
 
@@ -269,12 +283,17 @@ impl OutboxEvent {
                     message: shown(message),
                 }))
             }
+            OutboxEventKind::PinsChanged => {
+                Some(Self::PinsChanged(PinsChangedEvent::new(scope, message)))
+            }
             // Only the kinds above are loaded with a message.
             OutboxEventKind::ParticipantAdded
             | OutboxEventKind::ParticipantRemoved
             | OutboxEventKind::RoleChanged
             | OutboxEventKind::ConversationRenamed
-            | OutboxEventKind::ConversationCreated => None,
+            | OutboxEventKind::ConversationCreated
+            | OutboxEventKind::ParticipantUpdated
+            | OutboxEventKind::ConversationUpdated => None,
         }
     }
 }

@@ -8,8 +8,9 @@ use async_graphql::{ID, Object};
 
 use super::sync_fields::{JsonText, SyncFields};
 use super::{
-    ConversationKind, InboxEntry, Message, MessageEdge, MessageFilter, MessageMatchConnection,
-    ParticipantEdge, SearchArguments, User, message::message_edge_by, missing,
+    BanEdge, ConversationKind, InboxEntry, Message, MessageEdge, MessageFilter,
+    MessageMatchConnection, Participant, ParticipantEdge, PinnedMessageEdge, SearchArguments, User,
+    message::message_edge_by, missing,
 };
 use crate::chat::HistoryRequest;
 use crate::graphql::connection::{PageArguments, RelayConnection};
@@ -134,6 +135,61 @@ impl Conversation {
             .map(|user| User::new(&self.scope, user))
     }
 
+    /// The viewer's participation: their role, and whether they may write. Null for a service that
+    /// takes no part.
+    async fn viewer_participant(&self) -> Nullable<Participant> {
+        nullable(async {
+            let Self {
+                scope,
+                conversation,
+            } = self;
+            let participants = &scope.chat.participants;
+            let found = participants
+                .participant(&scope.caller, conversation.id, &scope.viewer)
+                .await?;
+            Ok(found.map(|participant| Participant::new(scope, participant)))
+        })
+        .await
+    }
+
+    /// Bans of a group that hold now, ordered by username (bytewise). Null for everyone but its
+    /// OWNERs and ADMINs, and services. Without `first` and `last` a page has 20.
+    async fn bans(
+        &self,
+        #[graphql(
+            desc = "Number of edges from the start of the list, or after `after`: 0 to 100."
+        )]
+        first: Option<i32>,
+        #[graphql(desc = "Cursor of an edge: returns only later ones.")] after: Option<String>,
+        #[graphql(
+            desc = "Number of edges from the end of the list, or before `before`: 0 to 100. Excludes `first`."
+        )]
+        last: Option<i32>,
+        #[graphql(desc = "Cursor of an edge: returns only earlier ones.")] before: Option<String>,
+    ) -> Nullable<RelayConnection<BanEdge>> {
+        nullable(async {
+            let arguments = PageArguments {
+                first,
+                after,
+                last,
+                before,
+            };
+            let (scope, id) = (&self.scope, self.conversation.id);
+            let request = arguments.request(List::Bans(id))?;
+            let page = scope.chat.participants.bans(&scope.caller, id, &request);
+            let page = page.await?;
+            Ok(page.map(|page| {
+                let page = page.map(|ban| BanEdge::new(scope, id, ban));
+                RelayConnection {
+                    edges: page.items,
+                    has_previous: page.has_previous,
+                    has_next: page.has_next,
+                }
+            }))
+        })
+        .await
+    }
+
     /// Current participants, ordered by username (bytewise). Without `first` and `last` a page has
     /// 20.
     async fn participants(
@@ -148,6 +204,10 @@ impl Conversation {
         )]
         last: Option<i32>,
         #[graphql(desc = "Cursor of an edge: returns only earlier ones.")] before: Option<String>,
+        #[graphql(
+            desc = "Beginning of the usernames, compared bytewise: at most 128 bytes. Returns only these, as for a mention picker."
+        )]
+        username_prefix: Option<String>,
     ) -> Result<RelayConnection<ParticipantEdge>> {
         let arguments = PageArguments {
             first,
@@ -160,7 +220,11 @@ impl Conversation {
             .scope
             .chat
             .participants
-            .page(self.conversation.id, &request)
+            .page(
+                self.conversation.id,
+                username_prefix.as_deref().unwrap_or_default(),
+                &request,
+            )
             .await?;
         let page = page.map(|participant| ParticipantEdge::new(&self.scope, participant));
         Ok(RelayConnection {
@@ -203,6 +267,12 @@ impl Conversation {
             .load(self.conversation.id)
             .await?;
         Ok(i32::try_from(count).unwrap_or(i32::MAX))
+    }
+
+    /// Seconds that a MEMBER of a group waits between two sends; earlier ones are RATE_LIMITED. 0: no
+    /// wait.
+    async fn slow_mode_seconds(&self) -> i32 {
+        i32::try_from(self.conversation.slow_mode_seconds).unwrap_or(i32::MAX)
     }
 
     /// Messages, newest first. Without `first` and `last` a page has 20. `from` and `until` cut a
@@ -305,6 +375,39 @@ impl Conversation {
     /// The viewer's inbox entry of this conversation.
     async fn inbox_entry(&self) -> Nullable<InboxEntry> {
         nullable(async { InboxEntry::load(&self.scope, self.conversation.id).await }).await
+    }
+
+    /// Pinned messages, the last pinned first: at most 100. Without `first` and `last` a page has 20.
+    async fn pinned_messages(
+        &self,
+        #[graphql(
+            desc = "Number of messages from the start of the list, or after `after`: 0 to 100."
+        )]
+        first: Option<i32>,
+        #[graphql(desc = "Cursor of a message: returns only messages that were pinned earlier.")]
+        after: Option<String>,
+        #[graphql(
+            desc = "Number of messages from the end of the list, or before `before`: 0 to 100. Excludes `first`."
+        )]
+        last: Option<i32>,
+        #[graphql(desc = "Cursor of a message: returns only messages that were pinned later.")]
+        before: Option<String>,
+    ) -> Result<RelayConnection<PinnedMessageEdge>> {
+        let arguments = PageArguments {
+            first,
+            after,
+            last,
+            before,
+        };
+        let id = self.conversation.id;
+        let request = arguments.request(List::Pinned(id))?;
+        let page = self.scope.chat.history.pinned_page(id, &request).await?;
+        let edge = |message| PinnedMessageEdge::of(&self.scope, &message);
+        Ok(RelayConnection {
+            edges: page.items.into_iter().filter_map(edge).collect(),
+            has_previous: page.has_previous,
+            has_next: page.has_next,
+        })
     }
 
     /// Current position of the event stream. Fetch it first, then the data, then subscribe to

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
+use async_graphql::resolver_utils::enum_value;
 use async_graphql::{Context, ID, InputObject, Lookahead, Object, SimpleObject};
 use futures_util::future::try_join;
 
 use super::sync_fields::{JsonText, SyncFields, SyncList};
-use super::{Conversation, ConversationKind, Message};
+use super::{Conversation, ConversationKind, Message, NotificationLevel, missing};
 use crate::chat;
 use crate::graphql::connection::PageInfo;
 use crate::graphql::cursor::{CursorKey, List};
@@ -70,6 +71,27 @@ impl InboxEntry {
         let unread = self.scope.loaders.unread_up_to_last.load(self.row).await?;
         uncounted.set(&self.row, unread);
         Ok(unread)
+    }
+
+    async fn mentions(&self) -> Result<Unread> {
+        // Without an unread message there is no unread mention.
+        if self.row.may_be_unread() {
+            self.scope.loaders.mentions.load(self.row).await
+        } else {
+            Ok(Unread::default())
+        }
+    }
+
+    /// Whether the row alone shows that no mention is unread.
+    fn has_no_mentions(&self) -> bool {
+        !self.row.may_be_unread()
+    }
+
+    fn level(&self, conversation: &model::Conversation) -> NotificationLevel {
+        let level = self.row.flags.level;
+        level
+            .unwrap_or(model::NotificationLevel::default_of(conversation.is_large))
+            .into()
     }
 
     /// An entry that the stream knows without a read of the store.
@@ -181,6 +203,40 @@ impl InboxEntry {
         .await
     }
 
+    /// Number of unread messages that mention the viewer or everyone. Exact up to the cap of the server
+    /// (99 by default), then the cap, however many other messages are unread.
+    async fn unread_mention_count(&self) -> Result<i32> {
+        Ok(count_of(self.mentions().await?))
+    }
+
+    /// True if there may be more unread mentions than `unreadMentionCount`.
+    async fn unread_mention_count_is_capped(&self) -> Result<bool> {
+        Ok(self.mentions().await?.is_capped)
+    }
+
+    /// Oldest unread message that mentions the viewer or everyone. Null if there is none.
+    async fn first_unread_mention(&self) -> Nullable<Message> {
+        nullable(async {
+            match self.mentions().await?.first {
+                Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// Messages that notify the viewer. The default is MENTIONS in a large conversation, ALL in any
+    /// other one.
+    async fn notification_level(&self) -> Result<NotificationLevel> {
+        if let Some(known) = &self.read.conversation {
+            return Ok(self.level(known));
+        }
+        let id = self.row.conversation;
+        let conversation = self.scope.loaders.conversations.load(id).await?;
+        let conversation = conversation.ok_or_else(|| missing("the conversation"))?;
+        Ok(self.level(&conversation))
+    }
+
     /// True if the viewer muted the conversation.
     async fn is_muted(&self) -> bool {
         self.row.flags.is_muted
@@ -224,6 +280,13 @@ impl SyncFields for InboxEntry {
             "unreadCountIsCapped" => self
                 .known_unread()
                 .is_some_and(|unread| json.put(unread.is_capped)),
+            "unreadMentionCount" if self.has_no_mentions() => json.put(0),
+            "unreadMentionCountIsCapped" if self.has_no_mentions() => json.put(false),
+            "firstUnreadMention" if self.has_no_mentions() => json.put(()),
+            "notificationLevel" => read
+                .conversation
+                .as_ref()
+                .is_some_and(|known| json.put(enum_value(self.level(known)))),
             "isMuted" => json.put(row.flags.is_muted),
             "isPinned" => json.put(row.flags.is_pinned),
             "isArchived" => json.put(row.is_archived()),
@@ -377,15 +440,18 @@ pub(in crate::graphql) struct InboxSummary {
     /// Number of conversations with unread messages, without muted and archived ones. Exact up to
     /// 100, among the 1,000 most recently active entries.
     unread_conversation_count: i32,
-    /// True if there may be more than `unreadConversationCount`.
+    /// Number of those conversations with an unread mention: exact as `unreadConversationCount` is.
+    mentioned_conversation_count: i32,
+    /// True if there may be more than either count.
     is_capped: bool,
 }
 
 impl From<chat::InboxSummary> for InboxSummary {
     fn from(summary: chat::InboxSummary) -> Self {
-        let count = i32::try_from(summary.unread_conversation_count).unwrap_or(i32::MAX);
+        let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
         Self {
-            unread_conversation_count: count,
+            unread_conversation_count: count(summary.unread_conversation_count),
+            mentioned_conversation_count: count(summary.mentioned_conversation_count),
             is_capped: summary.is_capped,
         }
     }
@@ -399,6 +465,8 @@ pub(in crate::graphql) struct InboxFilter {
     kind: Option<ConversationKind>,
     /// True returns only entries with unread messages. False returns all.
     unread_only: Option<bool>,
+    /// True returns only entries with unread mentions. False returns all.
+    mentioned_only: Option<bool>,
     /// True returns only archived entries. False (default) returns only the others.
     archived: Option<bool>,
     /// True returns only pinned entries. False returns only the others.
@@ -410,6 +478,7 @@ impl From<InboxFilter> for chat::InboxFilter {
         Self {
             kind: filter.kind.map(Into::into),
             unread_only: filter.unread_only.unwrap_or_default(),
+            mentioned_only: filter.mentioned_only.unwrap_or_default(),
             archived: filter.archived.unwrap_or_default(),
             pinned: filter.pinned,
         }

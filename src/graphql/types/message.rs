@@ -19,7 +19,7 @@ use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::{DateTime, Json, Uuid};
 use crate::graphql::scope::{ExecutionContext, ViewerScope};
-use crate::model::{self, ConversationId, MessageId, OrderKey};
+use crate::model::{self, ConversationId, Mentions, MessageId, OrderKey};
 
 pub(in crate::graphql) struct Message {
     scope: ViewerScope,
@@ -166,6 +166,26 @@ impl Message {
         self.message.deleted_at.map(DateTime)
     }
 
+    /// Users whom the sender named as mentioned, ordered by username (bytewise): at most 50. Only
+    /// participants are counted and notified. Empty once the message is deleted.
+    async fn mentions(&self) -> Vec<User> {
+        let mentions = self.message.mentions();
+        let users = mentions.into_iter().flat_map(Mentions::users);
+        users
+            .map(|user| User::new(&self.scope, user.clone()))
+            .collect()
+    }
+
+    /// True if the message mentions every participant.
+    async fn mentions_everyone(&self) -> bool {
+        mentions_everyone(&self.message)
+    }
+
+    /// True if the message is pinned. A deletion unpins.
+    async fn is_pinned(&self) -> bool {
+        self.message.current_pin().is_some()
+    }
+
     /// Reactions, one for each emoji, ordered by the emoji (bytewise): at most 20. Empty once the
     /// message is deleted.
     async fn reactions(&self) -> Result<Vec<Reaction>> {
@@ -207,6 +227,10 @@ impl Message {
     }
 }
 
+fn mentions_everyone(message: &model::Message) -> bool {
+    message.mentions().is_some_and(|mentions| mentions.everyone)
+}
+
 /// Metadata as valid JSON. A corrupt row has none; `wideroom verify` reports it.
 fn metadata(message: &model::Message) -> Option<&RawValue> {
     message.content.as_ref()?.metadata.as_ref()?.json().ok()
@@ -238,6 +262,9 @@ impl SyncFields for Message {
                     .and_then(|content| content.edited_at)
                     .map(DateTime),
             ),
+            "mentions" if message.mentions().is_none() => json.put([(); 0]),
+            "mentionsEveryone" => json.put(mentions_everyone(message)),
+            "isPinned" => json.put(message.current_pin().is_some()),
             "deletedAt" => json.put(message.deleted_at.map(DateTime)),
             _ => false,
         }

@@ -1,9 +1,11 @@
 //! Types of the API: each wraps a value of the model, with the scope that it was read in.
 
+mod ban;
 mod conversation;
 mod inbox;
 mod message;
 mod participant;
+mod pin;
 mod reaction;
 mod receipt;
 mod search;
@@ -12,12 +14,14 @@ mod user;
 
 use async_graphql::{Enum, ID, Interface};
 
+pub(super) use ban::{Ban, BanEdge};
 pub(super) use conversation::Conversation;
 pub(super) use inbox::{
     InboxEntry, InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary,
 };
 pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge, message_edge_at};
 pub(super) use participant::{Participant, ParticipantEdge};
+pub(super) use pin::PinnedMessageEdge;
 pub(super) use search::{MessageFilter, MessageMatchConnection, SearchArguments};
 pub(super) use user::{Presence, User, UserEdge};
 
@@ -39,6 +43,7 @@ pub(super) enum Node {
     Message(Message),
     Participant(Participant),
     InboxEntry(InboxEntry),
+    Ban(Ban),
 }
 
 impl Node {
@@ -69,6 +74,11 @@ impl Node {
                     .map(Self::InboxEntry)
             }
             GlobalId::InboxEntry(..) => None,
+            GlobalId::Ban(conversation, user) => {
+                let participants = &scope.chat.participants;
+                let found = participants.ban(&scope.caller, conversation, &user).await?;
+                found.map(|ban| Self::Ban(Ban::new(scope, conversation, ban)))
+            }
         })
     }
 }
@@ -93,6 +103,18 @@ pub(super) enum ParticipantRole {
     Admin,
     /// May read, send, react, and leave.
     Member,
+}
+
+/// Messages of a conversation that notify the viewer. A muted entry notifies of nothing.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "model::NotificationLevel")]
+pub(super) enum NotificationLevel {
+    /// All messages. The default of conversations that are not large.
+    All,
+    /// Messages that mention the viewer or everyone. The default of large conversations.
+    Mentions,
+    /// No message.
+    None,
 }
 
 /// Kind of a message.

@@ -24,6 +24,11 @@ impl Participant {
         }
     }
 
+    fn silence(&self) -> Option<model::Silence> {
+        let participants = &self.scope.chat.participants;
+        participants.silence(&self.participant.membership)
+    }
+
     async fn message_at(&self, position: OrderKey) -> Result<Option<Message>> {
         Message::at(&self.scope, self.participant.conversation, position).await
     }
@@ -60,6 +65,16 @@ impl Participant {
                 .await?
                 .creation_time()),
         }
+    }
+
+    /// True if the participant reads but may not write.
+    async fn is_silenced(&self) -> bool {
+        self.silence().is_some()
+    }
+
+    /// End of the silence. Null while `isSilenced`: until it is lifted.
+    async fn silenced_until(&self) -> Option<DateTime> {
+        self.silence()?.until.map(DateTime)
     }
 
     /// Newest message that the participant has read. Null if none. It never moves back, not even

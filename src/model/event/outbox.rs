@@ -68,9 +68,9 @@ pub struct OutboxEvent {
     pub id: TimeUuid,
     pub kind: OutboxEventKind,
     /// The message that was added or changed, or the SYSTEM message that announces the event. The
-    /// creation of a conversation has none, and repeats its id.
+    /// creation of a conversation has none, and repeats its id, as does a change without a message.
     pub message: MessageId,
-    /// The participant who was added or removed, or whose role changed.
+    /// The participant who was added, removed, silenced or unsilenced, or whose role changed.
     pub user: Option<UserId>,
 }
 
@@ -86,10 +86,13 @@ pub enum OutboxEventKind {
     RoleChanged,
     ConversationRenamed,
     ConversationCreated,
+    ParticipantUpdated,
+    ConversationUpdated,
+    PinsChanged,
 }
 
 impl OutboxEventKind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::MessageAdded,
         Self::MessageEdited,
         Self::MessageDeleted,
@@ -99,6 +102,9 @@ impl OutboxEventKind {
         Self::RoleChanged,
         Self::ConversationRenamed,
         Self::ConversationCreated,
+        Self::ParticipantUpdated,
+        Self::ConversationUpdated,
+        Self::PinsChanged,
     ];
 
     /// Index in the list above.
@@ -123,6 +129,9 @@ impl OutboxEventKind {
             Self::RoleChanged => "ROLE_CHANGED",
             Self::ConversationRenamed => "CONVERSATION_RENAMED",
             Self::ConversationCreated => "CONVERSATION_CREATED",
+            Self::ParticipantUpdated => "PARTICIPANT_UPDATED",
+            Self::ConversationUpdated => "CONVERSATION_UPDATED",
+            Self::PinsChanged => "PINS_CHANGED",
         }
     }
 
@@ -136,25 +145,33 @@ impl OutboxEventKind {
             Self::MessageAdded
             | Self::MessageEdited
             | Self::MessageDeleted
-            | Self::ReactionsChanged => true,
+            | Self::ReactionsChanged
+            | Self::PinsChanged => true,
             Self::ParticipantAdded
             | Self::ParticipantRemoved
             | Self::RoleChanged
             | Self::ConversationRenamed
-            | Self::ConversationCreated => false,
+            | Self::ConversationCreated
+            | Self::ParticipantUpdated
+            | Self::ConversationUpdated => false,
         }
     }
 
     /// Whether the payload is a participant.
     pub const fn has_user(self) -> bool {
         match self {
-            Self::ParticipantAdded | Self::ParticipantRemoved | Self::RoleChanged => true,
+            Self::ParticipantAdded
+            | Self::ParticipantRemoved
+            | Self::RoleChanged
+            | Self::ParticipantUpdated => true,
             Self::MessageAdded
             | Self::MessageEdited
             | Self::MessageDeleted
             | Self::ReactionsChanged
+            | Self::PinsChanged
             | Self::ConversationRenamed
-            | Self::ConversationCreated => false,
+            | Self::ConversationCreated
+            | Self::ConversationUpdated => false,
         }
     }
 }
@@ -185,10 +202,13 @@ impl OutboxEvent {
             ChangeKind::MessageEdited => OutboxEventKind::MessageEdited,
             ChangeKind::MessageDeleted => OutboxEventKind::MessageDeleted,
             ChangeKind::ReactionsChanged => OutboxEventKind::ReactionsChanged,
+            ChangeKind::PinsChanged => OutboxEventKind::PinsChanged,
             ChangeKind::ParticipantAdded => OutboxEventKind::ParticipantAdded,
             ChangeKind::ParticipantRemoved => OutboxEventKind::ParticipantRemoved,
             ChangeKind::RoleChanged => OutboxEventKind::RoleChanged,
             ChangeKind::ConversationRenamed => OutboxEventKind::ConversationRenamed,
+            ChangeKind::ParticipantUpdated => OutboxEventKind::ParticipantUpdated,
+            ChangeKind::ConversationUpdated => OutboxEventKind::ConversationUpdated,
         };
         Self {
             id: change.id,

@@ -38,11 +38,12 @@ use self::cluster_store::ClusterDirectory;
 use self::driver::executor::Executor;
 use self::driver::nodes::watch;
 use self::driver::statement::Statement;
-use self::driver::{connect, migrate as migrations};
+use self::driver::{connect, migrate as migrations, upgrade};
 use self::inbox::Inboxes;
 use self::message::Messages;
 use self::outbox::Outbox;
 use self::participant::Participants;
+use self::participant::ban::BanTable;
 use self::participant::block::BlockTable;
 use self::participant::profile::Profiles;
 use self::participant::restriction::RestrictionTable;
@@ -58,7 +59,7 @@ pub use self::driver::migrate::{Migrated, finish, migrate, record_data_centre};
 
 /// The statements of all folders, prepared when the store opens.
 fn statements() -> Vec<&'static [&'static Statement]> {
-    let own: &[&[&Statement]] = &[watch::STATEMENTS];
+    let own: &[&[&Statement]] = &[watch::STATEMENTS, upgrade::STATEMENTS];
     [
         own,
         message::STATEMENTS,
@@ -81,6 +82,7 @@ pub struct Cql {
     profiles: Profiles,
     restrictions: RestrictionTable,
     blocks: BlockTable,
+    bans: BanTable,
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
     outbox: Arc<Outbox>,
@@ -119,6 +121,7 @@ impl Cql {
         let profiles = Profiles::new(e(), c());
         let restrictions = RestrictionTable::new(e(), c());
         let blocks = BlockTable::new(e(), c());
+        let bans = BanTable::new(e(), c());
         outbox.follow(&admin.outbox_since().await);
         Ok(Self {
             address,
@@ -128,6 +131,7 @@ impl Cql {
             profiles,
             restrictions,
             blocks,
+            bans,
             inboxes,
             sends,
             outbox,

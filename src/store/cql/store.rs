@@ -5,17 +5,18 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::driver::executor::concurrently;
+use super::driver::upgrade;
 use super::{Cql, message};
 use crate::model::{
-    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard,
-    Page, PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
-    Unread, UserId,
+    Page, PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid,
+    Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange,
-    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
+    FormVersion, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
     MembershipChange, MembershipSnapshot, MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT,
     NOTE_OUTBOX_SINCE, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
     PreviewQuery, ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result,
@@ -36,6 +37,10 @@ impl Store for Cql {
     /// `None`: other servers allocate ids too, so each conversation's queue reads its own newest one.
     async fn newest_id(&self) -> Result<Option<TimeUuid>> {
         Ok(None)
+    }
+
+    async fn form_version(&self) -> Result<FormVersion> {
+        upgrade::form_version(&self.executor).await
     }
 
     /// Read once: servers run on no cluster into which data is being imported. Later calls ask any
@@ -87,6 +92,17 @@ impl Store for Cql {
         self.participants.participants(conversation, page).await
     }
 
+    async fn participants_with_prefix(
+        &self,
+        conversation: ConversationId,
+        prefix: &str,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        self.participants
+            .participants_with_prefix(conversation, prefix, page)
+            .await
+    }
+
     async fn participants_by_name(
         &self,
         keys: &[(ConversationId, UserId)],
@@ -121,12 +137,43 @@ impl Store for Cql {
         self.sends.change_membership(conversation, change).await
     }
 
+    async fn bans(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Ban>> {
+        self.bans.page(conversation, page).await
+    }
+
+    async fn bans_of(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Vec<Option<Ban>>> {
+        self.bans.of_users(conversation, users).await
+    }
+
+    async fn ban_count(&self, conversation: ConversationId, limit: usize) -> Result<usize> {
+        self.bans.count(conversation, limit).await
+    }
+
     async fn rename_conversation(
         &self,
         conversation: ConversationId,
         to: &Renaming,
     ) -> Result<Audience> {
         self.sends.rename_conversation(conversation, to).await
+    }
+
+    async fn set_slow_mode(
+        &self,
+        conversation: ConversationId,
+        seconds: u32,
+        change: &Change,
+    ) -> Result<()> {
+        self.sends
+            .set_slow_mode(conversation, seconds, change)
+            .await
     }
 
     async fn append_messages(
@@ -156,6 +203,19 @@ impl Store for Cql {
         change: &Change,
     ) -> Result<Option<Arc<Message>>> {
         self.sends.react(conversation, emoji, is_on, change).await
+    }
+
+    async fn pin_message(
+        &self,
+        conversation: ConversationId,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>> {
+        self.sends.pin_message(conversation, is_on, change).await
+    }
+
+    async fn pins(&self, conversation: ConversationId) -> Result<Vec<(MessageId, Pin)>> {
+        self.messages.pins(conversation).await
     }
 
     async fn reactions(
@@ -332,6 +392,17 @@ impl Store for Cql {
     ) -> Result<Vec<EntryPreview>> {
         let reader = UnreadReader { user, ignored };
         self.inboxes.previews(reader, queries, cap).await
+    }
+
+    async fn mentions(
+        &self,
+        user: &UserId,
+        queries: &[UnreadQuery],
+        cap: u32,
+        ignored: &IgnoredSenders,
+    ) -> Result<Vec<Unread>> {
+        let reader = UnreadReader { user, ignored };
+        self.inboxes.mentions(reader, queries, cap).await
     }
 
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {

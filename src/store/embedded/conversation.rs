@@ -65,7 +65,7 @@ pub(super) fn create(context: &ReadContext, new: &NewConversation) -> Write {
     for (user, role) in &new.participants {
         ops.push(Op::Put(
             key::participant(id, user, Cell::Membership),
-            record::encode(&Membership::joined(*role)),
+            record::encode_membership(&Membership::joined(*role)),
         ));
         ops.push(Op::Put(
             key::listed(user, id, head.listing(is_large)),
@@ -177,9 +177,8 @@ pub(super) fn known_or_read(
     if let Some(known) = context.states.get_with(id, user) {
         return Ok(Some(known));
     }
-    let Some(read): Option<Membership> =
-        view.record(&key::participant(id, user, Cell::Membership))?
-    else {
+    let cell = key::participant(id, user, Cell::Membership);
+    let Some(read) = view.decoded(&cell, record::decode_membership)? else {
         return Ok(None);
     };
     let Some(state) = context.state(id)? else {
@@ -242,13 +241,15 @@ pub(super) fn heads_in_memory<T>(
 pub(super) fn participants(
     context: &ReadContext,
     conversation: ConversationId,
+    prefix: &str,
     request: &PageRequest<UserId>,
     is_listed: impl Fn(&Participant) -> bool,
 ) -> Result<Page<Participant>> {
     let state = context.state(conversation)?;
     let view = context.view();
     let has = |user: &UserId| {
-        let membership = view.record(&key::participant(conversation, user, Cell::Membership))?;
+        let cell = key::participant(conversation, user, Cell::Membership);
+        let membership = view.decoded(&cell, record::decode_membership)?;
         let participant = Cells {
             membership,
             ..Cells::default()
@@ -257,7 +258,7 @@ pub(super) fn participants(
         Ok(participant.is_some_and(|participant| is_listed(&participant)))
     };
     let page = read_page(
-        &key::participants(conversation),
+        &key::participants_with_prefix(conversation, prefix),
         request,
         |user| key::participant_place(conversation, user),
         has,
@@ -324,9 +325,8 @@ struct Cells {
 impl Cells {
     fn read(&mut self, cell: u8, value: &[u8]) -> Result<()> {
         let result = match cell {
-            cell if cell == Cell::Membership as u8 => {
-                record::decode(value).map(|membership| self.membership = Some(membership))
-            }
+            cell if cell == Cell::Membership as u8 => record::decode_membership(value)
+                .map(|membership| self.membership = Some(membership)),
             cell if cell == Cell::ReadUpTo as u8 => {
                 record::decode_act(value).map(|act| self.read_up_to = Some(act))
             }
@@ -358,7 +358,10 @@ pub(super) fn participants_by_name(
         let state = context.state(*conversation)?;
         let view = context.view();
         let cells = Cells {
-            membership: view.record(&key::participant(*conversation, user, Cell::Membership))?,
+            membership: view.decoded(
+                &key::participant(*conversation, user, Cell::Membership),
+                record::decode_membership,
+            )?,
             read_up_to: view.decoded(
                 &key::participant(*conversation, user, Cell::ReadUpTo),
                 record::decode_act,

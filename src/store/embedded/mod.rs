@@ -6,11 +6,13 @@
 //! Invariant: a reader sees only what is on disk.
 
 mod admin;
+mod ban;
 mod block;
 mod cache;
 mod conversation;
 mod engine;
 mod inbox;
+mod mention;
 mod message;
 mod meter;
 mod open;

@@ -7,14 +7,15 @@ use tokio::task::spawn_blocking;
 
 use super::engine::committer::{CommitOutcome, Write};
 use super::engine::{key, record};
-use super::write::{append, membership, reaction, revision};
+use super::write::{append, membership, pin, reaction, revision};
 use super::{
-    Busy, Embedded, block, conversation, inbox, message, outbox, outbox_reader, restriction,
+    Busy, Embedded, ban, block, conversation, inbox, mention, message, outbox, outbox_reader,
+    restriction,
 };
 use crate::model::{
-    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
     Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
@@ -95,13 +96,47 @@ impl Store for Embedded {
         conversation: ConversationId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        let page = page.clone();
+        self.participants_with_prefix(conversation, "", page).await
+    }
+
+    async fn participants_with_prefix(
+        &self,
+        conversation: ConversationId,
+        prefix: &str,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        let (prefix, page) = (prefix.to_owned(), page.clone());
         self.read(move |context| {
-            conversation::participants(context, conversation, &page, |participant| {
+            conversation::participants(context, conversation, &prefix, &page, |participant| {
                 participant.membership.is_joined()
             })
         })
         .await
+    }
+
+    async fn bans(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Ban>> {
+        let page = page.clone();
+        self.read(move |context| ban::page(context, conversation, &page))
+            .await
+    }
+
+    async fn bans_of(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Vec<Option<Ban>>> {
+        let users = users.to_vec();
+        self.read(move |context| ban::of_users(context, conversation, &users))
+            .await
+    }
+
+    async fn ban_count(&self, conversation: ConversationId, limit: usize) -> Result<usize> {
+        self.read(move |context| ban::count(context, conversation, limit))
+            .await
     }
 
     async fn participants_by_name(
@@ -146,6 +181,15 @@ impl Store for Embedded {
         self.renamed(conversation, to).await
     }
 
+    async fn set_slow_mode(
+        &self,
+        conversation: ConversationId,
+        seconds: u32,
+        change: &Change,
+    ) -> Result<()> {
+        self.slow_mode_set(conversation, seconds, change).await
+    }
+
     async fn append_messages(
         &self,
         conversation: ConversationId,
@@ -171,6 +215,20 @@ impl Store for Embedded {
         change: &Change,
     ) -> Result<Option<Arc<Message>>> {
         self.reacted(conversation, emoji, is_on, change).await
+    }
+
+    async fn pin_message(
+        &self,
+        conversation: ConversationId,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>> {
+        self.pinned(conversation, is_on, change).await
+    }
+
+    async fn pins(&self, conversation: ConversationId) -> Result<Vec<(MessageId, Pin)>> {
+        self.read(move |context| pin::rows(&context.view(), conversation))
+            .await
     }
 
     async fn reactions(
@@ -384,6 +442,21 @@ impl Store for Embedded {
         .await
     }
 
+    async fn mentions(
+        &self,
+        user: &UserId,
+        queries: &[UnreadQuery],
+        cap: u32,
+        ignored: &IgnoredSenders,
+    ) -> Result<Vec<Unread>> {
+        let (user, ignored, queries) = (user.clone(), ignored.clone(), queries.to_vec());
+        self.read(move |context| {
+            let (user, ignored) = (&user, &ignored);
+            mention::unread(context, UnreadReader { user, ignored }, &queries, cap)
+        })
+        .await
+    }
+
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
         // A maximum register needs no condition, so the committer never refuses it.
         self.write(inbox::move_marker(user, to)).await.map(drop)
@@ -409,7 +482,7 @@ impl Store for Embedded {
     ) -> Result<Page<Participant>> {
         let (sender, page) = (sender.clone(), page.clone());
         self.read(move |context| {
-            conversation::participants(context, conversation, &page, |one| {
+            conversation::participants(context, conversation, "", &page, |one| {
                 one.receives(message, &sender)
             })
         })
@@ -418,7 +491,8 @@ impl Store for Embedded {
 
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
         let key = key::entry(user, to.conversation, key::EntryCell::Flags);
-        self.change(key, |flags| to.apply(flags), || inbox::flags_set(user, to))
+        let apply = |flags| to.apply(flags);
+        self.change_coded(key, record::FLAGS, apply, || inbox::flags_set(user, to))
             .await
     }
 

@@ -15,7 +15,18 @@ pub(in crate::store) const TWICE: &str = "two direct conversations of the same p
 pub(in crate::store) const REACTION_MARK: &str =
     "a message that does not say that it has reactions";
 
+pub(in crate::store) const PIN: &str = "a pinned message that its conversation does not list";
+pub(in crate::store) const PIN_STRAY: &str = "a listed pin of a message that is not pinned";
+
+pub(in crate::store) const MENTION: &str = "a message whose mentions are not counted";
+pub(in crate::store) const MENTION_STRAY: &str = "a counted mention that no message has";
+pub(in crate::store) const BAN: &str = "a ban of a user who is not banned";
+/// Nothing repairs it: who banned the user is not known. An ADMIN lifts the ban.
+pub(in crate::store) const BAN_MISSING: &str = "a banned user whom no list of bans names";
+
 pub(in crate::store) const RESTRICTED: &str = "a restricted user whom no export names";
+
+pub(in crate::store) const BLOCKER: &str = "a user with blocks whom no export names";
 
 /// Findings of the embedded store alone, but for `UNREADABLE`.
 pub(in crate::store) const PAIR_NOWHERE: &str = "a pair that leads to no conversation of its users";
@@ -30,5 +41,5 @@ pub(in crate::store) const BUCKET: &str = "a bucket of messages that the index d
 
 /// Whether a repair can correct a finding of this kind.
 pub(in crate::store) fn is_repairable(what: &str) -> bool {
-    ![UNREADABLE, TWICE, DAMAGED_MESSAGE].contains(&what)
+    ![UNREADABLE, TWICE, DAMAGED_MESSAGE, BAN_MISSING].contains(&what)
 }

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use wideroom::model::{
-    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread,
+    UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::embedded::Embedded;
@@ -263,6 +264,10 @@ priced! {
     direct_conversation(one: &UserId, other: &UserId) -> Option<ConversationId> => |_store, _answer| (1, 1);
     create_conversation(new: &NewConversation) -> Created => |_store, _answer| (3, 3 + 3 * new.participants.len());
     participants(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
+    participants_with_prefix(conversation: ConversationId, prefix: &str, page: &PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
+    bans(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Ban> => |_store, answer| (1, answer.items.len());
+    bans_of(conversation: ConversationId, users: &[UserId]) -> Vec<Option<Ban>> => |_store, answer| (users.len(), some(answer));
+    ban_count(conversation: ConversationId, limit: usize) -> usize => |_store, answer| (1, *answer);
     participants_by_name(keys: &[(ConversationId, UserId)]) -> Vec<Option<Participant>> => |_store, answer| (keys.len(), some(answer));
     participant_counts(conversations: &[ConversationId]) -> Vec<u64> => |_store, answer| (answer.len(), answer.len());
     membership_snapshot(conversation: ConversationId, users: &[UserId]) -> Option<MembershipSnapshot> => |_store, _answer| (2 + users.len().div_ceil(ROWS), 2 + users.len());
@@ -272,9 +277,12 @@ priced! {
     };
     change_membership(conversation: ConversationId, change: &MembershipChange) -> Option<wideroom::store::Audience> => |_store, _answer| (7, 7 + 3 * change.transitions.len());
     rename_conversation(conversation: ConversationId, to: &Renaming) -> wideroom::store::Audience => |_store, _answer| (2, 4);
+    set_slow_mode(conversation: ConversationId, seconds: u32, change: &Change) -> () => |_store, _answer| (2, 4);
     append_messages(conversation: ConversationId, messages: &[NewMessage]) -> Appended => |store, answer| store.appended(conversation, messages, answer);
     revise_message(conversation: ConversationId, revision: &Revision, change: &Change) -> Option<Revised> => |_store, _answer| (5, 6);
     react(conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>> => |_store, _answer| (4, 5);
+    pin_message(conversation: ConversationId, is_on: bool, change: &Change) -> Option<Arc<Message>> => |_store, _answer| (4, 5);
+    pins(conversation: ConversationId) -> Vec<(MessageId, Pin)> => |_store, _answer| (1, 1);
     reactions(viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Vec<Vec<Reaction>> => |_store, _answer| (messages.len(), messages.len());
     changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change> => |_store, answer| (2, answer.len());
     log_late(conversation: ConversationId, changes: &[LateChange]) -> () => |_store, _answer| (2, 2 + changes.len());
@@ -296,6 +304,7 @@ priced! {
     unread(user: &UserId, queries: &[UnreadQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<Unread> => |_store, answer| {
         (ranges(queries.len()), answer.iter().map(|one| 1 + one.count as usize).sum())
     };
+    mentions(user: &UserId, queries: &[UnreadQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<Unread> => |_store, _answer| (queries.len() + 2, queries.len() + 2);
     previews(user: &UserId, queries: &[PreviewQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<EntryPreview> => |_store, answer| (ranges(queries.len()), 2 * answer.len());
     move_read_marker(user: &UserId, to: &MarkerMove) -> () => |_store, _answer| (1, 3);
     mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> () => |_store, _answer| (1, 1);

@@ -11,6 +11,7 @@ use wideroom::store::{Participation, Store, StoreAdmin, UnreadQuery};
 use super::{CONVERSATIONS, NAMES, all_conversations, any_key, id_at, name};
 use crate::store::ask::{assert_newest, assert_page, requests, with_keys};
 use crate::store::outbox::all_events;
+use crate::store::pin::pins_of;
 use crate::support::words::{START, change, conversation_id, user};
 
 /// Random queries of a comparison, in addition to the fixed ones. Users and conversations are numbers, because the salt of the case is not set yet.
@@ -109,6 +110,13 @@ pub(super) async fn compare(
         all_events(naive, &conversations).await,
         "events of the outbox"
     );
+    for (number, conversation) in (0..).zip(&conversations).take(usize::from(CONVERSATIONS)) {
+        assert_eq!(
+            pins_of(engine, number).await,
+            pins_of(naive, number).await,
+            "pins of {conversation}"
+        );
+    }
     for conversation in &conversations {
         compare_conversation(engine, naive, *conversation, questions).await;
     }

@@ -5,11 +5,21 @@ use std::sync::Arc;
 
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Change, ChangeId, Conversation, ConversationKind, Emoji, Flags, IgnoredSenders, InboxRow,
-    Membership, Message, MessageId, OrderKey, Participant, Reaction, ReadMarker, Revision, Role,
-    TimeUuid, Timestamp, Unread, UserId,
+    Ban, Change, ChangeId, Conversation, ConversationKind, Emoji, Flags, IgnoredSenders, InboxRow,
+    Membership, Message, MessageId, OrderKey, Participant, Pin, Reaction, ReadMarker, Revision,
+    Role, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{ImportPositions, Imported, MembershipTransition, TransitionKind};
+
+/// The users whom a message mentions besides its sender, and whether it mentions everyone.
+fn mentioned(message: &Message) -> (Vec<UserId>, bool) {
+    let Some(mentions) = message.mentions() else {
+        return (Vec::new(), false);
+    };
+    let users = mentions.users().iter().cloned();
+    let users = users.filter(|user| *user != message.sender);
+    (users.collect(), mentions.everyone)
+}
 
 /// A conversation with all that is known of it.
 pub(super) struct OracleConversation {
@@ -25,6 +35,8 @@ pub(super) struct OracleConversation {
     pub(super) made: Option<ChangeId>,
     /// Id of the last membership change, or of the creation.
     pub(super) version: Option<TimeUuid>,
+    /// Those that have ended included.
+    pub(super) bans: BTreeMap<UserId, Ban>,
 }
 
 /// A user's part in a conversation.
@@ -94,6 +106,7 @@ impl OracleConversation {
             reactions: BTreeMap::new(),
             made: None,
             version: None,
+            bans: BTreeMap::new(),
         }
     }
 
@@ -124,6 +137,7 @@ impl OracleConversation {
         if message.deleted_at.is_some() {
             return Some((message.clone(), Vec::new()));
         }
+        let before = mentioned(message);
         let (content, deleted_at) = match revision {
             Revision::Content(content) => (Some(content.clone()), None),
             Revision::Deletion => (None, Some(change.id.moment())),
@@ -131,11 +145,13 @@ impl OracleConversation {
         *message = Arc::new(Message {
             content,
             deleted_at,
+            pin: message.pin.clone().filter(|_| deleted_at.is_none()),
             ..message.as_ref().clone()
         });
         let message = message.clone();
         self.changes.push(change.clone());
-        let is_shown = deleted_at.is_some() || last == Some(change.message);
+        let is_shown =
+            deleted_at.is_some() || last == Some(change.message) || mentioned(&message) != before;
         let is_told = is_shown && !self.record.is_large;
         let users: Vec<_> = self
             .joined()
@@ -147,6 +163,46 @@ impl OracleConversation {
             participant.newest_change = participant.newest_change.max(Some(change.id));
         }
         Some((message, users))
+    }
+
+    /// The message as it is after a pin.
+    pub(super) fn pin(&mut self, is_on: bool, change: &Change) -> Option<Arc<Message>> {
+        let message = self.messages.get_mut(&change.message)?;
+        if message.deleted_at.is_none() && self.changes.iter().all(|logged| logged.id != change.id)
+        {
+            let pin = Pin {
+                change: change.id,
+                by: change.user.clone(),
+                is_on,
+            };
+            *message = Arc::new(Message {
+                pin: Some(Box::new(pin)),
+                ..message.as_ref().clone()
+            });
+            self.changes.push(change.clone());
+        }
+        Some(message.clone())
+    }
+
+    pub(super) fn pins(&self) -> Vec<(MessageId, Pin)> {
+        let messages = self.messages.values();
+        messages
+            .filter_map(|message| Some((message.id, message.current_pin()?.clone())))
+            .collect()
+    }
+
+    pub(super) fn import_pin(&mut self, message: MessageId, pin: Pin) -> Imported {
+        let Some(present) = self.messages.get_mut(&message) else {
+            return Imported::MessageMissing;
+        };
+        if present.pin.is_some() || present.deleted_at.is_some() {
+            return Imported::Unchanged;
+        }
+        *present = Arc::new(Message {
+            pin: Some(Box::new(pin)),
+            ..present.as_ref().clone()
+        });
+        Imported::Added
     }
 
     /// The message as it is after a reaction.
@@ -331,7 +387,7 @@ impl OracleConversation {
         self.changes.extend(changes.iter().cloned());
     }
 
-    pub(super) fn transition(&mut self, transition: &MembershipTransition, message: &Message) {
+    pub(super) fn transition(&mut self, transition: &MembershipTransition, version: TimeUuid) {
         let participant = self
             .people
             .entry(transition.user.clone())
@@ -339,13 +395,13 @@ impl OracleConversation {
         participant.membership = transition.membership;
         if transition.kind == TransitionKind::Joins {
             let marker = ReadMarker {
-                epoch: message.id.moment().micros().cast_unsigned(),
-                up_to: message.id.order_key(),
+                epoch: version.moment().micros().cast_unsigned(),
+                up_to: version.order_key(),
             };
             participant.marker = participant.marker.max(marker);
         }
         if transition.kind != TransitionKind::Stays {
-            participant.newest_change = participant.newest_change.max(Some(message.id));
+            participant.newest_change = participant.newest_change.max(Some(version));
         }
     }
 
@@ -366,6 +422,30 @@ impl OracleConversation {
 
     pub(super) fn grow(&mut self) {
         self.record.is_large |= self.joined().count() > Conversation::FAN_OUT_MAX;
+    }
+
+    pub(super) fn mentions(
+        &self,
+        user: &UserId,
+        (after, up_to): (OrderKey, OrderKey),
+        cap: u32,
+        ignored: &IgnoredSenders,
+    ) -> Unread {
+        let mut unread = Unread::default();
+        let messages = self.messages.values();
+        let mentions = messages.filter(|message| {
+            let position = message.id.order_key();
+            let is_in = position > after && position <= up_to;
+            is_in
+                && message.counts_as_mention_for(user)
+                && !ignored.contains(message.sender.as_str())
+        });
+        for message in mentions {
+            if !unread.add(message.id, cap) {
+                break;
+            }
+        }
+        unread
     }
 
     pub(super) fn unread(

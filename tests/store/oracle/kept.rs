@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use wideroom::model::{
     Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, OutboxEvent,
-    OutboxRow, OutboxShard, Profile, Restriction, TimeUuid, Timestamp, UserId,
+    OutboxRow, OutboxShard, Pin, Profile, Restriction, TimeUuid, Timestamp, UserId,
 };
 use wideroom::store::{DeadLetter, EarlierSend, ImportRow, Imported, ReaderPosition, Restricted};
 
@@ -103,14 +103,32 @@ impl Kept {
                 user,
                 membership,
                 positions,
+                ban,
             } => {
-                return self.import_participant(
-                    *conversation,
-                    user,
-                    OracleParticipant::imported(*membership, positions),
-                );
+                let participant = OracleParticipant::imported(*membership, positions);
+                let fate = self.import_participant(*conversation, user, participant);
+                if let (Imported::Added, Some(ban), Some(stored)) =
+                    (&fate, ban, self.conversations.get_mut(conversation))
+                {
+                    stored.bans.insert(user.clone(), ban.clone());
+                }
+                return fate;
             }
-            ImportRow::Message(message) => return self.import_message(message, now),
+            ImportRow::Message(message) => return self.import_message(message, None, now),
+            ImportRow::ChangedMessage(message, hash) => {
+                return self.import_message(message, Some(*hash), now);
+            }
+            ImportRow::Pin {
+                conversation,
+                message,
+                by,
+                at,
+            } => {
+                let Some(stored) = self.conversations.get_mut(conversation) else {
+                    return Imported::ConversationMissing;
+                };
+                return stored.import_pin(*message, Pin::imported(by.clone(), *at));
+            }
             ImportRow::Reaction {
                 conversation,
                 message,
@@ -168,7 +186,12 @@ impl Kept {
         Imported::Added
     }
 
-    fn import_message(&mut self, message: &Arc<Message>, now: Timestamp) -> Imported {
+    fn import_message(
+        &mut self,
+        message: &Arc<Message>,
+        hash: Option<InputHash>,
+        now: Timestamp,
+    ) -> Imported {
         let Some(stored) = self.conversations.get_mut(&message.conversation) else {
             return Imported::ConversationMissing;
         };
@@ -180,10 +203,7 @@ impl Kept {
         let is_young =
             now.micros() - message.id.moment().micros() < IdempotencyKey::LIFETIME_MICROS;
         if let (Some(key), true) = (&message.client_key, is_young) {
-            let input_hash = InputHash::of_send(
-                &message.content.clone().unwrap_or_default(),
-                message.reply_to,
-            );
+            let input_hash = hash.unwrap_or_else(|| InputHash::of_imported(message));
             let send = EarlierSend {
                 message: message.id,
                 input_hash,

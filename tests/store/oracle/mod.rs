@@ -13,15 +13,15 @@ use async_trait::async_trait;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, MessageKind, OrderKey,
-    OutboxEvent, OutboxShard, Page, PageRequest, Participant, Profile, Reaction, Restriction,
+    OutboxEvent, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Restriction,
     Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
-    Appended, Archive, Audience, ChangedRow, Created, DeadLetter, EarlierSend, Error, FlagsChange,
-    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
+    Appended, Archive, Audience, BanChange, ChangedRow, Created, DeadLetter, EarlierSend, Error,
+    FlagsChange, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
     MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE,
     NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange,
     ReaderPosition, Renaming, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin,
@@ -187,9 +187,55 @@ impl Store for Naive {
         conversation: ConversationId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
+        self.participants_with_prefix(conversation, "", page).await
+    }
+
+    async fn bans(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Ban>> {
+        let now = self.clock.now();
+        let all: Vec<Ban> = only(self.each(&[conversation], |stored| {
+            let bans = stored.bans.values().cloned();
+            bans.filter(|ban| ban.holds_at(now)).collect()
+        }));
+        Ok(slice(
+            &all,
+            |one: &Ban| one.user.as_str().to_owned(),
+            |user| user.as_str().to_owned(),
+            page,
+        ))
+    }
+
+    async fn bans_of(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Vec<Option<Ban>>> {
+        let now = self.clock.now();
+        Ok(only(self.each(&[conversation], |stored| {
+            let ban = |user| stored.bans.get(user).cloned();
+            let holds = |ban: &Ban| ban.holds_at(now);
+            users.iter().map(|user| ban(user).filter(holds)).collect()
+        })))
+    }
+
+    async fn ban_count(&self, conversation: ConversationId, limit: usize) -> Result<usize> {
+        let page = self.bans(conversation, &PageRequest::first(limit)).await?;
+        Ok(page.items.len())
+    }
+
+    async fn participants_with_prefix(
+        &self,
+        conversation: ConversationId,
+        prefix: &str,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
         let all: Vec<Participant> = only(self.each(&[conversation], |stored| {
             stored
                 .joined()
+                .filter(|(user, _)| user.as_str().starts_with(prefix))
                 .filter_map(|(user, _)| stored.participant(user))
                 .collect()
         }));
@@ -253,22 +299,40 @@ impl Store for Naive {
         };
         let was_large = stored.record.is_large;
         let mut events = Vec::new();
-        if stored.version != Some(change.message.id) {
+        if stored.version != Some(change.version) {
             if stored.version != change.seen {
                 return Ok(None);
             }
-            stored.version = Some(change.message.id);
+            stored.version = Some(change.version);
             change
                 .transitions
                 .iter()
-                .for_each(|transition| stored.transition(transition, &change.message));
-            stored.tell(&change.message, &change.changes);
+                .for_each(|transition| stored.transition(transition, change.version));
+            for ban in &change.bans {
+                match ban {
+                    BanChange::Set(ban) => drop(stored.bans.insert(ban.user.clone(), ban.clone())),
+                    BanChange::Lift(user) => drop(stored.bans.remove(user)),
+                }
+            }
+            match &change.message {
+                Some(message) => {
+                    stored.tell(message, &change.changes);
+                    events = announced(message, &change.changes);
+                }
+                None => {
+                    stored.changes.extend(change.changes.iter().cloned());
+                    let changes = change.changes.iter();
+                    events = changes.map(OutboxEvent::of_change).collect();
+                }
+            }
             stored.grow();
-            events = announced(&change.message, &change.changes);
         }
-        let users = (!was_large).then(|| stored.joined_users().into());
+        let users = match change.message {
+            Some(_) => (!was_large).then(|| stored.joined_users().into()),
+            None => Some(Arc::default()),
+        };
         kept.tell_outbox(conversation, events);
-        kept.saw(change.message.id);
+        kept.saw(change.version);
         Ok(Some(Audience { users }))
     }
 
@@ -291,6 +355,27 @@ impl Store for Naive {
         kept.tell_outbox(conversation, events);
         kept.saw(to.message.id);
         Ok(Audience { users })
+    }
+
+    async fn set_slow_mode(
+        &self,
+        conversation: ConversationId,
+        seconds: u32,
+        change: &Change,
+    ) -> Result<()> {
+        let mut kept = self.kept();
+        let Some(stored) = kept.conversations.get_mut(&conversation) else {
+            return Err(not_there());
+        };
+        let mut events = Vec::new();
+        if stored.changes.iter().all(|known| known.id != change.id) {
+            stored.record.slow_mode_seconds = seconds;
+            stored.changes.push(change.clone());
+            events.push(OutboxEvent::of_change(change));
+        }
+        kept.tell_outbox(conversation, events);
+        kept.saw(change.id);
+        Ok(())
     }
 
     async fn append_messages(
@@ -419,6 +504,31 @@ impl Store for Naive {
             kept.saw(change.id);
         }
         Ok(Some(message))
+    }
+
+    async fn pin_message(
+        &self,
+        conversation: ConversationId,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>> {
+        let mut kept = self.kept();
+        let Some(stored) = kept.conversations.get_mut(&conversation) else {
+            return Err(not_there());
+        };
+        let Some(message) = stored.pin(is_on, change) else {
+            return Ok(None);
+        };
+        if message.deleted_at.is_none() {
+            kept.tell_outbox(conversation, vec![OutboxEvent::of_change(change)]);
+            kept.saw(change.id);
+        }
+        Ok(Some(message))
+    }
+
+    async fn pins(&self, conversation: ConversationId) -> Result<Vec<(MessageId, Pin)>> {
+        let pins = self.each(&[conversation], OracleConversation::pins);
+        Ok(only(pins))
     }
 
     async fn reactions(
@@ -734,6 +844,22 @@ impl Store for Naive {
         Ok(questions.iter().map(answer).collect())
     }
 
+    async fn mentions(
+        &self,
+        user: &UserId,
+        questions: &[UnreadQuery],
+        cap: u32,
+        ignored: &IgnoredSenders,
+    ) -> Result<Vec<Unread>> {
+        let answer = |question: &UnreadQuery| {
+            let range = (question.after, question.up_to.unwrap_or(OrderKey::MAX));
+            only(self.each(&[question.conversation], |stored| {
+                stored.mentions(user, range, cap, ignored)
+            }))
+        };
+        Ok(questions.iter().map(answer).collect())
+    }
+
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
         let mut kept = self.kept();
         kept.saw(to.change);
@@ -827,6 +953,9 @@ impl Store for Naive {
                 participant.flags.archived_at = None
             }
             Some(Archive::EndOf(_)) | None => {}
+        }
+        if let Some(level) = to.level {
+            participant.flags.level = level;
         }
         let after = participant.flags;
         if after == before {

@@ -3,7 +3,8 @@
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::model::{
-    Attachment, Body, Content, IdempotencyKey, InputHash, MessageId, Metadata, text,
+    Attachment, Body, Content, IdempotencyKey, InputHash, Mentions, MessageId, Metadata, UserId,
+    text,
 };
 
 /// Message as received from the client.
@@ -14,6 +15,8 @@ pub struct DraftInput {
     /// JSON text.
     pub metadata: Option<String>,
     pub reply_to: Option<MessageId>,
+    pub mentioned_usernames: Vec<String>,
+    pub mentions_everyone: bool,
     pub idempotency_key: Option<String>,
 }
 
@@ -40,6 +43,10 @@ pub struct Draft {
     pub(crate) leave_epoch: u64,
     /// Whether a service sends it in the name of a sender who has not acted in the conversation yet.
     pub(crate) is_by_service: bool,
+    /// False for a service under its own name.
+    pub(crate) may_be_silenced: bool,
+    /// Seconds after the sender's last send before which this one is refused. 0: no wait.
+    pub(crate) slow_mode_seconds: u32,
 }
 
 impl Draft {
@@ -59,11 +66,13 @@ impl Draft {
             .as_deref()
             .map(parse_key)
             .transpose()?;
+        let users = parse_mentioned(&input.mentioned_usernames)?;
         let content = Content {
             body,
             attachments,
             metadata,
             edited_at: None,
+            mentions: Mentions::new(users, input.mentions_everyone),
         };
         let hash = InputHash::of_send(&content, input.reply_to);
         let bytes = content_bytes(&content) + 256;
@@ -75,8 +84,38 @@ impl Draft {
             bytes,
             leave_epoch: 0,
             is_by_service: false,
+            may_be_silenced: true,
+            slow_mode_seconds: 0,
         })
     }
+}
+
+/// Users whom a message names as mentioned.
+pub(crate) fn parse_mentioned(usernames: &[String]) -> Result<Vec<UserId>> {
+    const PATH: &[&str] = &["input", "mentionedUsernames"];
+    let users = usernames.iter().map(|name| {
+        UserId::parse(name)
+            .map_err(|error| Error::bad_input(PATH, format!("a mentioned username {error}")))
+    });
+    // The bound of a list of strings, before they are looked at.
+    if usernames.len() > Mentions::COUNT_MAX {
+        return Err(too_many_mentions(PATH));
+    }
+    let users: Vec<_> = users.collect::<Result<_>>()?;
+    if Mentions::new(users.clone(), false).is_within_bounds() {
+        Ok(users)
+    } else {
+        Err(too_many_mentions(PATH))
+    }
+}
+
+fn too_many_mentions(path: &'static [&'static str]) -> Error {
+    let message = format!(
+        "a message mentions at most {} users, whose names take {} bytes together",
+        Mentions::COUNT_MAX,
+        Mentions::BYTES_MAX
+    );
+    Error::bad_input(path, message)
 }
 
 /// Idempotency key of `sendMessage` or `createGroupConversation`.
@@ -98,6 +137,12 @@ fn content_bytes(content: &Content) -> usize {
             .metadata
             .as_ref()
             .map_or(0, |metadata| metadata.as_str().len())
+        + mention_bytes(&content.mentions)
+}
+
+/// Bytes of the names, and of their rows.
+fn mention_bytes(mentions: &Mentions) -> usize {
+    2 * mentions.bytes() + 64 * mentions.users().len()
 }
 
 fn parse_attachments(drafts: Vec<AttachmentDraft>) -> Result<Vec<Attachment>> {
@@ -243,6 +288,17 @@ mod tests {
             }),
             ["input", "metadata"]
         );
+        for names in [
+            vec!["x".repeat(129)],
+            vec!["a".to_owned(); 51],
+            vec![String::new()],
+        ] {
+            let input = DraftInput {
+                mentioned_usernames: names,
+                ..said()
+            };
+            assert_eq!(path_of(input), ["input", "mentionedUsernames"]);
+        }
         for url in ["javascript:alert(1)", "file:///etc/passwd", "no url", ""] {
             assert_eq!(
                 path_of(DraftInput {
@@ -284,6 +340,18 @@ mod tests {
             metadata: Some(text.to_owned()),
             ..said("a")
         };
+        let mentioning = |names: &[&str], mentions_everyone| DraftInput {
+            mentioned_usernames: names.iter().map(|name| (*name).to_owned()).collect(),
+            mentions_everyone,
+            ..said("a")
+        };
+        assert_eq!(hash(said("a")), hash(mentioning(&[], false)));
+        assert_eq!(
+            hash(mentioning(&["ann", "ben"], false)),
+            hash(mentioning(&["ben", "ann", "ben"], false))
+        );
+        assert_ne!(hash(said("a")), hash(mentioning(&["ann"], false)));
+        assert_ne!(hash(said("a")), hash(mentioning(&[], true)));
         assert_ne!(hash(said("a")), hash(with_metadata(r#"{"a": 1}"#)));
         assert_ne!(
             hash(with_metadata(r#"{"a": 2}"#)),

@@ -1,7 +1,7 @@
 //! Command to change a group: its name, its participants or their roles.
 
 use crate::chat::error::{Error, Result};
-use crate::model::{Conversation, GroupName, Role, UserId, UserIdError};
+use crate::model::{Conversation, GroupName, Role, Timestamp, UserId, UserIdError};
 
 #[derive(Debug)]
 pub(crate) enum GroupCommand {
@@ -10,6 +10,20 @@ pub(crate) enum GroupCommand {
     Remove(UserId),
     SetRole(UserId, Role),
     Leave,
+    Ban(BanDraft),
+    LiftBan(UserId),
+    /// Until a moment, or until lifted.
+    Silence(UserId, Option<Timestamp>),
+    Unsilence(UserId),
+    SetSlowMode(u32),
+}
+
+/// Ban to be decided.
+#[derive(Debug)]
+pub(crate) struct BanDraft {
+    pub(crate) user: UserId,
+    pub(crate) until: Option<Timestamp>,
+    pub(crate) reason: Option<String>,
 }
 
 impl GroupCommand {
@@ -17,7 +31,15 @@ impl GroupCommand {
     pub(crate) fn bytes(&self) -> usize {
         let named = match self {
             Self::Add(users) => users.iter().map(|user| user.as_str().len()).sum(),
-            Self::Rename(_) | Self::Remove(_) | Self::SetRole(..) | Self::Leave => 0,
+            Self::Ban(draft) => draft.reason.as_ref().map_or(0, String::len),
+            Self::Rename(_)
+            | Self::Remove(_)
+            | Self::SetRole(..)
+            | Self::Leave
+            | Self::LiftBan(_)
+            | Self::Silence(..)
+            | Self::Unsilence(_)
+            | Self::SetSlowMode(_) => 0,
         };
         named + 512
     }
@@ -26,8 +48,13 @@ impl GroupCommand {
     pub(crate) fn concerned(&self, actor: &UserId) -> Vec<UserId> {
         let named = match self {
             Self::Add(users) => users.as_slice(),
-            Self::Remove(user) | Self::SetRole(user, _) => std::slice::from_ref(user),
-            Self::Rename(_) | Self::Leave => &[],
+            Self::Remove(user)
+            | Self::SetRole(user, _)
+            | Self::Ban(BanDraft { user, .. })
+            | Self::LiftBan(user)
+            | Self::Silence(user, _)
+            | Self::Unsilence(user) => std::slice::from_ref(user),
+            Self::Rename(_) | Self::Leave | Self::SetSlowMode(_) => &[],
         };
         std::iter::once(actor)
             .chain(named.iter().filter(|user| *user != actor))

@@ -2,5 +2,6 @@
 
 pub(crate) mod draft;
 pub(crate) mod group;
+pub(crate) mod pin;
 pub(crate) mod reaction;
 pub(crate) mod revision;

@@ -4,9 +4,11 @@
 //! ADMIN: groups are moderated by deletion. SYSTEM messages are immutable. A deletion wins over
 //! every edit.
 
+use super::draft::parse_mentioned;
 use crate::chat::error::{Error, Result};
 use crate::model::{
-    Body, Content, Message, MessageId, MessageKind, Revision, Role, TextError, Timestamp, UserId,
+    Body, Content, Mentions, Message, MessageId, MessageKind, Revision, Role, TextError, Timestamp,
+    UserId,
 };
 
 pub(crate) struct RevisionDraft {
@@ -16,24 +18,55 @@ pub(crate) struct RevisionDraft {
     kind: RevisionDraftKind,
 }
 
+/// Edit as received from the client. Mentions that are `None` stay.
+#[derive(Debug, Clone, Default)]
+pub struct EditInput {
+    pub body: String,
+    pub mentioned_usernames: Option<Vec<String>>,
+    pub mentions_everyone: Option<bool>,
+}
+
+impl From<String> for EditInput {
+    fn from(body: String) -> Self {
+        Self {
+            body,
+            ..Self::default()
+        }
+    }
+}
+
 enum RevisionDraftKind {
-    Edit(Body),
+    Edit(EditDraft),
     Deletion,
+}
+
+struct EditDraft {
+    body: Body,
+    mentioned: Option<Vec<UserId>>,
+    mentions_everyone: Option<bool>,
 }
 
 impl RevisionDraft {
     pub(crate) fn edit(
         message: MessageId,
-        body: String,
+        input: EditInput,
         body_bytes_max: usize,
         leave_epoch: u64,
     ) -> Result<Self> {
         // Whether the body may be empty depends on the message.
-        let body = Body::parse(body, body_bytes_max, true).map_err(|error| bad_body(&error))?;
+        let body =
+            Body::parse(input.body, body_bytes_max, true).map_err(|error| bad_body(&error))?;
         Ok(Self {
             message,
             leave_epoch,
-            kind: RevisionDraftKind::Edit(body),
+            kind: RevisionDraftKind::Edit(EditDraft {
+                body,
+                mentioned: input
+                    .mentioned_usernames
+                    .map(|names| parse_mentioned(&names))
+                    .transpose()?,
+                mentions_everyone: input.mentions_everyone,
+            }),
         })
     }
 
@@ -48,7 +81,11 @@ impl RevisionDraft {
     /// Approximate size in a queue.
     pub(crate) fn bytes(&self) -> usize {
         match &self.kind {
-            RevisionDraftKind::Edit(body) => body.as_str().len() + 256,
+            RevisionDraftKind::Edit(edit) => {
+                let names = edit.mentioned.iter().flatten();
+                let names: usize = names.map(|user| user.as_str().len() + 64).sum();
+                edit.body.as_str().len() + names + 256
+            }
             RevisionDraftKind::Deletion => 256,
         }
     }
@@ -75,7 +112,7 @@ impl RevisionDraft {
             RevisionDraftKind::Edit(_) if !is_own => {
                 Err(Error::Forbidden("only its sender may edit a message"))
             }
-            RevisionDraftKind::Edit(body) => edit(message, body, now),
+            RevisionDraftKind::Edit(draft) => edit(message, draft, now),
             RevisionDraftKind::Deletion
                 if !is_own && role.is_none_or(|role| role == Role::Member) =>
             {
@@ -90,22 +127,33 @@ impl RevisionDraft {
     }
 }
 
-fn edit(message: &Message, body: Body, now: Timestamp) -> Result<Option<Revision>> {
+fn edit(message: &Message, draft: EditDraft, now: Timestamp) -> Result<Option<Revision>> {
     let Some(content) = &message.content else {
         return Err(Error::bad_input(
             &["input", "messageId"],
             "the message is deleted",
         ));
     };
+    let EditDraft {
+        body,
+        mentioned,
+        mentions_everyone,
+    } = draft;
     if body.as_str().is_empty() && content.attachments.is_empty() {
         return Err(bad_body(&TextError::Blank));
     }
-    if body == content.body {
+    let present = &content.mentions;
+    let mentions = Mentions::new(
+        mentioned.unwrap_or_else(|| present.users().to_vec()),
+        mentions_everyone.unwrap_or(present.everyone),
+    );
+    if body == content.body && mentions == *present {
         return Ok(None);
     }
     Ok(Some(Revision::Content(Content {
         body,
         edited_at: Some(now),
+        mentions,
         ..content.clone()
     })))
 }

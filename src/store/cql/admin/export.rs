@@ -27,7 +27,7 @@ macro_rules! users {
 
 macro_rules! conversations {
     () => {
-        "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, last_message, last_activity FROM conversations \
+        "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, last_message, last_activity FROM conversations \
          WHERE token(conversation_id) >= "
     };
 }
@@ -86,6 +86,7 @@ type ConversationColumns = (
     Option<String>,
     Option<Vec<u8>>,
     Option<bool>,
+    Option<i32>,
     Option<Vec<u8>>,
     Option<i64>,
 );
@@ -120,13 +121,15 @@ impl Admin {
 fn conversation_of(
     columns: ConversationColumns,
 ) -> Result<Option<(Conversation, Option<Timestamp>)>> {
-    let (id, kind, name, created_at, created_by, input_hash, is_large, last_message, last_activity) =
+    let (id, kind, name, created_at, created_by, input_hash, is_large, slow, last, last_activity) =
         columns;
-    let columns = (kind, name, created_at, created_by, input_hash, is_large);
+    let columns = (
+        kind, name, created_at, created_by, input_hash, is_large, slow,
+    );
     let Some(conversation) = decode_conversation(ConversationId(id), columns)? else {
         return Ok(None);
     };
-    let last = last_message
+    let last = last
         .map(|bytes| LastMessage::decode("conversations", &bytes))
         .transpose()?;
     let last_activity = last_activity.map_or(conversation.created_at, Timestamp::from_micros);

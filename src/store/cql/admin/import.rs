@@ -13,8 +13,8 @@ use super::Admin;
 use super::import_plan::ImportPlan;
 use crate::model::id::pair_key;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Emoji, Membership, Message, MessageId,
-    Metadata, Profile, Restriction, UserId,
+    Conversation, ConversationId, ConversationKind, Emoji, InputHash, Membership, Message,
+    MessageId, Metadata, Pin, Profile, Restriction, UserId,
 };
 use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::concurrently;
@@ -52,9 +52,14 @@ pub(super) struct ImportedConversation {
     /// Present buckets that can hold messages of this import.
     pub(super) buckets: HashSet<Bucket>,
     pub(super) messages: Vec<Arc<Message>>,
+    /// Hashes of the sends of messages whose content was changed.
+    pub(super) input_hashes: HashMap<MessageId, InputHash>,
     /// Present reactions, on or off.
     pub(super) reacted: HashSet<(MessageId, Emoji, UserId)>,
     pub(super) reactions: Vec<(MessageId, Emoji, UserId)>,
+    /// Present pins, on or off.
+    pub(super) pinned: HashSet<MessageId>,
+    pub(super) pins: Vec<(MessageId, Pin)>,
     /// The newest present message of these rows. If the head does not have it, an earlier import was aborted.
     pub(super) newest_present: Option<(Arc<Message>, Bucket)>,
 }
@@ -73,10 +78,12 @@ impl Admin {
             everyone_revoked: None,
             blocks: known_blocks,
             new_blocks: Vec::new(),
+            new_bans: Vec::new(),
         };
         let outcomes: Vec<_> = rows.iter().map(|row| plan.add(row)).collect();
         let users = std::mem::take(&mut plan.new_users);
         let blocks = std::mem::take(&mut plan.new_blocks);
+        let bans = std::mem::take(&mut plan.new_bans);
         if let Some(moment) = plan.everyone_revoked {
             let change = RestrictionChange::RevokeTokens(moment);
             self.restrictions.restrict(&None, &change).await?;
@@ -91,6 +98,9 @@ impl Admin {
         let blocks = blocks.into_iter();
         let blocks = blocks.map(|(user, blocked, since)| self.blocks.import(user, blocked, since));
         concurrently(blocks.collect()).await?;
+        // First, as a participant with a membership counts as imported.
+        let bans = bans.into_iter().map(|(id, ban)| self.bans.import(id, ban));
+        concurrently(bans.collect()).await?;
         concurrently(
             imported
                 .values()
@@ -136,8 +146,11 @@ impl Admin {
             present: HashMap::new(),
             buckets: HashSet::new(),
             messages: Vec::new(),
+            input_hashes: HashMap::new(),
             reacted: HashSet::new(),
             reactions: Vec::new(),
+            pinned: HashSet::new(),
+            pins: Vec::new(),
             newest_present: None,
         };
         let Some(conversation) = &imported.conversation else {
@@ -163,6 +176,7 @@ impl Admin {
         let messages: Vec<_> = messages.into_iter().collect();
         (imported.present, imported.buckets) = self.present_messages(id, &messages).await?;
         imported.reacted = self.reacted(rows, &imported.present).await?;
+        imported.pinned = self.pinned(id, rows, &imported.present).await?;
         Ok(imported)
     }
 
@@ -201,6 +215,31 @@ impl Admin {
     }
 }
 
+impl Admin {
+    /// The messages of these rows that have a pin, or had one, and those that are deleted.
+    async fn pinned(
+        &self,
+        id: ConversationId,
+        rows: &[&ImportRow],
+        present: &HashMap<MessageId, Option<Bucket>>,
+    ) -> Result<HashSet<MessageId>> {
+        let asked = rows.iter().filter_map(|row| {
+            let ImportRow::Pin { message, .. } = row else {
+                return None;
+            };
+            Some((*message, *present.get(message)?))
+        });
+        let each = asked.map(async |(message, bucket)| {
+            let stored = self.messages.find_message(id, message, bucket).await?;
+            let is_deleted = stored.is_none_or(|(stored, _)| stored.deleted_at.is_some());
+            let is_present = is_deleted || self.messages.has_pin(id, message).await?;
+            Ok(is_present.then_some(message))
+        });
+        let found = concurrently(each.collect()).await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+}
+
 fn participant_of(row: &ImportRow) -> Option<&UserId> {
     if let ImportRow::Participant { user, .. } = row {
         Some(user)
@@ -209,11 +248,11 @@ fn participant_of(row: &ImportRow) -> Option<&UserId> {
     }
 }
 
-/// The message of a row, or that of its reaction.
+/// The message of a row, or that of its reaction or pin.
 fn message_of(row: &ImportRow) -> Option<MessageId> {
     match row {
-        ImportRow::Message(message) => Some(message.id),
-        ImportRow::Reaction { message, .. } => Some(*message),
+        ImportRow::Message(message) | ImportRow::ChangedMessage(message, _) => Some(message.id),
+        ImportRow::Reaction { message, .. } | ImportRow::Pin { message, .. } => Some(*message),
         ImportRow::User { .. }
         | ImportRow::EveryoneRevoked(_)
         | ImportRow::Block { .. }

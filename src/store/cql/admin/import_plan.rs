@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::import::ImportedConversation;
 use crate::model::id::pair_key;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Emoji, Membership, Message, MessageId, Profile,
-    Restriction, Timestamp, UserId,
+    Ban, Conversation, ConversationId, ConversationKind, Emoji, Membership, Message, MessageId,
+    Pin, Profile, Restriction, Timestamp, UserId,
 };
 use crate::store::cql::message::conversation::Head;
 use crate::store::{ImportPositions, ImportRow, Imported, rules};
@@ -21,6 +21,7 @@ pub(super) struct ImportPlan<'a> {
     pub(super) everyone_revoked: Option<Timestamp>,
     pub(super) blocks: HashSet<(&'a UserId, &'a UserId)>,
     pub(super) new_blocks: Vec<(&'a UserId, &'a UserId, Timestamp)>,
+    pub(super) new_bans: Vec<(ConversationId, &'a Ban)>,
 }
 
 impl<'a> ImportPlan<'a> {
@@ -61,14 +62,35 @@ impl<'a> ImportPlan<'a> {
                 user,
                 membership,
                 positions,
-            } => self.add_participant(*conversation, user, *membership, *positions),
+                ban,
+            } => {
+                let imported = self.add_participant(*conversation, user, *membership, *positions);
+                if imported == Imported::Added {
+                    self.new_bans
+                        .extend(ban.iter().map(|ban| (*conversation, ban)));
+                }
+                imported
+            }
             ImportRow::Message(message) => self.add_message(message),
+            ImportRow::ChangedMessage(message, hash) => {
+                let added = self.add_message(message);
+                if let Some((imported, _)) = self.imported(message.conversation) {
+                    imported.input_hashes.insert(message.id, *hash);
+                }
+                added
+            }
             ImportRow::Reaction {
                 conversation,
                 message,
                 emoji,
                 user,
             } => self.add_reaction(*conversation, *message, emoji, user),
+            ImportRow::Pin {
+                conversation,
+                message,
+                by,
+                at,
+            } => self.add_pin(*conversation, *message, Pin::imported(by.clone(), *at)),
         }
     }
 
@@ -177,6 +199,22 @@ impl<'a> ImportPlan<'a> {
                 Imported::Added
             }
         }
+    }
+
+    /// A pin that the message had before, on or off, stays as it is.
+    fn add_pin(&mut self, id: ConversationId, message: MessageId, pin: Pin) -> Imported {
+        let Some((imported, _)) = self.imported(id) else {
+            return Imported::ConversationMissing;
+        };
+        if !imported.present.contains_key(&message) {
+            return Imported::MessageMissing;
+        }
+        let is_deleted = |one: &Arc<Message>| one.id == message && one.deleted_at.is_some();
+        if imported.messages.iter().any(is_deleted) || !imported.pinned.insert(message) {
+            return Imported::Unchanged;
+        }
+        imported.pins.push((message, pin));
+        Imported::Added
     }
 
     fn add_reaction(

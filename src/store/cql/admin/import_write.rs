@@ -18,10 +18,12 @@ use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
-use crate::store::cql::inbox::writes::slot_of;
+use crate::store::cql::inbox::flags::encode_level;
+use crate::store::cql::inbox::mention::Mentioned;
+use crate::store::cql::inbox::writes::{encode_copy, slot_of};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::kind_number;
-use crate::store::cql::message::register::{LastMessage, encode_membership};
+use crate::store::cql::message::register::LastMessage;
 use crate::store::{ImportPositions, Result};
 
 /// The write timestamp of an activity that stands in for an unknown one. Any known activity wins over it, also an older one.
@@ -31,7 +33,7 @@ const BATCH_ROWS_MAX: usize = 64;
 statements! {
     INSERT_CONVERSATION: Write "INSERT INTO conversations (conversation_id, kind, name, created_at, created_by, input_hash) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";
     UPDATE_ACTIVITY: Write "UPDATE conversations USING TIMESTAMP ? SET last_activity = ? WHERE conversation_id = ?";
-    IMPORT_ENTRY: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET membership = ?, read_up_to = ?, is_muted = ?, is_pinned = ?, archived_at = ? WHERE user_id = ? AND conversation_id = ?";
+    IMPORT_ENTRY: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET membership = ?, read_up_to = ?, is_muted = ?, is_pinned = ?, archived_at = ?, level = ? WHERE user_id = ? AND conversation_id = ?";
 }
 
 /// The head of a conversation after an import.
@@ -108,12 +110,17 @@ impl Admin {
             .await?;
         self.put_imported(id, &placed).await?;
         self.put_reactions(imported, id, &placed).await?;
+        self.put_pins(imported, id, &placed).await?;
+        self.put_mentions(imported, &placed).await?;
         let keyed = placed
             .iter()
             .filter(|(message, _)| message.client_key.is_some());
         concurrently(
             keyed
-                .map(|(message, bucket)| self.sends.claim_imported_key(message, *bucket))
+                .map(|(message, bucket)| {
+                    let hash = imported.input_hashes.get(&message.id).copied();
+                    self.sends.claim_imported_key(message, *bucket, hash)
+                })
                 .collect(),
         )
         .await?;
@@ -167,6 +174,56 @@ impl Admin {
         Ok(())
     }
 
+    async fn put_pins(
+        &self,
+        imported: &ImportedConversation,
+        id: ConversationId,
+        placed: &[(Arc<Message>, Bucket)],
+    ) -> Result<()> {
+        let each = imported.pins.iter().filter_map(|(message, pin)| {
+            let bucket = imported.bucket_of(*message, placed)?;
+            Some(self.messages.put_imported_pin(id, *message, bucket, pin))
+        });
+        concurrently(each.collect()).await?;
+        Ok(())
+    }
+
+    /// Counts the mentions of imported messages. A participant may come in a later import than the
+    /// messages, so an added entry has a maximum at the newest message.
+    async fn put_mentions(
+        &self,
+        imported: &ImportedConversation,
+        placed: &[(Arc<Message>, Bucket)],
+    ) -> Result<()> {
+        let mut everyone = None;
+        let mut batches = Vec::new();
+        for (message, _) in placed {
+            let mentioned = Mentioned::of(message);
+            if mentioned.contains(&Mentioned::Everyone) {
+                everyone = everyone.max(Some(message.id));
+            }
+            if !mentioned.is_empty() {
+                let mut writes = Writes::logged();
+                let at = message.id.moment().micros();
+                self.inboxes
+                    .put_mentions(&mut writes, message, &mentioned, at);
+                batches.push(self.executor.write_all(writes));
+            }
+        }
+        concurrently(batches).await?;
+        let (Some(everyone), Some(conversation)) = (everyone, &imported.conversation) else {
+            return Ok(());
+        };
+        let each = present_participants(imported).map(async |user| {
+            let mut writes = Writes::of_one_partition();
+            self.inboxes
+                .put_mentioned_up_to(&mut writes, user, conversation.id, everyone);
+            self.executor.write_all(writes).await
+        });
+        concurrently(each.collect()).await?;
+        Ok(())
+    }
+
     async fn put_conversation(
         &self,
         imported: &ImportedConversation,
@@ -179,6 +236,7 @@ impl Admin {
             created_at,
             created_by,
             input_hash,
+            slow_mode_seconds,
             ..
         } = conversation;
         let hash = input_hash.map(|InputHash(bytes)| bytes.to_vec());
@@ -194,6 +252,12 @@ impl Admin {
             REGISTER_TIMESTAMP
         ];
         writes.push(&INSERT_CONVERSATION, values);
+        // A row without the cell of its memberships is read as it is.
+        if *slow_mode_seconds > 0 {
+            let seconds = i32::try_from(*slow_mode_seconds).unwrap_or(i32::MAX);
+            self.messages
+                .put_slow_mode(&mut writes, *id, seconds, REGISTER_TIMESTAMP);
+        }
         let at = if imported.head.is_fallback {
             FALLBACK_TIMESTAMP
         } else {
@@ -359,11 +423,12 @@ impl Admin {
         let mut writes = Writes::logged();
         let values = values![
             REGISTER_TIMESTAMP,
-            encode_membership(membership),
+            encode_copy(membership),
             positions.marker(),
             set(flags.is_muted),
             set(flags.is_pinned),
             flags.archived_at,
+            flags.level.map(|level| encode_level(Some(level))),
             user,
             id
         ];
@@ -375,6 +440,10 @@ impl Admin {
             );
             self.participants
                 .put_receipts(&mut writes, id, user, read_up_to, delivered_up_to);
+        }
+        if let Some(last) = &head.last {
+            self.inboxes
+                .put_mentioned_up_to(&mut writes, user, id, last.id);
         }
         if membership.is_joined() {
             let (entry_at, hint_at) = if head.is_fallback {

@@ -9,6 +9,7 @@ mod notes;
 mod token_scan;
 mod verify;
 mod verify_conversation;
+mod verify_mention;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use super::driver::statement::Statement;
 use super::inbox::Inboxes;
 use super::message::Messages;
 use super::participant::Participants;
+use super::participant::ban::BanTable;
 use super::participant::block::BlockTable;
 use super::participant::restriction::RestrictionTable;
 use super::send::Sends;
@@ -31,6 +33,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     notes::STATEMENTS,
     verify::STATEMENTS,
     verify_conversation::STATEMENTS,
+    verify_mention::STATEMENTS,
 ];
 
 /// Operations on the whole store, with a cache of how full the buckets are that imports write to.
@@ -43,6 +46,7 @@ pub(crate) struct Admin {
     sends: Arc<Sends>,
     restrictions: RestrictionTable,
     blocks: BlockTable,
+    bans: BanTable,
     fills: FillCache,
 }
 
@@ -57,6 +61,7 @@ impl Admin {
     ) -> Self {
         let restrictions = RestrictionTable::new(Arc::clone(&executor), Arc::clone(&clock));
         let blocks = BlockTable::new(Arc::clone(&executor), Arc::clone(&clock));
+        let bans = BanTable::new(Arc::clone(&executor), Arc::clone(&clock));
         Self {
             executor,
             clock,
@@ -66,6 +71,7 @@ impl Admin {
             sends,
             restrictions,
             blocks,
+            bans,
             fills: FillCache::new(),
         }
     }

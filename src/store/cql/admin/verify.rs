@@ -1,7 +1,7 @@
 //! Verification: checks derived data against messages and participants, piece by piece over all tables.
 //!
 //! The bucket index comes first, as histories are read by it. Then come conversations with everything derived from them; then inboxes, for
-//! entries of users who are not in the conversation; then reactions, for messages without the mark; then restrictions. After a repair the check runs again, and
+//! entries of users who are not in the conversation; then reactions, for messages without the mark; then restrictions and blocks; then mentions that no message has. After a repair the check runs again, and
 //! a finding counts as repaired only if it is gone.
 
 use uuid::Uuid;
@@ -29,6 +29,8 @@ statements! {
     SCAN_BUCKETS_FROM: Read "SELECT DISTINCT conversation_id, width, start FROM messages_by_conversation WHERE token(conversation_id, width, start) >= token(?, ?, ?) LIMIT ?";
     SCAN_INBOXES: Read "SELECT DISTINCT user_id FROM inbox_by_user WHERE token(user_id) >= ? LIMIT ?";
     SCAN_INBOXES_FROM: Read "SELECT DISTINCT user_id FROM inbox_by_user WHERE token(user_id) >= token(?) LIMIT ?";
+    SCAN_BLOCKERS: Read "SELECT DISTINCT user_id FROM blocks_by_user WHERE token(user_id) >= ? LIMIT ?";
+    SCAN_BLOCKERS_FROM: Read "SELECT DISTINCT user_id FROM blocks_by_user WHERE token(user_id) >= token(?) LIMIT ?";
     SELECT_MEMBERSHIP: Read "SELECT membership FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
     SCAN_REACTIONS: Read "SELECT DISTINCT conversation_id, message_id FROM reactions_by_message WHERE token(conversation_id, message_id) >= ? LIMIT ?";
     SCAN_REACTIONS_FROM: Read "SELECT DISTINCT conversation_id, message_id FROM reactions_by_message WHERE token(conversation_id, message_id) >= token(?, ?) LIMIT ?";
@@ -42,19 +44,25 @@ enum CqlStage {
     Inboxes,
     Reactions,
     Restrictions,
+    Blocks,
+    Mentions,
+    Everyone,
 }
 
 impl CqlStage {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 8] = [
         Self::Buckets,
         Self::Conversations,
         Self::Inboxes,
         Self::Reactions,
         Self::Restrictions,
+        Self::Blocks,
+        Self::Mentions,
+        Self::Everyone,
     ];
 }
 
-type PartitionKey = Option<Vec<u8>>;
+pub(super) type PartitionKey = Option<Vec<u8>>;
 
 impl Admin {
     pub(crate) async fn verify(
@@ -82,18 +90,21 @@ impl Admin {
                 self.restrictions.verify(repair, &mut verified).await?;
                 None
             }
+            CqlStage::Blocks => self.verify_blocks(from, repair, &mut verified).await?,
+            CqlStage::Mentions => self.verify_mentions(from, repair, &mut verified).await?,
+            CqlStage::Everyone => self.verify_everyone(from, repair, &mut verified).await?,
         };
         let number = stage as u8;
         verified.next = match last {
             Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
-            None if stage == CqlStage::Restrictions => None,
+            None if stage == CqlStage::Everyone => None,
             None => Some(VerifyPosition(vec![number + 1])),
         };
         Ok(verified)
     }
 }
 
-fn found(what: &'static str, example: String, is_repaired: bool) -> Finding {
+pub(super) fn found(what: &'static str, example: String, is_repaired: bool) -> Finding {
     Finding {
         what,
         example,
@@ -101,7 +112,7 @@ fn found(what: &'static str, example: String, is_repaired: bool) -> Finding {
     }
 }
 
-fn uuid_of(bytes: &[u8]) -> Uuid {
+pub(super) fn uuid_of(bytes: &[u8]) -> Uuid {
     Uuid::from_slice(bytes.get(..16).unwrap_or_default()).unwrap_or_default()
 }
 
@@ -232,6 +243,42 @@ impl Admin {
             .map(|(name,)| name.clone().into_bytes()))
     }
 
+    /// Every block can be read, and its user has the row by which exports find it.
+    async fn verify_blocks(
+        &self,
+        from: Option<&[u8]>,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<PartitionKey> {
+        let from = from.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let after = from.clone().map(|name| values![name]);
+        let is_after = |(name,): &(String,)| from.as_ref() == Some(name);
+        let statements = (&SCAN_BLOCKERS, &SCAN_BLOCKERS_FROM);
+        let owners: Vec<(String,)> = self
+            .rows_after(statements, after, USERS_MAX, is_after)
+            .await?;
+        for (name,) in &owners {
+            let owner = user("blocks_by_user", name)?;
+            match self.blocks.of_user(&owner).await {
+                Ok(blocks) => verified.looked_at += blocks.len() as u64,
+                Err(Error::Corrupt { cause, .. }) => {
+                    let example = format!("of blocks_by_user, of {owner}: {cause}");
+                    let unreadable = found(finding::UNREADABLE, example, false);
+                    verified.findings.push(unreadable);
+                }
+                Err(error) => return Err(error),
+            }
+            let what = finding::BLOCKER;
+            self.restrictions
+                .verify_user(name, what, repair, verified)
+                .await?;
+        }
+        Ok(owners
+            .last()
+            .filter(|_| owners.len() == USERS_MAX)
+            .map(|(name,)| name.clone().into_bytes()))
+    }
+
     async fn verify_inbox(
         &self,
         owner: &UserId,
@@ -265,8 +312,7 @@ impl Admin {
                 if repair {
                     let never = Membership {
                         state: MembershipState::Left,
-                        role: Role::Member,
-                        since: None,
+                        ..Membership::joined(Role::Member)
                     };
                     let mut writes = Writes::of_one_partition();
                     self.inboxes.put_membership(

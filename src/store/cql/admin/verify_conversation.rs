@@ -2,7 +2,8 @@
 //!
 //! Registers are maxima: one that is behind is advanced; one that is ahead of the history cannot go back and is only reported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures_util::future::try_join3;
 
@@ -10,11 +11,13 @@ use super::Admin;
 use super::verify::skip_damaged;
 use crate::model::id::pair_key;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Membership, MessageId, Timestamp, UserId,
+    Conversation, ConversationId, ConversationKind, Membership, Mentions, Message, MessageId,
+    PageRequest, Pin, Timestamp, UserId,
 };
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
+use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::inbox::writes::slot_of;
 use crate::store::cql::message::conversation::Head;
 use crate::store::cql::message::register::{LastMessage, decode_membership};
@@ -27,8 +30,11 @@ statements! {
     SELECT_HINT: Read "SELECT last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot = ? AND conversation_id = ?";
 }
 
+/// Pins of one write.
+const PINS_MAX: usize = 64;
 /// Messages of one read, each with its content.
 const MESSAGES_MAX: usize = 200;
+const BANS_MAX: usize = 1_000;
 
 /// Findings, each with its conversation or entry.
 type Findings = Vec<(&'static str, String)>;
@@ -51,7 +57,10 @@ struct ConversationCheck<'a> {
 struct History {
     count: u64,
     newest: Option<MessageId>,
+    /// Findings of messages and their mentions.
     damaged: Findings,
+    /// Pins of messages that are pinned.
+    pins: BTreeMap<MessageId, Pin>,
 }
 
 /// The head that the history implies.
@@ -83,9 +92,11 @@ pub(super) async fn check(
         count,
         newest,
         damaged,
+        pins,
     } = check.history().await?;
     check.findings.extend(damaged);
     check.roster(&seen, &memberships).await?;
+    check.bans(&memberships).await?;
     let is_large = check.large(head.is_large, &memberships).await?;
     let expected = check.head(&head, newest).await?;
     let joined = memberships
@@ -97,6 +108,7 @@ pub(super) async fn check(
     check.findings.extend(found.into_iter().flatten());
     check.count(count).await?;
     check.pair(&memberships).await?;
+    check.pins(pins).await?;
     if repair && !check.findings.is_empty() {
         admin.sends.invalidate(id);
     }
@@ -108,7 +120,7 @@ pub(super) async fn check(
 
 impl ConversationCheck<'_> {
     async fn history(&self) -> Result<History> {
-        let id = self.id();
+        let (id, now) = (self.id(), self.admin.clock.now());
         let mut history = History::default();
         loop {
             let page = self
@@ -118,18 +130,28 @@ impl ConversationCheck<'_> {
             history.count += page.len() as u64;
             history.newest = page.last().map(|last| last.id).or(history.newest);
             let is_last = page.len() < MESSAGES_MAX;
+            let mut mentioning = Vec::new();
             for StoredMessage {
                 id: message,
                 message: read,
             } in page
             {
-                if let Err(why) = read {
-                    history.damaged.push((
+                match read {
+                    Ok(read) => {
+                        let pin = read.current_pin().cloned();
+                        history.pins.extend(pin.map(|pin| (message, pin)));
+                        let since = read.id.moment().plus_micros(Mentions::LIFETIME_MICROS);
+                        if read.mentions().is_some() && since > now {
+                            mentioning.push(read);
+                        }
+                    }
+                    Err(why) => history.damaged.push((
                         DAMAGED_MESSAGE,
                         format!("{message}, conversation {id}: {why}"),
-                    ));
+                    )),
                 }
             }
+            history.damaged.extend(self.mentions(mentioning).await?);
             if is_last {
                 return Ok(history);
             }
@@ -168,6 +190,43 @@ impl ConversationCheck<'_> {
                 .write_all_if::<scylla::value::Row>(writes)
                 .await?;
         }
+        Ok(())
+    }
+
+    /// The list of bans and the memberships agree on who is banned now.
+    async fn bans(&mut self, memberships: &BTreeMap<UserId, Membership>) -> Result<()> {
+        let (id, now) = (self.id(), self.admin.clock.now());
+        let is_banned = |user: &UserId| {
+            memberships
+                .get(user)
+                .is_some_and(|membership| membership.is_banned_at(now))
+        };
+        let mut listed = BTreeSet::new();
+        let mut request = PageRequest::first(BANS_MAX);
+        loop {
+            let page = self.admin.bans.page(id, &request).await?;
+            let last = page.items.last().map(|ban| ban.user.clone());
+            for ban in page.items {
+                if !is_banned(&ban.user) {
+                    let example = format!("that of {}, conversation {id}", ban.user);
+                    self.findings.push((finding::BAN, example));
+                    if self.repair {
+                        self.admin.bans.remove(id, &ban.user).await?;
+                    }
+                }
+                listed.insert(ban.user);
+            }
+            match last.filter(|_| page.has_next) {
+                Some(last) => request = PageRequest::first(BANS_MAX).after(last),
+                None => break,
+            }
+        }
+        let missing = memberships
+            .iter()
+            .filter(|(user, one)| one.is_banned_at(now) && !listed.contains(*user));
+        let example = |user: &UserId| format!("{user}, conversation {id}");
+        self.findings
+            .extend(missing.map(|(user, _)| (finding::BAN_MISSING, example(user))));
         Ok(())
     }
 
@@ -332,6 +391,73 @@ impl ConversationCheck<'_> {
             self.found(finding::COUNT);
             if self.repair {
                 self.admin.messages.invalidate_counts(self.id()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the mentions of messages are counted.
+    async fn mentions(&self, messages: Vec<Arc<Message>>) -> Result<Findings> {
+        let (id, inboxes) = (self.id(), &self.admin.inboxes);
+        let now = self.admin.clock.now().micros();
+        let mut findings = Findings::new();
+        for message in messages {
+            let all = Mentioned::of(&message);
+            let each = all
+                .iter()
+                .map(|one| inboxes.has_mention(id, message.id, one));
+            let found = concurrently(each.collect()).await?;
+            if found.iter().all(|is_counted| *is_counted) {
+                continue;
+            }
+            let what = format!("{}, conversation {id}", message.id);
+            findings.push((finding::MENTION, what));
+            if self.repair {
+                let mut writes = Writes::logged();
+                inboxes.put_mentions(&mut writes, &message, &all, now);
+                self.admin.executor.write_all(writes).await?;
+            }
+        }
+        Ok(findings)
+    }
+
+    /// Compares the list of pins with the messages, which decide.
+    async fn pins(&mut self, mut expected: BTreeMap<MessageId, Pin>) -> Result<()> {
+        let (id, messages) = (self.id(), &self.admin.messages);
+        let now = self.admin.clock.now().micros();
+        let mut writes = Vec::new();
+        for (message, pin) in messages.pins(id).await? {
+            if !pin.is_on {
+                continue;
+            }
+            match expected.get(&message) {
+                Some(there) if *there == pin => {
+                    expected.remove(&message);
+                }
+                Some(_) => {}
+                None => {
+                    let what = format!("{message}, conversation {id}");
+                    self.findings.push((finding::PIN_STRAY, what));
+                    let end = Pin {
+                        is_on: false,
+                        ..pin
+                    };
+                    writes.push((message, end));
+                }
+            }
+        }
+        for (message, pin) in expected {
+            let what = format!("{message}, conversation {id}");
+            self.findings.push((finding::PIN, what));
+            writes.push((message, pin));
+        }
+        if self.repair {
+            for piece in writes.chunks(PINS_MAX) {
+                let mut batch = Writes::of_one_partition();
+                for (message, pin) in piece {
+                    messages.put_listed_pin(&mut batch, (id, *message), pin, now);
+                }
+                self.admin.executor.write_all(batch).await?;
             }
         }
         Ok(())

@@ -79,6 +79,11 @@ pub async fn migrate(
             });
         }
     }
+    // No older server has served a keyspace without a migration: it may hold every form from the start.
+    let is_new = match MIGRATIONS.first() {
+        Some(first) => !is_applied(&session, keyspace, first).await?,
+        None => true,
+    };
     let mut applied = Vec::new();
     for migration in MIGRATIONS {
         if is_applied(&session, keyspace, migration).await? {
@@ -97,7 +102,7 @@ pub async fn migrate(
         if let Some(speculation) = &migration.speculation {
             set_speculation(&session, keyspace, speculation).await?;
         }
-        record(&session, keyspace, migration, clock)
+        record(&session, keyspace, migration, is_new, clock)
             .await
             .map_err(failed)?;
         applied.push(migration.version);
@@ -111,11 +116,13 @@ pub async fn migrate(
     })
 }
 
-/// Records a migration as applied. Another run may record it at the same time.
+/// Records a migration as applied: in a keyspace that is made new, as one that every server must know.
+/// Another run may record it at the same time.
 async fn record(
     session: &Session,
     keyspace: &str,
     migration: &Migration,
+    is_new: bool,
     clock: &dyn Clock,
 ) -> Result<(), ExecutionError> {
     let (version, checksum) = (migration.version, migration.checksum());
@@ -132,7 +139,8 @@ async fn record(
         let row = (version, checksum, applied_at);
         session.query_unpaged(insert, row).await?;
     } else {
-        let row = (version, checksum, applied_at, OLDEST_SERVER_MIN);
+        let oldest_server = if is_new { version } else { OLDEST_SERVER_MIN };
+        let row = (version, checksum, applied_at, oldest_server);
         session.query_unpaged(insert, row).await?;
     }
     Ok(())

@@ -15,6 +15,7 @@ pub(crate) mod schema;
 mod scylladb;
 pub(crate) mod statement;
 mod unprepared;
+pub(crate) mod upgrade;
 pub(crate) mod value;
 
 pub use self::open_error::ClusterOpenError;

@@ -7,6 +7,8 @@
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use crate::store::FormVersion;
+
 /// All migrations, in order. A released one never changes. Every statement can be repeated.
 pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration {
@@ -62,6 +64,24 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         statements: READER_TABLES,
         columns: &[],
         speculation: Some(QUICK_READERS),
+    },
+    Migration {
+        version: FormVersion::MODERATION.0,
+        statements: &[BAN_TABLE],
+        columns: &[SLOW_MODE, SLOW_MODE_CELL],
+        speculation: Some(QUICK_BANS),
+    },
+    Migration {
+        version: FormVersion::PINS.0,
+        statements: &[PIN_TABLE],
+        columns: &[MESSAGE_PIN],
+        speculation: Some(QUICK_PINS),
+    },
+    Migration {
+        version: FormVersion::MENTIONS.0,
+        statements: MENTION_TABLES,
+        columns: &[ENTRY_MENTIONS, HEAD_MENTIONS, MESSAGE_MENTIONS],
+        speculation: Some(QUICK_MENTIONS),
     },
 ];
 
@@ -175,6 +195,45 @@ const QUICK_OUTBOX: SpeculativeRetry = SpeculativeRetry {
     millis: 50,
 };
 
+const QUICK_BANS: SpeculativeRetry = SpeculativeRetry {
+    tables: &["bans_by_conversation"],
+    millis: 50,
+};
+
+const QUICK_PINS: SpeculativeRetry = SpeculativeRetry {
+    tables: &["pins_by_conversation"],
+    millis: 50,
+};
+
+/// The last change of a message's pin.
+const MESSAGE_PIN: AddedColumns = AddedColumns {
+    table: "messages_by_conversation",
+    columns: &[("pin", "blob")],
+};
+
+const QUICK_MENTIONS: SpeculativeRetry = SpeculativeRetry {
+    tables: &["mentions_by_entry", "everyone_by_conversation"],
+    millis: 50,
+};
+
+/// The newest mention of an entry, and its notification level.
+const ENTRY_MENTIONS: AddedColumns = AddedColumns {
+    table: "inbox_by_user",
+    columns: &[("mentioned_up_to", "blob"), ("level", "tinyint")],
+};
+
+/// The newest message that mentions everyone.
+const HEAD_MENTIONS: AddedColumns = AddedColumns {
+    table: "conversations",
+    columns: &[("everyone_up_to", "blob")],
+};
+
+/// Names that edits of a message added or removed.
+const MESSAGE_MENTIONS: AddedColumns = AddedColumns {
+    table: "messages_by_conversation",
+    columns: &[("mentioned", "set<text>")],
+};
+
 /// The same for the readers of the outbox.
 const QUICK_READERS: SpeculativeRetry = SpeculativeRetry {
     tables: &["outbox_positions", "outbox_dead"],
@@ -197,6 +256,16 @@ const OLDEST_SERVER: AddedColumns = AddedColumns {
 const DELIVERED_SEND: AddedColumns = AddedColumns {
     table: "sends_by_key",
     columns: &[("is_delivered", "boolean")],
+};
+
+/// The slow mode of a conversation, and its copy beside the memberships.
+const SLOW_MODE: AddedColumns = AddedColumns {
+    table: "conversations",
+    columns: &[("slow_mode_seconds", "int")],
+};
+const SLOW_MODE_CELL: AddedColumns = AddedColumns {
+    table: "participants_by_conversation",
+    columns: &[("slow_mode_seconds", "int static")],
 };
 
 /// The app's own data about a user.
@@ -434,6 +503,38 @@ const BLOCK_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.blocks_by_user 
     state blob,
     PRIMARY KEY ((user_id), blocked_id)
 ) WITH ID = {id}";
+
+const BAN_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.bans_by_conversation (
+    conversation_id uuid,
+    user_id text,
+    state blob,
+    PRIMARY KEY ((conversation_id), user_id)
+) WITH ID = {id}";
+
+/// Pins that are on, and ended ones for 35 days.
+const PIN_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.pins_by_conversation (
+    conversation_id uuid,
+    message_id timeuuid,
+    pin blob,
+    PRIMARY KEY ((conversation_id), message_id)
+) WITH ID = {id}";
+
+/// Mentions of a user and of everyone. They live for 400 days.
+const MENTION_TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS {keyspace}.mentions_by_entry (
+    user_id text,
+    conversation_id uuid,
+    message_id timeuuid,
+    sender_id text,
+    PRIMARY KEY ((user_id, conversation_id), message_id)
+) WITH CLUSTERING ORDER BY (message_id DESC) AND default_time_to_live = 34560000 AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.everyone_by_conversation (
+    conversation_id uuid,
+    message_id timeuuid,
+    sender_id text,
+    PRIMARY KEY ((conversation_id), message_id)
+) WITH CLUSTERING ORDER BY (message_id DESC) AND default_time_to_live = 34560000 AND ID = {id}",
+];
 
 /// The directory of servers, and their mailboxes. No LOGGED batch writes them. The registrations keep their tombstones as long as a row could
 /// live, so that no removed one comes back from a replica that was away.

@@ -72,6 +72,11 @@ pub(crate) fn list<T: IntoCql>(values: impl IntoIterator<Item = T>) -> CqlValue 
     CqlValue::List(values.into_iter().map(IntoCql::into_cql).collect())
 }
 
+/// For a column that is a set.
+pub(crate) fn set<T: IntoCql>(values: impl IntoIterator<Item = T>) -> CqlValue {
+    CqlValue::Set(values.into_iter().map(IntoCql::into_cql).collect())
+}
+
 /// For `(a, b) IN ?`.
 pub(crate) fn pair(one: impl IntoCql, other: impl IntoCql) -> CqlValue {
     CqlValue::Tuple(vec![Some(one.into_cql()), Some(other.into_cql())])

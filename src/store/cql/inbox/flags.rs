@@ -1,21 +1,24 @@
-//! Flags of an inbox entry: muted, pinned and archived, each a last-write-wins register.
+//! Flags of an inbox entry: muted, pinned, archived and the notification level, each a last-write-wins register.
 //!
 //! The write timestamp of a flag is the moment of its change, or just after the value that it replaces if that is later: a server whose
 //! clock is behind cannot lose the newest change. Two devices that set different flags at the same moment write different cells.
 
 use super::Inboxes;
-use crate::model::{ConversationId, Flags, Timestamp, UserId};
+use crate::model::{ConversationId, Flags, NotificationLevel, Timestamp, UserId};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{Values, values};
 use crate::store::{Archive, FlagsChange, Result};
 
+/// The stored level of an entry with the default. Null would be a tombstone.
+const DEFAULT_LEVEL: i8 = -1;
 /// The stored moment of an entry that is not archived. Null would be a tombstone, and no archive begins in 1970.
 const NO_ARCHIVE: Timestamp = Timestamp::ZERO;
 
 statements! {
-    SELECT_FLAGS: Read "SELECT membership, is_muted, is_pinned, archived_at, WRITETIME(is_muted), WRITETIME(is_pinned), WRITETIME(archived_at) FROM inbox_by_user WHERE user_id = ? AND conversation_id = ?";
+    SELECT_FLAGS: Read "SELECT membership, is_muted, is_pinned, archived_at, level, WRITETIME(is_muted), WRITETIME(is_pinned), WRITETIME(archived_at), WRITETIME(level) FROM inbox_by_user WHERE user_id = ? AND conversation_id = ?";
     UPDATE_FLAGS: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET is_muted = ?, is_pinned = ? WHERE user_id = ? AND conversation_id = ?";
+    UPDATE_LEVEL: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET level = ? WHERE user_id = ? AND conversation_id = ?";
     UPDATE_ARCHIVE: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET archived_at = ? WHERE user_id = ? AND conversation_id = ?";
 }
 
@@ -23,6 +26,8 @@ type FlagColumns = (
     Option<Vec<u8>>,
     Option<bool>,
     Option<bool>,
+    Option<i64>,
+    Option<i8>,
     Option<i64>,
     Option<i64>,
     Option<i64>,
@@ -35,6 +40,7 @@ pub(crate) struct WrittenFlags {
     muted_at: i64,
     pinned_at: i64,
     archive_at: i64,
+    level_at: i64,
 }
 
 /// Decodes the flags of a row. A flag that was never set is off, and an archive at zero is none.
@@ -42,6 +48,7 @@ pub(crate) fn decode_flags(
     is_muted: Option<bool>,
     is_pinned: Option<bool>,
     archived_at: Option<i64>,
+    level: Option<i8>,
 ) -> Flags {
     let archived_at = archived_at
         .map(Timestamp::from_micros)
@@ -50,7 +57,15 @@ pub(crate) fn decode_flags(
         is_muted: is_muted.unwrap_or_default(),
         is_pinned: is_pinned.unwrap_or_default(),
         archived_at,
+        level: level
+            .and_then(|level| u8::try_from(level).ok())
+            .and_then(NotificationLevel::from_number),
     }
+}
+
+/// The stored number of a level.
+pub(crate) fn encode_level(level: Option<NotificationLevel>) -> i8 {
+    level.map_or(DEFAULT_LEVEL, |level| level.number().cast_signed())
 }
 
 impl Inboxes {
@@ -69,19 +84,22 @@ impl Inboxes {
             is_muted,
             is_pinned,
             archived_at,
+            level,
             muted_at,
             pinned_at,
             archive_at,
+            level_at,
         )) = columns
         else {
             return Ok(None);
         };
         let at = Option::unwrap_or_default;
         Ok(Some(WrittenFlags {
-            flags: decode_flags(is_muted, is_pinned, archived_at),
+            flags: decode_flags(is_muted, is_pinned, archived_at, level),
             muted_at: at(muted_at),
             pinned_at: at(pinned_at),
             archive_at: at(archive_at),
+            level_at: at(level_at),
         }))
     }
 
@@ -101,6 +119,11 @@ impl Inboxes {
                 &UPDATE_FLAGS,
                 values![at, to.muted, to.pinned, user, to.conversation],
             );
+        }
+        if let Some(level) = to.level {
+            let at = moment.max(before.level_at + 1);
+            let level = encode_level(level);
+            writes.push(&UPDATE_LEVEL, values![at, level, user, to.conversation]);
         }
         let archive = |at: i64, archived_at: Timestamp| -> Values {
             values![at, archived_at, user, to.conversation]

@@ -4,6 +4,7 @@ pub(crate) mod activity_index;
 mod changes;
 pub(crate) mod flags;
 pub(crate) mod large;
+pub(crate) mod mention;
 mod page;
 mod preview;
 pub(crate) mod row;
@@ -22,6 +23,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     changes::STATEMENTS,
     flags::STATEMENTS,
     large::STATEMENTS,
+    mention::STATEMENTS,
     row::STATEMENTS,
     writes::STATEMENTS,
 ];

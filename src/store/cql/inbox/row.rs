@@ -33,7 +33,7 @@ const LONG_INBOXES_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is n
 
 macro_rules! row_columns {
     () => {
-        "conversation_id, last_message, last_activity, read_up_to, sent_up_to, is_muted, is_pinned, archived_at, membership"
+        "conversation_id, last_message, last_activity, read_up_to, sent_up_to, is_muted, is_pinned, archived_at, membership, level"
     };
 }
 
@@ -127,6 +127,7 @@ type InboxColumns = (
     Option<bool>,
     Option<i64>,
     Option<Vec<u8>>,
+    Option<i8>,
 );
 
 impl Inboxes {
@@ -153,6 +154,7 @@ impl Inboxes {
             is_pinned,
             archived_at,
             _,
+            level,
         ) = columns;
         let sent = sent_up_to
             .map(|bytes| act_position(TABLE, &bytes))
@@ -179,7 +181,7 @@ impl Inboxes {
                 .unwrap_or_default(),
             sent_up_to: sent.map(sent_message).transpose()?,
             is_sent_by_service: sent.is_some_and(|act| act.is_by_service),
-            flags: decode_flags(is_muted, is_pinned, archived_at),
+            flags: decode_flags(is_muted, is_pinned, archived_at, level),
         })
     }
 
@@ -195,6 +197,7 @@ impl Inboxes {
             .await?;
         self.decode_row(row.unwrap_or((
             conversation.0,
+            None,
             None,
             None,
             None,

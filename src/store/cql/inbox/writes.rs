@@ -2,7 +2,8 @@
 
 use super::Inboxes;
 use crate::model::{
-    ActPosition, ChangeId, ConversationId, Membership, ReadMarker, Timestamp, UserId,
+    ActPosition, ChangeId, ConversationId, Membership, MembershipState, ReadMarker, Timestamp,
+    UserId,
 };
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
@@ -48,6 +49,20 @@ pub(crate) fn latest_by_hint(slot: i32, activity: Timestamp) -> Timestamp {
             .plus_micros(HINT_LAG_MICROS)
             .min(Timestamp::from_micros(end - 1)),
     )
+}
+
+/// The copy of a membership in an inbox entry. It says whether the user takes part: bans and silences are
+/// decided on the membership itself.
+pub(crate) fn encode_copy(membership: &Membership) -> Vec<u8> {
+    let state = match membership.state {
+        MembershipState::Joined => MembershipState::Joined,
+        MembershipState::Left | MembershipState::Banned => MembershipState::Left,
+    };
+    encode_membership(&Membership {
+        state,
+        since: membership.since,
+        ..Membership::joined(membership.role)
+    })
 }
 
 impl Inboxes {
@@ -107,7 +122,7 @@ impl Inboxes {
     ) {
         writes.push(
             &UPDATE_ENTRY_MEMBERSHIP,
-            values![at, encode_membership(membership), user, id],
+            values![at, encode_copy(membership), user, id],
         );
     }
 

@@ -24,12 +24,13 @@ use crate::store::cql::driver::value::{
 const TABLE: &str = "conversations";
 
 statements! {
-    SELECT_CONVERSATION: Read "SELECT kind, name, created_at, created_by, input_hash, is_large, made, last_message, newest_change, last_activity, WRITETIME(last_activity) FROM conversations WHERE conversation_id = ?";
-    SELECT_DESCRIPTION: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large FROM conversations WHERE conversation_id = ?";
-    SELECT_DESCRIPTIONS: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large FROM conversations WHERE conversation_id IN ?";
+    SELECT_CONVERSATION: Read "SELECT kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, made, last_message, newest_change, last_activity, WRITETIME(last_activity) FROM conversations WHERE conversation_id = ?";
+    SELECT_DESCRIPTION: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds FROM conversations WHERE conversation_id = ?";
+    SELECT_DESCRIPTIONS: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds FROM conversations WHERE conversation_id IN ?";
     CLAIM_CONVERSATION: Conditional "INSERT INTO conversations (conversation_id, kind, created_at, created_by, input_hash, made) VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS";
     UPDATE_HEAD: Write "UPDATE conversations USING TIMESTAMP ? SET last_message = ?, newest_change = ?, last_activity = ? WHERE conversation_id = ?";
     UPDATE_IS_LARGE: Write "UPDATE conversations USING TIMESTAMP ? SET is_large = ? WHERE conversation_id = ?";
+    UPDATE_SLOW_MODE: Write "UPDATE conversations USING TIMESTAMP ? SET slow_mode_seconds = ? WHERE conversation_id = ?";
     UPDATE_NAME: Write "UPDATE conversations USING TIMESTAMP ? SET name = ? WHERE conversation_id = ?";
 }
 
@@ -40,6 +41,7 @@ type ConversationRowColumns = (
     Option<String>,
     Option<Vec<u8>>,
     Option<bool>,
+    Option<i32>,
     Option<CqlTimeuuid>,
     Option<Vec<u8>>,
     Option<Vec<u8>>,
@@ -47,7 +49,8 @@ type ConversationRowColumns = (
     Option<i64>,
 );
 
-/// The columns that describe a conversation: kind, name, created_at, created_by, input_hash and is_large.
+/// The columns that describe a conversation: kind, name, created_at, created_by, input_hash, is_large and
+/// slow_mode_seconds.
 pub(crate) type DescriptionColumns = (
     Option<i8>,
     Option<String>,
@@ -55,7 +58,14 @@ pub(crate) type DescriptionColumns = (
     Option<String>,
     Option<Vec<u8>>,
     Option<bool>,
+    Option<i32>,
 );
+
+/// The stored seconds of a slow mode. What is no such number counts as none.
+pub(crate) fn slow_mode(seconds: Option<i32>) -> u32 {
+    let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok());
+    seconds.unwrap_or_default()
+}
 
 /// A conversation as its row describes it.
 pub(crate) struct ConversationRow {
@@ -102,7 +112,9 @@ pub(crate) fn decode_conversation(
     id: ConversationId,
     columns: DescriptionColumns,
 ) -> Result<Option<Conversation>> {
-    let (Some(kind), name, created_at, created_by, input_hash, is_large) = columns else {
+    let (Some(kind), name, created_at, created_by, input_hash, is_large, slow_mode_seconds) =
+        columns
+    else {
         return Ok(None);
     };
     let kind = match kind {
@@ -128,6 +140,7 @@ pub(crate) fn decode_conversation(
         ),
         created_by: created_by.map(|name| user(TABLE, &name)).transpose()?,
         input_hash: input_hash.map(hash).transpose()?,
+        slow_mode_seconds: slow_mode(slow_mode_seconds),
         is_large: is_large.unwrap_or_default(),
     }))
 }
@@ -144,8 +157,11 @@ impl Messages {
             return Ok(None);
         };
         let head = self.decode_head(id, &columns)?;
-        let (kind, name, created_at, created_by, input_hash, is_large, created_under, ..) = columns;
-        let description = (kind, name, created_at, created_by, input_hash, is_large);
+        let (kind, name, created_at, created_by, input_hash, is_large, slow, created_under, ..) =
+            columns;
+        let description = (
+            kind, name, created_at, created_by, input_hash, is_large, slow,
+        );
         let Some(conversation) = decode_conversation(id, description)? else {
             return Ok(None);
         };
@@ -170,6 +186,7 @@ impl Messages {
             Option<String>,
             Option<Vec<u8>>,
             Option<bool>,
+            Option<i32>,
         );
         let reads = ids.chunks(PARTITIONS_MAX).map(|piece| match piece {
             [id] => self
@@ -181,8 +198,10 @@ impl Messages {
         });
         let mut found = Vec::with_capacity(ids.len());
         for columns in concurrently(reads.collect()).await?.into_iter().flatten() {
-            let (id, kind, name, created_at, created_by, input_hash, is_large) = columns;
-            let description = (kind, name, created_at, created_by, input_hash, is_large);
+            let (id, kind, name, created_at, created_by, input_hash, is_large, slow) = columns;
+            let description = (
+                kind, name, created_at, created_by, input_hash, is_large, slow,
+            );
             found.extend(decode_conversation(ConversationId(id), description)?.map(Arc::new));
         }
         Ok(found)
@@ -204,6 +223,7 @@ impl Messages {
             _,
             _,
             is_large,
+            _,
             _,
             last,
             newest_change,
@@ -295,6 +315,17 @@ impl Messages {
     /// Marks a conversation as large, for good: no write ever clears the flag.
     pub(crate) fn put_is_large(&self, writes: &mut Writes, id: ConversationId) {
         writes.push(&UPDATE_IS_LARGE, values![REGISTER_TIMESTAMP, true, id]);
+    }
+
+    /// Sets the slow mode of a conversation. Of two values the later one stays.
+    pub(crate) fn put_slow_mode(
+        &self,
+        writes: &mut Writes,
+        id: ConversationId,
+        seconds: i32,
+        at: i64,
+    ) {
+        writes.push(&UPDATE_SLOW_MODE, values![at, seconds, id]);
     }
 
     /// Names a conversation. Of two names the later one stays, whatever the order of arrival.

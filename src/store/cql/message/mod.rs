@@ -1,4 +1,4 @@
-//! Messages: the buckets that they lie in, their rows, reactions and counts, the change log, and the heads of conversations.
+//! Messages: the buckets that they lie in, their rows, reactions, pins and counts, the change log, and the heads of conversations.
 
 pub(crate) mod bucket;
 pub(crate) mod change_log;
@@ -7,6 +7,7 @@ pub(crate) mod count;
 pub(crate) mod head_cache;
 pub(crate) mod history;
 pub(crate) mod id_range;
+pub(crate) mod pin;
 pub(crate) mod reaction;
 pub(crate) mod register;
 pub(crate) mod row;
@@ -26,6 +27,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     conversation::STATEMENTS,
     count::STATEMENTS,
     history::STATEMENTS,
+    pin::STATEMENTS,
     reaction::STATEMENTS,
     row::STATEMENTS,
 ];

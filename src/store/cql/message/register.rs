@@ -1,7 +1,8 @@
 //! Encodings of values that fill one cell: last messages, memberships and contents.
 
 use crate::model::{
-    Content, Membership, MembershipState, MessageId, OrderKey, Role, Timestamp, UserId,
+    Content, Membership, MembershipState, Mentions, MessageId, OrderKey, Role, Silence, Timestamp,
+    UserId,
 };
 use crate::store::Result;
 
@@ -43,18 +44,49 @@ impl LastMessage {
 
 /// First byte of a membership from which on it is a version. Smaller ones are the state in version 1.
 const MEMBERSHIP_VERSIONS: u8 = 16;
+/// Version with the end of a ban, and with a silence.
+const MEMBERSHIP_VERSION_2: u8 = 16;
 
-/// State, role and the moment of joining, if it is not that of creation.
+/// Moments that follow a membership of version 2, in this order.
+const HAS_SINCE: u8 = 1;
+const HAS_BANNED_UNTIL: u8 = 2;
+const HAS_SILENCE: u8 = 4;
+const HAS_SILENCED_UNTIL: u8 = 8;
+
+/// State, role and the moment of joining, if it is not that of creation. A ban or a silence takes version 2,
+/// which servers of the first version do not read.
 pub(crate) fn encode_membership(membership: &Membership) -> Vec<u8> {
     let state = match membership.state {
         MembershipState::Joined => 0,
         MembershipState::Left => 1,
+        MembershipState::Banned => 2,
     };
     let role = match membership.role {
         Role::Owner => 0,
         Role::Admin => 1,
         Role::Member => 2,
     };
+    if !membership.is_plain() {
+        let silence = membership.silence;
+        let moments = [
+            (HAS_SINCE, membership.since),
+            (HAS_BANNED_UNTIL, membership.banned_until),
+            (HAS_SILENCE, silence.map(|silence| silence.since)),
+            (
+                HAS_SILENCED_UNTIL,
+                silence.and_then(|silence| silence.until),
+            ),
+        ];
+        let present = || {
+            moments
+                .iter()
+                .filter_map(|(flag, moment)| Some((flag, (*moment)?)))
+        };
+        let flags = present().fold(0, |flags, (flag, _)| flags | flag);
+        let mut bytes = vec![MEMBERSHIP_VERSION_2, state, role, flags];
+        bytes.extend(present().flat_map(|(_, moment)| moment.micros().to_be_bytes()));
+        return bytes;
+    }
     let mut bytes = vec![state, role];
     bytes.extend(
         membership
@@ -70,9 +102,13 @@ pub(crate) fn decode_membership(table: &'static str, bytes: &[u8]) -> Result<Mem
     // A later version decides on it: for this one, the user does not take part.
     let unknown = Membership {
         state: MembershipState::Left,
-        role: Role::Member,
-        since: None,
+        ..Membership::joined(Role::Member)
     };
+    if let Some((&MEMBERSHIP_VERSION_2, rest)) = bytes.split_first() {
+        return Ok(decode_membership_2(rest)
+            .ok_or_else(broken)?
+            .unwrap_or(unknown));
+    }
     if bytes
         .first()
         .is_some_and(|first| *first >= MEMBERSHIP_VERSIONS)
@@ -91,20 +127,65 @@ pub(crate) fn decode_membership(table: &'static str, bytes: &[u8]) -> Result<Mem
         1 => MembershipState::Left,
         _ => return Ok(unknown),
     };
-    let role = match role {
+    Ok(Membership {
+        state,
+        since,
+        ..Membership::joined(decode_role(*role))
+    })
+}
+
+fn decode_role(number: u8) -> Role {
+    match number {
         0 => Role::Owner,
         1 => Role::Admin,
         // An unknown role has the fewest rights.
         _ => Role::Member,
+    }
+}
+
+/// A membership of version 2. `None` if the bytes are none; the inner one for a state of a later version.
+fn decode_membership_2(bytes: &[u8]) -> Option<Option<Membership>> {
+    let ([state, role, flags], mut rest) = bytes.split_first_chunk::<3>()?;
+    let mut moment = |flag: u8| -> Option<Option<Timestamp>> {
+        if flags & flag == 0 {
+            return Some(None);
+        }
+        let (micros, after) = rest.split_first_chunk::<8>()?;
+        rest = after;
+        Some(Some(Timestamp::from_micros(i64::from_be_bytes(*micros))))
     };
-    Ok(Membership { state, role, since })
+    let (since, banned_until) = (moment(HAS_SINCE)?, moment(HAS_BANNED_UNTIL)?);
+    let (silenced, silenced_until) = (moment(HAS_SILENCE)?, moment(HAS_SILENCED_UNTIL)?);
+    let state = match state {
+        0 => MembershipState::Joined,
+        1 => MembershipState::Left,
+        2 => MembershipState::Banned,
+        _ => return Some(None),
+    };
+    Some(Some(Membership {
+        state,
+        role: decode_role(*role),
+        since,
+        banned_until,
+        silence: silenced.map(|since| Silence {
+            since,
+            until: silenced_until,
+        }),
+    }))
 }
 
 /// The format of a content, in its first byte.
 const CONTENT_VERSION: u8 = 1;
+/// The format of a content with mentions, which follow the fields of the first version.
+const MENTIONING_VERSION: u8 = 2;
 
 pub(crate) fn encode_content(content: &Content) -> Vec<u8> {
-    postcard::to_extend(content, vec![CONTENT_VERSION]).expect("plain data serialises")
+    let bytes = if content.mentions.is_empty() {
+        postcard::to_extend(content, vec![CONTENT_VERSION])
+    } else {
+        postcard::to_extend(&(content, &content.mentions), vec![MENTIONING_VERSION])
+    };
+    bytes.expect("plain data serialises")
 }
 
 pub(crate) fn decode_content(bytes: &[u8]) -> Result<Content> {
@@ -112,8 +193,16 @@ pub(crate) fn decode_content(bytes: &[u8]) -> Result<Content> {
         Some((&CONTENT_VERSION, rest)) => {
             postcard::from_bytes(rest).map_err(|error| corrupt("messages_by_conversation", error))
         }
+        Some((&MENTIONING_VERSION, rest)) => {
+            let (content, mentions): (Content, Mentions) = postcard::from_bytes(rest)
+                .map_err(|error| corrupt("messages_by_conversation", error))?;
+            Ok(Content {
+                mentions,
+                ..content
+            })
+        }
         // A later version wrote it: the message is shown without a body.
-        Some((version, _)) if *version > CONTENT_VERSION => Ok(Content::default()),
+        Some((version, _)) if *version > MENTIONING_VERSION => Ok(Content::default()),
         Some(_) | None => Err(corrupt(
             "messages_by_conversation",
             "a content begins with its version",
@@ -155,27 +244,78 @@ mod tests {
         for since in [None, Some(Timestamp::from_micros(7))] {
             for state in [MembershipState::Joined, MembershipState::Left] {
                 for role in [Role::Owner, Role::Admin, Role::Member] {
-                    let membership = Membership { state, role, since };
-                    assert_eq!(
-                        decode_membership("t", &encode_membership(&membership)).unwrap(),
-                        membership
-                    );
+                    let membership = Membership {
+                        state,
+                        since,
+                        ..Membership::joined(role)
+                    };
+                    let bytes = encode_membership(&membership);
+                    assert!(bytes[0] < MEMBERSHIP_VERSIONS, "as in version 1");
+                    assert_eq!(decode_membership("t", &bytes).unwrap(), membership);
                 }
             }
         }
+        let moment = |micros| Some(Timestamp::from_micros(micros));
+        for since in [None, moment(7)] {
+            for until in [None, moment(9)] {
+                let banned = Membership {
+                    state: MembershipState::Banned,
+                    since,
+                    banned_until: until,
+                    ..Membership::joined(Role::Admin)
+                };
+                let silence = Some(Silence {
+                    since: Timestamp::from_micros(3),
+                    until,
+                });
+                let silenced = Membership {
+                    since,
+                    silence,
+                    ..Membership::joined(Role::Member)
+                };
+                for membership in [banned, silenced, Membership { silence, ..banned }] {
+                    let bytes = encode_membership(&membership);
+                    assert_eq!(bytes[0], MEMBERSHIP_VERSION_2);
+                    assert_eq!(decode_membership("t", &bytes).unwrap(), membership);
+                }
+            }
+        }
+        assert!(decode_membership("t", &[16, 0, 2]).is_err());
+        assert!(decode_membership("t", &[16, 0, 2, 1, 7]).is_err());
         assert!(decode_membership("t", &[0]).is_err());
     }
 
     #[test]
+    fn a_content_has_the_second_version_only_with_mentions() {
+        let plain = Content::default();
+        let users = vec![UserId::parse("ann").unwrap()];
+        let mentioning = Content {
+            mentions: Mentions::new(users, true),
+            ..plain.clone()
+        };
+        for (content, version) in [(plain, CONTENT_VERSION), (mentioning, MENTIONING_VERSION)] {
+            let bytes = encode_content(&content);
+            assert_eq!(bytes[0], version);
+            assert_eq!(decode_content(&bytes).unwrap(), content);
+        }
+    }
+
+    #[test]
     fn what_a_later_version_wrote_gives_nobody_a_right_and_no_message_a_body() {
-        for bytes in [[16, 0, 7].as_slice(), &[16], &[2, 0], &[15, 1]] {
+        for bytes in [
+            [17, 0, 7].as_slice(),
+            &[17],
+            &[2, 0],
+            &[15, 1],
+            &[16, 9, 0, 0],
+        ] {
             let membership = decode_membership("t", bytes).unwrap();
             assert_eq!(membership.state, MembershipState::Left, "{bytes:?}");
         }
         let membership = decode_membership("t", &[0, 9]).unwrap();
         assert_eq!(membership.state, MembershipState::Joined);
         assert_eq!(membership.role, Role::Member);
-        assert_eq!(decode_content(&[2, 7, 7, 7]).unwrap(), Content::default());
+        assert_eq!(decode_content(&[3, 7, 7, 7]).unwrap(), Content::default());
         assert!(decode_content(&[]).is_err() && decode_content(&[0, 1]).is_err());
     }
 }

@@ -5,6 +5,7 @@ use scylla::value::CqlTimeuuid;
 
 use super::Messages;
 use super::bucket::{Bucket, Width};
+use super::pin::decode_pin;
 use super::register::{decode_content, encode_content};
 use crate::model::{ConversationId, IdempotencyKey, Message, MessageId, MessageKind, Timestamp};
 use crate::store::Result;
@@ -18,7 +19,7 @@ const TABLE: &str = "messages_by_conversation";
 /// The columns of a whole message, in the order of [`MessageColumns`].
 macro_rules! message_columns {
     () => {
-        "message_id, sender_id, kind, content, reply_to, client_key, deleted_at, has_reactions"
+        "message_id, sender_id, kind, content, reply_to, client_key, deleted_at, has_reactions, pin"
     };
 }
 pub(crate) use message_columns;
@@ -33,6 +34,7 @@ pub(crate) type MessageColumns = (
     Option<String>,
     Option<i64>,
     Option<bool>,
+    Option<Vec<u8>>,
 );
 
 statements! {
@@ -147,7 +149,7 @@ pub(crate) fn decode_message(
     conversation: ConversationId,
     columns: MessageColumns,
 ) -> Result<Option<Message>> {
-    let (id, sender, kind, content, reply_to, client_key, deleted_at, has_reactions) = columns;
+    let (id, sender, kind, content, reply_to, client_key, deleted_at, has_reactions, pin) = columns;
     let Some(sender) = sender else {
         return Ok(None);
     };
@@ -176,5 +178,10 @@ pub(crate) fn decode_message(
             .map_err(|error| corrupt(TABLE, error))?,
         deleted_at,
         has_reactions: has_reactions.unwrap_or(false),
+        // A deletion unpins, also if a pin arrived later.
+        pin: match pin {
+            Some(pin) if deleted_at.is_none() => Some(Box::new(decode_pin(TABLE, &pin)?)),
+            Some(_) | None => None,
+        },
     }))
 }

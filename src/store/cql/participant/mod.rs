@@ -1,5 +1,6 @@
-//! Participants: their rows, the roster of a conversation, pairs of direct conversations, profiles, restrictions and blocks.
+//! Participants: their rows, the roster of a conversation, pairs of direct conversations, profiles, restrictions, blocks and bans.
 
+pub(crate) mod ban;
 pub(crate) mod block;
 mod description_cache;
 mod former_runs;
@@ -27,6 +28,7 @@ pub(crate) const KEYS_AT_ONCE: usize = 20;
 const ROWS_MAX: usize = 1_000;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
+    ban::STATEMENTS,
     block::STATEMENTS,
     page::STATEMENTS,
     pager::STATEMENTS,

@@ -113,8 +113,18 @@ impl Participants {
         conversation: ConversationId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        self.page(conversation, page, &|one| one.membership.is_joined())
-            .await
+        self.participants_with_prefix(conversation, "", page).await
+    }
+
+    /// The same, of those whose usernames begin with a prefix.
+    pub(crate) async fn participants_with_prefix(
+        &self,
+        conversation: ConversationId,
+        prefix: &str,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        let is_listed: IsListed<'_> = &|one| one.membership.is_joined();
+        self.page(conversation, prefix, page, is_listed).await
     }
 
     pub(crate) async fn receivers(
@@ -124,39 +134,41 @@ impl Participants {
         sender: &UserId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        self.page(conversation, page, &|one| one.receives(message, sender))
-            .await
+        let is_listed: IsListed<'_> = &|one| one.receives(message, sender);
+        self.page(conversation, "", page, is_listed).await
     }
 
     async fn page(
         &self,
         conversation: ConversationId,
+        prefix: &str,
         request: &PageRequest<UserId>,
         is_listed: IsListed<'_>,
     ) -> Result<Page<Participant>> {
-        let mut range = NameRange::all();
+        let mut range = NameRange::with_prefix(prefix);
         if let Some(after) = &request.after {
-            range.from = successor(after.as_str());
+            range.from = range.from.max(successor(after.as_str()));
         }
         if let Some(before) = &request.before {
-            before.as_str().clone_into(&mut range.before);
+            range.before = range.before.min(before.as_str().to_owned());
         }
         let behind = async {
             let Some(cursor) = request.begins_at() else {
                 return Ok(false);
             };
+            let whole = NameRange::with_prefix(prefix);
             let (range, back) = match request.direction {
                 Direction::Forward => (
                     NameRange {
-                        before: successor(cursor.as_str()),
-                        ..NameRange::all()
+                        before: whole.before.min(successor(cursor.as_str())),
+                        ..whole
                     },
                     Direction::Backward,
                 ),
                 Direction::Backward => (
                     NameRange {
-                        from: cursor.as_str().to_owned(),
-                        ..NameRange::all()
+                        from: whole.from.max(cursor.as_str().to_owned()),
+                        ..whole
                     },
                     Direction::Forward,
                 ),

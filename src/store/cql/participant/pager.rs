@@ -27,9 +27,16 @@ pub(super) struct NameRange {
 impl NameRange {
     /// All usernames: none is empty, and none is longer than this bound.
     pub(super) fn all() -> Self {
+        Self::with_prefix("")
+    }
+
+    /// The usernames that begin with a prefix.
+    pub(super) fn with_prefix(prefix: &str) -> Self {
+        let mut before = prefix.to_owned();
+        before.push_str(&"\u{10ffff}".repeat(UserId::BYTES_MAX / 4 + 1));
         Self {
-            from: String::new(),
-            before: "\u{10ffff}".repeat(UserId::BYTES_MAX / 4 + 1),
+            from: prefix.to_owned(),
+            before,
         }
     }
 }

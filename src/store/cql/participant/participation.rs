@@ -18,8 +18,8 @@ use crate::store::cql::message::register::decode_membership;
 use crate::store::{Participation, Result};
 
 statements! {
-    SELECT_PARTICIPATION: Read "SELECT conversation_id, membership, roster, name, is_large FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
-    SELECT_PARTICIPATIONS: Read "SELECT conversation_id, membership, roster, name, is_large FROM participants_by_conversation WHERE conversation_id IN ? AND user_id = ?";
+    SELECT_PARTICIPATION: Read "SELECT conversation_id, membership, roster, name, is_large, slow_mode_seconds FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
+    SELECT_PARTICIPATIONS: Read "SELECT conversation_id, membership, roster, name, is_large, slow_mode_seconds FROM participants_by_conversation WHERE conversation_id IN ? AND user_id = ?";
 }
 
 type ParticipationColumns = (
@@ -28,6 +28,7 @@ type ParticipationColumns = (
     Option<Vec<u8>>,
     Option<String>,
     Option<bool>,
+    Option<i32>,
 );
 
 impl Participants {
@@ -41,14 +42,18 @@ impl Participants {
         ids.dedup();
         let mut found: HashMap<ConversationId, (Membership, DescriptionCells)> = HashMap::new();
         for columns in self.read_participations(viewer, &ids).await? {
-            let (id, membership, roster, name, is_large) = columns;
+            let (id, membership, roster, name, is_large, slow_mode_seconds) = columns;
             // A marker without a membership is no participation.
             let Some(membership) = membership else {
                 continue;
             };
             let stored = decode_membership(TABLE, &membership)?;
             let membership = Roster::decode_optional(roster.as_deref())?.effective(viewer, stored);
-            let cells = DescriptionCells { name, is_large };
+            let cells = DescriptionCells {
+                name,
+                is_large,
+                slow_mode_seconds,
+            };
             found.insert(ConversationId(id), (membership, cells));
         }
         // The conversations come last: a stranger's answer does not depend on whether one exists.

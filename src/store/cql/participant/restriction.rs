@@ -230,7 +230,8 @@ impl RestrictionTable {
                             .findings
                             .push(found(finding::UNREADABLE, example, false));
                     }
-                    self.verify_user(&name, repair, verified).await?;
+                    let what = finding::RESTRICTED;
+                    self.verify_user(&name, what, repair, verified).await?;
                 }
                 if is_last {
                     break;
@@ -240,7 +241,14 @@ impl RestrictionTable {
         Ok(())
     }
 
-    async fn verify_user(&self, name: &str, repair: bool, verified: &mut Verified) -> Result<()> {
+    /// Checks that a user with such rows has one of a user.
+    pub(crate) async fn verify_user(
+        &self,
+        name: &str,
+        what: &'static str,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<()> {
         if name.is_empty() {
             return Ok(());
         }
@@ -256,9 +264,7 @@ impl RestrictionTable {
             self.executor.write(&INSERT_RESTRICTED_USER, values).await?;
         }
         let example = format!("the user {name}");
-        verified
-            .findings
-            .push(found(finding::RESTRICTED, example, repair));
+        verified.findings.push(found(what, example, repair));
         Ok(())
     }
 

@@ -43,9 +43,14 @@ impl Roster {
         version: Option<TimeUuid>,
         all: impl Iterator<Item = (&'a UserId, &'a Membership)>,
     ) -> Self {
+        let mut participants = Succession::of(kind, all);
+        // The encoding has no silence, and the role needs none.
+        if let Some((_, membership)) = &mut participants.successor {
+            membership.silence = None;
+        }
         Self {
             version,
-            participants: Succession::of(kind, all),
+            participants,
             ..Self::default()
         }
     }

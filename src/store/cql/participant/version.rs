@@ -11,7 +11,7 @@ use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
 
 statements! {
-    SELECT_VERSION: Read "SELECT roster, pending, name, is_large FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
+    SELECT_VERSION: Read "SELECT roster, pending, name, is_large, slow_mode_seconds FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
 }
 
 type VersionColumns = (
@@ -19,6 +19,7 @@ type VersionColumns = (
     Option<Vec<u8>>,
     Option<String>,
     Option<bool>,
+    Option<i32>,
 );
 
 /// Static cells of a conversation's participants.
@@ -36,14 +37,19 @@ impl Participants {
             .executor
             .read_one::<VersionColumns>(&SELECT_VERSION, values![id])
             .await?;
-        let Some((roster, pending, name, is_large)) = row else {
+        let Some((roster, pending, name, is_large, slow_mode_seconds)) = row else {
             return Ok(None);
         };
         let Some(conversation) = self.described(&[id]).await?.pop().flatten() else {
             return Ok(None);
         };
         Ok(Some(VersionCells {
-            conversation: DescriptionCells { name, is_large }.apply(conversation)?,
+            conversation: DescriptionCells {
+                name,
+                is_large,
+                slow_mode_seconds,
+            }
+            .apply(conversation)?,
             roster: Roster::decode_optional(roster.as_deref())?,
             pending,
         }))

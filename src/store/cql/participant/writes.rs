@@ -15,6 +15,7 @@ statements! {
     UPDATE_FIRST_ROSTER: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET members_version = ?, roster = ?, settled = ? WHERE conversation_id = ?";
     UPDATE_NAME_CELL: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET name = ? WHERE conversation_id = ?";
     UPDATE_IS_LARGE_CELL: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET is_large = ? WHERE conversation_id = ?";
+    UPDATE_SLOW_MODE_CELL: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET slow_mode_seconds = ? WHERE conversation_id = ?";
     UPDATE_SETTLED: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET settled = ? WHERE conversation_id = ?";
     SWAP_MEMBERSHIP: Conditional "UPDATE participants_by_conversation SET membership = ? WHERE conversation_id = ? AND user_id = ?";
     SWAP_ROSTER: Conditional "UPDATE participants_by_conversation SET roster = ? WHERE conversation_id = ? IF roster = ?";
@@ -97,6 +98,20 @@ impl Participants {
     ) {
         self.messages.put_name(writes, id, name, at);
         writes.push(&UPDATE_NAME_CELL, values![at, name.as_str(), id]);
+    }
+
+    /// Sets the slow mode of a conversation: in its row, and in the cell that readers of a membership read. Of two
+    /// values the later one wins.
+    pub(crate) fn put_slow_mode(
+        &self,
+        writes: &mut Writes,
+        id: ConversationId,
+        seconds: u32,
+        at: i64,
+    ) {
+        let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
+        self.messages.put_slow_mode(writes, id, seconds, at);
+        writes.push(&UPDATE_SLOW_MODE_CELL, values![at, seconds, id]);
     }
 
     /// Marks a conversation as large, for good: in its row, and in the cell that readers of a membership read.

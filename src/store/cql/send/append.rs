@@ -13,11 +13,13 @@ use super::Sends;
 use super::idempotency::PlacedMessage;
 use super::writer_cache::{ConversationWriteState, HintUpdate, KnownParticipants};
 use crate::model::{
-    ActPosition, Change, Conversation, ConversationId, Message, MessageKind, OutboxEvent, UserId,
+    ActPosition, Change, Conversation, ConversationId, Message, MessageId, MessageKind,
+    OutboxEvent, UserId,
 };
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::inbox::Inboxes;
+use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::bucket::fill::{ROW_BYTES, stored_bytes};
 use crate::store::cql::message::register::LastMessage;
@@ -225,11 +227,15 @@ impl Sends {
             Some(activity),
         );
         effects.put(&self.inboxes, &mut writes, participants, hint);
+        let apart = self.put_mentions(&mut writes, participants, part);
         (extra.put)(&mut writes);
         let row = self
             .outbox
             .row(effects.conversation, || events(part, extra));
         self.outbox.write_all(writes, row).await?;
+        if let Some(apart) = apart {
+            self.executor.write_all(apart).await.map_err(unknown)?;
+        }
         self.messages
             .advance_head(effects.conversation, &effects.last, activity);
         let mut state = state.lock();
@@ -241,6 +247,31 @@ impl Sends {
             state.note_hinted(hint, participants);
         }
         Ok(())
+    }
+
+    /// Adds the mentions of messages. A single message whose mentions do not fit gets a batch of its own
+    /// for them, which follows: a retry of the send writes both again.
+    fn put_mentions(
+        &self,
+        writes: &mut Writes,
+        participants: &KnownParticipants,
+        part: &[PlacedMessage<'_>],
+    ) -> Option<Writes> {
+        let mut mentions = part
+            .iter()
+            .map(|one| (one.message(), Mentioned::of(one.message())))
+            .filter(|(_, mentioned)| !mentioned.is_empty())
+            .peekable();
+        mentions.peek()?;
+        let bytes: usize = part.iter().map(message_bytes).sum();
+        let is_apart = frame_bytes(participants, part) + bytes > BATCH_BYTES_MAX;
+        let mut own = is_apart.then(Writes::logged);
+        for (message, mentioned) in mentions {
+            let at = message.id.moment().micros();
+            let writes = own.as_mut().unwrap_or(writes);
+            self.inboxes.put_mentions(writes, message, &mentioned, at);
+        }
+        own
     }
 
     /// Writes to users who have joined since the participants were read, until no more join. Returns the participants then.
@@ -293,6 +324,22 @@ fn parts<'a, 'b>(
     participants: &KnownParticipants,
     placed: &'b [PlacedMessage<'a>],
 ) -> Vec<&'b [PlacedMessage<'a>]> {
+    let frame = frame_bytes(participants, placed);
+    let (mut parts, mut start, mut bytes) = (Vec::new(), 0, frame);
+    for (index, one) in placed.iter().enumerate() {
+        let more = message_bytes(one);
+        if bytes + more > BATCH_BYTES_MAX && index > start {
+            parts.push(&placed[start..index]);
+            (start, bytes) = (index, frame);
+        }
+        bytes += more;
+    }
+    parts.push(&placed[start..]);
+    parts
+}
+
+/// Bytes of the head and the entries.
+fn frame_bytes(participants: &KnownParticipants, placed: &[PlacedMessage<'_>]) -> usize {
     let sender = placed
         .iter()
         .map(|one| one.message().sender.as_str().len())
@@ -304,24 +351,27 @@ fn parts<'a, 'b>(
         participants.joined.len()
     };
     // The head; and for each entry its row, a new hint and a deleted one.
-    let frame = (1 + entries) * (2 * ROW_BYTES + sender);
-    let (mut parts, mut start, mut bytes) = (Vec::new(), 0, frame);
-    for (index, one) in placed.iter().enumerate() {
-        let more = stored_bytes(one.message());
-        if bytes + more > BATCH_BYTES_MAX && index > start {
-            parts.push(&placed[start..index]);
-            (start, bytes) = (index, frame);
-        }
-        bytes += more;
-    }
-    parts.push(&placed[start..]);
-    parts
+    (1 + entries) * (2 * ROW_BYTES + sender)
+}
+
+/// Bytes of a message and its mentions.
+fn message_bytes(one: &PlacedMessage<'_>) -> usize {
+    let message = one.message();
+    let mentions = message.mentions().map_or(0, |mentions| {
+        let everyone = usize::from(mentions.everyone);
+        let rows = mentions.users().len() + everyone;
+        // A row with the sender's name, and a maximum.
+        2 * mentions.bytes() + rows * (2 * ROW_BYTES + message.sender.as_str().len())
+    });
+    stored_bytes(message) + mentions
 }
 
 /// The writes to inboxes that messages cause. The newest message advances all entries; each sender's newest advances the sender's marker.
 struct SendEffects<'a> {
     conversation: ConversationId,
     last: LastMessage,
+    /// The newest message that mentions everyone.
+    everyone: Option<MessageId>,
     /// The newest message of each sender; `None` for a sender in whose name the server spoke.
     sent: BTreeMap<&'a UserId, Option<ActPosition>>,
 }
@@ -333,9 +383,12 @@ impl<'a> SendEffects<'a> {
             .iter()
             .max_by_key(|one| one.message().id)
             .expect("a part has a message");
-        let mut sent = BTreeMap::new();
+        let (mut sent, mut everyone) = (BTreeMap::new(), None);
         for one in part {
             let message = one.message();
+            if message.mentions().is_some_and(|mentions| mentions.everyone) {
+                everyone = everyone.max(Some(message.id));
+            }
             // A SYSTEM message moves no marker of the user in whose name it is.
             let act = (message.kind == MessageKind::Text).then(|| ActPosition {
                 up_to: message.id.order_key(),
@@ -359,6 +412,7 @@ impl<'a> SendEffects<'a> {
                 bucket: newest.bucket,
                 sender: sender.clone(),
             },
+            everyone,
             sent,
         }
     }
@@ -398,6 +452,9 @@ impl<'a> SendEffects<'a> {
             Some(self.last.id.moment()),
             sent,
         );
+        if let Some(everyone) = self.everyone {
+            inboxes.put_mentioned_up_to(writes, user, self.conversation, everyone);
+        }
         let Some(hint) = hint else { return };
         inboxes.put_hint(writes, user, self.conversation, hint.activity);
         if let Some(obsolete_slot) = hint.obsolete_slot {

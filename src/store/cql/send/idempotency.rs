@@ -246,7 +246,12 @@ impl Sends {
     }
 
     /// Claims the key of a young imported message, so that a retry of a send from before the import is recognised. An existing claim stays.
-    pub(crate) async fn claim_imported_key(&self, message: &Message, bucket: Bucket) -> Result<()> {
+    pub(crate) async fn claim_imported_key(
+        &self,
+        message: &Message,
+        bucket: Bucket,
+        hash: Option<InputHash>,
+    ) -> Result<()> {
         let Some(key) = &message.client_key else {
             return Ok(());
         };
@@ -256,7 +261,8 @@ impl Sends {
         };
         // A TTL of 0 would never expire.
         let seconds_left = ((until.micros() - now.micros()) / 1_000_000).max(1);
-        let hash = InputHash::of_imported(message).0.to_vec();
+        let hash = hash.unwrap_or_else(|| InputHash::of_imported(message));
+        let hash = hash.0.to_vec();
         let (width, start) = (bucket.width.number(), bucket.start);
         let seconds_left = i32::try_from(seconds_left).unwrap_or(i32::MAX);
         let values = values![

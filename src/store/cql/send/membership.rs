@@ -5,16 +5,19 @@
 //! that dies before leaves a roster that is not settled; the next reader of the membership completes it first (see `pending_change`). Sends
 //! need not wait for that, as they write to everybody in the partition.
 
+use std::sync::Arc;
+
 use scylla::value::Row;
 
 use super::Sends;
 use super::append::Extra;
 use super::pending_change::{PendingChange, joined};
-use crate::model::{Conversation, ConversationId, Membership, Role, UserId};
+use crate::model::{Conversation, ConversationId, Membership, Role, TimeUuid, UserId};
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
+use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::participant::roster::{Roster, RosterSnapshot};
 use crate::store::rules::succession::Succession;
 use crate::store::{Audience, MembershipChange, MembershipSnapshot, Renaming, Result};
@@ -87,7 +90,7 @@ impl Sends {
         id: ConversationId,
         change: &MembershipChange,
     ) -> Result<Option<Audience>> {
-        let version = change.message.id;
+        let version = change.version;
         for _ in 0..TRIES_MAX {
             let Some((conversation, seen)) = self.settled(id).await? else {
                 return Err(corrupt(
@@ -99,41 +102,49 @@ impl Sends {
                 let decided = self
                     .pending(id)
                     .await?
-                    .filter(|pending| pending.message.id == version);
-                return self
-                    .audience(
-                        id,
-                        decided.map_or(conversation.is_large, |pending| pending.was_large),
-                    )
-                    .await
-                    .map(Some);
+                    .filter(|pending| pending.version == version);
+                let was_large = decided.map_or(conversation.is_large, |pending| pending.was_large);
+                return self.audience(id, change, was_large).await.map(Some);
             }
             if seen.roster.version != change.seen {
                 return Ok(None);
             }
+            if change.message.is_none() && !seen.is_settled() {
+                // It would settle a growth whose notices are not delivered yet.
+                return Err(unavailable("a conversation is becoming large"));
+            }
             let Some(roster) = self.roster_after(&conversation, &seen, change).await? else {
                 continue;
             };
-            let state = self
-                .write_state(id)
-                .await?
-                .ok_or_else(|| corrupt("conversations", "a conversation that was there"))?;
-            let bucket = state.lock().buckets.choose(version, SYSTEM_MESSAGE_BYTES);
-            let bucket = bucket
-                .ok_or_else(|| unavailable("a conversation has too many messages in one minute"))?;
+            let announcement = match &change.message {
+                Some(message) => {
+                    Some(((**message).clone(), self.system_bucket(id, version).await?))
+                }
+                None => None,
+            };
             // While the notices of growth are delivered, the conversation is not large for its senders.
             let was_large = conversation.is_large && seen.is_settled();
-            let pending = PendingChange::of(change, bucket, was_large);
+            let pending = PendingChange::of(id, change, announcement, was_large);
             if self.decide(id, &seen, &roster, change, &pending).await? {
                 self.complete(&pending).await.map_err(unknown)?;
                 return self
-                    .audience(id, pending.was_large)
+                    .audience(id, change, pending.was_large)
                     .await
                     .map_err(unknown)
                     .map(Some);
             }
         }
         Err(contended())
+    }
+
+    /// The bucket of the SYSTEM message, whichever server writes it.
+    async fn system_bucket(&self, id: ConversationId, version: TimeUuid) -> Result<Bucket> {
+        let state = self
+            .write_state(id)
+            .await?
+            .ok_or_else(|| corrupt("conversations", "a conversation that was there"))?;
+        let bucket = state.lock().buckets.choose(version, SYSTEM_MESSAGE_BYTES);
+        bucket.ok_or_else(|| unavailable("a conversation has too many messages in one minute"))
     }
 
     /// The roster after a change. `None` if it has changed since it was read.
@@ -143,7 +154,7 @@ impl Sends {
         seen: &RosterSnapshot,
         change: &MembershipChange,
     ) -> Result<Option<Roster>> {
-        let version = Some(change.message.id);
+        let version = Some(change.version);
         if conversation.is_large {
             let users = change.transitions.iter().map(|transition| &transition.user);
             let Some(stored) = self
@@ -191,7 +202,7 @@ impl Sends {
         change: &MembershipChange,
         pending: &PendingChange,
     ) -> Result<bool> {
-        let mut values = values![change.message.id, roster.encode(), pending.encode(), id];
+        let mut values = values![change.version, roster.encode(), pending.encode(), id];
         let mut writes = Writes::of_one_partition();
         match &seen.bytes {
             Some(bytes) => {
@@ -212,7 +223,17 @@ impl Sends {
     }
 
     /// The participants now; `None` in the audience of a conversation that was large before the change.
-    async fn audience(&self, id: ConversationId, was_large: bool) -> Result<Audience> {
+    /// Nobody for a change without a message.
+    async fn audience(
+        &self,
+        id: ConversationId,
+        change: &MembershipChange,
+        was_large: bool,
+    ) -> Result<Audience> {
+        if change.message.is_none() {
+            let users = Some(Arc::default());
+            return Ok(Audience { users });
+        }
         if was_large {
             return Ok(Audience { users: None });
         }

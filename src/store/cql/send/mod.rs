@@ -7,7 +7,9 @@ mod fill_probe;
 mod idempotency;
 mod inbox_entry;
 mod membership;
+mod mention;
 mod pending_change;
+mod pin;
 mod reaction;
 mod revision;
 mod writer_cache;
@@ -31,6 +33,7 @@ use crate::store::cluster::CompletionHandler;
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     idempotency::STATEMENTS,
     membership::STATEMENTS,
+    mention::STATEMENTS,
     pending_change::STATEMENTS,
 ];
 

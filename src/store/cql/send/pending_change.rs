@@ -9,8 +9,8 @@ use super::Sends;
 use super::append::Extra;
 use super::writer_cache::KnownParticipants;
 use crate::model::{
-    Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message, ReadMarker,
-    UserId,
+    Ban, Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message,
+    OutboxEvent, ReadMarker, TimeUuid, UserId,
 };
 use crate::store::cluster::CompletedChange;
 use crate::store::cql::driver::error::{corrupt, unavailable};
@@ -21,14 +21,17 @@ use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::Head;
+use crate::store::cql::participant::ban;
 use crate::store::cql::participant::roster::{RosterSnapshot, TABLE};
 use crate::store::{
-    LastMembershipChange, MembershipChange, MembershipTransition, MembershipVersion, Result,
-    TransitionKind,
+    BanChange, LastMembershipChange, MembershipChange, MembershipTransition, MembershipVersion,
+    Result, TransitionKind,
 };
 
-/// The format of a pending change, in its first byte.
+/// The format of a change that a message announces, in its first byte.
 const VERSION: u8 = 1;
+/// The format of a change without a message, or with bans. Servers of the first version do not read it.
+const VERSION_2: u8 = 2;
 /// First byte of one without a version, which earlier versions wrote: the length of the
 /// conversation's id.
 const UNVERSIONED: u8 = 16;
@@ -43,17 +46,20 @@ statements! {
 }
 
 /// Everything that a decided change still has to write. It stays in the partition until the next change.
-#[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct PendingChange {
-    pub(super) message: Message,
-    /// The bucket of the message, whichever server writes it.
-    bucket: (i8, i64),
+    conversation: ConversationId,
+    pub(super) version: TimeUuid,
+    announcement: Option<Announcement>,
     pub(super) was_large: bool,
     transitions: Vec<PendingTransition>,
     changes: Vec<(ChangeId, ChangeKind, UserId)>,
+    bans: Vec<BanChange>,
 }
 
-#[derive(serde::Serialize, serde::Deserialize)]
+/// The SYSTEM message of a change, and its bucket, whichever server writes it.
+type Announcement = (Message, (i8, i64));
+
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
 struct PendingTransition {
     user: UserId,
     /// Whether the user joins or leaves; `None` if the user stays.
@@ -61,8 +67,66 @@ struct PendingTransition {
     membership: Membership,
 }
 
+/// Encoding of the first version.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct AnnouncedChange {
+    message: Message,
+    bucket: (i8, i64),
+    was_large: bool,
+    transitions: Vec<PendingTransition>,
+    changes: Vec<(ChangeId, ChangeKind, UserId)>,
+}
+
+/// Encoding of the second version.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct ModerationChange {
+    conversation: ConversationId,
+    version: TimeUuid,
+    announcement: Option<Announcement>,
+    was_large: bool,
+    transitions: Vec<PendingTransition>,
+    changes: Vec<(ChangeId, ChangeKind, UserId)>,
+    set_bans: Vec<Ban>,
+    lifted_bans: Vec<UserId>,
+}
+
+impl From<AnnouncedChange> for PendingChange {
+    fn from(change: AnnouncedChange) -> Self {
+        Self {
+            conversation: change.message.conversation,
+            version: change.message.id,
+            announcement: Some((change.message, change.bucket)),
+            was_large: change.was_large,
+            transitions: change.transitions,
+            changes: change.changes,
+            bans: Vec::new(),
+        }
+    }
+}
+
+impl From<ModerationChange> for PendingChange {
+    fn from(change: ModerationChange) -> Self {
+        let set = change.set_bans.into_iter().map(BanChange::Set);
+        let lifted = change.lifted_bans.into_iter().map(BanChange::Lift);
+        Self {
+            conversation: change.conversation,
+            version: change.version,
+            announcement: change.announcement,
+            was_large: change.was_large,
+            transitions: change.transitions,
+            changes: change.changes,
+            bans: set.chain(lifted).collect(),
+        }
+    }
+}
+
 impl PendingChange {
-    pub(super) fn of(change: &MembershipChange, bucket: Bucket, was_large: bool) -> Self {
+    pub(super) fn of(
+        conversation: ConversationId,
+        change: &MembershipChange,
+        announcement: Option<(Message, Bucket)>,
+        was_large: bool,
+    ) -> Self {
         let transition = |transition: &MembershipTransition| PendingTransition {
             user: transition.user.clone(),
             joins: match transition.kind {
@@ -72,9 +136,13 @@ impl PendingChange {
             },
             membership: transition.membership,
         };
+        let placed = |(message, bucket): (Message, Bucket)| {
+            (message, (bucket.width.number(), bucket.start.micros()))
+        };
         Self {
-            message: (*change.message).clone(),
-            bucket: (bucket.width.number(), bucket.start.micros()),
+            conversation,
+            version: change.version,
+            announcement: announcement.map(placed),
             was_large,
             transitions: change.transitions.iter().map(transition).collect(),
             changes: change
@@ -82,32 +150,71 @@ impl PendingChange {
                 .iter()
                 .map(|change| (change.id, change.kind, change.user.clone()))
                 .collect(),
+            bans: change.bans.clone(),
         }
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        postcard::to_extend(self, vec![VERSION]).expect("plain data serialises")
+        let (transitions, changes) = (self.transitions.clone(), self.changes.clone());
+        let bytes = match (&self.announcement, self.bans.as_slice()) {
+            (Some((message, bucket)), []) => {
+                let change = AnnouncedChange {
+                    message: message.clone(),
+                    bucket: *bucket,
+                    was_large: self.was_large,
+                    transitions,
+                    changes,
+                };
+                postcard::to_extend(&change, vec![VERSION])
+            }
+            (announcement, bans) => {
+                let mut change = ModerationChange {
+                    conversation: self.conversation,
+                    version: self.version,
+                    announcement: announcement.clone(),
+                    was_large: self.was_large,
+                    transitions,
+                    changes,
+                    set_bans: Vec::new(),
+                    lifted_bans: Vec::new(),
+                };
+                for ban in bans {
+                    match ban {
+                        BanChange::Set(ban) => change.set_bans.push(ban.clone()),
+                        BanChange::Lift(user) => change.lifted_bans.push(user.clone()),
+                    }
+                }
+                postcard::to_extend(&change, vec![VERSION_2])
+            }
+        };
+        bytes.expect("plain data serialises")
     }
 
     fn decode(bytes: &[u8]) -> Result<Self> {
-        let body = match bytes.split_first() {
+        let broken = |error| corrupt(TABLE, error);
+        let announced = match bytes.split_first() {
             Some((&VERSION, body)) => body,
             Some((&UNVERSIONED, _)) => bytes,
-            Some((version, _)) if *version > VERSION => {
+            Some((&VERSION_2, body)) => {
+                let change = postcard::from_bytes::<ModerationChange>(body);
+                return change.map(Self::from).map_err(broken);
+            }
+            Some((version, _)) if *version > VERSION_2 => {
                 return Err(unavailable("a later version has to complete a change"));
             }
             Some(_) | None => {
                 return Err(corrupt(TABLE, "a pending change begins with its version"));
             }
         };
-        postcard::from_bytes(body).map_err(|error| corrupt(TABLE, error))
+        let change = postcard::from_bytes::<AnnouncedChange>(announced);
+        change.map(Self::from).map_err(broken)
     }
 
     fn changes(&self) -> impl Iterator<Item = Change> {
         self.changes.iter().map(|(id, kind, user)| Change {
             id: *id,
             kind: *kind,
-            message: self.message.id,
+            message: self.version,
             user: user.clone(),
         })
     }
@@ -143,7 +250,7 @@ impl Sends {
         let pending = cells
             .pending
             .and_then(|bytes| PendingChange::decode(&bytes).ok())
-            .filter(|pending| Some(pending.message.id) == version);
+            .filter(|pending| Some(pending.version) == version);
         let last_change = pending.map(|pending| LastMembershipChange {
             before: cells.roster.version_before(),
             moved: pending.moved().cloned().collect(),
@@ -179,7 +286,7 @@ impl Sends {
         if let Some(pending) = self
             .pending(id)
             .await?
-            .filter(|pending| seen.roster.version == Some(pending.message.id))
+            .filter(|pending| seen.roster.version == Some(pending.version))
         {
             self.complete_for_another(id, &pending).await?;
         }
@@ -200,7 +307,8 @@ impl Sends {
             handler.on_change_completed(CompletedChange {
                 conversation: id,
                 changes: pending.changes().collect(),
-                message: Arc::new(pending.message.clone()),
+                message: (pending.announcement.as_ref())
+                    .map(|(message, _)| Arc::new(message.clone())),
                 moved: pending.moved().cloned().collect(),
             });
         }
@@ -210,13 +318,18 @@ impl Sends {
     /// Writes everything that follows from a decided change. A retry changes nothing.
     pub(super) async fn complete(&self, pending: &PendingChange) -> Result<()> {
         let PendingChange {
-            message,
-            bucket: (width, start),
+            conversation: id,
+            version,
+            announcement,
             was_large,
             transitions,
+            bans,
             ..
         } = pending;
-        let (id, version) = (message.conversation, message.id);
+        let (id, version) = (*id, *version);
+        let Some((message, (width, start))) = announcement else {
+            return self.complete_unannounced(pending).await;
+        };
         let state = self
             .write_state(id)
             .await?
@@ -273,6 +386,8 @@ impl Sends {
             changes
                 .iter()
                 .for_each(|change| self.messages.put_change(writes, id, change));
+            bans.iter()
+                .for_each(|change| ban::put_change(writes, id, change, version));
             if growth.is_none() {
                 self.participants
                     .put_settled(writes, id, version.order_key());
@@ -289,6 +404,26 @@ impl Sends {
         if let Some(handler) = growth {
             self.completions.begin_growth(id, version);
             handler.on_growth(id, version, joined);
+        }
+        Ok(())
+    }
+
+    /// The same for a change that no message announces: nobody joins or leaves by it, and no inbox shows it.
+    async fn complete_unannounced(&self, pending: &PendingChange) -> Result<()> {
+        let (id, version) = (pending.conversation, pending.version);
+        let changes: Vec<_> = pending.changes().collect();
+        let mut writes = Writes::logged();
+        changes
+            .iter()
+            .for_each(|change| self.messages.put_change(&mut writes, id, change));
+        (pending.bans.iter()).for_each(|change| ban::put_change(&mut writes, id, change, version));
+        self.participants
+            .put_settled(&mut writes, id, version.order_key());
+        let events = || changes.iter().map(OutboxEvent::of_change).collect();
+        let row = self.outbox.row(id, events);
+        self.outbox.write_all(writes, row).await?;
+        if let Some(newest) = changes.last() {
+            self.messages.observe_change(id, newest.id);
         }
         Ok(())
     }
@@ -354,6 +489,8 @@ impl TurnEffects<'_> {
         inboxes.put_membership(writes, user, id, &transition.membership, at.micros());
         if joins {
             inboxes.put_marker(writes, user, id, ReadMarker::at_joining(message.id));
+            // Earlier mentions of everyone are in no maximum of this user.
+            inboxes.put_mentioned_up_to(writes, user, id, message.id);
             if self.is_large {
                 inboxes.put_large(writes, user, id, at.micros());
             }
@@ -378,13 +515,13 @@ impl TurnEffects<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{MembershipState, MessageKind, Role, TimeUuid, Timestamp};
+    use crate::model::{MessageKind, Role, Timestamp};
 
     #[test]
     fn a_pending_change_is_read_with_and_without_its_version() {
         let id = TimeUuid::new(Timestamp::from_micros(7), [0; 8]);
         let user = UserId::parse("anna").unwrap();
-        let pending = PendingChange {
+        let announced = AnnouncedChange {
             message: Message {
                 conversation: ConversationId::random(),
                 id,
@@ -395,33 +532,49 @@ mod tests {
                 client_key: None,
                 deleted_at: None,
                 has_reactions: false,
+                pin: None,
             },
             bucket: (1, 2),
             was_large: false,
             transitions: vec![PendingTransition {
                 user: user.clone(),
                 joins: Some(true),
-                membership: Membership {
-                    state: MembershipState::Joined,
-                    role: Role::Member,
-                    since: None,
-                },
+                membership: Membership::joined(Role::Member),
             }],
-            changes: vec![(id, ChangeKind::ParticipantAdded, user)],
+            changes: vec![(id, ChangeKind::ParticipantAdded, user.clone())],
         };
+        let earlier = postcard::to_stdvec(&announced).unwrap();
+        let pending = PendingChange::from(announced);
         let present = pending.encode();
-        let earlier = postcard::to_stdvec(&pending).unwrap();
+        assert_eq!(present[0], VERSION);
         assert_eq!(earlier[0], UNVERSIONED);
         for bytes in [&present, &earlier] {
             let read = PendingChange::decode(bytes).unwrap();
             assert_eq!(read.encode(), present);
         }
         let mut later = present;
-        later[0] = VERSION + 1;
+        later[0] = VERSION_2 + 1;
         assert!(matches!(
             PendingChange::decode(&later),
             Err(crate::store::Error::Unavailable(_))
         ));
         assert!(PendingChange::decode(&[]).is_err());
+
+        let set = BanChange::Set(Ban {
+            user: user.clone(),
+            by: user.clone(),
+            at: Timestamp::from_micros(7),
+            until: None,
+            reason: Some("spam".to_owned()),
+        });
+        let with_bans = PendingChange {
+            announcement: None,
+            bans: vec![set, BanChange::Lift(user)],
+            ..pending
+        };
+        let bytes = with_bans.encode();
+        assert_eq!(bytes[0], VERSION_2);
+        let read = PendingChange::decode(&bytes).unwrap();
+        assert_eq!((read.bans, read.version), (with_bans.bans, id));
     }
 }

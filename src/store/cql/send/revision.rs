@@ -8,13 +8,16 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 
 use super::Sends;
+use super::mention::MentionRevision;
 use super::writer_cache::{ConversationWriteState, KnownParticipants};
 use crate::model::{
-    Change, ChangeKind, ConversationId, Message, OutboxEvent, OutboxRow, Revision, UserId,
+    Change, ChangeKind, ConversationId, Message, MessageKind, OutboxEvent, OutboxRow, Revision,
+    UserId,
 };
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
+use crate::store::cql::message::pin::end_of;
 use crate::store::{Audience, LateChange, Result, Revised};
 
 /// How often the membership may change while a change checks the participants.
@@ -48,6 +51,8 @@ impl Sends {
                 audience: Audience { users },
             }));
         }
+        let pin = present.current_pin().cloned();
+        let before = present.clone();
         let message = match revision {
             Revision::Content(content) => Message {
                 content: Some(content.clone()),
@@ -56,16 +61,34 @@ impl Sends {
             Revision::Deletion => Message {
                 content: None,
                 deleted_at: Some(change.id.moment()),
+                pin: None,
                 ..present
             },
         };
+        let mentions = MentionRevision::of(&before, &message);
+        let is_edit = *revision != Revision::Deletion;
+        if is_edit && mentions.changes() {
+            self.check_mentioned_room((conversation, message.id), bucket, &mentions)
+                .await?;
+        }
         let mut writes = Writes::logged();
         self.messages
             .put_content(&mut writes, &message, bucket, change.id.moment());
+        if let (Some(pin), Revision::Deletion) = (pin, revision) {
+            // Readers pass over the pin of a deleted message, so only the list forgets it.
+            let end = end_of(&pin, change.id);
+            let at = change.id.moment().micros();
+            self.messages
+                .put_listed_pin(&mut writes, (conversation, message.id), &end, at);
+        }
+        let participants = state.participants();
+        let joined = (!participants.is_large).then_some(&*participants.joined);
+        self.put_revised_mentions(&mut writes, &message, bucket, &mentions, (change, joined));
         self.messages.put_change(&mut writes, conversation, change);
-        // A deletion may change the unread count. An edit shows in inboxes only if the message is the last one.
+        // A deletion may change the unread count, as an edit may change mentions. Any other edit shows in inboxes only if the message is
+        // the last one.
         let is_last = head.last.is_some_and(|last| last.id == message.id);
-        let shown = (is_last || *revision == Revision::Deletion)
+        let shown = (is_last || !is_edit || mentions.changes())
             .then_some((change, InboxChangeKind::MessageChanged));
         let row = self
             .outbox
@@ -73,10 +96,41 @@ impl Sends {
         let audience = self
             .write_change(&state, conversation, (writes, row), shown)
             .await?;
+        if message.kind == MessageKind::Text {
+            self.settle_mentions(&message, bucket, &mentions, change)
+                .await
+                .map_err(unknown)?;
+        }
         Ok(Some(Revised {
             message: Arc::new(message),
             audience,
         }))
+    }
+
+    /// Sets the slow mode of a conversation, in the batch of its change. No inbox shows it.
+    pub(crate) async fn set_slow_mode(
+        &self,
+        conversation: ConversationId,
+        seconds: u32,
+        change: &Change,
+    ) -> Result<()> {
+        if !self.messages.head(conversation).await?.exists {
+            return Err(corrupt(
+                "conversations",
+                "a setting of a conversation that does not exist",
+            ));
+        }
+        let mut writes = Writes::logged();
+        let at = change.id.moment().micros();
+        self.participants
+            .put_slow_mode(&mut writes, conversation, seconds, at);
+        self.messages.put_change(&mut writes, conversation, change);
+        let row = self
+            .outbox
+            .row(conversation, || vec![OutboxEvent::of_change(change)]);
+        self.outbox.write_all(writes, row).await?;
+        self.messages.observe_change(conversation, change.id);
+        Ok(())
     }
 
     pub(crate) async fn log_late(

@@ -43,8 +43,8 @@ pub(in crate::store::embedded) fn conversations(
         let (key, value) = row?;
         let id =
             key::conversation_of(&key).ok_or_else(|| corrupt("conversations", MalformedKey))?;
-        let record: ConversationRecord =
-            record::decode(&value).map_err(|error| corrupt("conversations", error))?;
+        let record =
+            ConversationRecord::decode(&value).map_err(|error| corrupt("conversations", error))?;
         let (conversation, head) = (record.into_conversation(id), inbox::head(&view, id)?);
         let activity = activity_to_give(&conversation, head.last_message, head.last_activity);
         Ok((conversation, activity))

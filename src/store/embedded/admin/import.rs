@@ -9,16 +9,16 @@ use std::sync::Arc;
 use super::import_conversation::ConversationImport;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash, Membership, Message,
-    MessageId, Profile, Restriction, Role, TimeUuid, Timestamp, UserId,
+    MessageId, Pin, Profile, Restriction, Role, TimeUuid, Timestamp, UserId,
 };
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
 use crate::store::embedded::engine::db::{View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key};
-use crate::store::embedded::engine::record::{self, MessageRecord};
+use crate::store::embedded::engine::record::{self, BanRecord, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::append;
-use crate::store::embedded::{block, message};
+use crate::store::embedded::{block, mention, message};
 use crate::store::{ImportPositions, ImportRow, Imported, RestrictionChange, Result, rules};
 
 /// Bytes of one commit, about. A call with fewer bytes is atomic.
@@ -89,8 +89,22 @@ impl ImportDraft<'_> {
                 user,
                 membership,
                 positions,
-            } => self.add_participant(*conversation, user, *membership, positions),
-            ImportRow::Message(message) => self.add_message(message),
+                ban,
+            } => {
+                let fate = self.add_participant(*conversation, user, *membership, positions)?;
+                if let (Imported::Added, Some(ban)) = (&fate, ban) {
+                    self.put(key::ban(*conversation, user), BanRecord::encode(ban));
+                }
+                Ok(fate)
+            }
+            ImportRow::Message(message) => self.add_message(message, None),
+            ImportRow::ChangedMessage(message, hash) => self.add_message(message, Some(*hash)),
+            ImportRow::Pin {
+                conversation,
+                message,
+                by,
+                at,
+            } => self.add_pin(*conversation, *message, by, *at),
             ImportRow::Reaction {
                 conversation,
                 message,
@@ -193,7 +207,7 @@ impl ImportDraft<'_> {
         Ok(Imported::Added)
     }
 
-    fn add_message(&mut self, message: &Message) -> Result<Imported> {
+    fn add_message(&mut self, message: &Message, hash: Option<InputHash>) -> Result<Imported> {
         if !self.working(message.conversation)? {
             return Ok(Imported::ConversationMissing);
         }
@@ -202,9 +216,14 @@ impl ImportDraft<'_> {
             return Ok(Imported::Unchanged);
         }
         self.put(key, MessageRecord::encode(message));
+        for op in mention::listed(message) {
+            if let Op::Put(key, value) = op {
+                self.put(key, value);
+            }
+        }
         self.newest_id = self.newest_id.max(Some(message.id));
         self.changed(message.conversation).head.count(message.id);
-        self.remember_key(message)?;
+        self.remember_key(message, hash)?;
         Ok(Imported::Added)
     }
 
@@ -240,6 +259,36 @@ impl ImportDraft<'_> {
         Ok(Imported::Added)
     }
 
+    /// Adds a pin. One that the message had before, on or off, stays as it is.
+    fn add_pin(
+        &mut self,
+        id: ConversationId,
+        message: MessageId,
+        by: &UserId,
+        at: Timestamp,
+    ) -> Result<Imported> {
+        if !self.working(id)? {
+            return Ok(Imported::ConversationMissing);
+        }
+        let Some(message) = self.message(id, message)? else {
+            return Ok(Imported::MessageMissing);
+        };
+        if message.pin.is_some() || message.deleted_at.is_some() {
+            return Ok(Imported::Unchanged);
+        }
+        let pin = Pin::imported(by.clone(), at);
+        self.put(key::pin(id, message.id), record::encode(&pin));
+        self.put(
+            message::key_of(&message),
+            MessageRecord::encode(&Message {
+                pin: Some(Box::new(pin)),
+                ..message
+            }),
+        );
+        self.changed(id);
+        Ok(Imported::Added)
+    }
+
     /// Reads a message, including the pending rows of the draft.
     fn message(&self, conversation: ConversationId, id: MessageId) -> Result<Option<Message>> {
         match self.rows.get(&key::message(conversation, id.order_key())) {
@@ -254,7 +303,7 @@ impl ImportDraft<'_> {
     }
 
     /// Stores the idempotency key, so that a retry from before the import is still recognised.
-    fn remember_key(&mut self, message: &Message) -> Result<()> {
+    fn remember_key(&mut self, message: &Message, hash: Option<InputHash>) -> Result<()> {
         let Some(client_key) = &message.client_key else {
             return Ok(());
         };
@@ -268,7 +317,8 @@ impl ImportDraft<'_> {
         ))? {
             return Ok(());
         }
-        for op in append::send_by_key(message, client_key, InputHash::of_imported(message)) {
+        let hash = hash.unwrap_or_else(|| InputHash::of_imported(message));
+        for op in append::send_by_key(message, client_key, hash) {
             if let Op::Put(key, value) = op {
                 self.put(key, value);
             }
@@ -297,7 +347,7 @@ impl ImportDraft<'_> {
         if let Err(why) = self.claim_pair(id, user)? {
             return Ok(Imported::Refused(why));
         }
-        self.put(key, record::encode(&membership));
+        self.put(key, record::encode_membership(&membership));
         self.put_positions(id, user, positions);
         let working = self.changed(id);
         working.people.insert(user.clone());
@@ -340,7 +390,7 @@ impl ImportDraft<'_> {
         if flags != Flags::default() {
             self.put(
                 key::entry(user, id, EntryCell::Flags),
-                record::encode(&flags),
+                record::encode_flags(&flags),
             );
         }
     }

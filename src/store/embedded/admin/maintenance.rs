@@ -320,6 +320,7 @@ mod tests {
                 created_at: start,
                 created_by: None,
                 input_hash: None,
+                slow_mode_seconds: 0,
                 is_large: false,
             },
             participants: vec![(ann.clone(), Role::Member), (ben.clone(), Role::Member)],
@@ -352,6 +353,7 @@ mod tests {
                     client_key: None,
                     deleted_at: None,
                     has_reactions: false,
+                    pin: None,
                 };
                 store
                     .append_messages(

@@ -1,18 +1,20 @@
 //! Verification of the embedded store: heads, counts, lists and pairs against messages and participants.
 //!
-//! It checks conversations first, each with its derived rows, then the lists, for dangling rows, and restrictions. A piece is one
+//! It checks conversations first, each with its derived rows, then the lists, for dangling rows, restrictions and blocks. A piece is one
 //! snapshot. Its repair is one write, on the condition that no head has changed since.
 
 use std::sync::Arc;
 
-use crate::model::{ConversationId, ConversationKind, Direction, Profile, Restriction, UserId};
+use crate::model::{
+    ConversationId, ConversationKind, Direction, MessageId, Profile, Restriction, Timestamp, UserId,
+};
 use crate::store::embedded::cache::state::{ConversationState, memberships};
 use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
-use crate::store::embedded::engine::key::{self, Key, Listing};
+use crate::store::embedded::engine::key::{self, Key, Listing, Span};
 use crate::store::embedded::engine::record::{self, ConversationRecord, HeadRecord};
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::embedded::{Embedded, TRIES_MAX, contended};
+use crate::store::embedded::{Embedded, TRIES_MAX, contended, mention};
 use crate::store::rules::finding;
 use crate::store::{Error, Finding, Result, Verified, VerifyPosition};
 
@@ -29,16 +31,22 @@ enum EmbeddedStage {
     Large,
     Pairs,
     Restrictions,
+    Blocks,
+    Mentions,
+    Everyone,
 }
 
 impl EmbeddedStage {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::Conversations,
         Self::Active,
         Self::Busy,
         Self::Large,
         Self::Pairs,
         Self::Restrictions,
+        Self::Blocks,
+        Self::Mentions,
+        Self::Everyone,
     ];
 }
 
@@ -78,6 +86,7 @@ fn look(context: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verifi
     };
     let mut look = PieceCheck {
         view: context.view(),
+        now: context.clock.now(),
         verified: Verified::default(),
         write: Write::default(),
         touched: Vec::new(),
@@ -89,12 +98,19 @@ fn look(context: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verifi
         }
         EmbeddedStage::Pairs => look.pairs(from)?,
         EmbeddedStage::Restrictions => look.restrictions(from)?,
+        EmbeddedStage::Blocks => look.blocks(from)?,
+        EmbeddedStage::Mentions => {
+            look.stray_mentions(key::all_mentions(), key::mention_of, from)?
+        }
+        EmbeddedStage::Everyone => {
+            look.stray_mentions(key::all_everyones(), key::everyone_of, from)?
+        }
     };
     // The next piece begins after the last row, or with the next stage.
     let number = stage as u8;
     look.verified.next = match last {
         Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
-        None if stage == EmbeddedStage::Restrictions => None,
+        None if stage == EmbeddedStage::Everyone => None,
         None => Some(VerifyPosition(vec![number + 1])),
     };
     let (states, touched) = (Arc::clone(&context.states), look.touched);
@@ -106,6 +122,7 @@ fn look(context: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verifi
 
 pub(super) struct PieceCheck<'a> {
     pub(super) view: View<'a>,
+    pub(super) now: Timestamp,
     pub(super) verified: Verified,
     pub(super) write: Write,
     /// Conversations whose cached state may be wrong after a repair.
@@ -137,7 +154,7 @@ impl PieceCheck<'_> {
             let id =
                 key::conversation_of(key).ok_or_else(|| corrupt("conversations", MalformedKey))?;
             let (ops, conditions) = (self.write.ops.len(), self.write.conditions.len());
-            let looked = record::decode::<ConversationRecord>(value)
+            let looked = ConversationRecord::decode(value)
                 .map_err(|error| corrupt("conversations", error))
                 .and_then(|record| self.conversation(record.into_conversation(id)));
             match looked {
@@ -165,7 +182,10 @@ impl PieceCheck<'_> {
             EmbeddedStage::Conversations
             | EmbeddedStage::Active
             | EmbeddedStage::Pairs
-            | EmbeddedStage::Restrictions => key::all_activities(),
+            | EmbeddedStage::Restrictions
+            | EmbeddedStage::Blocks
+            | EmbeddedStage::Mentions
+            | EmbeddedStage::Everyone => key::all_activities(),
         };
         let table = all.table;
         let span = key::behind(all, from);
@@ -201,18 +221,57 @@ impl PieceCheck<'_> {
     fn listing(&self, user: &UserId, id: ConversationId) -> Result<Option<Listing>> {
         let Some(record) = self
             .view
-            .record::<ConversationRecord>(&key::conversation(id))?
+            .decoded(&key::conversation(id), ConversationRecord::decode)?
         else {
             return Ok(None);
         };
         let Some(head) = self.view.record::<HeadRecord>(&key::head(id))? else {
             return Ok(None);
         };
-        let membership: Option<crate::model::Membership> =
-            self.view
-                .record(&key::participant(id, user, key::Cell::Membership))?;
+        let cell = key::participant(id, user, key::Cell::Membership);
+        let membership = self.view.decoded(&cell, record::decode_membership)?;
         let is_joined = membership.is_some_and(|membership| membership.is_joined());
         Ok(is_joined.then(|| head.listing(record.into_conversation(id).is_large)))
+    }
+
+    /// Each row of a mention belongs to a message that has it.
+    fn stray_mentions(
+        &mut self,
+        all: Span,
+        message_of: fn(&[u8]) -> Option<(ConversationId, MessageId)>,
+        from: Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let rows: Vec<_> = self
+            .view
+            .scan(key::behind(all, from), Direction::Forward)
+            .take(ROWS_MAX)
+            .collect::<Result<_>>()?;
+        self.verified.looked_at += rows.len() as u64;
+        for (bytes, _) in &rows {
+            let row = Key {
+                table: key::Table::Rows,
+                bytes: bytes.to_vec(),
+            };
+            let (id, message) =
+                message_of(bytes).ok_or_else(|| corrupt(row.table_name(), MalformedKey))?;
+            let has_row = match self.view.message(id, message) {
+                Ok(found) => found.is_some_and(|message| mention::keys(&message).contains(&row)),
+                // The check of its conversation reports it.
+                Err(Error::Corrupt { .. }) => true,
+                Err(error) => return Err(error),
+            };
+            if !has_row {
+                self.found(
+                    finding::MENTION_STRAY,
+                    format!("{message}, conversation {id}"),
+                );
+                self.write.ops.push(Op::Delete(row));
+            }
+        }
+        Ok(rows
+            .last()
+            .filter(|_| rows.len() == ROWS_MAX)
+            .map(|(key, _)| key.to_vec()))
     }
 
     /// A restricted user has a row of a user, by which exports find the restriction.
@@ -239,6 +298,39 @@ impl PieceCheck<'_> {
                 self.found(finding::RESTRICTED, format!("the user {name}"));
                 self.put(key::user(user), record::encode_profile(&Profile::default()));
             }
+        }
+        Ok(rows
+            .last()
+            .filter(|_| rows.len() == ROWS_MAX)
+            .map(|(key, _)| key.to_vec()))
+    }
+
+    /// A user with blocks has a row of a user, by which exports find them.
+    fn blocks(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        let span = key::behind(key::all_blocks(), from);
+        let rows: Vec<_> = self
+            .view
+            .scan(span, Direction::Forward)
+            .take(ROWS_MAX)
+            .collect::<Result<_>>()?;
+        self.verified.looked_at += rows.len() as u64;
+        let mut last_user = None;
+        for (bytes, value) in &rows {
+            let user = key::blocker_of(bytes).zip(key::blocked_of(bytes));
+            let (user, blocked) = user.ok_or_else(|| corrupt("blocks_by_user", MalformedKey))?;
+            if let Err(error) = record::decode_block(value) {
+                let example = format!("of blocks_by_user, of {user} and {blocked}: {error}");
+                self.found(finding::UNREADABLE, example);
+            }
+            let is_next = last_user.as_ref() != Some(&user);
+            if is_next && self.view.get(&key::user(&user))?.is_none() {
+                self.found(finding::BLOCKER, format!("the user {user}"));
+                self.put(
+                    key::user(&user),
+                    record::encode_profile(&Profile::default()),
+                );
+            }
+            last_user = Some(user);
         }
         Ok(rows
             .last()

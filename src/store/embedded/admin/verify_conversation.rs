@@ -1,10 +1,13 @@
-//! Verification of one conversation: its head, counts, entries, pair and reaction marks.
+//! Verification of one conversation: its head, counts, entries, pair, reaction marks and pins.
+
+use std::collections::BTreeMap;
 
 use super::verify::PieceCheck;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Direction, Message, MessageId, Role, TimeUuid,
-    UserId,
+    Conversation, ConversationId, ConversationKind, Direction, MembershipState, Mentions, Message,
+    MessageId, Pin, Role, TimeUuid, UserId,
 };
+use crate::store::embedded::ban;
 use crate::store::embedded::conversation::listed;
 use crate::store::embedded::engine::committer::{Condition, Op};
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
@@ -12,7 +15,9 @@ use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record::{
     self, ConversationRecord, HeadRecord, MessageRecord, RosterRecord,
 };
+use crate::store::embedded::mention;
 use crate::store::embedded::message::stored;
+use crate::store::embedded::write::pin;
 use crate::store::rules::import::activity;
 use crate::store::rules::{finding, pair};
 use crate::store::{DAMAGED_MESSAGE, Error, Result, StoredMessage};
@@ -25,9 +30,12 @@ struct Truth {
     newest_change: Option<TimeUuid>,
     joined: Vec<UserId>,
     everybody: Vec<UserId>,
+    banned: Vec<UserId>,
     owner_count: u64,
     /// Messages that cannot be read, and why.
     damaged: Vec<String>,
+    /// Pins of messages that are pinned.
+    pins: BTreeMap<MessageId, Pin>,
 }
 
 /// The message of a reaction.
@@ -86,7 +94,9 @@ impl PieceCheck<'_> {
         if conversation.kind == ConversationKind::Direct {
             self.pair(id, &truth.everybody)?;
         }
+        self.bans(id, &truth.banned)?;
         self.reactions(id)?;
+        self.pins(id, truth.pins)?;
         if self.verified.findings.len() > findings {
             self.touched.push(id);
         }
@@ -94,7 +104,7 @@ impl PieceCheck<'_> {
     }
 
     fn truth(&mut self, id: ConversationId) -> Result<Truth> {
-        let mut truth = Truth::default();
+        let (mut truth, mut unlisted) = (Truth::default(), Vec::new());
         for row in self.view.scan(key::messages(id), Direction::Forward) {
             let StoredMessage {
                 id: message,
@@ -102,11 +112,23 @@ impl PieceCheck<'_> {
             } = stored(id, &row?)?;
             truth.message_count += 1;
             truth.last_message = truth.last_message.or(Some(message));
-            if let Err(why) = read {
-                truth
+            match read {
+                Ok(read) => {
+                    let pin = read.current_pin().cloned();
+                    truth.pins.extend(pin.map(|pin| (message, pin)));
+                    if self.is_unlisted(&read)? {
+                        unlisted.push(read);
+                    }
+                }
+                Err(why) => truth
                     .damaged
-                    .push(format!("{message}, conversation {id}: {why}"));
+                    .push(format!("{message}, conversation {id}: {why}")),
             }
+        }
+        for message in unlisted {
+            let message_id = message.id;
+            self.found(finding::MENTION, format!("{message_id}, conversation {id}"));
+            self.write.ops.extend(mention::listed(&message));
         }
         let log = key::changes_of_conversation_after(id, crate::model::OrderKey::MIN);
         if let Some(row) = self.view.scan(log, Direction::Backward).next() {
@@ -123,6 +145,9 @@ impl PieceCheck<'_> {
             if one.membership.is_joined() {
                 truth.owner_count += u64::from(one.membership.role == Role::Owner);
                 truth.joined.push(one.user.clone());
+            }
+            if one.membership.state == MembershipState::Banned {
+                truth.banned.push(one.user.clone());
             }
             truth.everybody.push(one.user);
         }
@@ -199,6 +224,57 @@ impl PieceCheck<'_> {
                 self.found(finding::PAIR, id.to_string());
                 self.put(row, record::encode(&id));
             }
+        }
+        Ok(())
+    }
+
+    /// Whether a mention of a message is not listed. Mentions are forgotten after a time.
+    fn is_unlisted(&self, message: &Message) -> Result<bool> {
+        let expires_at = message.id.moment().plus_micros(Mentions::LIFETIME_MICROS);
+        if message.mentions().is_none() || expires_at <= self.now {
+            return Ok(false);
+        }
+        for key in mention::keys(message) {
+            if !self.view.has(&key)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Compares the list of pins with the messages, which decide.
+    fn pins(&mut self, id: ConversationId, mut expected: BTreeMap<MessageId, Pin>) -> Result<()> {
+        for (message, pin) in pin::rows(&self.view, id)? {
+            match expected.get(&message) {
+                Some(there) if *there == pin => {
+                    expected.remove(&message);
+                }
+                Some(_) => {}
+                None => {
+                    self.found(finding::PIN_STRAY, format!("{message}, conversation {id}"));
+                    self.write.ops.push(Op::Delete(key::pin(id, message)));
+                }
+            }
+        }
+        for (message, pin) in expected {
+            self.found(finding::PIN, format!("{message}, conversation {id}"));
+            self.put(key::pin(id, message), record::encode(&pin));
+        }
+        Ok(())
+    }
+
+    /// The list of bans and the memberships agree on who is banned. An ended ban stays on both sides.
+    fn bans(&mut self, id: ConversationId, banned: &[UserId]) -> Result<()> {
+        let listed: Vec<_> = ban::stored(&self.view, id)?
+            .into_iter()
+            .map(|ban| ban.user)
+            .collect();
+        for user in listed.iter().filter(|user| !banned.contains(user)) {
+            self.found(finding::BAN, format!("that of {user}, conversation {id}"));
+            self.write.ops.push(Op::Delete(key::ban(id, user)));
+        }
+        for user in banned.iter().filter(|user| !listed.contains(user)) {
+            self.found(finding::BAN_MISSING, format!("{user}, conversation {id}"));
         }
         Ok(())
     }

@@ -44,6 +44,7 @@ fn rows() -> Vec<ImportRow> {
             created_at: START,
             created_by: None,
             input_hash: None,
+            slow_mode_seconds: 0,
             is_large: false,
         },
         last_activity: None,
@@ -68,6 +69,7 @@ fn rows() -> Vec<ImportRow> {
                     user: user.clone(),
                     membership: Membership::joined(if n == 0 { Role::Owner } else { Role::Member }),
                     positions: ImportPositions::default(),
+                    ban: None,
                 }),
         );
         rows.extend((1..=5).map(|micros| {
@@ -81,6 +83,7 @@ fn rows() -> Vec<ImportRow> {
                 client_key: None,
                 deleted_at: None,
                 has_reactions: false,
+                pin: None,
             }))
         }));
     }

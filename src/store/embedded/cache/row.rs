@@ -193,7 +193,10 @@ impl Entry {
                 self.is_sent_by_service = act.is_some_and(|act| act.is_by_service);
             }
             EntryCell::Flags => {
-                self.flags = value.map(record::decode).transpose()?.unwrap_or_default()
+                self.flags = value
+                    .map(record::decode_flags)
+                    .transpose()?
+                    .unwrap_or_default()
             }
         }
         Ok(())

@@ -58,7 +58,8 @@ impl ConversationState {
         view: &View<'_>,
         id: ConversationId,
     ) -> Result<Option<Self>> {
-        let Some(conversation) = view.record::<ConversationRecord>(&key::conversation(id))? else {
+        let stored = view.decoded(&key::conversation(id), ConversationRecord::decode)?;
+        let Some(conversation) = stored else {
             return Ok(None);
         };
         let conversation = Arc::new(conversation.into_conversation(id));
@@ -117,11 +118,10 @@ impl ConversationState {
     ) -> Result<Option<Membership>> {
         match &self.people {
             Some(people) => Ok(people.memberships.get(user).copied()),
-            None => view.record(&key::participant(
-                self.conversation.id,
-                user,
-                Cell::Membership,
-            )),
+            None => view.decoded(
+                &key::participant(self.conversation.id, user, Cell::Membership),
+                record::decode_membership,
+            ),
         }
     }
 
@@ -152,7 +152,8 @@ pub(in crate::store::embedded) fn memberships(
         if cell == Cell::Membership as u8 {
             memberships.insert(
                 user,
-                record::decode(&value).map_err(|error| corrupt("participants", error))?,
+                record::decode_membership(&value)
+                    .map_err(|error| corrupt("participants", error))?,
             );
         }
     }

@@ -9,12 +9,14 @@ mod row;
 use uuid::Uuid;
 
 pub(in crate::store::embedded) use self::row::{
-    all_activities, all_busy, all_larges, all_pairs, behind, block, blocked_of, blocks, busy,
+    all_activities, all_blocks, all_busy, all_everyones, all_larges, all_mentions, all_pairs, ban,
+    ban_place, banned_of, bans, behind, block, blocked_of, blocker_of, blocks, busy,
     busy_conversation, busy_conversation_id, conversation, conversation_of, conversations_after,
-    dead_letter, dead_letters, expired, expired_key, expiry, larges, listed, listed_id, listing_of,
-    meta, note, outbox_row, outbox_row_of, outbox_rows, pair, reaction, reaction_of, reaction_to,
-    reactions, reactions_after, reactions_in, reactions_of, reader_position, restricted_of,
-    restriction, restrictions, roster, send_by_key, user, user_of, users_after,
+    dead_letter, dead_letters, everyone, everyone_of, everyones, expired, expired_key, expiry,
+    larges, listed, listed_id, listing_of, mention, mention_of, mentioned_at, mentions, meta, note,
+    outbox_row, outbox_row_of, outbox_rows, pair, pin, pinned_of, pins, reaction, reaction_of,
+    reaction_to, reactions, reactions_after, reactions_in, reactions_of, reader_position,
+    restricted_of, restriction, restrictions, roster, send_by_key, user, user_of, users_after,
 };
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
@@ -74,6 +76,10 @@ enum Tag {
     Restriction = 12,
     Block = 13,
     Outbox = 14,
+    Ban = 15,
+    Pin = 17,
+    Mention = 18,
+    Everyone = 19,
     OutboxPosition = 21,
     OutboxDead = 22,
 }
@@ -126,7 +132,7 @@ pub(in crate::store::embedded) struct Key {
 impl Key {
     /// Name of the table as in CQL, for error messages.
     pub(in crate::store::embedded) fn table_name(&self) -> &'static str {
-        const NAMES: [&str; 15] = [
+        const NAMES: [&str; 20] = [
             "meta",
             "conversations",
             "direct_by_pair",
@@ -142,6 +148,11 @@ impl Key {
             "restrictions",
             "blocks_by_user",
             "outbox",
+            "bans_by_conversation",
+            "rows",
+            "pins_by_conversation",
+            "mentions_by_entry",
+            "everyone_by_conversation",
         ];
         match (self.table, self.bytes.first()) {
             (Table::Rows, Some(&tag)) if tag == Tag::OutboxPosition as u8 => "outbox_positions",
@@ -311,6 +322,16 @@ pub(in crate::store::embedded) fn participant(
 
 pub(in crate::store::embedded) fn participants(conversation: ConversationId) -> Span {
     Span::of_prefix(Table::Participants, conversation.0.as_bytes().to_vec())
+}
+
+/// Range of the participants whose names begin with a prefix.
+pub(in crate::store::embedded) fn participants_with_prefix(
+    conversation: ConversationId,
+    prefix: &str,
+) -> Span {
+    let mut bytes = conversation.0.as_bytes().to_vec();
+    bytes.extend_from_slice(prefix.as_bytes());
+    Span::of_prefix(Table::Participants, bytes)
 }
 
 pub(in crate::store::embedded) fn participant_place(

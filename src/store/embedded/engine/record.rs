@@ -7,17 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use super::key::Listing;
 use crate::model::{
-    self, ActPosition, ChangeId, Content, Conversation, ConversationId, ConversationKind,
-    IdempotencyKey, InputHash, Message, MessageId, MessageKind, OrderKey, Profile, ReadMarker,
-    TimeUuid, Timestamp, UserId, conversation::GroupName,
+    self, ActPosition, Ban, ChangeId, Content, Conversation, ConversationId, ConversationKind,
+    Flags, IdempotencyKey, InputHash, Membership, Mentions, Message, MessageId, MessageKind,
+    NotificationLevel, OrderKey, Pin, Profile, ReadMarker, Silence, TimeUuid, Timestamp, UserId,
+    conversation::GroupName,
 };
 use crate::store::UnreadReader;
 use crate::store::rules::import::activity;
 
 /// Version of all values but messages.
 const VERSION: u8 = 1;
-/// Version of messages. Version 1 ends before `has_reactions`.
+/// Version of messages that were never pinned. Version 1 ends before `has_reactions`.
 const MESSAGE_VERSION: u8 = 2;
+/// Version of messages with a pin, which follows `has_reactions`.
+const PINNED_MESSAGE_VERSION: u8 = 3;
+/// Version of messages with mentions, which follow `has_reactions` and the pin, if there is one.
+const MENTIONING_MESSAGE_VERSION: u8 = 4;
 
 #[derive(Debug, thiserror::Error)]
 pub(in crate::store::embedded) enum DecodeError {
@@ -62,7 +67,13 @@ fn body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
 fn message_body(bytes: &[u8]) -> Result<(&[u8], u8), DecodeError> {
     match bytes.split_first() {
         None => Err(DecodeError::Empty),
-        Some((version @ (&VERSION | &MESSAGE_VERSION), body)) => Ok((body, *version)),
+        Some((
+            version @ (&VERSION
+            | &MESSAGE_VERSION
+            | &PINNED_MESSAGE_VERSION
+            | &MENTIONING_MESSAGE_VERSION),
+            body,
+        )) => Ok((body, *version)),
         Some((version, _)) => Err(DecodeError::Version(*version)),
     }
 }
@@ -115,6 +126,100 @@ pub(in crate::store::embedded) fn decode_block(
     match is_on {
         [is_on @ (0 | 1)] => Ok((change, *is_on == 1)),
         _ => Err(DecodeError::Length),
+    }
+}
+
+/// Codec of flags, for a compare-and-set.
+pub(in crate::store::embedded) const FLAGS: RecordCodec<Flags> = (decode_flags, encode_flags);
+
+/// Flags of an entry. The level follows the flags of the first version, and is left out if it is the
+/// default.
+pub(in crate::store::embedded) fn encode_flags(flags: &Flags) -> Vec<u8> {
+    let mut bytes = encode(flags);
+    bytes.extend(flags.level.map(NotificationLevel::number));
+    bytes
+}
+
+pub(in crate::store::embedded) fn decode_flags(bytes: &[u8]) -> Result<Flags, DecodeError> {
+    let (flags, rest) = postcard::take_from_bytes::<Flags>(body(bytes)?)?;
+    let level = match rest {
+        [] => None,
+        [level] => NotificationLevel::from_number(*level),
+        _ => return Err(DecodeError::Trailing),
+    };
+    Ok(Flags { level, ..flags })
+}
+
+/// Version of memberships with a ban or a silence.
+const MEMBERSHIP_VERSION: u8 = 2;
+
+/// A membership. The end of a ban and a silence follow the fields of the first version.
+pub(in crate::store::embedded) fn encode_membership(membership: &Membership) -> Vec<u8> {
+    if membership.is_plain() {
+        return encode(membership);
+    }
+    let silence = membership
+        .silence
+        .map(|silence| (silence.since, silence.until));
+    let fields = (membership, membership.banned_until, silence);
+    postcard::to_extend(&fields, vec![MEMBERSHIP_VERSION]).expect("plain data serialises")
+}
+
+pub(in crate::store::embedded) fn decode_membership(
+    bytes: &[u8],
+) -> Result<Membership, DecodeError> {
+    type Moderated = (
+        Membership,
+        Option<Timestamp>,
+        Option<(Timestamp, Option<Timestamp>)>,
+    );
+    let Some((&MEMBERSHIP_VERSION, body)) = bytes.split_first() else {
+        return decode(bytes);
+    };
+    let ((membership, banned_until, silence), rest) = postcard::take_from_bytes::<Moderated>(body)?;
+    if !rest.is_empty() {
+        return Err(DecodeError::Trailing);
+    }
+    Ok(Membership {
+        banned_until,
+        silence: silence.map(|(since, until)| Silence { since, until }),
+        ..membership
+    })
+}
+
+/// A ban without its key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::store::embedded) struct BanRecord {
+    by: UserId,
+    at: Timestamp,
+    until: Option<Timestamp>,
+    reason: Option<String>,
+}
+
+impl BanRecord {
+    pub(in crate::store::embedded) fn encode(ban: &Ban) -> Vec<u8> {
+        encode(&Self {
+            by: ban.by.clone(),
+            at: ban.at,
+            until: ban.until,
+            reason: ban.reason.clone(),
+        })
+    }
+
+    pub(in crate::store::embedded) fn into_ban(self, user: UserId) -> Ban {
+        let Self {
+            by,
+            at,
+            until,
+            reason,
+        } = self;
+        Ban {
+            user,
+            by,
+            at,
+            until,
+            reason,
+        }
     }
 }
 
@@ -172,6 +277,8 @@ pub(in crate::store::embedded) struct MessageRecord {
     content: Option<Content>,
     #[serde(skip)]
     has_reactions: bool,
+    #[serde(skip)]
+    pin: Option<Box<Pin>>,
 }
 
 /// Prefix of a [`MessageRecord`]: enough for an unread count, without the body.
@@ -211,6 +318,7 @@ impl MessageRecord {
             client_key,
             deleted_at,
             has_reactions,
+            pin,
         } = message;
         // The fields in the order of the record, without a copy of the body.
         let fields = (
@@ -222,7 +330,17 @@ impl MessageRecord {
             content,
             has_reactions,
         );
-        postcard::to_extend(&fields, vec![MESSAGE_VERSION]).expect("plain data serialises")
+        let encoded = |version| postcard::to_extend(&fields, vec![version]);
+        let mentions = content.as_ref().map(|content| &content.mentions);
+        let bytes = match (mentions.filter(|mentions| !mentions.is_empty()), pin) {
+            (Some(mentions), pin) => encoded(MENTIONING_MESSAGE_VERSION)
+                .and_then(|bytes| postcard::to_extend(&(pin, mentions), bytes)),
+            (None, None) => encoded(MESSAGE_VERSION),
+            (None, Some(pin)) => {
+                encoded(PINNED_MESSAGE_VERSION).and_then(|bytes| postcard::to_extend(pin, bytes))
+            }
+        };
+        bytes.expect("plain data serialises")
     }
 
     pub(in crate::store::embedded) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
@@ -234,6 +352,33 @@ impl MessageRecord {
                 has_reactions: *has_reactions == 1,
                 ..record
             }),
+            (PINNED_MESSAGE_VERSION, [has_reactions @ (0 | 1), pin @ ..]) => {
+                let (pin, rest) = postcard::take_from_bytes(pin)?;
+                if !rest.is_empty() {
+                    return Err(DecodeError::Trailing);
+                }
+                Ok(Self {
+                    has_reactions: *has_reactions == 1,
+                    pin: Some(pin),
+                    ..record
+                })
+            }
+            (MENTIONING_MESSAGE_VERSION, [has_reactions @ (0 | 1), rest @ ..]) => {
+                let ((pin, mentions), rest) =
+                    postcard::take_from_bytes::<(Option<Box<Pin>>, Mentions)>(rest)?;
+                let Some(content) = record.content.filter(|_| rest.is_empty()) else {
+                    return Err(DecodeError::Trailing);
+                };
+                Ok(Self {
+                    has_reactions: *has_reactions == 1,
+                    pin,
+                    content: Some(Content {
+                        mentions,
+                        ..content
+                    }),
+                    ..record
+                })
+            }
             _ => Err(DecodeError::Trailing),
         }
     }
@@ -251,6 +396,7 @@ impl MessageRecord {
             client_key,
             content,
             has_reactions,
+            pin,
         } = self;
         Message {
             conversation,
@@ -262,6 +408,7 @@ impl MessageRecord {
             client_key,
             deleted_at,
             has_reactions,
+            pin,
         }
     }
 }
@@ -275,6 +422,8 @@ pub(in crate::store::embedded) struct ConversationRecord {
     created_by: Option<UserId>,
     input_hash: Option<InputHash>,
     is_large: bool,
+    #[serde(skip)]
+    slow_mode_seconds: u32,
 }
 
 impl ConversationRecord {
@@ -287,14 +436,36 @@ impl ConversationRecord {
             created_by,
             input_hash,
             is_large,
+            slow_mode_seconds,
         } = conversation.clone();
-        encode(&Self {
+        let bytes = encode(&Self {
             kind,
             name,
             created_at,
             created_by,
             input_hash,
             is_large,
+            slow_mode_seconds,
+        });
+        // It follows the fields of the first version, and is left out where there is none.
+        match slow_mode_seconds {
+            0 => bytes,
+            seconds => postcard::to_extend(&seconds, bytes).expect("plain data serialises"),
+        }
+    }
+
+    pub(in crate::store::embedded) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (record, rest) = postcard::take_from_bytes::<Self>(body(bytes)?)?;
+        let (slow_mode_seconds, rest) = match rest {
+            [] => (0, rest),
+            rest => postcard::take_from_bytes(rest)?,
+        };
+        if !rest.is_empty() {
+            return Err(DecodeError::Trailing);
+        }
+        Ok(Self {
+            slow_mode_seconds,
+            ..record
         })
     }
 
@@ -306,6 +477,7 @@ impl ConversationRecord {
             created_by,
             input_hash,
             is_large,
+            slow_mode_seconds,
         } = self;
         Conversation {
             id,
@@ -314,6 +486,7 @@ impl ConversationRecord {
             created_at,
             created_by,
             input_hash,
+            slow_mode_seconds,
             is_large,
         }
     }

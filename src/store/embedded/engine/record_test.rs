@@ -23,12 +23,83 @@ fn message() -> Message {
             attachments: vec![attachment],
             metadata: None,
             edited_at: Some(Timestamp::from_micros(1)),
+            mentions: Mentions::default(),
         }),
         reply_to: Some(MessageId::new(Timestamp::ZERO, [0; 8])),
         client_key: Some(IdempotencyKey::parse("k").unwrap()),
         deleted_at: None,
         has_reactions: false,
+        pin: None,
     }
+}
+
+#[test]
+fn a_message_with_mentions_comes_back_as_it_was() {
+    let pin = Pin {
+        change: MessageId::new(Timestamp::from_micros(9), [1; 8]),
+        by: UserId::parse("ann").unwrap(),
+        is_on: true,
+    };
+    for pin in [None, Some(Box::new(pin))] {
+        let plain = message();
+        let mentions = Mentions::new(vec![UserId::parse("ben").unwrap()], true);
+        let content = plain.content.clone().map(|content| Content {
+            mentions,
+            ..content
+        });
+        let message = Message {
+            content,
+            pin,
+            has_reactions: true,
+            ..plain
+        };
+        let bytes = MessageRecord::encode(&message);
+        assert_eq!(bytes[0], MENTIONING_MESSAGE_VERSION);
+        let record = MessageRecord::decode(&bytes).unwrap();
+        assert_eq!(
+            record.into_message(message.conversation, message.id),
+            message
+        );
+        assert!(MessageRecord::decode(&bytes[..bytes.len() - 1]).is_err());
+    }
+}
+
+#[test]
+fn flags_have_a_level_only_where_it_is_set() {
+    let flags = Flags {
+        is_muted: true,
+        ..Flags::default()
+    };
+    assert_eq!(encode_flags(&flags), encode(&flags));
+    for level in NotificationLevel::ALL {
+        let flags = Flags {
+            level: Some(level),
+            ..flags
+        };
+        assert_eq!(decode_flags(&encode_flags(&flags)).unwrap(), flags);
+    }
+}
+
+#[test]
+fn a_pinned_message_comes_back_as_it_was() {
+    for is_on in [true, false] {
+        let pin = Pin {
+            change: MessageId::new(Timestamp::from_micros(9), [1; 8]),
+            by: UserId::parse("ann").unwrap(),
+            is_on,
+        };
+        let message = Message {
+            pin: Some(Box::new(pin)),
+            ..message()
+        };
+        let mut bytes = MessageRecord::encode(&message);
+        let record = MessageRecord::decode(&bytes).unwrap();
+        let read = record.into_message(message.conversation, message.id);
+        assert_eq!(read, message);
+        bytes.push(0);
+        assert!(MessageRecord::decode(&bytes).is_err());
+    }
+    assert_eq!(MessageRecord::encode(&message())[0], MESSAGE_VERSION);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::store::embedded::engine::key::{self, EntryCell};
 use crate::store::embedded::engine::record::{self, MessageRecord, SendRecord};
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::embedded::{Embedded, TRIES_MAX, contended};
+use crate::store::embedded::{Embedded, TRIES_MAX, contended, mention};
 use crate::store::{Appended, EarlierSend, NewMessage, Result, Store as _};
 
 impl Embedded {
@@ -139,6 +139,7 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
             key::message(id, message.id.order_key()),
             MessageRecord::encode(message),
         ));
+        ops.extend(mention::listed(message));
         // A SYSTEM message moves no marker of its sender.
         if message.kind == MessageKind::Text {
             let act = ActPosition {

@@ -10,7 +10,7 @@ use super::compare_and_set::Plan;
 use super::revision;
 use crate::model::{
     Change, Conversation, ConversationId, Membership, Message, OutboxEvent, ReadMarker, Role,
-    UserId,
+    TimeUuid, UserId,
 };
 use crate::store::embedded::Embedded;
 use crate::store::embedded::cache::state::{ConversationState, People, memberships};
@@ -18,14 +18,14 @@ use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::View;
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Listing};
 use crate::store::embedded::engine::record::{
-    self, ConversationRecord, HeadRecord, LoggedChangeKind, MessageRecord, RosterRecord,
+    self, BanRecord, ConversationRecord, HeadRecord, LoggedChangeKind, MessageRecord, RosterRecord,
 };
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::rules::succession::Succession;
 use crate::store::{
-    Audience, MembershipChange, MembershipSnapshot, MembershipTransition, Renaming, Result,
-    TransitionKind,
+    Audience, BanChange, MembershipChange, MembershipSnapshot, MembershipTransition, Renaming,
+    Result, TransitionKind,
 };
 
 impl Embedded {
@@ -37,6 +37,19 @@ impl Embedded {
         let change = Arc::new(change.clone());
         self.carry_out(id, move |context, state| plan(context, state, &change))
             .await
+    }
+
+    pub(in crate::store::embedded) async fn slow_mode_set(
+        &self,
+        id: ConversationId,
+        seconds: u32,
+        change: &Change,
+    ) -> Result<()> {
+        let change = change.clone();
+        self.carry_out(id, move |context, state| {
+            Ok(slow_mode(context, state, seconds, &change))
+        })
+        .await
     }
 
     pub(in crate::store::embedded) async fn renamed(
@@ -103,8 +116,12 @@ fn plan(
     state: &ConversationState,
     change: &MembershipChange,
 ) -> Result<Plan<Option<Audience>>> {
-    if state.roster.version == Some(change.message.id) {
-        return Ok((Some(audience(state)), None));
+    if state.roster.version == Some(change.version) {
+        let told = match &change.message {
+            Some(_) => audience(state),
+            None => nobody(),
+        };
+        return Ok((Some(told), None));
     }
     if state.roster.version != change.seen {
         return Ok((None, None));
@@ -119,8 +136,20 @@ fn plan(
         ..(*state.conversation).clone()
     });
 
-    let mut ops = kept_with(state, &mut head, is_large, &change.message, &change.changes);
-    ops.extend(outbox_row(context, &change.message, &change.changes));
+    let mut ops = match &change.message {
+        Some(message) => kept_with(state, &mut head, is_large, message, &change.changes),
+        None => logged(state, &mut head, &change.changes),
+    };
+    // Every change of the membership is a change of the head, on which the next one depends.
+    head.newest_change = head.newest_change.max(Some(change.version));
+    let message = change.message.as_deref();
+    ops.extend(outbox_row(
+        context,
+        conversation.id,
+        message,
+        &change.changes,
+    ));
+    ops.extend(change.bans.iter().map(|ban| ban_op(conversation.id, ban)));
     ops.push(Op::Put(
         key::roster(conversation.id),
         record::encode(&roster),
@@ -137,12 +166,15 @@ fn plan(
     );
     ops.extend(moved_entries(state, change, from, to));
     let (people, heir) = people_after(&view, state, &conversation, roster, &change.transitions)?;
-    let told = Audience {
-        users: state
-            .people
-            .as_ref()
-            .and(people.as_ref())
-            .map(|people| people.joined.clone()),
+    let told = match &change.message {
+        Some(_) => Audience {
+            users: state
+                .people
+                .as_ref()
+                .and(people.as_ref())
+                .map(|people| people.joined.clone()),
+        },
+        None => nobody(),
     };
     let people = people.filter(|_| !is_large);
     let after = ConversationState {
@@ -154,7 +186,7 @@ fn plan(
     };
     Ok((
         Some(told),
-        Some(write(context, state, after, ops, &change.message)),
+        Some(write(context, state, after, ops, change.version)),
     ))
 }
 
@@ -183,7 +215,7 @@ fn counts_after(
         state.head.participant_count + joined(&mut after()) - joined(&mut before());
     let owner_count = (state.roster.owner_count + owners(after())).saturating_sub(owners(before()));
     let roster = RosterRecord {
-        version: Some(change.message.id),
+        version: Some(change.version),
         owner_count,
     };
     Ok((participant_count, roster))
@@ -199,7 +231,14 @@ fn moved_entries(
     let mut ops: Vec<_> = change
         .transitions
         .iter()
-        .flat_map(|transition| turned(transition, &change.message, from, to))
+        .flat_map(|transition| {
+            turned(
+                state.conversation.id,
+                transition,
+                change.version,
+                (from, to),
+            )
+        })
         .collect();
     if let Some(people) = &state.people {
         let moves = |user: &UserId| {
@@ -220,24 +259,23 @@ fn moved_entries(
 
 /// Operations for one user of the change.
 fn turned(
+    id: ConversationId,
     transition: &MembershipTransition,
-    message: &Message,
-    from: Listing,
-    to: Listing,
+    version: TimeUuid,
+    (from, to): (Listing, Listing),
 ) -> Vec<Op> {
     let MembershipTransition {
         user,
         kind,
         membership,
     } = transition;
-    let id = message.conversation;
     let mut ops = vec![Op::Put(
         key::participant(id, user, Cell::Membership),
-        record::encode(membership),
+        record::encode_membership(membership),
     )];
     match kind {
         TransitionKind::Joins => {
-            let marker = ReadMarker::at_joining(message.id);
+            let marker = ReadMarker::at_joining(version);
             ops.push(Op::Max(
                 key::entry(user, id, EntryCell::Marker),
                 record::encode_marker(marker),
@@ -250,7 +288,7 @@ fn turned(
     ops.extend(inbox::change(
         user,
         id,
-        message.id,
+        version,
         LoggedChangeKind::MembershipChanged,
     ));
     ops
@@ -305,7 +343,8 @@ fn rename(
     );
     ops.extend(outbox_row(
         context,
-        &to.message,
+        id,
+        Some(&to.message),
         std::slice::from_ref(&to.change),
     ));
     ops.push(Op::Put(
@@ -326,8 +365,36 @@ fn rename(
     };
     Ok((
         audience(state),
-        Some(write(context, state, after, ops, &to.message)),
+        Some(write(context, state, after, ops, to.message.id)),
     ))
+}
+
+fn slow_mode(
+    context: &ReadContext,
+    state: &ConversationState,
+    seconds: u32,
+    change: &Change,
+) -> Plan<()> {
+    let id = state.conversation.id;
+    if state.head.newest_change >= Some(change.id) {
+        return ((), None);
+    }
+    let conversation = Arc::new(Conversation {
+        slow_mode_seconds: seconds,
+        ..(*state.conversation).clone()
+    });
+    let mut head = state.head;
+    let mut ops = logged(state, &mut head, std::slice::from_ref(change));
+    ops.extend(outbox_row(context, id, None, std::slice::from_ref(change)));
+    ops.push(Op::Put(
+        key::conversation(id),
+        ConversationRecord::encode(&conversation),
+    ));
+    let after = ConversationState {
+        conversation,
+        ..state.with_head(head)
+    };
+    ((), Some(write(context, state, after, ops, change.id)))
 }
 
 /// Adds the SYSTEM message and the logged changes, and advances the head.
@@ -340,28 +407,55 @@ fn kept_with(
 ) -> Vec<Op> {
     let id = state.conversation.id;
     head.count(message.id);
-    head.newest_change = head
-        .newest_change
-        .max(changes.iter().map(|change| change.id).max());
-    let mut ops = vec![Op::Put(
+    let mut ops = logged(state, head, changes);
+    ops.push(Op::Put(
         key::message(id, message.id.order_key()),
         MessageRecord::encode(message),
-    )];
-    ops.extend(changes.iter().flat_map(|change| revision::log(id, change)));
+    ));
     if !is_large {
         ops.extend(inbox::keep_busy(head, &state.head, id));
     }
     ops
 }
 
+/// Adds the logged changes, and advances the newest change of the head.
+fn logged(state: &ConversationState, head: &mut HeadRecord, changes: &[Change]) -> Vec<Op> {
+    let id = state.conversation.id;
+    head.newest_change = head
+        .newest_change
+        .max(changes.iter().map(|change| change.id).max());
+    changes
+        .iter()
+        .flat_map(|change| revision::log(id, change))
+        .collect()
+}
+
 /// The changes and the SYSTEM message that announces them, in the order of their ids.
-fn outbox_row(context: &ReadContext, message: &Message, changes: &[Change]) -> Option<Op> {
-    context.outbox.put(message.conversation, || {
+fn outbox_row(
+    context: &ReadContext,
+    conversation: ConversationId,
+    message: Option<&Message>,
+    changes: &[Change],
+) -> Option<Op> {
+    context.outbox.put(conversation, || {
         let changes = changes.iter().map(OutboxEvent::of_change);
-        changes
-            .chain([OutboxEvent::message_added(message.id)])
-            .collect()
+        let message = message.map(|message| OutboxEvent::message_added(message.id));
+        changes.chain(message).collect()
     })
+}
+
+fn ban_op(conversation: ConversationId, change: &BanChange) -> Op {
+    match change {
+        BanChange::Set(ban) => Op::Put(key::ban(conversation, &ban.user), BanRecord::encode(ban)),
+        BanChange::Lift(user) => Op::Delete(key::ban(conversation, user)),
+    }
+}
+
+/// The audience of a change that no message announces.
+fn nobody() -> Audience {
+    Audience {
+        users: Some(Arc::default()),
+    }
 }
 
 fn audience(state: &ConversationState) -> Audience {
@@ -375,7 +469,7 @@ fn write(
     before: &ConversationState,
     after: ConversationState,
     mut ops: Vec<Op>,
-    message: &Message,
+    version: TimeUuid,
 ) -> Write {
     let head = key::head(before.conversation.id);
     ops.push(Op::Put(head.clone(), after.head_bytes.clone()));
@@ -383,7 +477,7 @@ fn write(
     Write {
         ops,
         conditions: vec![Condition::Is(head, before.head_bytes.clone())],
-        newest_id: Some(message.id),
+        newest_id: Some(version),
         applied: Some(Box::new(move || states.put_written(after))),
     }
 }

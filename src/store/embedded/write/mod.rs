@@ -3,5 +3,6 @@
 pub(in crate::store::embedded) mod append;
 pub(in crate::store::embedded) mod compare_and_set;
 pub(in crate::store::embedded) mod membership;
+pub(in crate::store::embedded) mod pin;
 pub(in crate::store::embedded) mod reaction;
 pub(in crate::store::embedded) mod revision;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::compare_and_set::Plan;
 use crate::model::{Change, ConversationId, Direction, Message, OrderKey, Revision, UserId};
-use crate::store::embedded::Embedded;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
@@ -14,6 +13,7 @@ use crate::store::embedded::engine::record::{
 };
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
+use crate::store::embedded::{Embedded, mention};
 use crate::store::{Audience, Result, Revised};
 
 impl Embedded {
@@ -54,6 +54,8 @@ fn plan(
     if present.deleted_at.is_some() {
         return Ok((revised(present, Arc::default()), None));
     }
+    let is_pinned = present.current_pin().is_some();
+    let before = present.clone();
     let message = match revision {
         Revision::Content(content) => Message {
             content: Some(content.clone()),
@@ -62,18 +64,26 @@ fn plan(
         Revision::Deletion => Message {
             content: None,
             deleted_at: Some(change.id.moment()),
+            pin: None,
             ..present
         },
     };
-    // A deletion may change unread counts. An edit shows in the inbox only if the message is the last one.
-    let is_shown =
-        *revision == Revision::Deletion || state.head.last_message == Some(change.message);
+    let mentions = mention::revised(&before, &message);
+    // A deletion may change unread counts, as an edit may change mentions. Any other edit shows in the
+    // inbox only if the message is the last one.
+    let is_shown = *revision == Revision::Deletion
+        || state.head.last_message == Some(change.message)
+        || !mentions.is_empty();
     let users = state
         .people
         .as_ref()
         .filter(|_| is_shown)
         .map_or_else(Arc::default, |people| people.joined.clone());
-    let write = write(context, state, &message, &users, change);
+    let mut write = write(context, state, &message, &users, change);
+    write.ops.extend(mentions);
+    if is_pinned && message.pin.is_none() {
+        write.ops.push(Op::Delete(key::pin(id, message.id)));
+    }
     Ok((revised(message, users), Some(write)))
 }
 

@@ -86,10 +86,40 @@ pub(in crate::store::embedded) fn blocks(user: &UserId) -> Span {
     Span::of_prefix(Table::Rows, rows(Tag::Block, &[&name(user)]).bytes)
 }
 
+/// Parses the user of a key of [`all_blocks`].
+pub(in crate::store::embedded) fn blocker_of(bytes: &[u8]) -> Option<UserId> {
+    Some(split_name(bytes.get(1..)?)?.0)
+}
+
 /// Parses the blocked user of a key of [`blocks`].
 pub(in crate::store::embedded) fn blocked_of(bytes: &[u8]) -> Option<UserId> {
     let (_, blocked) = split_name(bytes.get(1..)?)?;
     UserId::parse(std::str::from_utf8(blocked).ok()?).ok()
+}
+
+// Bans: conversation ‖ name.
+
+pub(in crate::store::embedded) fn ban(conversation: ConversationId, user: &UserId) -> Key {
+    rows(
+        Tag::Ban,
+        &[conversation.0.as_bytes(), user.as_str().as_bytes()],
+    )
+}
+
+pub(in crate::store::embedded) fn bans(conversation: ConversationId) -> Span {
+    Span::of_prefix(
+        Table::Rows,
+        rows(Tag::Ban, &[conversation.0.as_bytes()]).bytes,
+    )
+}
+
+pub(in crate::store::embedded) fn ban_place(conversation: ConversationId, user: &UserId) -> Span {
+    Span::of_key(ban(conversation, user))
+}
+
+/// Parses the user of a key of [`bans`].
+pub(in crate::store::embedded) fn banned_of(bytes: &[u8]) -> Option<UserId> {
+    UserId::parse(std::str::from_utf8(bytes.get(17..)?).ok()?).ok()
 }
 
 // Outbox: shard ‖ order key of the row ‖ conversation, the oldest first.
@@ -266,6 +296,100 @@ pub(in crate::store::embedded) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, Us
     rest.is_empty().then_some((emoji, user))
 }
 
+// Pins: conversation ‖ order key of the message.
+
+pub(in crate::store::embedded) fn pin(conversation: ConversationId, message: MessageId) -> Key {
+    rows(
+        Tag::Pin,
+        &[conversation.0.as_bytes(), &message.order_key().0],
+    )
+}
+
+/// Range of the pins of a conversation.
+pub(in crate::store::embedded) fn pins(conversation: ConversationId) -> Span {
+    Span::of_prefix(
+        Table::Rows,
+        rows(Tag::Pin, &[conversation.0.as_bytes()]).bytes,
+    )
+}
+
+/// Parses the message of a key of [`pins`].
+pub(in crate::store::embedded) fn pinned_of(bytes: &[u8]) -> Option<MessageId> {
+    MessageId::from_order_key(OrderKey(bytes.get(17..)?.try_into().ok()?))
+}
+
+// Mentions: name ‖ 0 ‖ conversation ‖ order key. Mentions of everyone: conversation ‖ order key.
+
+pub(in crate::store::embedded) fn mention(
+    user: &UserId,
+    conversation: ConversationId,
+    message: OrderKey,
+) -> Key {
+    rows(
+        Tag::Mention,
+        &[&name(user), conversation.0.as_bytes(), &message.0],
+    )
+}
+
+pub(in crate::store::embedded) fn everyone(conversation: ConversationId, message: OrderKey) -> Key {
+    rows(Tag::Everyone, &[conversation.0.as_bytes(), &message.0])
+}
+
+/// Mentions of a user after a position, and up to another one, the oldest first.
+pub(in crate::store::embedded) fn mentions(
+    user: &UserId,
+    conversation: ConversationId,
+    (after, up_to): (OrderKey, OrderKey),
+) -> Span {
+    between(
+        mention(user, conversation, after),
+        mention(user, conversation, up_to),
+    )
+}
+
+/// Mentions of everyone after a position, and up to another one, the oldest first.
+pub(in crate::store::embedded) fn everyones(
+    conversation: ConversationId,
+    (after, up_to): (OrderKey, OrderKey),
+) -> Span {
+    between(everyone(conversation, after), everyone(conversation, up_to))
+}
+
+/// Keys after one, and up to another one.
+fn between(after: Key, up_to: Key) -> Span {
+    Span {
+        table: Table::Rows,
+        start: Span::of_key(after).end,
+        end: Span::of_key(up_to).end,
+    }
+}
+
+/// Parses the message at the end of a key of [`mentions`] or [`everyones`].
+pub(in crate::store::embedded) fn mentioned_at(bytes: &[u8]) -> Option<MessageId> {
+    MessageId::from_order_key(OrderKey(*bytes.last_chunk::<16>()?))
+}
+
+pub(in crate::store::embedded) fn all_mentions() -> Span {
+    all_after(Tag::Mention, None)
+}
+
+pub(in crate::store::embedded) fn all_everyones() -> Span {
+    all_after(Tag::Everyone, None)
+}
+
+/// Parses the message of a key of [`all_mentions`].
+pub(in crate::store::embedded) fn mention_of(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
+    let (_, rest) = split_name(bytes.get(1..)?)?;
+    let (conversation, _) = rest.split_first_chunk::<16>()?;
+    Some((conversation_id(conversation)?, mentioned_at(rest)?))
+}
+
+/// Parses a key of [`all_everyones`].
+pub(in crate::store::embedded) fn everyone_of(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
+    let (conversation, _) = bytes.get(1..)?.split_first_chunk::<16>()?;
+    Some((conversation_id(conversation)?, mentioned_at(bytes)?))
+}
+
 /// Key of the row that lists a conversation in a user's inbox.
 pub(in crate::store::embedded) fn listed(
     user: &UserId,
@@ -329,6 +453,10 @@ pub(in crate::store::embedded) fn all_busy() -> Span {
 
 pub(in crate::store::embedded) fn all_larges() -> Span {
     all_after(Tag::LargeByUser, None)
+}
+
+pub(in crate::store::embedded) fn all_blocks() -> Span {
+    all_after(Tag::Block, None)
 }
 
 pub(in crate::store::embedded) fn all_pairs() -> Span {

@@ -1,7 +1,12 @@
-//! Messages, and the idempotency keys and input hashes that detect retries.
+//! Messages with their pins, and the idempotency keys and input hashes that detect retries.
+
+mod mentions;
+mod pin;
 
 use sha2::{Digest, Sha256};
 
+pub use self::mentions::Mentions;
+pub use self::pin::{Pin, PinKey};
 use super::{Content, ConversationId, MessageId, Metadata, TextError, Timestamp, UserId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -24,9 +29,31 @@ pub struct Message {
     pub deleted_at: Option<Timestamp>,
     /// Whether any user has ever reacted. If not, readers skip the query for reactions.
     pub has_reactions: bool,
+    /// `None` if the message was never pinned, and after a deletion.
+    #[serde(skip)]
+    pub pin: Option<Box<Pin>>,
 }
 
 impl Message {
+    /// The mentions of a message that is not deleted.
+    pub fn mentions(&self) -> Option<&Mentions> {
+        let content = self.content.as_ref()?;
+        Some(&content.mentions).filter(|mentions| !mentions.is_empty())
+    }
+
+    /// Whether the message counts as an unread mention for this user until the user reads it.
+    pub fn counts_as_mention_for(&self, user: &UserId) -> bool {
+        let is_mention = self
+            .mentions()
+            .is_some_and(|mentions| mentions.concern(user));
+        is_mention && self.counts_as_unread_for(user)
+    }
+
+    /// The pin of a message that is pinned now.
+    pub fn current_pin(&self) -> Option<&Pin> {
+        self.pin.as_deref().filter(|pin| pin.is_on)
+    }
+
     /// Whether the message counts as unread for this user until the user reads it.
     pub fn counts_as_unread_for(&self, user: &UserId) -> bool {
         self.kind == MessageKind::Text && self.sender != *user && self.deleted_at.is_none()
@@ -70,7 +97,7 @@ impl IdempotencyKey {
 pub struct InputHash(pub [u8; 32]);
 
 impl InputHash {
-    /// Hash of a send: its content and the message that it replies to.
+    /// Hash of a send: its content, mentions included, and the message that it replies to.
     pub fn of_send(content: &Content, reply_to: Option<MessageId>) -> Self {
         // Metadata counts by its value: the order of keys and the spelling of numbers make no other send.
         let metadata = content.metadata.as_ref().map(Metadata::canonical);
@@ -80,7 +107,12 @@ impl InputHash {
             metadata,
             reply_to,
         );
-        Self::of(&input)
+        // Without mentions the bytes are those of the first version.
+        if content.mentions.is_empty() {
+            Self::of(&input)
+        } else {
+            Self::of(&(input, &content.mentions))
+        }
     }
 
     /// Hash of the send that an imported message came from, computed from its current content. No client can send the empty content of a

@@ -1,0 +1,230 @@
+//! Mutations that moderate a group: bans and silences.
+
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+
+use super::participant::participant;
+use super::{conversation, echo};
+use crate::graphql::error::{Error, Nullable, Result, nullable};
+use crate::graphql::id::{GlobalId, conversation_of};
+use crate::graphql::scalar::DateTime;
+use crate::graphql::scope::ViewerScope;
+use crate::graphql::types::{BanEdge, Conversation, Participant};
+
+/// Input of `banParticipant`.
+#[derive(InputObject)]
+pub(super) struct BanParticipantInput {
+    /// Global id of the group.
+    conversation_id: ID,
+    /// Username of another user, who need not take part.
+    username: String,
+    /// End of the ban, in the future. Without it, the ban holds until `liftBan`.
+    until: Option<DateTime>,
+    /// Reason, for those who see the ban: at most 255 bytes without control characters.
+    reason: Option<String>,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `banParticipant`.
+#[derive(SimpleObject)]
+pub(super) struct BanParticipantPayload {
+    /// The group.
+    conversation: Conversation,
+    /// Edge of the ban in `Conversation.bans`.
+    ban_edge: BanEdge,
+    /// Global id of the removed participant. Null if the user did not take part.
+    removed_participant_id: Option<ID>,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `liftBan`.
+#[derive(InputObject)]
+pub(super) struct LiftBanInput {
+    /// Global id of the group.
+    conversation_id: ID,
+    /// Username of the banned user.
+    username: String,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `liftBan`.
+#[derive(SimpleObject)]
+pub(super) struct LiftBanPayload {
+    /// The group.
+    conversation: Conversation,
+    /// Global id of the lifted ban. Null if the user was not banned.
+    lifted_ban_id: Option<ID>,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `silenceParticipant`.
+#[derive(InputObject)]
+pub(super) struct SilenceParticipantInput {
+    /// Global id of the group.
+    conversation_id: ID,
+    /// Username of another participant.
+    username: String,
+    /// End of the silence, in the future. Without it, the silence holds until
+    /// `unsilenceParticipant`.
+    until: Option<DateTime>,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `silenceParticipant`.
+#[derive(SimpleObject)]
+pub(super) struct SilenceParticipantPayload {
+    /// The participant.
+    participant: Participant,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `unsilenceParticipant`.
+#[derive(InputObject)]
+pub(super) struct UnsilenceParticipantInput {
+    /// Global id of the group.
+    conversation_id: ID,
+    /// Username of the silenced participant.
+    username: String,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `unsilenceParticipant`.
+#[derive(SimpleObject)]
+pub(super) struct UnsilenceParticipantPayload {
+    /// The participant.
+    participant: Participant,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+#[derive(Default)]
+pub(super) struct ModerationMutation;
+
+#[Object]
+impl ModerationMutation {
+    /// Removes a user from a group, if they take part, and keeps them out until then: nobody can add
+    /// them. An ADMIN bans MEMBERs and users who do not take part, an OWNER anyone else, else
+    /// FORBIDDEN. A second ban replaces the first. A group has at most 10,000 bans; one more is
+    /// CONFLICT. During an upgrade of the deployment: UNAVAILABLE.
+    async fn ban_participant(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The user, the end and the reason.")] input: BanParticipantInput,
+    ) -> Nullable<BanParticipantPayload> {
+        nullable(ban(ctx, input)).await
+    }
+
+    /// Ends the ban of a user, who may be added again. Allowed for OWNERs and ADMINs of the group,
+    /// else FORBIDDEN. Without a ban, nothing changes.
+    async fn lift_ban(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The banned user.")] input: LiftBanInput,
+    ) -> Nullable<LiftBanPayload> {
+        nullable(lift_ban(ctx, input)).await
+    }
+
+    /// Makes a participant of a group read but not write until then: they cannot send, edit, react,
+    /// type or rename the group (FORBIDDEN); they can delete, mark and leave. An ADMIN silences
+    /// MEMBERs, an OWNER anyone else, else FORBIDDEN. A second silence replaces the first, and
+    /// leaving the group ends none. During an upgrade of the deployment: UNAVAILABLE.
+    async fn silence_participant(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The participant and the end.")] input: SilenceParticipantInput,
+    ) -> Nullable<SilenceParticipantPayload> {
+        nullable(silence(ctx, input)).await
+    }
+
+    /// Ends the silence of a participant. Allowed as `silenceParticipant` is. Without a silence,
+    /// nothing changes.
+    async fn unsilence_participant(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The silenced participant.")] input: UnsilenceParticipantInput,
+    ) -> Nullable<UnsilenceParticipantPayload> {
+        nullable(unsilence(ctx, input)).await
+    }
+}
+
+async fn ban(
+    ctx: &Context<'_>,
+    input: BanParticipantInput,
+) -> Result<Option<BanParticipantPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let id = conversation_of(&input.conversation_id)?;
+    let until = input.until.map(|until| until.0);
+    let banned = scope
+        .chat
+        .writes
+        .ban(&scope.viewer, id, &input.username, until, input.reason)
+        .await?;
+    let removed = GlobalId::Participant(id, banned.ban.user.clone()).encode();
+    Ok(Some(BanParticipantPayload {
+        conversation: conversation(&scope, id).await?,
+        ban_edge: BanEdge::new(&scope, id, banned.ban),
+        removed_participant_id: banned.was_participant.then_some(removed),
+        client_mutation_id,
+    }))
+}
+
+async fn lift_ban(ctx: &Context<'_>, input: LiftBanInput) -> Result<Option<LiftBanPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let id = conversation_of(&input.conversation_id)?;
+    let writes = &scope.chat.writes;
+    let lifted = writes.lift_ban(&scope.viewer, id, &input.username).await?;
+    Ok(Some(LiftBanPayload {
+        conversation: conversation(&scope, id).await?,
+        lifted_ban_id: lifted.map(|user| GlobalId::Ban(id, user).encode()),
+        client_mutation_id,
+    }))
+}
+
+async fn silence(
+    ctx: &Context<'_>,
+    input: SilenceParticipantInput,
+) -> Result<Option<SilenceParticipantPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let id = conversation_of(&input.conversation_id)?;
+    let until = input.until.map(|until| until.0);
+    let user = scope
+        .chat
+        .writes
+        .silence(&scope.viewer, id, &input.username, until)
+        .await?;
+    Ok(Some(SilenceParticipantPayload {
+        participant: participant(&scope, id, &user)
+            .await
+            .map_err(Error::once_done)?,
+        client_mutation_id,
+    }))
+}
+
+async fn unsilence(
+    ctx: &Context<'_>,
+    input: UnsilenceParticipantInput,
+) -> Result<Option<UnsilenceParticipantPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let id = conversation_of(&input.conversation_id)?;
+    let user = scope
+        .chat
+        .writes
+        .unsilence(&scope.viewer, id, &input.username)
+        .await?;
+    Ok(Some(UnsilenceParticipantPayload {
+        participant: participant(&scope, id, &user)
+            .await
+            .map_err(Error::once_done)?,
+        client_mutation_id,
+    }))
+}

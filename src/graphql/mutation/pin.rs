@@ -1,0 +1,110 @@
+//! Mutations of pins: pin, unpin.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+
+use super::echo;
+use crate::graphql::error::{Error, Nullable, Result, nullable};
+use crate::graphql::id::message_id;
+use crate::graphql::scope::ViewerScope;
+use crate::graphql::types::{Message, PinnedMessageEdge};
+use crate::model;
+
+/// Input of `pinMessage`.
+#[derive(InputObject)]
+pub(super) struct PinMessageInput {
+    /// Global id of the message.
+    message_id: ID,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `pinMessage`.
+#[derive(SimpleObject)]
+pub(super) struct PinMessagePayload {
+    /// The message in its new state.
+    message: Message,
+    /// Edge of the message in `Conversation.pinnedMessages`.
+    pinned_message_edge: PinnedMessageEdge,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `unpinMessage`.
+#[derive(InputObject)]
+pub(super) struct UnpinMessageInput {
+    /// Global id of the message.
+    message_id: ID,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `unpinMessage`.
+#[derive(SimpleObject)]
+pub(super) struct UnpinMessagePayload {
+    /// The message in its new state.
+    message: Message,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+#[derive(Default)]
+pub(super) struct PinMutation;
+
+#[Object]
+impl PinMutation {
+    /// Pins a message for all participants. Any participant may; in a large conversation only an
+    /// ADMIN or OWNER: else FORBIDDEN. A deleted message cannot be pinned: BAD_USER_INPUT. With 100
+    /// pinned messages: CONFLICT. Repeating it changes nothing.
+    async fn pin_message(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The message.")] input: PinMessageInput,
+    ) -> Nullable<PinMessagePayload> {
+        nullable(pin(ctx, input)).await
+    }
+
+    /// Unpins a message, with the rights of `pinMessage`. Without effect if the message is not
+    /// pinned.
+    async fn unpin_message(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The message.")] input: UnpinMessageInput,
+    ) -> Nullable<UnpinMessagePayload> {
+        nullable(unpin(ctx, input)).await
+    }
+}
+
+async fn pin(ctx: &Context<'_>, input: PinMessageInput) -> Result<Option<PinMessagePayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let message = change(&scope, &input.message_id, true).await?;
+    // Another server deleted the message at this moment.
+    let edge = PinnedMessageEdge::of(&scope, &message)
+        .ok_or_else(|| Error::bad_input(&["input", "messageId"], "the message is deleted"))?;
+    Ok(Some(PinMessagePayload {
+        message: Message::new(&scope, message),
+        pinned_message_edge: edge,
+        client_mutation_id,
+    }))
+}
+
+async fn unpin(ctx: &Context<'_>, input: UnpinMessageInput) -> Result<Option<UnpinMessagePayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let message = change(&scope, &input.message_id, false).await?;
+    Ok(Some(UnpinMessagePayload {
+        message: Message::new(&scope, message),
+        client_mutation_id,
+    }))
+}
+
+async fn change(scope: &ViewerScope, message: &ID, is_on: bool) -> Result<Arc<model::Message>> {
+    let (conversation, id) = message_id(message).ok_or_else(|| Error::not_found("the message"))?;
+    Ok(scope
+        .chat
+        .writes
+        .pin(&scope.caller, conversation, id, is_on)
+        .await?)
+}

@@ -1,0 +1,113 @@
+//! Verification of mentions: rows of messages that do not have them, list by list.
+
+use uuid::Uuid;
+
+use super::Admin;
+use super::verify::{PartitionKey, found, skip_damaged, uuid_of};
+use crate::model::{ConversationId, MessageId, UserId};
+use crate::store::cql::driver::executor::Writes;
+use crate::store::cql::driver::statement::statements;
+use crate::store::cql::driver::value::{user, values};
+use crate::store::cql::inbox::mention::Mentioned;
+use crate::store::rules::finding;
+use crate::store::{Result, Verified};
+
+/// Lists of one piece.
+const LISTS_MAX: usize = 100;
+
+statements! {
+    SCAN_MENTIONS: Read "SELECT DISTINCT user_id, conversation_id FROM mentions_by_entry WHERE token(user_id, conversation_id) >= ? LIMIT ?";
+    SCAN_MENTIONS_FROM: Read "SELECT DISTINCT user_id, conversation_id FROM mentions_by_entry WHERE token(user_id, conversation_id) >= token(?, ?) LIMIT ?";
+    SCAN_EVERYONE: Read "SELECT DISTINCT conversation_id FROM everyone_by_conversation WHERE token(conversation_id) >= ? LIMIT ?";
+    SCAN_EVERYONE_FROM: Read "SELECT DISTINCT conversation_id FROM everyone_by_conversation WHERE token(conversation_id) >= token(?) LIMIT ?";
+}
+
+impl Admin {
+    pub(super) async fn verify_mentions(
+        &self,
+        from: Option<&[u8]>,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<PartitionKey> {
+        type Columns = (String, Uuid);
+        let from: Option<Columns> = from.map(|bytes| {
+            let name = bytes.get(16..).unwrap_or_default();
+            (String::from_utf8_lossy(name).into_owned(), uuid_of(bytes))
+        });
+        let after = from.as_ref().map(|(name, id)| values![name.as_str(), *id]);
+        let is_after = |row: &Columns| from.as_ref() == Some(row);
+        let statements = (&SCAN_MENTIONS, &SCAN_MENTIONS_FROM);
+        let rows: Vec<Columns> = self
+            .rows_after(statements, after, LISTS_MAX, is_after)
+            .await?;
+        for (name, id) in &rows {
+            let user = user("mentions_by_entry", name)?;
+            self.verify_list(Some(&user), ConversationId(*id), repair, verified)
+                .await?;
+        }
+        let last = rows.last().filter(|_| rows.len() == LISTS_MAX);
+        Ok(last.map(|(name, id)| [id.as_bytes().as_slice(), name.as_bytes()].concat()))
+    }
+
+    pub(super) async fn verify_everyone(
+        &self,
+        from: Option<&[u8]>,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<PartitionKey> {
+        let from = from.map(uuid_of);
+        let after = from.map(|id| values![id]);
+        let is_after = |(id,): &(Uuid,)| from == Some(*id);
+        let statements = (&SCAN_EVERYONE, &SCAN_EVERYONE_FROM);
+        let rows: Vec<(Uuid,)> = self
+            .rows_after(statements, after, LISTS_MAX, is_after)
+            .await?;
+        for (id,) in &rows {
+            self.verify_list(None, ConversationId(*id), repair, verified)
+                .await?;
+        }
+        let last = rows.last().filter(|_| rows.len() == LISTS_MAX);
+        Ok(last.map(|(id,)| id.as_bytes().to_vec()))
+    }
+
+    async fn verify_list(
+        &self,
+        user: Option<&UserId>,
+        id: ConversationId,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<()> {
+        let mentioned = user.map_or(Mentioned::Everyone, |user| Mentioned::User(user.clone()));
+        let messages = self.inboxes.all_mentions(user, id).await?;
+        verified.looked_at += messages.len() as u64;
+        for message in messages {
+            if self.is_mentioned(id, message, &mentioned).await? {
+                continue;
+            }
+            if repair {
+                let mut writes = Writes::of_one_partition();
+                let now = self.clock.now().micros();
+                self.inboxes
+                    .delete_mention(&mut writes, id, message, &mentioned, now);
+                self.executor.write_all(writes).await?;
+            }
+            verified.findings.push(found(
+                finding::MENTION_STRAY,
+                format!("{message}, conversation {id}"),
+                repair,
+            ));
+        }
+        Ok(())
+    }
+
+    async fn is_mentioned(
+        &self,
+        id: ConversationId,
+        message: MessageId,
+        mentioned: &Mentioned,
+    ) -> Result<bool> {
+        let stored = self.messages.by_ids(&[(id, message)]).await;
+        let stored = skip_damaged(stored.map(|found| found.into_iter().next().flatten()))?;
+        Ok(stored.is_some_and(|stored| Mentioned::of(&stored).contains(mentioned)))
+    }
+}

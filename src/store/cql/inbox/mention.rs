@@ -1,0 +1,370 @@
+//! Mentions: a row for each user whom a message names, and one for a message that mentions everyone.
+//!
+//! Counts are read from these rows, however many other messages are unread. A maximum in the entry of a
+//! mentioned user, and one in the head of the conversation for everyone, show without a read that no
+//! mention is unread. In a small conversation a mention of everyone advances the maximum of each entry.
+//!
+//! Rows have the microsecond of the state of the message that they follow from: the message itself, or
+//! its last edit or deletion. So of two servers that settle the rows of one message, the one that saw the
+//! later state wins in any order of arrival.
+
+use std::collections::{HashMap, VecDeque};
+
+use futures_util::future::{try_join, try_join_all};
+use scylla::value::CqlTimeuuid;
+use uuid::Uuid;
+
+use super::Inboxes;
+use super::row::PIECE;
+use crate::model::{ConversationId, Message, MessageId, OrderKey, Unread, UserId};
+use crate::store::cql::driver::executor::{Writes, concurrently};
+use crate::store::cql::driver::statement::{Statement, statements};
+use crate::store::cql::driver::value::{
+    REGISTER_TIMESTAMP, Value, Values, list, order_key, row_limit, time_uuid, time_uuid_bound,
+    user, values,
+};
+use crate::store::{Result, UnreadQuery, UnreadReader};
+
+const TABLE: &str = "mentions_by_entry";
+/// Least rows of one read.
+const ROWS_MIN: usize = 32;
+/// Rows of one read of a whole list.
+const ALL_ROWS_MAX: usize = 1_000;
+
+statements! {
+    UPDATE_MENTIONED_UP_TO: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET mentioned_up_to = ? WHERE user_id = ? AND conversation_id = ?";
+    UPDATE_EVERYONE_UP_TO: Write "UPDATE conversations USING TIMESTAMP ? SET everyone_up_to = ? WHERE conversation_id = ?";
+    INSERT_MENTION: Write "INSERT INTO mentions_by_entry (user_id, conversation_id, message_id, sender_id) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
+    DELETE_MENTION: Write "DELETE FROM mentions_by_entry USING TIMESTAMP ? WHERE user_id = ? AND conversation_id = ? AND message_id = ?";
+    INSERT_EVERYONE: Write "INSERT INTO everyone_by_conversation (conversation_id, message_id, sender_id) VALUES (?, ?, ?) USING TIMESTAMP ?";
+    DELETE_EVERYONE: Write "DELETE FROM everyone_by_conversation USING TIMESTAMP ? WHERE conversation_id = ? AND message_id = ?";
+    SELECT_MENTIONED_UP_TO: Read "SELECT conversation_id, mentioned_up_to FROM inbox_by_user WHERE user_id = ? AND conversation_id IN ?";
+    SELECT_EVERYONE_UP_TO: Read "SELECT everyone_up_to FROM conversations WHERE conversation_id = ?";
+    SELECT_MENTIONS: Read "SELECT message_id, sender_id FROM mentions_by_entry WHERE user_id = ? AND conversation_id = ? AND message_id > ? AND message_id <= ? ORDER BY message_id ASC LIMIT ?";
+    SELECT_EVERYONE: Read "SELECT message_id, sender_id FROM everyone_by_conversation WHERE conversation_id = ? AND message_id > ? AND message_id <= ? ORDER BY message_id ASC LIMIT ?";
+    SELECT_MENTION: Read "SELECT sender_id FROM mentions_by_entry WHERE user_id = ? AND conversation_id = ? AND message_id = ?";
+    SELECT_ONE_EVERYONE: Read "SELECT sender_id FROM everyone_by_conversation WHERE conversation_id = ? AND message_id = ?";
+}
+
+/// A mention of one message: of a user, or of everyone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mentioned {
+    Everyone,
+    User(UserId),
+}
+
+impl Mentioned {
+    /// The mentions that a message has while it is not deleted. A sender is not mentioned by themselves.
+    pub(crate) fn of(message: &Message) -> Vec<Self> {
+        let Some(mentions) = message.mentions() else {
+            return Vec::new();
+        };
+        let named = mentions.users().iter().cloned();
+        let named = named.filter(|user| *user != message.sender);
+        let everyone = mentions.everyone.then_some(Self::Everyone);
+        everyone.into_iter().chain(named.map(Self::User)).collect()
+    }
+
+    /// The element of a message's set of names. No user has an empty name.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Everyone => "",
+            Self::User(user) => user.as_str(),
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Result<Self> {
+        if name.is_empty() {
+            return Ok(Self::Everyone);
+        }
+        Ok(Self::User(user(TABLE, name)?))
+    }
+}
+
+impl Inboxes {
+    /// Writes a row of a message, with the microsecond of the message's state.
+    pub(crate) fn put_mention(
+        &self,
+        writes: &mut Writes,
+        message: &Message,
+        mentioned: &Mentioned,
+        at: i64,
+    ) {
+        let Message {
+            conversation,
+            id,
+            sender,
+            ..
+        } = message;
+        match mentioned {
+            Mentioned::Everyone => {
+                writes.push(&INSERT_EVERYONE, values![*conversation, *id, sender, at]);
+            }
+            Mentioned::User(user) => {
+                writes.push(
+                    &INSERT_MENTION,
+                    values![user, *conversation, *id, sender, at],
+                );
+            }
+        }
+    }
+
+    /// Deletes a row of a message, with the microsecond of the message's state.
+    pub(crate) fn delete_mention(
+        &self,
+        writes: &mut Writes,
+        conversation: ConversationId,
+        message: MessageId,
+        mentioned: &Mentioned,
+        at: i64,
+    ) {
+        match mentioned {
+            Mentioned::Everyone => {
+                writes.push(&DELETE_EVERYONE, values![at, conversation, message]);
+            }
+            Mentioned::User(user) => {
+                writes.push(&DELETE_MENTION, values![at, user, conversation, message]);
+            }
+        }
+    }
+
+    /// Advances the maximum of a user's entry.
+    pub(crate) fn put_mentioned_up_to(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        conversation: ConversationId,
+        message: MessageId,
+    ) {
+        let key = message.order_key();
+        writes.push(
+            &UPDATE_MENTIONED_UP_TO,
+            values![REGISTER_TIMESTAMP, key, user, conversation],
+        );
+    }
+
+    /// Advances the maximum of a conversation.
+    pub(crate) fn put_everyone_up_to(
+        &self,
+        writes: &mut Writes,
+        conversation: ConversationId,
+        message: MessageId,
+    ) {
+        let key = message.order_key();
+        writes.push(
+            &UPDATE_EVERYONE_UP_TO,
+            values![REGISTER_TIMESTAMP, key, conversation],
+        );
+    }
+
+    /// Writes the rows of a message, and advances the maxima of the conversation and of those who are
+    /// named. In a small conversation a mention of everyone also advances those of the participants.
+    pub(crate) fn put_mentions(
+        &self,
+        writes: &mut Writes,
+        message: &Message,
+        mentioned: &[Mentioned],
+        at: i64,
+    ) {
+        let (conversation, id) = (message.conversation, message.id);
+        for one in mentioned {
+            self.put_mention(writes, message, one, at);
+            match one {
+                Mentioned::Everyone => self.put_everyone_up_to(writes, conversation, id),
+                Mentioned::User(user) => {
+                    self.put_mentioned_up_to(writes, user, conversation, id);
+                }
+            }
+        }
+    }
+
+    /// Whether the store counts a mention of a message.
+    pub(crate) async fn has_mention(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        mentioned: &Mentioned,
+    ) -> Result<bool> {
+        let row: Option<(Option<String>,)> = match mentioned {
+            Mentioned::Everyone => {
+                let values = values![conversation, message];
+                self.executor.read_one(&SELECT_ONE_EVERYONE, values).await?
+            }
+            Mentioned::User(user) => {
+                let values = values![user, conversation, message];
+                self.executor.read_one(&SELECT_MENTION, values).await?
+            }
+        };
+        Ok(row.is_some())
+    }
+
+    /// All rows of a list: those of a user's entry, or without a user those of everyone.
+    pub(crate) async fn all_mentions(
+        &self,
+        user: Option<&UserId>,
+        conversation: ConversationId,
+    ) -> Result<Vec<MessageId>> {
+        let query = UnreadQuery {
+            conversation,
+            after: OrderKey::MIN,
+            up_to: None,
+        };
+        let mut rows = match user {
+            Some(user) => MentionRows::new(&SELECT_MENTIONS, values![user, conversation], &query),
+            None => MentionRows::new(&SELECT_EVERYONE, values![conversation], &query),
+        };
+        let mut all = Vec::new();
+        loop {
+            rows.fill(self, ALL_ROWS_MAX).await?;
+            if rows.rows.is_empty() {
+                return Ok(all);
+            }
+            all.extend(rows.rows.drain(..).map(|(message, _)| message));
+        }
+    }
+
+    pub(crate) async fn mentions(
+        &self,
+        reader: UnreadReader<'_>,
+        queries: &[UnreadQuery],
+        cap: u32,
+    ) -> Result<Vec<Unread>> {
+        let mut conversations: Vec<_> = queries.iter().map(|query| query.conversation).collect();
+        conversations.sort_unstable();
+        conversations.dedup();
+        let maxima = self.mention_maxima(reader.user, &conversations).await?;
+        let each = queries.iter().map(async |query| {
+            let newest = maxima.get(&query.conversation);
+            if newest.is_none_or(|newest| *newest <= query.after) {
+                return Ok(Unread::default());
+            }
+            self.count_mentions(reader, query, cap).await
+        });
+        concurrently(each.collect()).await
+    }
+
+    /// The newest mention of a user, or of everyone, in each of these conversations. Some are later than
+    /// the newest mention, none is earlier.
+    async fn mention_maxima(
+        &self,
+        user: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<HashMap<ConversationId, OrderKey>> {
+        type Columns = (Uuid, Option<Vec<u8>>);
+        let own = conversations.chunks(PIECE).map(|piece| {
+            let values = values![user, list(piece.iter().copied())];
+            self.executor
+                .read::<Columns>(&SELECT_MENTIONED_UP_TO, values)
+        });
+        let everyone = async {
+            let large = self.large_among(user, conversations).await?;
+            let each = large.into_iter().map(async |conversation| {
+                let row: Option<(Option<Vec<u8>>,)> = self
+                    .executor
+                    .read_one(&SELECT_EVERYONE_UP_TO, values![conversation])
+                    .await?;
+                Ok((conversation.0, row.and_then(|(newest,)| newest)))
+            });
+            concurrently(each.collect()).await
+        };
+        let (own, everyone) = try_join(try_join_all(own), everyone).await?;
+        let mut maxima: HashMap<ConversationId, OrderKey> = HashMap::new();
+        for (conversation, newest) in own.into_iter().flatten().chain(everyone) {
+            if let Some(newest) = newest {
+                let newest = order_key("inbox_by_user", &newest)?;
+                let known = maxima.entry(ConversationId(conversation)).or_insert(newest);
+                *known = newest.max(*known);
+            }
+        }
+        Ok(maxima)
+    }
+
+    async fn count_mentions(
+        &self,
+        reader: UnreadReader<'_>,
+        query: &UnreadQuery,
+        cap: u32,
+    ) -> Result<Unread> {
+        let conversation = query.conversation;
+        let mut named =
+            MentionRows::new(&SELECT_MENTIONS, values![reader.user, conversation], query);
+        let mut everyone = MentionRows::new(&SELECT_EVERYONE, values![conversation], query);
+        let limit = ROWS_MIN.max(cap as usize + 2);
+        let mut unread = Unread::default();
+        for _ in 0..Unread::ROWS_MAX {
+            try_join(named.fill(self, limit), everyone.fill(self, limit)).await?;
+            let (one, other) = (named.next_position(), everyone.next_position());
+            // A message in both lists is one.
+            let (is_named, is_everyone) = match (one, other) {
+                (None, None) => return Ok(unread),
+                (Some(_), None) => (true, false),
+                (None, Some(_)) => (false, true),
+                (Some(one), Some(other)) => (one <= other, other <= one),
+            };
+            let of_everyone = is_everyone.then(|| everyone.rows.pop_front()).flatten();
+            let of_user = is_named.then(|| named.rows.pop_front()).flatten();
+            let Some((message, sender)) = of_user.or(of_everyone) else {
+                return Ok(unread);
+            };
+            if reader.counts(&sender) && !unread.add(message, cap) {
+                return Ok(unread);
+            }
+        }
+        unread.is_capped = true;
+        Ok(unread)
+    }
+}
+
+/// Rows of one list of mentions, the oldest first, read page by page.
+struct MentionRows {
+    statement: &'static Statement,
+    partition: Vec<Value>,
+    after: OrderKey,
+    up_to: OrderKey,
+    is_done: bool,
+    rows: VecDeque<(MessageId, String)>,
+}
+
+impl MentionRows {
+    fn new(statement: &'static Statement, partition: Values, query: &UnreadQuery) -> Self {
+        Self {
+            statement,
+            partition,
+            after: query.after,
+            up_to: query.up_to.unwrap_or(OrderKey::MAX),
+            is_done: false,
+            rows: VecDeque::new(),
+        }
+    }
+
+    /// Reads the next page, if the last one was taken.
+    async fn fill(&mut self, inboxes: &Inboxes, limit: usize) -> Result<()> {
+        while !self.is_done && self.rows.is_empty() {
+            self.read_page(inboxes, limit).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_page(&mut self, inboxes: &Inboxes, limit: usize) -> Result<()> {
+        let mut values = self.partition.clone();
+        values.extend(values![
+            time_uuid_bound(self.after),
+            time_uuid_bound(self.up_to),
+            row_limit(limit)
+        ]);
+        let rows: Vec<(CqlTimeuuid, Option<String>)> =
+            inboxes.executor.read(self.statement, values).await?;
+        self.is_done = rows.len() < limit;
+        for (message, sender) in rows {
+            let message = time_uuid(TABLE, message)?;
+            self.after = message.order_key();
+            // A row without a sender was deleted: only its key is left.
+            self.rows.extend(sender.map(|sender| (message, sender)));
+        }
+        Ok(())
+    }
+
+    fn next_position(&self) -> Option<OrderKey> {
+        self.rows.front().map(|(message, _)| message.order_key())
+    }
+}

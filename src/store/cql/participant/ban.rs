@@ -1,0 +1,254 @@
+//! Bans of a conversation: who banned a user, and why. The membership of the user decides.
+//!
+//! A ban is written where the change of the membership is settled, with the microsecond of its version, so
+//! that of two changes the later one stays. Reads leave out bans that have ended; their rows expire a
+//! day later.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join;
+
+use super::pager::{NameRange, successor};
+use crate::clock::Clock;
+use crate::model::{
+    Ban, ConversationId, Direction, Page, PageRequest, TimeUuid, Timestamp, UserId,
+};
+use crate::store::cql::driver::error::corrupt;
+use crate::store::cql::driver::executor::{Executor, Writes, concurrently};
+use crate::store::cql::driver::statement::statements;
+use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, row_limit, user, values};
+use crate::store::{BanChange, Result};
+
+const TABLE: &str = "bans_by_conversation";
+/// Rows of one read.
+const ROWS_MAX: usize = 1_000;
+/// The format of a ban, in its first byte.
+const VERSION: u8 = 1;
+/// Lifetime of the row of a ban that has ended, in seconds.
+const ENDED_SECONDS: i64 = 24 * 3_600;
+/// The longest TTL of CQL: twenty years, in seconds. A ban that ends later has none.
+const TTL_MAX: i64 = 630_720_000;
+
+statements! {
+    SELECT_BAN: Read "SELECT state FROM bans_by_conversation WHERE conversation_id = ? AND user_id = ?";
+    SELECT_BANS_ASC: Read "SELECT user_id, state FROM bans_by_conversation WHERE conversation_id = ? AND user_id >= ? AND user_id < ? ORDER BY user_id ASC LIMIT ?";
+    SELECT_BANS_DESC: Read "SELECT user_id, state FROM bans_by_conversation WHERE conversation_id = ? AND user_id >= ? AND user_id < ? ORDER BY user_id DESC LIMIT ?";
+    UPDATE_BAN: Write "UPDATE bans_by_conversation USING TIMESTAMP ? AND TTL ? SET state = ? WHERE conversation_id = ? AND user_id = ?";
+    DELETE_BAN: Write "DELETE FROM bans_by_conversation USING TIMESTAMP ? WHERE conversation_id = ? AND user_id = ?";
+}
+
+type BanColumns = (String, Option<Vec<u8>>);
+
+/// Bans, without a cache.
+pub(crate) struct BanTable {
+    executor: Arc<Executor>,
+    clock: Arc<dyn Clock>,
+}
+
+type BanFields = (UserId, Timestamp, Option<Timestamp>, Option<String>);
+
+fn encode(ban: &Ban) -> Vec<u8> {
+    let Ban {
+        user: _,
+        by,
+        at,
+        until,
+        reason,
+    } = ban;
+    postcard::to_extend(&(by, at, until, reason), vec![VERSION]).expect("plain data serialises")
+}
+
+/// `None` for a ban that a later version wrote.
+fn decode(name: &str, bytes: &[u8]) -> Result<Option<Ban>> {
+    let rest = match bytes.split_first() {
+        Some((&VERSION, rest)) => rest,
+        Some((version, _)) if *version > VERSION => return Ok(None),
+        Some(_) | None => return Err(corrupt(TABLE, "a ban begins with its version")),
+    };
+    let (by, at, until, reason): BanFields =
+        postcard::from_bytes(rest).map_err(|error| corrupt(TABLE, error))?;
+    Ok(Some(Ban {
+        user: user(TABLE, name)?,
+        by,
+        at,
+        until,
+        reason,
+    }))
+}
+
+impl BanTable {
+    pub(crate) fn new(executor: Arc<Executor>, clock: Arc<dyn Clock>) -> Self {
+        Self { executor, clock }
+    }
+
+    /// The bans of some users that hold now.
+    pub(crate) async fn of_users(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Vec<Option<Ban>>> {
+        let now = self.clock.now();
+        let each = users.iter().map(async |user| {
+            let row = self
+                .executor
+                .read_one::<(Option<Vec<u8>>,)>(&SELECT_BAN, values![conversation, user])
+                .await?;
+            let Some((Some(state),)) = row else {
+                return Ok(None);
+            };
+            let ban = decode(user.as_str(), &state)?;
+            Ok(ban.filter(|ban| ban.holds_at(now)))
+        });
+        concurrently(each.collect()).await
+    }
+
+    /// The bans that hold now, counted up to a limit.
+    pub(crate) async fn count(&self, conversation: ConversationId, limit: usize) -> Result<usize> {
+        let all = self
+            .listed(conversation, NameRange::all(), Direction::Forward, limit)
+            .await?;
+        Ok(all.len())
+    }
+
+    pub(crate) async fn page(
+        &self,
+        conversation: ConversationId,
+        request: &PageRequest<UserId>,
+    ) -> Result<Page<Ban>> {
+        let mut range = NameRange::all();
+        if let Some(after) = &request.after {
+            range.from = successor(after.as_str());
+        }
+        if let Some(before) = &request.before {
+            before.as_str().clone_into(&mut range.before);
+        }
+        let behind = async {
+            let Some(cursor) = request.begins_at() else {
+                return Ok(false);
+            };
+            let (range, back) = match request.direction {
+                Direction::Forward => (
+                    NameRange {
+                        before: successor(cursor.as_str()),
+                        ..NameRange::all()
+                    },
+                    Direction::Backward,
+                ),
+                Direction::Backward => (
+                    NameRange {
+                        from: cursor.as_str().to_owned(),
+                        ..NameRange::all()
+                    },
+                    Direction::Forward,
+                ),
+            };
+            Ok(!self.listed(conversation, range, back, 1).await?.is_empty())
+        };
+        let listed = self.listed(conversation, range, request.direction, request.overread());
+        let (bans, has_behind) = try_join(listed, behind).await?;
+        Ok(Page::from_overread(request, bans, has_behind))
+    }
+
+    /// The first bans of a range that hold now.
+    async fn listed(
+        &self,
+        conversation: ConversationId,
+        mut range: NameRange,
+        direction: Direction,
+        count: usize,
+    ) -> Result<Vec<Ban>> {
+        let statement = match direction {
+            Direction::Forward => &SELECT_BANS_ASC,
+            Direction::Backward => &SELECT_BANS_DESC,
+        };
+        let now = self.clock.now();
+        let mut found = Vec::new();
+        while found.len() < count && range.from < range.before {
+            let piece = (count - found.len()).min(ROWS_MAX);
+            let values = values![
+                conversation,
+                range.from.as_str(),
+                range.before.as_str(),
+                row_limit(piece)
+            ];
+            let rows: Vec<BanColumns> = self.executor.read(statement, values).await?;
+            let is_last = rows.len() < piece;
+            if let Some((last, _)) = rows.last() {
+                match direction {
+                    Direction::Forward => range.from = successor(last),
+                    Direction::Backward => last.clone_into(&mut range.before),
+                }
+            }
+            for (name, state) in rows {
+                let Some(state) = state else { continue };
+                found.extend(decode(&name, &state)?.filter(|ban| ban.holds_at(now)));
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Writes an imported ban: any later change of it wins.
+    pub(crate) async fn import(&self, conversation: ConversationId, ban: &Ban) -> Result<()> {
+        let mut writes = Writes::of_one_partition();
+        put(&mut writes, conversation, ban, REGISTER_TIMESTAMP);
+        self.executor.write_all(writes).await
+    }
+
+    /// Deletes the ban of a user who is not banned, for a repair.
+    pub(crate) async fn remove(&self, conversation: ConversationId, user: &UserId) -> Result<()> {
+        let mut writes = Writes::of_one_partition();
+        let values = values![self.clock.now(), conversation, user];
+        writes.push(&DELETE_BAN, values);
+        self.executor.write_all(writes).await
+    }
+}
+
+/// Adds the write of a change that led to this version.
+pub(crate) fn put_change(
+    writes: &mut Writes,
+    conversation: ConversationId,
+    change: &BanChange,
+    version: TimeUuid,
+) {
+    let at = version.moment().micros();
+    match change {
+        BanChange::Set(ban) => put(writes, conversation, ban, at),
+        BanChange::Lift(user) => writes.push(&DELETE_BAN, values![at, conversation, user]),
+    }
+}
+
+fn put(writes: &mut Writes, conversation: ConversationId, ban: &Ban, at: i64) {
+    let lasts = ban.until.map(|until| {
+        let seconds = (until.micros() - ban.at.micros()) / 1_000_000;
+        seconds.max(0).saturating_add(ENDED_SECONDS)
+    });
+    let ttl = lasts
+        .filter(|seconds| *seconds <= TTL_MAX)
+        .and_then(|seconds| i32::try_from(seconds).ok())
+        .unwrap_or(0);
+    let values = values![at, ttl, encode(ban), conversation, &ban.user];
+    writes.push(&UPDATE_BAN, values);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ban_survives_its_bytes_and_one_of_a_later_version_is_left_out() {
+        let ban = Ban {
+            user: UserId::parse("ben").unwrap(),
+            by: UserId::parse("anna").unwrap(),
+            at: Timestamp::from_micros(7),
+            until: Some(Timestamp::from_micros(9)),
+            reason: Some("spam".to_owned()),
+        };
+        let bytes = encode(&ban);
+        assert_eq!(decode("ben", &bytes).unwrap(), Some(ban));
+        assert_eq!(decode("ben", &[VERSION + 1, 7]).unwrap(), None);
+        assert!(decode("ben", &[]).is_err() && decode("ben", &[0]).is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! Changes of pins: one LOGGED batch of the pin and the change log.
+
+use std::sync::Arc;
+
+use super::Sends;
+use crate::model::{Change, ConversationId, Message, OutboxEvent, Pin};
+use crate::store::Result;
+use crate::store::cql::driver::executor::Writes;
+
+impl Sends {
+    pub(crate) async fn pin_message(
+        &self,
+        conversation: ConversationId,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>> {
+        let Some(state) = self.write_state(conversation).await? else {
+            return Ok(None);
+        };
+        let guess = state.lock().buckets.bucket_of(change.message);
+        let Some((present, bucket)) = self
+            .messages
+            .find_message(conversation, change.message, guess)
+            .await?
+        else {
+            return Ok(None);
+        };
+        if present.deleted_at.is_some() {
+            return Ok(Some(Arc::new(present)));
+        }
+        let pin = Pin {
+            change: change.id,
+            by: change.user.clone(),
+            is_on,
+        };
+        let mut writes = Writes::logged();
+        self.messages
+            .put_pin(&mut writes, (conversation, present.id), bucket, &pin);
+        self.messages.put_change(&mut writes, conversation, change);
+        let row = self
+            .outbox
+            .row(conversation, || vec![OutboxEvent::of_change(change)]);
+        self.outbox.write_all(writes, row).await?;
+        Ok(Some(Arc::new(Message {
+            pin: Some(Box::new(pin)),
+            ..present
+        })))
+    }
+}

@@ -1,0 +1,17 @@
+//! Forms: encodings of stored values. During a rolling upgrade an older server still serves, which can
+//! read no form that came after it.
+
+/// Version of the forms of a store: the number of the migration that brings the newest of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FormVersion(pub i32);
+
+impl FormVersion {
+    /// Every form of this build may be written.
+    pub const ALL: Self = Self(i32::MAX);
+    /// Banned users and silences in memberships, and changes of a membership without a message.
+    pub const MODERATION: Self = Self(10);
+    /// Pins of messages, and their changes.
+    pub const PINS: Self = Self(11);
+    /// Mentions in contents of messages.
+    pub const MENTIONS: Self = Self(12);
+}

@@ -1,0 +1,149 @@
+//! Mentions on Cassandra: edits of one message by two servers at once, and the cost of a count in statements.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::future::join;
+use wideroom::clock::ManualClock;
+use wideroom::model::{
+    Change, Content, IgnoredSenders, Mentions, Message, OrderKey, Revision, UserId,
+};
+use wideroom::store::cql::Cql;
+use wideroom::store::{Store, StoreAdmin, UnreadQuery};
+
+use super::ask::{assert_sound, make, only, send_all};
+use super::stage::keyspace;
+use crate::support::words::{
+    NOW, change, content, conversation_id, id, new, new_salt_among_others, text, users,
+};
+
+const NAMES: [&str; 5] = ["ben", "cat", "dan", "eve", "fay"];
+
+/// Content that mentions the users whose bits are set, and everyone by the bit after theirs.
+fn mentioning(people: &[UserId], bits: usize) -> Content {
+    let named = (0..people.len()).filter(|index| bits >> index & 1 == 1);
+    let named = named.map(|index| people[index].clone());
+    Content {
+        mentions: Mentions::new(named.collect(), bits >> people.len() & 1 == 1),
+        ..content("hello")
+    }
+}
+
+async fn counted(store: &Cql, user: &UserId) -> u32 {
+    let query = UnreadQuery {
+        conversation: conversation_id(1),
+        after: OrderKey::MIN,
+        up_to: None,
+    };
+    let ignored = IgnoredSenders::default();
+    let found = store.mentions(user, &[query], 99, &ignored).await;
+    only(found.unwrap()).count
+}
+
+#[tokio::test]
+async fn edits_of_two_servers_at_once_leave_no_stale_mention() {
+    let Some(address) = keyspace().await else {
+        return;
+    };
+    new_salt_among_others();
+    let open = async || {
+        Cql::open(address.clone(), Arc::new(ManualClock::at(NOW)))
+            .await
+            .unwrap()
+    };
+    let (one, other) = (open().await, open().await);
+    let [ann] = users(["ann"]);
+    let people = users(NAMES);
+    let mut all = people.to_vec();
+    all.push(ann.clone());
+    make(&one, conversation_id(1), &all).await;
+    let rounds = 60;
+    for round in 0..rounds {
+        let message = Message {
+            content: Some(mentioning(&people, 11 * round % 64)),
+            ..text(conversation_id(1), id(round as i64 + 1), &ann)
+        };
+        one.append_messages(conversation_id(1), &[new(message)])
+            .await
+            .unwrap();
+    }
+    for round in 0..rounds {
+        let revise = async |store: &Cql, micros: i64, bits: usize| {
+            let revision = if bits % 16 == 7 {
+                Revision::Deletion
+            } else {
+                Revision::Content(mentioning(&people, bits))
+            };
+            let change = Change {
+                id: change(micros),
+                kind: revision.kind(),
+                message: id(round as i64 + 1),
+                user: ann.clone(),
+            };
+            store
+                .revise_message(conversation_id(1), &revision, &change)
+                .await
+                .unwrap()
+                .unwrap();
+        };
+        let at = 1_000 + 10 * round as i64;
+        // The earlier change may arrive later.
+        join(
+            revise(&one, at + 2 * (round % 3) as i64, 13 * round % 64),
+            revise(&other, at + 1, 29 * round % 64),
+        )
+        .await;
+    }
+    for store in [&one, &other] {
+        for person in &people {
+            let keys: Vec<_> = (1..=rounds as i64)
+                .map(|at| (conversation_id(1), id(at)))
+                .collect();
+            let messages = store.messages(&keys).await.unwrap();
+            let expected: BTreeSet<_> = messages
+                .into_iter()
+                .flatten()
+                .filter(|message| message.counts_as_mention_for(person))
+                .map(|message| message.id)
+                .collect();
+            assert_eq!(
+                counted(store, person).await as usize,
+                expected.len(),
+                "{person}"
+            );
+        }
+    }
+    assert_sound(&one as &dyn StoreAdmin).await;
+    one.close().await.unwrap();
+    other.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn mentions_cost_one_read_where_there_are_none_and_two_more_where_there_are() {
+    let Some(address) = keyspace().await else {
+        return;
+    };
+    new_salt_among_others();
+    let store = Cql::open(address, Arc::new(ManualClock::at(NOW)))
+        .await
+        .unwrap();
+    let [ann, ben] = users(["ann", "ben"]);
+    make(&store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    send_all(&store, conversation_id(1), 1..200, &ann).await;
+    let before = store.statements_sent();
+    assert_eq!(counted(&store, &ben).await, 0);
+    let without = store.statements_sent() - before;
+    let message = Message {
+        content: Some(mentioning(std::slice::from_ref(&ben), 1)),
+        ..text(conversation_id(1), id(300), &ann)
+    };
+    store
+        .append_messages(conversation_id(1), &[new(message)])
+        .await
+        .unwrap();
+    let before = store.statements_sent();
+    assert_eq!(counted(&store, &ben).await, 1);
+    let with = store.statements_sent() - before;
+    assert!(without <= 2 && with <= without + 2, "{without} {with}");
+    store.close().await.unwrap();
+}
