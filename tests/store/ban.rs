@@ -448,3 +448,58 @@ async fn decide_on(store: &dyn Store, on: ConversationId, micros: i64, user: &Us
     let decided = store.change_membership(on, &change).await.unwrap();
     assert!(decided.is_some());
 }
+
+/// The findings about bans of the first conversation, each with whether it was repaired.
+async fn findings(store: &dyn StoreAdmin, repair: bool) -> Vec<(&'static str, bool)> {
+    let (mut found, mut after) = (Vec::new(), None);
+    let on = conversation_id(1).to_string();
+    loop {
+        let verified = store.verify(after.as_ref(), repair).await.unwrap();
+        let of_bans = verified
+            .findings
+            .into_iter()
+            .filter(|one| one.example.contains(&on) && one.what.contains("ban"));
+        found.extend(of_bans.map(|one| (one.what, one.is_repaired)));
+        match verified.next {
+            Some(next) => after = Some(next),
+            None => return found,
+        }
+    }
+}
+
+pub async fn bans_that_disagree_with_memberships_are_found(store: &dyn StoreAdmin) {
+    if store.to_string() == "naive" {
+        // Nothing follows from anything there.
+        return;
+    }
+    let [ann, ben, cat] = users(["ann", "ben", "cat"]);
+    let on = conversation_id(1);
+    let row = |user: &UserId, membership: Membership, ban: Option<Ban>| ImportRow::Participant {
+        conversation: on,
+        user: user.clone(),
+        membership,
+        positions: ImportPositions::default(),
+        ban,
+    };
+    let rows = [
+        group_row(on, None),
+        row(&ann, Membership::joined(Role::Owner), None),
+        row(
+            &ben,
+            Membership::joined(Role::Member),
+            Some(ban(&ben, &ann, None, None)),
+        ),
+        row(&cat, banned(None), None),
+    ];
+    store.import(&rows).await.unwrap();
+    let (stray, missing) = (
+        "a ban of a user who is not banned",
+        "a banned user whom no list of bans names",
+    );
+    let found = findings(store, false).await;
+    assert_eq!(found, [(stray, false), (missing, false)]);
+    let repaired = findings(store, true).await;
+    assert_eq!(repaired, [(stray, true), (missing, false)]);
+    assert_eq!(findings(store, false).await, [(missing, false)]);
+    assert_eq!(bans(store).await, []);
+}
