@@ -277,6 +277,34 @@ async fn nobody_finds_what_they_may_not_see() {
 }
 
 #[tokio::test]
+async fn a_message_is_found_by_the_users_whom_it_mentions() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let group = alice.group("Three", &["bob", "carol"]).await;
+    let send = "mutation($c: ID!, $b: String!, $u: [String!], $e: Boolean) { sendMessage(input: {conversationId: $c, body: $b,
+        mentionedUsernames: $u, mentionsEveryone: $e}) { messageEdge { node { id } } } }";
+    for (body, users, everyone) in [
+        ("for bob", json!(["bob"]), false),
+        ("for carol", json!(["carol"]), false),
+        ("for all", Value::Null, true),
+        ("for nobody", Value::Null, false),
+    ] {
+        let variables = json!({"c": group, "b": body, "u": users, "e": everyone});
+        alice.data(send, variables).await;
+    }
+    let mentioning = async |names: &[&str]| {
+        let filter = json!({"mentionedUsernames": names});
+        bodies(&within(&alice, &group, json!({"f": filter})).await)
+    };
+    assert_eq!(mentioning(&["bob"]).await, ["for all", "for bob"]);
+    assert_eq!(
+        mentioning(&["bob", "carol"]).await,
+        ["for all", "for carol", "for bob"]
+    );
+    assert_eq!(mentioning(&["dave"]).await, ["for all"]);
+}
+
+#[tokio::test]
 async fn archived_conversations_are_searched_and_system_messages_are_not() {
     let world = World::open().await;
     let alice = world.user("alice");

@@ -30,6 +30,8 @@ pub enum ContentKind {
 #[derive(Debug, Clone, Default)]
 pub struct SearchFilter {
     pub sender_usernames: Option<Vec<String>>,
+    /// A message that mentions everyone mentions each of them.
+    pub mentioned_usernames: Option<Vec<String>>,
     pub has: Option<Vec<ContentKind>>,
     pub from: Option<Timestamp>,
     pub until: Option<Timestamp>,
@@ -48,6 +50,7 @@ pub struct SearchInput {
 pub struct Search {
     query: Option<SearchQuery>,
     senders: Vec<UserId>,
+    mentioned: Vec<UserId>,
     has: Vec<ContentKind>,
     from: Option<Timestamp>,
     until: Option<Timestamp>,
@@ -65,7 +68,11 @@ impl Search {
             SearchQuery::parse(text).map_err(|error| Error::bad_input(&["query"], error))
         };
         let parsed = query.as_ref().map(parse).transpose()?;
-        let senders = senders(filter.sender_usernames)?;
+        let senders = users(&["filter", "senderUsernames"], filter.sender_usernames)?;
+        let mentioned = users(
+            &["filter", "mentionedUsernames"],
+            filter.mentioned_usernames,
+        )?;
         let has = match filter.has {
             Some(kinds) if kinds.is_empty() => {
                 return Err(Error::bad_input(&["filter", "has"], "the list is empty"));
@@ -73,6 +80,7 @@ impl Search {
             kinds => kinds.unwrap_or_default(),
         };
         let is_narrowed = !senders.is_empty()
+            || !mentioned.is_empty()
             || !has.is_empty()
             || filter.from.is_some()
             || filter.until.is_some()
@@ -84,6 +92,7 @@ impl Search {
         let parts = (
             &query,
             &senders,
+            &mentioned,
             &has,
             micros(filter.from),
             micros(filter.until),
@@ -99,6 +108,7 @@ impl Search {
         Ok(Self {
             query: parsed,
             senders,
+            mentioned,
             has,
             from: filter.from,
             until: filter.until,
@@ -145,6 +155,7 @@ impl Search {
             && message.deleted_at.is_none()
             && (self.senders.is_empty() || self.senders.contains(&message.sender))
             && !blocks.has(&message.sender)
+            && (self.mentioned.is_empty() || mentions(content, &self.mentioned))
             && self.has.iter().all(|kind| carries(content, *kind));
         if !is_searched {
             return None;
@@ -164,19 +175,22 @@ impl Search {
     }
 }
 
-fn senders(usernames: Option<Vec<String>>) -> Result<Vec<UserId>> {
-    const PATH: &[&str] = &["filter", "senderUsernames"];
+fn users(path: &'static [&'static str], usernames: Option<Vec<String>>) -> Result<Vec<UserId>> {
     let Some(usernames) = usernames else {
         return Ok(Vec::new());
     };
     if usernames.is_empty() || usernames.len() > NAMES_MAX {
         return Err(Error::bad_input(
-            PATH,
+            path,
             format!("give 1 to {NAMES_MAX} usernames"),
         ));
     }
-    let parse = |name: &String| UserId::parse(name).map_err(|error| Error::bad_input(PATH, error));
+    let parse = |name: &String| UserId::parse(name).map_err(|error| Error::bad_input(path, error));
     usernames.iter().map(parse).collect()
+}
+
+fn mentions(content: &Content, users: &[UserId]) -> bool {
+    users.iter().any(|user| content.mentions.concern(user))
 }
 
 fn carries(content: &Content, kind: ContentKind) -> bool {

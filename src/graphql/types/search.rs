@@ -35,6 +35,8 @@ pub(in crate::graphql) enum MessageContent {
 pub(in crate::graphql) struct MessageFilter {
     /// Usernames: only messages of these senders. 1 to 10.
     sender_usernames: Option<Vec<String>>,
+    /// Usernames: only messages that mention one of these users, or everyone. 1 to 10.
+    mentioned_usernames: Option<Vec<String>>,
     /// Only messages that carry all of these. Without a query it is the gallery of a conversation.
     has: Option<Vec<MessageContent>>,
     /// Only messages sent at this time or later.
@@ -50,6 +52,7 @@ impl From<MessageFilter> for chat::SearchFilter {
         let kinds = |kinds: Vec<MessageContent>| kinds.into_iter().map(Into::into).collect();
         Self {
             sender_usernames: filter.sender_usernames,
+            mentioned_usernames: filter.mentioned_usernames,
             has: filter.has.map(kinds),
             from: filter.from.map(|from| from.0),
             until: filter.until.map(|until| until.0),
