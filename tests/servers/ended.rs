@@ -311,9 +311,9 @@ async fn every_repeated_command_delivers_what_a_server_changed_before_it_died() 
     assert!(waited.is_ok(), "not delivered: {missing:?}");
 }
 
-/// The server died after it had persisted the group, and the creation is repeated elsewhere.
+/// The server died after it had persisted the conversation, and the creation is repeated elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repeated_creation_shows_the_group_in_every_live_inbox() {
+async fn a_repeated_creation_shows_the_conversation_in_every_live_inbox() {
     let (Some((one, other)), Some(dead)) = (two().await, Server::open(0).await) else {
         return;
     };
@@ -322,33 +322,63 @@ async fn a_repeated_creation_shows_the_group_in_every_live_inbox() {
     for user in [&anna, &ben] {
         inboxes.push(one.chat.streams.inbox(user, None).await.unwrap());
     }
-    let id = ConversationId::group(&anna, "key");
     let users = [ben.clone(), anna.clone()];
-    let change = IdGenerator::random().next(SystemClock.now());
-    let new = NewConversation {
-        conversation: Conversation {
-            id,
-            kind: ConversationKind::Group,
-            name: Some(GroupName::parse("club").unwrap()),
-            created_at: change.moment(),
-            created_by: Some(anna.clone()),
-            input_hash: Some(InputHash::of_group("club", &users)),
-            slow_mode_seconds: 0,
-            is_large: false,
-        },
-        participants: vec![(ben.clone(), Role::Member), (anna.clone(), Role::Owner)],
-        change,
-    };
-    let created = dead.cql.create_conversation(&new).await.unwrap();
-    assert!(matches!(created, Created::New));
-    let others = [ben.as_str().to_owned()];
-    let writes = &other.chat.writes;
-    let again = writes.create_group(&anna, "club", &others, Some("key"));
-    assert_eq!(again.await.unwrap().id, id);
-    for inbox in &mut inboxes {
-        let wait = async { while inbox.next().await.unwrap().unwrap().conversation != Some(id) {} };
-        tokio::time::timeout(SOON, wait).await.expect("it is lost");
+    let group = ConversationId::group(&anna, "key");
+    let direct = dead.cql.direct_ids().await.unwrap().id(&anna, &ben);
+    for (id, kind) in [
+        (group, ConversationKind::Group),
+        (direct, ConversationKind::Direct),
+    ] {
+        let is_group = kind == ConversationKind::Group;
+        let change = IdGenerator::random().next(SystemClock.now());
+        let new = NewConversation {
+            conversation: Conversation {
+                id,
+                kind,
+                name: is_group.then(|| GroupName::parse("club").unwrap()),
+                created_at: change.moment(),
+                created_by: Some(anna.clone()),
+                input_hash: is_group.then(|| InputHash::of_group("club", &users)),
+                slow_mode_seconds: 0,
+                is_large: false,
+            },
+            participants: vec![
+                (ben.clone(), Role::Member),
+                (
+                    anna.clone(),
+                    if is_group { Role::Owner } else { Role::Member },
+                ),
+            ],
+            change,
+        };
+        let created = dead.cql.create_conversation(&new).await.unwrap();
+        assert!(matches!(created, Created::New));
+        let writes = &other.chat.writes;
+        let again = if is_group {
+            let others = [ben.as_str().to_owned()];
+            writes
+                .create_group(&anna, "club", &others, Some("key"))
+                .await
+        } else {
+            // From either side.
+            writes.start_direct(&ben, anna.as_str()).await
+        };
+        assert_eq!(again.unwrap().id, id);
+        for inbox in &mut inboxes {
+            let wait =
+                async { while inbox.next().await.unwrap().unwrap().conversation != Some(id) {} };
+            tokio::time::timeout(SOON, wait).await.expect("it is lost");
+        }
     }
+    // Once on each server.
+    let logged = async || {
+        let changes = dead.cql.changes(direct, OrderKey::MIN, 100);
+        changes.await.unwrap().len()
+    };
+    let before = logged().await;
+    let again = other.chat.writes.start_direct(&anna, ben.as_str());
+    assert_eq!(again.await.unwrap().id, direct);
+    assert_eq!(logged().await, before);
 }
 
 /// Longer than streams look back from their positions at a notice that is in time.

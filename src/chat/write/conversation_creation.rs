@@ -33,17 +33,18 @@ impl WriteService {
         }
         // Read first: an imported conversation may have another id than the pair's own.
         let known = context.store.direct_conversation(viewer, &peer).await?;
-        if let Some(id) = known
-            && let Some(existing) = context.access.conversation(viewer, id).await?
-        {
-            return Ok(existing);
-        }
-        // A server that died during the creation leaves an id without a conversation. It is created
-        // now.
         let mut users = vec![viewer.clone()];
         if peer != *viewer {
             users.push(peer.clone());
         }
+        if let Some(id) = known
+            && let Some(existing) = context.access.conversation(viewer, id).await?
+        {
+            self.deliver_again(&existing, users).await?;
+            return Ok(existing);
+        }
+        // A server that died during the creation leaves an id without a conversation. It is created
+        // now.
         let id = match known {
             Some(id) => id,
             None => self.direct_ids().await?.id(viewer, &peer),
@@ -170,6 +171,24 @@ impl WriteService {
         self.direct_ids.get_or_try_init(read).await
     }
 
+    /// Delivers a conversation that a command finds instead of creating it: the server that created
+    /// it may have died before it notified the others.
+    async fn deliver_again(
+        self: &Arc<Self>,
+        existing: &Arc<Conversation>,
+        users: Vec<UserId>,
+    ) -> Result<()> {
+        if !self.context.may_repeat_creation(existing) {
+            return Ok(());
+        }
+        let (writes, existing) = (Arc::clone(self), Arc::clone(existing));
+        self.tasks
+            .run_to_completion(async move {
+                Ok(writes.context.repeat_creation(&existing, users).await?)
+            })
+            .await
+    }
+
     async fn create(
         self: &Arc<Self>,
         viewer: &UserId,
@@ -235,10 +254,10 @@ impl WriteService {
             }
             Created::Existing(existing) => {
                 drop(lease);
-                // The retry of a keyed creation. The name of a pair finds its conversation sooner.
-                if existing.input_hash.is_some()
-                    && existing.input_hash == new.conversation.input_hash
-                {
+                // The retry of a keyed creation, or the conversation of the same pair.
+                let is_same = existing.kind == new.conversation.kind
+                    && existing.input_hash == new.conversation.input_hash;
+                if is_same && context.may_repeat_creation(&existing) {
                     let users = new.participants.into_iter().map(|(user, _)| user);
                     context.repeat_creation(&existing, users.collect()).await?;
                 }

@@ -13,8 +13,7 @@ use crate::chat::late_rule::{EventAge, LateEvents, notify_in_time};
 use crate::chat::publisher::Origin;
 use crate::cluster::Cluster;
 use crate::model::{
-    Change, ChangeId, ChangeKind, Conversation, ConversationId, OutboxEvent, TimeUuid, Timestamp,
-    UserId,
+    Change, ChangeId, ChangeKind, Conversation, ConversationId, OutboxEvent, TimeUuid, UserId,
 };
 use crate::store::{self, LateChange};
 
@@ -59,23 +58,24 @@ impl WriteContext {
         }
     }
 
+    /// Whether a command that finds a conversation delivers its creation once more: once on each
+    /// server, while the conversation is young.
+    pub(crate) fn may_repeat_creation(&self, conversation: &Conversation) -> bool {
+        let age = self.in_flight.now().micros() - conversation.created_at.micros();
+        let id = creation_id(conversation);
+        age < REPEATED_MICROS && !self.has_delivered(id, ChangeKind::MessageLate)
+    }
+
     /// Delivers the creation of a conversation that a command finds there. The server that
-    /// persisted it may have died before it notified the others, so it counts as late. Once for
-    /// each conversation, while it is young.
+    /// persisted it may have died before it notified the others, so it counts as late.
     pub(crate) async fn repeat_creation(
         &self,
         conversation: &Conversation,
         users: Vec<UserId>,
     ) -> store::Result<()> {
-        let id = creation_id(conversation);
-        let is_young =
-            |now: Timestamp| now.micros() - conversation.created_at.micros() < REPEATED_MICROS;
-        if self.has_delivered(id, ChangeKind::MessageLate) || !is_young(self.in_flight.now()) {
-            return Ok(());
-        }
         let creation = OutgoingCreation {
             conversation: conversation.id,
-            change: id,
+            change: creation_id(conversation),
             users,
             age: None,
         };
