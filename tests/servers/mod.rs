@@ -6,6 +6,7 @@ mod block;
 mod clocks;
 mod cost;
 mod damage;
+mod early_version;
 mod ended;
 mod large;
 mod moderation;

@@ -27,6 +27,11 @@ use crate::clock::Clock;
 const REPLICATION_DEFAULT_MAX: usize = 3;
 /// The deadline of a schema change: it waits for all nodes to agree, and a busy node may answer nothing else meanwhile.
 const STATEMENT_MAX: Duration = Duration::from_secs(60);
+/// Version 0.1 writes a row of `wakes` with each of its writes: into one of so many shards, and a
+/// slot of this length.
+const WAKE_SHARDS: u8 = 16;
+const WAKE_SLOT_MICROS: i64 = 10_000_000;
+const WAKE_LIFETIME_MICROS: i64 = 60_000_000;
 
 /// The result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,11 +84,15 @@ pub async fn migrate(
             });
         }
     }
+<<<<<<< HEAD
     // No older server has served a keyspace without a migration: it may hold every form from the start.
     let is_new = match MIGRATIONS.first() {
         Some(first) => !is_applied(&session, keyspace, first).await?,
         None => true,
     };
+=======
+    refuse_early_servers(&session, address, clock).await?;
+>>>>>>> 5e6e748 (cql: refuse to upgrade a keyspace that version 0.1 writes to)
     let mut applied = Vec::new();
     for migration in MIGRATIONS {
         if is_applied(&session, keyspace, migration).await? {
@@ -116,8 +125,46 @@ pub async fn migrate(
     })
 }
 
+<<<<<<< HEAD
 /// Records a migration as applied: in a keyspace that is made new, as one that every server must know.
 /// Another run may record it at the same time.
+=======
+/// An error if a keyspace of version 0.1 is still written to. Servers of that version know of no
+/// others, so the later ones would not be notified of their writes.
+async fn refuse_early_servers(
+    session: &Session,
+    address: &Address,
+    clock: &dyn Clock,
+) -> Result<(), ClusterOpenError> {
+    let keyspace = &address.keyspace;
+    let [first, second, ..] = MIGRATIONS else {
+        return Ok(());
+    };
+    let is_early = is_applied(session, keyspace, first).await?
+        && !is_applied(session, keyspace, second).await?;
+    if !is_early {
+        return Ok(());
+    }
+    let shards: Vec<_> = (0..WAKE_SHARDS).map(|shard| shard.to_string()).collect();
+    let read = format!(
+        "SELECT slot FROM \"{keyspace}\".wakes WHERE shard IN ({}) AND slot = ? LIMIT 1",
+        shards.join(", ")
+    );
+    let now = clock.now().micros();
+    let first = (now - WAKE_LIFETIME_MICROS) / WAKE_SLOT_MICROS;
+    for slot in first..=now / WAKE_SLOT_MICROS + 1 {
+        let found = unprepared::read::<(i64,)>(session, patient(&read), (slot,)).await?;
+        if !found.is_empty() {
+            return Err(ClusterOpenError::EarlyServers {
+                address: address.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Records a migration as applied. Another run may record it at the same time.
+>>>>>>> 5e6e748 (cql: refuse to upgrade a keyspace that version 0.1 writes to)
 async fn record(
     session: &Session,
     keyspace: &str,

@@ -57,6 +57,10 @@ pub enum ClusterOpenError {
         oldest: i32,
     },
     #[error(
+        "a server of version 0.1 wrote to {address} within the last minute, and does not notify later versions: stop all servers of version 0.1, wait a minute, and run `wideroom migrate` again"
+    )]
+    EarlyServers { address: String },
+    #[error(
         "{count} servers of version {version} still serve, and this is version {newest}: upgrade or stop them, wait a minute, and run `wideroom migrate --finish` again"
     )]
     OlderServers {
