@@ -17,7 +17,7 @@ use wideroom::model::{
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
     Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange,
-    LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
+    FormVersion, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
     MembershipVersion, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
     PreviewQuery, ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result,
     Revised, Store, UnreadQuery,
@@ -111,6 +111,10 @@ impl Store for Slow {
 
     async fn newest_id(&self) -> Result<Option<TimeUuid>> {
         self.inner.newest_id().await
+    }
+
+    async fn form_version(&self) -> Result<FormVersion> {
+        self.inner.form_version().await
     }
 
     async fn imported_at(&self) -> Result<Option<Timestamp>> {

@@ -84,15 +84,12 @@ pub async fn migrate(
             });
         }
     }
-<<<<<<< HEAD
+    refuse_early_servers(&session, address, clock).await?;
     // No older server has served a keyspace without a migration: it may hold every form from the start.
     let is_new = match MIGRATIONS.first() {
         Some(first) => !is_applied(&session, keyspace, first).await?,
         None => true,
     };
-=======
-    refuse_early_servers(&session, address, clock).await?;
->>>>>>> 5e6e748 (cql: refuse to upgrade a keyspace that version 0.1 writes to)
     let mut applied = Vec::new();
     for migration in MIGRATIONS {
         if is_applied(&session, keyspace, migration).await? {
@@ -125,10 +122,6 @@ pub async fn migrate(
     })
 }
 
-<<<<<<< HEAD
-/// Records a migration as applied: in a keyspace that is made new, as one that every server must know.
-/// Another run may record it at the same time.
-=======
 /// An error if a keyspace of version 0.1 is still written to. Servers of that version know of no
 /// others, so the later ones would not be notified of their writes.
 async fn refuse_early_servers(
@@ -164,7 +157,8 @@ async fn refuse_early_servers(
 }
 
 /// Records a migration as applied. Another run may record it at the same time.
->>>>>>> 5e6e748 (cql: refuse to upgrade a keyspace that version 0.1 writes to)
+/// Records a migration as applied: in a keyspace that is made new, as one that every server must know.
+/// Another run may record it at the same time.
 async fn record(
     session: &Session,
     keyspace: &str,
