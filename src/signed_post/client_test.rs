@@ -43,13 +43,10 @@ async fn request(stream: &mut TcpStream) -> Option<String> {
 /// the number of connections.
 async fn client_of(
     answers: &'static [&'static str],
-) -> (
-    PostClient,
-    tokio::sync::mpsc::UnboundedReceiver<(usize, String)>,
-) {
+) -> (PostClient, tokio::sync::mpsc::Receiver<(usize, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook?a=b", listener.local_addr().unwrap());
-    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, receiver) = tokio::sync::mpsc::channel(16);
     tokio::spawn(async move {
         for connection in 0.. {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -57,7 +54,7 @@ async fn client_of(
                 let Some(request) = request(&mut stream).await else {
                     break;
                 };
-                sender.send((connection, request)).unwrap();
+                sender.send((connection, request)).await.unwrap();
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
         }

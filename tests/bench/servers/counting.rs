@@ -15,17 +15,18 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use wideroom::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
-    Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread,
-    UserId,
+    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
+    PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
+    Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::embedded::Embedded;
 use wideroom::store::{
-    Appended, ChangedRow, Created, EarlierSend, EntryPreview, FlagsChange, LateChange,
+    Appended, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange, LateChange,
     LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion,
     NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery,
-    ProfileChange, Renaming, Restricted, RestrictionChange, Result, Revised, Store, UnreadQuery,
+    ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result, Revised, Store,
+    UnreadQuery,
 };
 
 use super::directory::Directory;
@@ -318,6 +319,11 @@ priced! {
     restrictions() -> Vec<(Restricted, Restriction)> => |_store, answer| (16, answer.len());
     restriction_log(since: Timestamp) -> Vec<LoggedRestriction> => |_store, answer| (1, answer.len());
     blocks(user: &UserId) -> Vec<Block> => |_store, answer| (1, answer.len());
+    reader_positions(reader: &str) -> Vec<Option<ReaderPosition>> => |_store, _answer| (1, 1);
+    swap_reader_position(reader: &str, shard: OutboxShard, seen: Option<&ReaderPosition>, to: &ReaderPosition) -> bool => |_store, _answer| (1, 3);
+    put_dead_letter(reader: &str, letter: &DeadLetter) -> () => |_store, _answer| (1, 3);
+    dead_letters(reader: &str, limit: usize) -> Vec<DeadLetter> => |_store, _answer| (1, 1);
+    delete_dead_letter(reader: &str, letter: &DeadLetter) -> () => |_store, _answer| (1, 3);
     set_block(user: &UserId, block: &Block) -> () => |_store, _answer| (1, 3);
 }
 
