@@ -112,6 +112,62 @@ async fn participants_who_have_not_read_are_notified() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn levels_and_mentions_decide_who_is_notified() {
+    let server = server().await;
+    let (receiver, folder) = (Receiver::start().await, tempfile::tempdir().unwrap());
+    let all = [settings(&receiver, folder.path())];
+    let _webhooks = server.webhooks(&all, RetryPolicy::default()).await.unwrap();
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| server.user(name));
+    let group = alice.group("a group", &["bob", "carol", "dave"]).await;
+    let level = "mutation($i: UpdateInboxEntryInput!) { updateInboxEntry(input: $i) { inboxEntry { notificationLevel } } }";
+    for (actor, level_of) in [(&bob, "NONE"), (&carol, "MENTIONS")] {
+        let input = json!({"conversationId": group, "notificationLevel": level_of});
+        actor.data(level, json!({"i": input})).await;
+    }
+    let crowd: Vec<_> = (0..40).map(|number| format!("user-{number}")).collect();
+    let crowd: Vec<_> = crowd.iter().map(String::as_str).collect();
+    let large = alice.group("a crowd", &crowd).await;
+    let send = "mutation($i: SendMessageInput!) { sendMessage(input: $i) { messageEdge { node { uuid } } } }";
+    let mut sent = Vec::new();
+    for (c, names, everyone) in [
+        (&group, json!([]), false),
+        (&group, json!(["bob", "carol"]), false),
+        (&group, json!([]), true),
+        (&large, json!(["user-7"]), false),
+    ] {
+        let input = json!({"conversationId": c, "body": "hello", "mentionedUsernames": names, "mentionsEveryone": everyone});
+        let data = alice.data(send, json!({"i": input})).await;
+        sent.push(
+            data["sendMessage"]["messageEdge"]["node"]["uuid"]
+                .as_str()
+                .unwrap()
+                .to_owned(),
+        );
+    }
+    let received = receiver.until(|all| all.len() >= 4).await;
+    let notified = |uuid: &str| {
+        let is_of = |one: &&Received| one.id().starts_with(uuid);
+        let event = event(received.iter().find(is_of).unwrap());
+        let recipients = event["recipients"].as_array().unwrap().iter();
+        let part = |one: &Value| json!([one["user"]["username"], one["reason"]]);
+        recipients.map(part).collect::<Vec<_>>()
+    };
+    assert_eq!(notified(&sent[0]), [json!(["dave", "GROUP"])]);
+    assert_eq!(
+        notified(&sent[1]),
+        [json!(["carol", "MENTION"]), json!(["dave", "GROUP"])]
+    );
+    assert_eq!(
+        notified(&sent[2]),
+        [json!(["carol", "EVERYONE"]), json!(["dave", "EVERYONE"])]
+    );
+    assert_eq!(notified(&sent[3]), [json!(["user-7", "MENTION"])]);
+    let is_last = |one: &&Received| one.id().starts_with(&sent[3]);
+    let last = event(received.iter().find(is_last).unwrap());
+    assert_eq!(last["recipients"][0]["unreadMentionCount"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_asks_for_notifications_trails_and_others_do_not() {
     let server = server().await;
     let alice = server.user("alice");

@@ -2,7 +2,7 @@
 //!
 //! A notification follows from the addition of a TEXT message, and has no row of its own. A reader that asks for notifications
 //! trails by a few seconds, so that a user who reads the message at once is not notified. It concerns the participants of a
-//! conversation that is not large. In a large one, messages notify nobody.
+//! conversation; in a large one, those whom the message names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::chat::error::Result;
 use crate::chat::inbox::InboxService;
 use crate::chat::presence::PresenceService;
 use crate::model::{
-    ConversationKind, InboxRow, Message, MessageKind, OutboxEvent, OutboxEventKind, Participant,
-    Unread, UserId,
+    Conversation, ConversationKind, InboxRow, Mentions, Message, MessageKind, NotificationLevel,
+    OutboxEvent, OutboxEventKind, PageRequest, Participant, Unread, UserId,
 };
 use crate::store::Store;
 
@@ -84,16 +84,19 @@ impl NotificationService {
     /// The users to notify of a message now, by username: participants but its sender who have not read past it, and have neither
     /// muted the conversation nor blocked the sender. Nobody for a message that is deleted, or not of a user.
     pub async fn recipients(&self, message: &Message) -> Result<Vec<NotificationRecipient>> {
-        if message.kind != MessageKind::Text || message.content.is_none() {
-            return Ok(Vec::new());
-        }
-        let id = message.conversation;
-        let conversation = self.store.conversations(&[id]).await?.pop().flatten();
-        let Some(conversation) = conversation.filter(|conversation| !conversation.is_large) else {
+        let Some(content) = message
+            .content
+            .as_ref()
+            .filter(|_| message.kind == MessageKind::Text)
+        else {
             return Ok(Vec::new());
         };
-        let page = crate::model::PageRequest::first(crate::model::Conversation::FAN_OUT_MAX);
-        let participants = self.store.participants(id, &page).await?.items;
+        let id = message.conversation;
+        let conversation = self.store.conversations(&[id]).await?.pop().flatten();
+        let Some(conversation) = conversation else {
+            return Ok(Vec::new());
+        };
+        let participants = self.candidates(&conversation, &content.mentions).await?;
         let users: Vec<_> = participants
             .into_iter()
             .filter(|participant| self.may_notify(participant, message))
@@ -104,17 +107,22 @@ impl NotificationService {
         let rows = try_join_all(rows).await?;
         let blocks = self.access.blocks().of_all(&users).await?;
         let online = self.presence.online(&users).await?;
-        let reason = match conversation.kind {
-            ConversationKind::Direct => NotificationReason::Direct,
-            ConversationKind::Group => NotificationReason::Group,
-        };
         let position = message.id.order_key();
         let all = users.into_iter().zip(rows).zip(blocks).zip(online);
         let notified = all.filter_map(|(((user, mut rows), blocks), is_online)| {
             let entry = rows.pop().flatten()?;
-            let is_notified = entry.read_up_to() < position
+            let level = entry.flags.level;
+            let level = level.unwrap_or(NotificationLevel::default_of(conversation.is_large));
+            let is_wanted = match level {
+                NotificationLevel::All => true,
+                NotificationLevel::Mentions => content.mentions.concern(&user),
+                NotificationLevel::None => false,
+            };
+            let is_notified = is_wanted
+                && entry.read_up_to() < position
                 && !entry.flags.is_muted
                 && !blocks.has(&message.sender);
+            let reason = reason(conversation.kind, &content.mentions, &user);
             is_notified.then_some(NotificationRecipient {
                 user,
                 reason,
@@ -123,6 +131,23 @@ impl NotificationService {
             })
         });
         Ok(notified.collect())
+    }
+
+    /// Participants whom a message may notify. In a large conversation nobody but those whom it names is looked for, so that the
+    /// cost does not grow with the participants.
+    async fn candidates(
+        &self,
+        conversation: &Conversation,
+        mentions: &Mentions,
+    ) -> Result<Vec<Participant>> {
+        if conversation.is_large {
+            let key = |user: &UserId| (conversation.id, user.clone());
+            let keys: Vec<_> = mentions.users().iter().map(key).collect();
+            let found = self.store.participants_by_name(&keys).await?;
+            return Ok(found.into_iter().flatten().collect());
+        }
+        let page = PageRequest::first(Conversation::FAN_OUT_MAX);
+        Ok(self.store.participants(conversation.id, &page).await?.items)
     }
 
     fn may_notify(&self, participant: &Participant, message: &Message) -> bool {
@@ -135,6 +160,15 @@ impl NotificationService {
     pub async fn unread(&self, recipient: &NotificationRecipient) -> Result<Option<Unread>> {
         let rows = [recipient.entry];
         Ok(self.inbox.unread(&recipient.user, &rows).await?.pop())
+    }
+
+    /// Unread mentions of a recipient in the conversation.
+    pub async fn unread_mentions(
+        &self,
+        recipient: &NotificationRecipient,
+    ) -> Result<Option<Unread>> {
+        let rows = [recipient.entry];
+        Ok(self.inbox.mentions(&recipient.user, &rows).await?.pop())
     }
 
     /// Number on the app's icon: the unread conversations of a user, at most 100. Held for a few seconds.
@@ -153,5 +187,19 @@ impl NotificationService {
             .lock()
             .put(user.clone(), (Instant::now(), badge));
         Ok(badge)
+    }
+}
+
+/// Reason for which a message notifies a user: the narrowest one.
+fn reason(kind: ConversationKind, mentions: &Mentions, user: &UserId) -> NotificationReason {
+    if mentions.names(user) {
+        return NotificationReason::Mention;
+    }
+    if mentions.everyone {
+        return NotificationReason::Everyone;
+    }
+    match kind {
+        ConversationKind::Direct => NotificationReason::Direct,
+        ConversationKind::Group => NotificationReason::Group,
     }
 }

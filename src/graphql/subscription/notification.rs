@@ -41,8 +41,8 @@ impl NotificationEvent {
         &self.message
     }
 
-    /// 1 to 100 users, by username: participants who have not read the message, and have neither muted the conversation nor blocked
-    /// the sender.
+    /// 1 to 100 users, by username: participants who have not read the message, whose level it meets, and who have neither muted
+    /// the conversation nor blocked the sender. In a large conversation: the users whom the message names.
     async fn recipients(&self) -> &[NotificationRecipient] {
         &self.recipients
     }
@@ -80,8 +80,11 @@ impl NotificationRecipient {
     }
 
     /// Unread messages of the conversation that mention the user, exact up to the cap.
-    async fn unread_mention_count(&self) -> i32 {
-        0
+    async fn unread_mention_count(&self) -> Result<i32> {
+        let notifications = &self.scope.chat.notifications;
+        let unread = notifications.unread_mentions(&self.recipient).await?;
+        let count = unread.map_or(0, |unread| unread.count);
+        Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
     /// Unread conversations of the user that are neither muted nor archived, for the badge on the app. 100 is 100 or more. At most
