@@ -438,7 +438,11 @@ impl Oracle<'_> {
                 Step::Edit(message, ..) | Step::Delete(message) => self.read(*message).await,
                 Step::Block(user, other, true) => drop(self.blocks.insert((*user, *other))),
                 Step::Block(user, other, false) => drop(self.blocks.remove(&(*user, *other))),
-                _ => {}
+                Step::Send(..)
+                | Step::Read(..)
+                | Step::Unread(..)
+                | Step::Leave(_)
+                | Step::Rejoin(_) => {}
             }
         }
     }

@@ -176,11 +176,7 @@ fn main() {
         });
     }
     if wanted[12] {
-        runtime().block_on(async move {
-            tokio::spawn(async move { mentions::measure(&size).await })
-                .await
-                .unwrap()
-        });
+        runtime().block_on(mentions::measure(&size));
     }
 }
 

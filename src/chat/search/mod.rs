@@ -1,7 +1,7 @@
 //! Search: the messages that match a query and a filter, the newest first.
 //!
-//! Search reads history and judges each message by one function ([`Search::judge`]), so that its
-//! results are exact and have no lag. A page reads at most [`MESSAGES_MAX`] messages: it may hold
+//! Search reads history and judges each message by one function (`Search::judge`), so that its
+//! results are exact and have no lag. A page reads at most 1,000 messages: it may hold
 //! fewer matches than requested, with a position from which the next page continues.
 
 mod across;

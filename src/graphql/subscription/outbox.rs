@@ -242,23 +242,25 @@ impl OutboxEvent {
                 })));
             }
             let participant = participant_or_gone(scope, conversation, &user).await?;
-            return Ok(participant.map(|participant| match event.kind {
-                OutboxEventKind::RoleChanged => Self::RoleChanged(RoleChangedEvent { participant }),
-                OutboxEventKind::ParticipantUpdated => {
+            return Ok(participant.map(|participant| {
+                if event.kind == OutboxEventKind::RoleChanged {
+                    Self::RoleChanged(RoleChangedEvent { participant })
+                } else if event.kind == OutboxEventKind::ParticipantUpdated {
                     Self::ParticipantUpdated(ParticipantUpdatedEvent { participant })
+                } else {
+                    Self::ParticipantAdded(ParticipantAddedEvent { participant })
                 }
-                _ => Self::ParticipantAdded(ParticipantAddedEvent { participant }),
             }));
         }
         let conversation = Conversation::load(scope, conversation).await?;
-        Ok(conversation.map(|conversation| match event.kind {
-            OutboxEventKind::ConversationRenamed => {
+        Ok(conversation.map(|conversation| {
+            if event.kind == OutboxEventKind::ConversationRenamed {
                 Self::Renamed(ConversationRenamedEvent { conversation })
-            }
-            OutboxEventKind::ConversationUpdated => {
+            } else if event.kind == OutboxEventKind::ConversationUpdated {
                 Self::ConversationUpdated(ConversationUpdatedEvent { conversation })
+            } else {
+                Self::Created(ConversationCreatedEvent { conversation })
             }
-            _ => Self::Created(ConversationCreatedEvent { conversation }),
         }))
     }
 
