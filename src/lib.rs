@@ -43,6 +43,7 @@
 //! - Invariant: a cursor is a clustering key behind the name of its list. It holds no state of a server.
 //! - Invariant: an object that the viewer may not see is indistinguishable from one that does not exist. Only
 //!   `chat::access` decides it.
+//! - Invariant: a message at or below the viewer's floor does not exist for them. Only `chat::access::floor` computes it.
 //! - Invariant: no text of a store's or a library's error reaches a client: `graphql::error`
 //!   chooses a code and a sentence.
 //! - Invariant: every queue, page, body, document and socket has a bound, and every wait a deadline.

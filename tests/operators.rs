@@ -21,8 +21,8 @@ const OF_TROUBLE: [&str; 3] = [
 /// Metrics of a server on a cluster begin so.
 const OF_CLUSTERS: [&str; 2] = ["wideroom_cluster_", "wideroom_cql_"];
 
-/// Metrics of a server with a webhook begin so.
-const OF_WEBHOOKS: [&str; 1] = ["wideroom_webhook_"];
+/// Metrics of a server with a webhook, or with a hook before a send, begin so.
+const OF_WEBHOOKS: [&str; 2] = ["wideroom_webhook_", "wideroom_before_send_"];
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -110,7 +110,8 @@ fn the_dashboard_shows_every_metric_of_webhooks() {
     program.run(&["outbox", "on"]).succeeded();
     let secret = program.write("secret", crate::support::receiver::SECRET);
     let webhook = format!(
-        "[[webhook]]\nname = \"backend\"\nurl = \"https://localhost:9/\"\nsecret_file = \"{secret}\"\n"
+        "[[webhook]]\nname = \"backend\"\nurl = \"https://localhost:9/\"\nsecret_file = \"{secret}\"\n\
+         [before_send]\nurl = \"https://localhost:9/\"\nsecret_file = \"{secret}\"\n"
     );
     let file = program.write("wideroom.toml", &webhook);
     let of_webhooks = |names: BTreeSet<String>| -> BTreeSet<String> {
@@ -120,7 +121,7 @@ fn the_dashboard_shows_every_metric_of_webhooks() {
     let told = told_by(&program, &["--config", &file]);
     let shown = of_webhooks(shown(&told));
     assert_eq!(shown, of_webhooks(told));
-    assert_eq!(shown.len(), 7);
+    assert_eq!(shown.len(), 9);
 }
 
 #[tokio::test]

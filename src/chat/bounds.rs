@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::model::{Body, Metadata, Unread};
+use crate::store::OUTBOX_KEEP;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
@@ -42,6 +43,8 @@ pub struct Bounds {
     /// Concurrent replay reads of all users. More of them wait.
     pub replays_max: usize,
     pub replay_wait: Duration,
+    /// Reports of all users in 24 hours.
+    pub reports_per_day: usize,
     /// Concurrent searches of all users. More of them wait.
     pub searches_max: usize,
     /// Concurrent reads of the store for one user's operations.
@@ -49,8 +52,12 @@ pub struct Bounds {
     /// How far a reader of the outbox that asks for notifications trails: a user who reads a message within this time is not
     /// notified of it.
     pub notify_after: Duration,
+    /// For how long the outbox keeps events: the age of the oldest cursor from which a reader may resume.
+    pub outbox_keep: Duration,
     /// Longest life of a token, which is also that of a revocation. `None` holds revocations for good.
     pub token_life_max: Option<Duration>,
+    /// Time after which every message expires. `None`: a conversation alone decides.
+    pub retention: Option<Duration>,
 }
 
 /// Rates of one user, through any transport.
@@ -61,6 +68,8 @@ pub struct RateBounds {
     pub sends_burst: u32,
     /// Users added to conversations by a user with whom they have no relationship.
     pub strangers_per_hour: u32,
+    /// Reports of users and messages by one user.
+    pub reports_per_hour: u32,
     pub searches_per_second: u32,
     pub searches_burst: u32,
     /// Minimum time between two typing signals of a user in one conversation.
@@ -74,6 +83,7 @@ impl Default for RateBounds {
             sends_per_second: 10,
             sends_burst: 30,
             strangers_per_hour: 60,
+            reports_per_hour: 10,
             searches_per_second: 5,
             searches_burst: 10,
             typing_interval: Duration::from_secs(2),
@@ -105,10 +115,13 @@ impl Default for Bounds {
             user_replays_max: 4,
             replays_max: 64,
             replay_wait: Duration::from_secs(10),
+            reports_per_day: 2_000,
             searches_max: 16,
             user_reads_max: 16,
             notify_after: Duration::from_secs(3),
+            outbox_keep: OUTBOX_KEEP,
             token_life_max: None,
+            retention: None,
         }
     }
 }

@@ -15,6 +15,12 @@ pub enum Error {
     /// The viewer may see the object, and may not change it in this way.
     #[error("{0}")]
     Forbidden(&'static str),
+    /// The hook before a send rejected the message, perhaps with a reason for the sender.
+    #[error("the message was rejected")]
+    Rejected { reason: Option<Arc<str>> },
+    /// The hook before a send did not decide. The operation was not done.
+    #[error("the message could not be checked, try again")]
+    NotChecked,
     /// An invalid input; a retry fails again. The path names the input: `["input", "body"]`.
     #[error("{message}")]
     BadInput {

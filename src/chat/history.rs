@@ -9,8 +9,8 @@ use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::cluster::CursorScope;
 use crate::model::{
-    ConversationId, Cut, Message, MessageId, OrderKey, Page, PageRequest, Pin, PinKey, Reaction,
-    Timestamp, UserId,
+    ConversationId, Cut, Floor, Message, MessageId, OrderKey, Page, PageRequest, Pin, PinKey,
+    Reaction, Timestamp, UserId,
 };
 use crate::store::Store;
 
@@ -48,17 +48,20 @@ impl HistoryService {
         Self { store, in_flight }
     }
 
+    /// A page of the messages above the viewer's floor.
     pub async fn page(
         &self,
         conversation: ConversationId,
+        floor: Floor,
         request: &HistoryRequest,
     ) -> Result<Page<Arc<Message>>> {
         match request {
             HistoryRequest::Page { page, from, until } => {
                 let cut = Cut {
-                    start: from.map_or(Bound::Unbounded, |moment| {
-                        Bound::Included(OrderKey::first_at(moment))
-                    }),
+                    start: from
+                        .map(OrderKey::first_at)
+                        .filter(|from| *from > floor.key)
+                        .map_or(above(floor), Bound::Included),
                     end: until.map_or(Bound::Unbounded, |moment| {
                         Bound::Excluded(OrderKey::first_at(moment))
                     }),
@@ -69,7 +72,7 @@ impl HistoryService {
                 Ok(page)
             }
             HistoryRequest::Around { message, count } => {
-                self.around(conversation, *message, *count).await
+                self.around(conversation, floor, *message, *count).await
             }
         }
     }
@@ -79,16 +82,17 @@ impl HistoryService {
     async fn around(
         &self,
         conversation: ConversationId,
+        floor: Floor,
         message: MessageId,
         count: usize,
     ) -> Result<Page<Arc<Message>>> {
-        self.require_message(conversation, message).await?;
+        self.require_message(conversation, message, floor).await?;
         let position = message.order_key();
         let cut = Cut::default();
         let newer = PageRequest::last(count).before(position);
         // The message itself belongs to the older side.
         let older = Cut {
-            start: Bound::Unbounded,
+            start: above(floor),
             end: Bound::Included(position),
         };
         let older_page = PageRequest::first(count);
@@ -99,9 +103,34 @@ impl HistoryService {
         Ok(centre(newer?, older?, count))
     }
 
-    /// Number of messages of each conversation, deleted ones included.
-    pub async fn counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        Ok(self.store.message_counts(conversations).await?)
+    /// Number of messages of each conversation above this floor, deleted ones included.
+    pub async fn counts(&self, floors: &[(ConversationId, OrderKey)]) -> Result<Vec<u64>> {
+        let (bounded, whole): (Vec<_>, Vec<_>) =
+            (floors.iter().copied()).partition(|(_, floor)| *floor > OrderKey::MIN);
+        let whole: Vec<_> = whole.into_iter().map(|(id, _)| id).collect();
+        let counts = async {
+            if whole.is_empty() {
+                return Ok(Vec::new());
+            }
+            self.store.message_counts(&whole).await
+        };
+        let counts_after = async {
+            if bounded.is_empty() {
+                return Ok(Vec::new());
+            }
+            self.store.message_counts_after(&bounded).await
+        };
+        let (counts, counts_after) = tokio::try_join!(counts, counts_after)?;
+        let (mut counts, mut counts_after) = (counts.into_iter(), counts_after.into_iter());
+        let count = |(_, floor): &(ConversationId, OrderKey)| {
+            let count = if *floor > OrderKey::MIN {
+                counts_after.next()
+            } else {
+                counts.next()
+            };
+            count.unwrap_or_default()
+        };
+        Ok(floors.iter().map(count).collect())
     }
 
     /// Messages by id, `None` for those that do not exist.
@@ -132,14 +161,17 @@ impl HistoryService {
         Ok(self.store.last_messages(conversations).await?)
     }
 
-    /// A message of this conversation, or the error that it was not found.
+    /// A message of this conversation above the viewer's floor, or the error that it was not found.
     pub(crate) async fn require_message(
         &self,
         conversation: ConversationId,
         id: MessageId,
+        floor: Floor,
     ) -> Result<Arc<Message>> {
         let found = self.messages(&[(conversation, id)]).await?.pop().flatten();
-        found.ok_or(Error::NotFound("the message"))
+        found
+            .filter(|message| floor.shows(message.id))
+            .ok_or(Error::NotFound("the message"))
     }
 
     /// The current reactions of each message.
@@ -155,11 +187,17 @@ impl HistoryService {
             .collect())
     }
 
-    /// The pinned messages of a conversation, the last pinned first: at most [`Pin::COUNT_MAX`].
-    pub(crate) async fn pinned(&self, conversation: ConversationId) -> Result<PinnedMessages> {
+    /// The pinned messages of a conversation above a floor, the last pinned first: at most
+    /// [`Pin::COUNT_MAX`].
+    pub(crate) async fn pinned(
+        &self,
+        conversation: ConversationId,
+        floor: Floor,
+    ) -> Result<PinnedMessages> {
         let pins = self.store.pins(conversation).await?;
         let kept = pins.len();
-        let mut on: Vec<_> = pins.into_iter().filter(|(_, pin)| pin.is_on).collect();
+        let is_shown = |(message, pin): &(MessageId, Pin)| pin.is_on && floor.shows(*message);
+        let mut on: Vec<_> = pins.into_iter().filter(is_shown).collect();
         on.sort_unstable_by_key(|(message, pin)| PinKey::of(*message, pin));
         let mut messages = Vec::new();
         // More than the most are there only if two were pinned at once, or messages were deleted then.
@@ -179,9 +217,10 @@ impl HistoryService {
     pub async fn pinned_page(
         &self,
         conversation: ConversationId,
+        floor: Floor,
         request: &PageRequest<PinKey>,
     ) -> Result<Page<Arc<Message>>> {
-        let PinnedMessages { messages, .. } = self.pinned(conversation).await?;
+        let PinnedMessages { messages, .. } = self.pinned(conversation, floor).await?;
         let keyed = |message: Arc<Message>| {
             let key = PinKey::of(message.id, message.current_pin()?);
             Some((key, message))
@@ -205,6 +244,15 @@ impl HistoryService {
             .flatten();
         let newest = newest.map(|newest| newest.order_key().min(self.in_flight.cursor_max()));
         Ok(newest.map_or(low_watermark, |newest| low_watermark.max(newest)))
+    }
+}
+
+/// The older end of a cut: the messages above a floor.
+pub(crate) fn above(floor: Floor) -> Bound<OrderKey> {
+    if floor.key > OrderKey::MIN {
+        Bound::Excluded(floor.key)
+    } else {
+        Bound::Unbounded
     }
 }
 

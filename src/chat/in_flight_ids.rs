@@ -39,6 +39,7 @@ const CURSOR_AHEAD: Duration = Duration::from_secs(3);
 
 /// How far a reader of the outbox of a shared store trails.
 const OUTBOX_TRAIL_MICROS: i64 = 500_000;
+const OUTBOX_STEP_MICROS: i64 = 250_000;
 
 /// Age of an id at which its event is late: it is logged again under a fresh id. Streams read back
 /// ten seconds, which is twice this and the difference of two clocks.
@@ -252,7 +253,10 @@ impl InFlightIds {
     /// time are visible in their order. Later ones are late.
     pub(crate) fn outbox_limit(&self) -> OrderKey {
         if self.is_shared() {
-            OrderKey::first_at(self.now().plus_micros(-OUTBOX_TRAIL_MICROS))
+            // Whole steps: readers that ask at about the same time share one read of the store.
+            let step = self.now().micros().div_euclid(OUTBOX_STEP_MICROS);
+            let now = Timestamp::from_micros(step * OUTBOX_STEP_MICROS);
+            OrderKey::first_at(now.plus_micros(-OUTBOX_TRAIL_MICROS))
         } else {
             self.low_watermark()
         }

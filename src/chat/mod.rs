@@ -39,7 +39,7 @@ use std::time::Duration;
 pub use self::access::blocks::{BlockList, BlockLists};
 pub use self::access::membership_guard::MembershipGuard;
 pub use self::access::restrictions::{Refusal, RestrictionWatch, Restrictions};
-pub use self::access::{Access, client_key};
+pub use self::access::{Access, VisibleConversation, client_key};
 pub use self::bounds::{Bounds, RateBounds};
 pub use self::error::{Error, Result, StoreFailure};
 pub use self::history::{HistoryRequest, HistoryService};
@@ -48,16 +48,18 @@ pub use self::inbox::PreviewFields;
 pub use self::inbox::entry_settings::EntrySettings;
 pub use self::inbox::page::{InboxFilter, InboxPage, InboxSummary};
 pub use self::outbox::notification::{
-    NOTIFICATION, NotificationReason, NotificationRecipient, NotificationService,
+    NOTIFICATION, NotificationPiece, NotificationReason, NotificationRecipient, NotificationService,
 };
 pub use self::outbox::{
-    FeedBatch, LoadedEvent, OUTBOX_BEGINS_AFTER_MICROS, OutboxFilter, OutboxItem, OutboxService,
-    OutboxTypes, OutboxUpdate, OutboxUpdates, ReaderName, ShardFeed, ShardLease,
+    FeedBatch, LoadedEvent, LoadedItem, OUTBOX_BEGINS_AFTER_MICROS, OutboxFilter, OutboxItem,
+    OutboxService, OutboxTypes, OutboxUpdate, OutboxUpdates, ReaderName, ShardFeed, ShardLease,
 };
 pub use self::participants::ParticipantService;
 pub use self::presence::typing::TypingService;
 pub use self::presence::{PresenceGuard, PresenceService};
 pub use self::safety::block::{BlockKey, BlockService, Blocked, Unblocked};
+pub use self::safety::report::{ReportInput, ReportPage, ReportService};
+pub use self::safety::send_hook::{HookFailureMode, SendHook, SendHookError, SendHookSettings};
 pub use self::search::{
     ContentKind, MatchPage, MessageMatch, Search, SearchFilter, SearchInput, SearchKey,
     SearchService,
@@ -73,6 +75,7 @@ pub use self::stream::typing_updates::{TypingUpdate, TypingUpdates};
 pub use self::stream::update_key::UpdateKey;
 pub use self::write::WriteService;
 pub use self::write::command::draft::{AttachmentDraft, Draft, DraftInput};
+pub use self::write::command::history::ConversationSettings;
 pub use self::write::command::revision::EditInput;
 pub use self::write::group::Banned;
 pub use self::write::profile::ProfileInput;
@@ -100,6 +103,7 @@ pub struct Services {
     pub writes: Arc<WriteService>,
     pub inbox: Arc<InboxService>,
     pub blocks: Arc<BlockService>,
+    pub reports: Arc<ReportService>,
     pub search: SearchService,
     pub presence: Arc<PresenceService>,
     pub typing: TypingService,
@@ -180,6 +184,7 @@ impl Services {
             writes: Arc::new(WriteService::new(&components, &bounds)),
             inbox,
             blocks: Arc::new(BlockService::new(&components)),
+            reports: Arc::new(ReportService::new(&components, &bounds)),
             search: SearchService::new(&components, &bounds),
             presence,
             typing: TypingService::new(&components, &bounds.rates),
@@ -200,6 +205,7 @@ impl Services {
         self.writes.register(metrics);
         self.typing.register(metrics);
         self.search.register(metrics);
+        self.reports.register(metrics);
         self.streams.register(metrics);
         if let Some(cluster) = self.components.in_flight.cluster() {
             cluster.register(metrics);

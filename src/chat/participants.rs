@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use crate::chat::access::Access;
+use crate::chat::access::{Access, VisibleConversation};
 use crate::chat::error::{Error, Result};
 use crate::model::{
     Ban, Conversation, ConversationId, ConversationKind, Membership, Message, Page, PageRequest,
@@ -139,16 +139,12 @@ impl ParticipantService {
     /// take part.
     pub async fn named(
         &self,
-        viewer: &UserId,
+        caller: &Viewer,
         conversation: ConversationId,
         users: &[UserId],
     ) -> Result<Vec<Participant>> {
-        if self
-            .access
-            .conversation(viewer, conversation)
-            .await?
-            .is_none()
-        {
+        let visible = self.access.visible_to(caller, &[conversation]).await?;
+        if visible.iter().flatten().next().is_none() {
             return Ok(Vec::new());
         }
         let keys: Vec<_> = users
@@ -186,7 +182,7 @@ impl ParticipantService {
 
     async fn all_of_small(
         &self,
-        conversation: Option<Arc<Conversation>>,
+        conversation: Option<VisibleConversation>,
     ) -> Result<Option<Arc<[Participant]>>> {
         let Some(conversation) = conversation.filter(|conversation| !conversation.is_large) else {
             return Ok(None);

@@ -141,11 +141,11 @@ impl RemoteNotices {
     }
 }
 
-/// Whether a change may take a participant's right to read or to write.
+/// Whether a change may take a participant's right to read or to write, or raise a floor.
 fn may_end_rights(kind: ChangeKind) -> bool {
     matches!(
         kind,
-        ChangeKind::ParticipantRemoved | ChangeKind::ParticipantUpdated
+        ChangeKind::ParticipantRemoved | ChangeKind::ParticipantUpdated | ChangeKind::HistoryRaised
     )
 }
 
@@ -177,7 +177,8 @@ fn event_of(
         | ChangeKind::RoleChanged
         | ChangeKind::ConversationRenamed
         | ChangeKind::ParticipantUpdated
-        | ChangeKind::ConversationUpdated => Event::Changed(conversation, change.clone()),
+        | ChangeKind::ConversationUpdated
+        | ChangeKind::HistoryRaised => Event::Changed(conversation, change.clone()),
     })
 }
 

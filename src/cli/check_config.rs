@@ -3,6 +3,7 @@
 use super::settings::{SERVE, SettingFlags};
 use super::{Error, print};
 use crate::auth::Auth;
+use crate::chat::SendHook;
 use crate::server::TrustedDocuments;
 use crate::{config, telemetry, webhook};
 
@@ -25,6 +26,9 @@ pub(super) fn run(given: &SettingFlags<SERVE>) -> Result<(), Error> {
         for webhook in &config.webhooks {
             runtime.block_on(webhook::check(webhook))?;
         }
+    }
+    if let Some(hook) = &config.before_send {
+        SendHook::open(hook)?;
     }
     print(config::in_force(&config, &sources).trim_end())
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::data::BackupError;
 use crate::bus::NatsError;
+use crate::chat::SendHookError;
 use crate::server::TrustedError;
 use crate::store::{self, cql, embedded};
 use crate::webhook::WebhookError;
@@ -18,6 +19,8 @@ use crate::{auth, config, load, telemetry, transfer};
 pub(super) enum Error {
     #[error(transparent)]
     Config(#[from] config::Error),
+    #[error(transparent)]
+    BeforeSend(#[from] SendHookError),
     #[error(transparent)]
     Key(#[from] auth::KeyFileError),
     #[error(transparent)]

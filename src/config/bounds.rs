@@ -100,6 +100,8 @@ pub const BOUNDS: &[Setting] = &[
     bound!(count "send-rate" "WIDEROOM_SEND_RATE" chat.rates.sends_per_second "Messages of a user in a second", "`RATE_LIMITED` at the field, `NOT_DONE`"),
     bound!(count "send-burst" "WIDEROOM_SEND_BURST" chat.rates.sends_burst "Messages of a user at once (burst)", "`RATE_LIMITED` at the field, `NOT_DONE`"),
     bound!(count "stranger-rate" "WIDEROOM_STRANGER_RATE" chat.rates.strangers_per_hour "Users without a common conversation whom a user brings into conversations in an hour, direct and group alike", "`RATE_LIMITED` at the field, `NOT_DONE`; no user is brought in"),
+    bound!(count "report-rate" "WIDEROOM_REPORT_RATE" chat.rates.reports_per_hour "Reports of a user in an hour", "`RATE_LIMITED` at the field, `NOT_DONE`"),
+    bound!(count "reports-per-day-max" "WIDEROOM_REPORTS_PER_DAY_MAX" chat.reports_per_day "Reports of all users in 24 hours", "`RATE_LIMITED` at the field, `NOT_DONE`"),
     bound!(count "search-rate" "WIDEROOM_SEARCH_RATE" chat.rates.searches_per_second "Searches of a user in a second; each `searchMessages` of a document is one", "`RATE_LIMITED` at the field"),
     bound!(count "search-burst" "WIDEROOM_SEARCH_BURST" chat.rates.searches_burst "Searches of a user at once (burst)", "`RATE_LIMITED` at the field"),
     bound!(count "searches-max" "WIDEROOM_SEARCHES_MAX" chat.searches_max "Concurrent searches of all users; a user has one", "the search waits; `RATE_LIMITED` after replay-wait"),

@@ -1,9 +1,11 @@
-//! The configuration file: TOML with a key for each setting, and tables of webhooks.
+//! The configuration file: TOML with a key for each setting, and tables of webhooks and of the hook before a send.
 
 use std::path::Path;
 
+use super::before_send::{self, BEFORE_SEND};
 use super::webhook::{self, WEBHOOK};
 use super::{Error, Setting, settings};
+use crate::chat::SendHookSettings;
 use crate::webhook::WebhookSettings;
 
 /// Longest configuration file; a longer file is something else.
@@ -17,6 +19,7 @@ pub(super) struct FileContent {
     pub(super) settings: Vec<(&'static Setting, String)>,
     /// `None` if the file names none.
     pub(super) webhooks: Option<Vec<WebhookSettings>>,
+    pub(super) before_send: Option<SendHookSettings>,
 }
 
 /// Reads a configuration file.
@@ -41,10 +44,13 @@ pub(super) fn read(path: &Path) -> Result<FileContent, Error> {
     let mut content = FileContent {
         settings: Vec::new(),
         webhooks: None,
+        before_send: None,
     };
     for (key, value) in &table {
         if key == WEBHOOK {
             content.webhooks = Some(webhook::parse(value).map_err(broken)?);
+        } else if key == BEFORE_SEND {
+            content.before_send = Some(before_send::parse(value).map_err(broken)?);
         } else {
             let setting = setting(path, key)?;
             let text = plain(path, key, value)?;

@@ -3,6 +3,7 @@
 //! The program opens nothing before [`Config::validate`], and never prints a value that may be a secret.
 
 mod access;
+mod before_send;
 mod bounds;
 mod file;
 mod server;
@@ -16,6 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::bus::NatsAddress;
+use crate::chat::SendHookSettings;
 use crate::model::Unread;
 use crate::server::ServerBounds;
 use crate::store::cql::Address;
@@ -52,6 +54,8 @@ pub struct Config {
     pub documents: graphql::DocumentBounds,
     pub server: ServerBounds,
     pub webhooks: Vec<WebhookSettings>,
+    /// Hook before a send. `None`: no message is checked.
+    pub before_send: Option<SendHookSettings>,
 }
 
 impl Default for Config {
@@ -75,6 +79,7 @@ impl Default for Config {
             documents: graphql::DocumentBounds::default(),
             server: ServerBounds::default(),
             webhooks: Vec::new(),
+            before_send: None,
         }
     }
 }
@@ -215,6 +220,9 @@ impl Config {
         let content = file::read(path)?;
         if let Some(webhooks) = content.webhooks {
             self.webhooks = webhooks;
+        }
+        if content.before_send.is_some() {
+            self.before_send = content.before_send;
         }
         content
             .settings

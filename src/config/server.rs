@@ -5,12 +5,17 @@ use std::time::Duration;
 
 use super::{LogFormat, Scope, Setting, StoreChoice, parse_duration, value};
 use crate::bus::NatsAddressError;
+use crate::store::OUTBOX_KEEP_MAX;
 use crate::store::cql::AddressError;
 
 /// Name of the setting whose default address may be in use by another server.
 pub const ADMIN_LISTEN: &str = "admin-listen";
 
+const RETENTION_MIN: Duration = Duration::from_secs(60);
+/// Ten years.
+const RETENTION_MAX: Duration = Duration::from_secs(3_652 * 86_400);
 const NOTIFY_AFTER_MAX: Duration = Duration::from_secs(600);
+const OUTBOX_KEEP_MIN: Duration = Duration::from_secs(3_600);
 
 /// All settings except access and bounds, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
@@ -163,6 +168,30 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "retention",
+        environment: "WIDEROOM_RETENTION",
+        scope: Scope::Serve,
+        value_name: Some("TIME"),
+        help: "Time after which every message expires, as 400d. A conversation may set a shorter one. none: only conversations that say so lose messages",
+        beyond: None,
+        get: |config| {
+            let retention = config.chat.retention;
+            retention.map_or_else(|| "none".to_owned(), value::show_duration)
+        },
+        set: |config, text| {
+            config.chat.retention = if text == "none" {
+                None
+            } else {
+                let time = parse_duration(text)?;
+                if !(RETENTION_MIN..=RETENTION_MAX).contains(&time) {
+                    return Err("must be none, or between 60s and 3652d".to_owned());
+                }
+                Some(time)
+            };
+            Ok(())
+        },
+    },
+    Setting {
         name: "notify-after",
         environment: "WIDEROOM_NOTIFY_AFTER",
         scope: Scope::Serve,
@@ -176,6 +205,23 @@ pub const SETTINGS: &[Setting] = &[
                 return Err("must be at most 10m".to_owned());
             }
             config.chat.notify_after = time;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "outbox-keep",
+        environment: "WIDEROOM_OUTBOX_KEEP",
+        scope: Scope::Serve,
+        value_name: Some("TIME"),
+        help: "Time for which the outbox keeps events, the same on each server: a webhook or a reader that is away longer misses some",
+        beyond: None,
+        get: |config| value::show_duration(config.chat.outbox_keep),
+        set: |config, text| {
+            let time = parse_duration(text)?;
+            if !(OUTBOX_KEEP_MIN..=OUTBOX_KEEP_MAX).contains(&time) {
+                return Err("must be from 1h to 35d".to_owned());
+            }
+            config.chat.outbox_keep = time;
             Ok(())
         },
     },

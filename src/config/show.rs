@@ -1,6 +1,8 @@
 //! Configuration as text: the file with every default, and the settings in force with their sources. Neither holds a secret.
 
-use super::{ACCESS, BOUNDS, Config, SETTINGS, Setting, SettingSources, settings, webhook};
+use super::{
+    ACCESS, BOUNDS, Config, SETTINGS, Setting, SettingSources, before_send, settings, webhook,
+};
 
 /// Configuration file with every key commented out at its default. A bound names the result beyond it.
 pub fn default_file() -> String {
@@ -26,7 +28,7 @@ pub fn default_file() -> String {
             );
         }
     }
-    text + webhook::EXAMPLE
+    text + webhook::EXAMPLE + before_send::EXAMPLE
 }
 
 /// Every setting with its value and the source of the value.
@@ -45,7 +47,8 @@ pub fn in_force(config: &Config, sources: &SettingSources) -> String {
         None => format!("{line:width$}  # default\n"),
     };
     let shown: String = lines.iter().map(show).collect();
-    shown + &webhook::show(&config.webhooks)
+    let hook = config.before_send.as_ref().map(before_send::show);
+    shown + &webhook::show(&config.webhooks) + &hook.unwrap_or_default()
 }
 
 /// Value in the syntax of TOML.

@@ -37,6 +37,8 @@ pub enum List<'a> {
     Matches(&'a UserId, [u8; 8]),
     /// Pinned messages of a conversation.
     Pinned(ConversationId),
+    /// Reports, for services.
+    Reports,
     /// Events of all conversations, for services.
     Outbox,
 }
@@ -49,7 +51,7 @@ impl List<'_> {
             Self::Messages(conversation) => (b'M', conversation.0.as_bytes().to_vec()),
             Self::Events(conversation) => (b'V', conversation.0.as_bytes().to_vec()),
             Self::Participants(conversation) => (b'P', conversation.0.as_bytes().to_vec()),
-            Self::Bans(conversation) => (b'N', conversation.0.as_bytes().to_vec()),
+            Self::Bans(conversation) => (b'X', conversation.0.as_bytes().to_vec()),
             Self::Receipts(conversation, message) => (
                 b'R',
                 [conversation.0.into_bytes(), message.order_key().0].concat(),
@@ -63,6 +65,7 @@ impl List<'_> {
             ),
             Self::Matches(user, search) => (b'S', [fingerprint(user), search.to_vec()].concat()),
             Self::Pinned(conversation) => (b'N', conversation.0.as_bytes().to_vec()),
+            Self::Reports => (b'Q', Vec::new()),
             Self::Outbox => (b'O', Vec::new()),
         };
         [&[VERSION, name], partition.as_slice()].concat()
@@ -208,9 +211,14 @@ mod tests {
             List::Messages(other),
             List::Events(one),
             List::Participants(one),
+            List::Bans(one),
+            List::Pinned(one),
+            List::Reports,
+            List::Outbox,
         ] {
             assert_eq!(OrderKey::decode(&cursor, list), None);
         }
+        assert_ne!(List::Bans(one).prefix(), List::Pinned(one).prefix());
     }
 
     #[test]

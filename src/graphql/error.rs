@@ -45,6 +45,9 @@ pub const RETRY_AFTER_MS: &str = "retryAfterMs";
 /// Retry hint where a table is full until an operator acts.
 const FULL_RETRY_AFTER_MS: u64 = 60_000;
 
+/// Extension of FORBIDDEN: why the hook before a send rejected the message.
+const REASON: &str = "reason";
+
 /// Extension of a failed mutation: whether its change may have been stored.
 const OUTCOME: &str = "outcome";
 const NOT_DONE: &str = "NOT_DONE";
@@ -142,6 +145,16 @@ impl From<chat::Error> for Error {
         match error {
             chat::Error::NotFound(_) => Self::new(Code::NotFound, sentence),
             chat::Error::Forbidden(_) => Self::new(Code::Forbidden, sentence),
+            chat::Error::Rejected { reason } => {
+                let error = Self::new(Code::Forbidden, sentence);
+                match reason {
+                    Some(reason) => error.with(REASON, &*reason),
+                    None => error,
+                }
+            }
+            chat::Error::NotChecked => {
+                Self::new(Code::Unavailable, sentence).with(OUTCOME, NOT_DONE)
+            }
             chat::Error::BadInput { path, message } => Self::bad_input(path, message),
             chat::Error::Conflict | chat::Error::TooMany(_) => Self::new(Code::Conflict, sentence),
             chat::Error::CursorExpired => Self::new(Code::CursorExpired, sentence),

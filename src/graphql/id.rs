@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use super::error::{Error, Result};
-use crate::model::{ConversationId, MessageId, UserId};
+use crate::model::{ConversationId, MessageId, ReportId, UserId};
 
 const VERSION: u8 = 1;
 /// Longer texts are refused without decoding.
@@ -23,6 +23,7 @@ pub(super) enum GlobalId {
     InboxEntry(ConversationId, UserId),
     /// Ban of one user from a conversation.
     Ban(ConversationId, UserId),
+    Report(ReportId),
 }
 
 impl GlobalId {
@@ -52,6 +53,10 @@ impl GlobalId {
                 bytes.push(b'e');
                 bytes.extend_from_slice(conversation.0.as_bytes());
                 bytes.extend_from_slice(user.as_str().as_bytes());
+            }
+            Self::Report(report) => {
+                bytes.push(b'r');
+                bytes.extend_from_slice(report.uuid().as_bytes());
             }
             Self::Ban(conversation, user) => {
                 bytes.push(b'b');
@@ -91,6 +96,9 @@ impl GlobalId {
                 let (conversation, name) = conversation(rest)?;
                 Some(Self::InboxEntry(conversation, user(name)?))
             }
+            b'r' => Some(Self::Report(ReportId::from_uuid(
+                Uuid::from_slice(rest).ok()?,
+            )?)),
             b'b' => {
                 let (conversation, name) = conversation(rest)?;
                 Some(Self::Ban(conversation, user(name)?))
@@ -117,7 +125,8 @@ pub(super) fn conversation_id(id: &ID) -> Option<ConversationId> {
         | GlobalId::Message(..)
         | GlobalId::Participant(..)
         | GlobalId::InboxEntry(..)
-        | GlobalId::Ban(..) => None,
+        | GlobalId::Ban(..)
+        | GlobalId::Report(_) => None,
     }
 }
 
@@ -132,6 +141,20 @@ pub(super) fn message_id(id: &ID) -> Option<(ConversationId, MessageId)> {
         GlobalId::Message(conversation, message) => Some((conversation, message)),
         GlobalId::User(_)
         | GlobalId::Conversation(_)
+        | GlobalId::Participant(..)
+        | GlobalId::InboxEntry(..)
+        | GlobalId::Ban(..)
+        | GlobalId::Report(_) => None,
+    }
+}
+
+/// The report that an id names.
+pub(super) fn report_id(id: &ID) -> Option<ReportId> {
+    match GlobalId::decode(id)? {
+        GlobalId::Report(report) => Some(report),
+        GlobalId::User(_)
+        | GlobalId::Conversation(_)
+        | GlobalId::Message(..)
         | GlobalId::Participant(..)
         | GlobalId::InboxEntry(..)
         | GlobalId::Ban(..) => None,
@@ -154,6 +177,7 @@ mod tests {
             GlobalId::Participant(conversation, user.clone()),
             GlobalId::InboxEntry(conversation, user.clone()),
             GlobalId::Ban(conversation, user),
+            GlobalId::Report(message),
         ] {
             assert_eq!(GlobalId::decode(&id.encode()), Some(id));
         }

@@ -12,10 +12,10 @@ use dataloader::BatchFn;
 use futures_util::future::BoxFuture;
 
 use super::error::Result;
-use crate::chat::{self, Chat};
+use crate::chat::{self, Chat, VisibleConversation};
 use crate::model::{
-    Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Presence,
-    Profile, Reaction, Unread, UserId, Viewer,
+    ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Presence, Profile,
+    Reaction, Unread, UserId, Viewer,
 };
 
 /// Maximum number of keys of one batch.
@@ -102,16 +102,21 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
 
 /// Loaders of one request, or of one event of a subscription. They cache for as long as that.
 pub(super) struct Loaders {
-    pub(super) conversations: Loader<ConversationId, Option<Arc<Conversation>>>,
+    /// With the floors of the viewer.
+    pub(super) conversations: Loader<ConversationId, Option<VisibleConversation>>,
     /// The other participants of direct conversations that the viewer may see.
     pub(super) direct_peers: Loader<ConversationId, Option<UserId>>,
-    /// Not checked against the viewer: `InboxEntry::load` also loads the conversation, which is.
+    /// Not checked against the viewer, and without floors: `InboxEntry::load` also loads the
+    /// conversation, which is.
     pub(super) entries: Loader<ConversationId, Option<InboxRow>>,
+    /// Not checked against floors: `Message::load` does that.
     pub(super) last_messages: Loader<ConversationId, Option<MessageId>>,
     /// Not checked against the viewer: `Message::load` also loads the conversation, which is.
     pub(super) messages: Loader<(ConversationId, MessageId), Option<Arc<Message>>>,
+    /// Not checked against floors: `Message::at` does that.
     pub(super) messages_at: Loader<(ConversationId, OrderKey), Option<Arc<Message>>>,
-    pub(super) message_counts: Loader<ConversationId, u64>,
+    /// Counts by conversation and floor.
+    pub(super) message_counts: Loader<(ConversationId, OrderKey), u64>,
     pub(super) participants: Loader<ConversationId, Option<Arc<[Participant]>>>,
     pub(super) participant_counts: Loader<ConversationId, u64>,
     pub(super) presences: Loader<UserId, Option<Presence>>,
@@ -124,11 +129,17 @@ pub(super) struct Loaders {
 }
 
 impl Loaders {
-    pub(super) fn new(chat: &Chat, viewer: &Viewer) -> Self {
+    /// The loaders of a viewer, or of the plain viewer of an execution whose payload others share.
+    pub(super) fn new(chat: &Chat, viewer: &Viewer, is_plain: bool) -> Self {
+        let visible: ReadForViewer<ConversationId, Option<VisibleConversation>> = if is_plain {
+            |chat, viewer, ids| {
+                Box::pin(async move { chat.access.plainly_visible_to(&viewer.user, &ids).await })
+            }
+        } else {
+            |chat, viewer, ids| Box::pin(async move { chat.access.visible_to(&viewer, &ids).await })
+        };
         Self {
-            conversations: Loader::new(chat, viewer, |chat, viewer, ids| {
-                Box::pin(async move { chat.access.visible_to(&viewer, &ids).await })
-            }),
+            conversations: Loader::new(chat, viewer, visible),
             direct_peers: Loader::new(chat, viewer, |chat, viewer, ids| {
                 Box::pin(async move { chat.participants.direct_peers(&viewer.user, &ids).await })
             }),
@@ -144,8 +155,8 @@ impl Loaders {
             messages_at: Loader::new(chat, viewer, |chat, _, positions| {
                 Box::pin(async move { chat.history.messages_at(&positions).await })
             }),
-            message_counts: Loader::new(chat, viewer, |chat, _, ids| {
-                Box::pin(async move { chat.history.counts(&ids).await })
+            message_counts: Loader::new(chat, viewer, |chat, _, floors| {
+                Box::pin(async move { chat.history.counts(&floors).await })
             }),
             participants: Loader::new(chat, viewer, |chat, viewer, ids| {
                 Box::pin(async move { chat.participants.all(&viewer, &ids).await })

@@ -6,10 +6,10 @@ use super::connection::{PageArguments, RelayConnection};
 use super::cursor::List;
 use super::error::{Error, Nullable, Result, nullable};
 use super::id::conversation_id;
-use super::scope::ViewerScope;
+use super::scope::{ViewerScope, is_service};
 use super::types::{
     Conversation, InboxEntryConnection, InboxFilter, InboxSummary, MessageFilter,
-    MessageMatchConnection, Node, SearchArguments, User, UserEdge,
+    MessageMatchConnection, Node, ReportConnection, ReportState, SearchArguments, User, UserEdge,
 };
 
 /// Maximum number of ids in one call of `nodes`.
@@ -176,6 +176,38 @@ impl Query {
             after,
         };
         MessageMatchConnection::across(&ViewerScope::shared(ctx)?, arguments).await
+    }
+
+    /// For services. Reports of users and messages, the newest first. With a state, a page may hold
+    /// fewer reports than requested with `hasNextPage` true; `endCursor` is then further on.
+    #[graphql(visible = "is_service")]
+    async fn reports(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(
+            desc = "Number of reports from the start of the list, or after `after`: 0 to 100."
+        )]
+        first: Option<i32>,
+        #[graphql(desc = "Cursor of a report: returns only older ones.")] after: Option<String>,
+        #[graphql(
+            desc = "Number of reports from the end of the list, or before `before`: 0 to 100. Excludes `first`."
+        )]
+        last: Option<i32>,
+        #[graphql(desc = "Cursor of a report: returns only newer ones.")] before: Option<String>,
+        #[graphql(desc = "Only reports in this state.")] state: Option<ReportState>,
+    ) -> Result<ReportConnection> {
+        let scope = ViewerScope::shared(ctx)?;
+        scope.chat.restrictions.require_service(&scope.caller)?;
+        let request = PageArguments {
+            first,
+            after,
+            last,
+            before,
+        }
+        .request(List::Reports)?;
+        let state = state.map(Into::into);
+        let page = scope.chat.reports.page(&scope.caller, state, &request);
+        Ok(ReportConnection::new(&scope, page.await?))
     }
 
     /// Numbers for the badge of an app.

@@ -11,7 +11,7 @@ use super::error::{Error, Result};
 use super::execution::{AnswerBudget, ExecutionLimits};
 use super::loader::Loaders;
 use crate::chat::{self, Chat};
-use crate::model::{Message, UserId, Viewer};
+use crate::model::{Message, OrderKey, UserId, Viewer};
 use crate::rate::Pace;
 
 /// Whether introspection shows a field of services to the caller. Schema tools without a request see
@@ -91,6 +91,16 @@ struct ViewerDifferences {
     withheld: BTreeSet<UserId>,
     /// Users who show as not blocked. A viewer who blocks one of them does not receive the payload.
     unblocked: BTreeSet<UserId>,
+    /// The oldest position that it has looked at. A viewer with a floor of their own at or above it does
+    /// not receive the payload.
+    oldest: Option<OrderKey>,
+}
+
+/// Taken [`ViewerDifferences`].
+pub(super) struct TakenDifferences {
+    pub(super) withheld: Box<[UserId]>,
+    pub(super) unblocked: Box<[UserId]>,
+    pub(super) oldest: Option<OrderKey>,
 }
 
 impl ViewerScope {
@@ -99,7 +109,7 @@ impl ViewerScope {
     }
 
     /// The scope of an execution whose payload a group of viewers shares. It leaves out every
-    /// `clientKey`, and its viewer blocks nobody.
+    /// `clientKey`, and its viewer blocks nobody and has no floor of their own.
     pub(super) fn for_group(chat: &Chat, viewer: &UserId) -> Self {
         let caller = Viewer::from(viewer.clone());
         Self::with(chat, caller, Some(Mutex::default()))
@@ -109,7 +119,7 @@ impl ViewerScope {
         Self(Arc::new(ScopeData {
             chat: chat.clone(),
             viewer: caller.user.clone(),
-            loaders: Loaders::new(chat, &caller),
+            loaders: Loaders::new(chat, &caller, shared.is_some()),
             caller,
             shared,
         }))
@@ -137,9 +147,20 @@ impl ViewerScope {
         Some(false)
     }
 
-    /// Takes the senders whose `clientKey` was left out so far, and the users who were shown as not
-    /// blocked.
-    pub(super) fn take_differences(&self) -> (Box<[UserId]>, Box<[UserId]>) {
+    /// Notes that a shared execution has looked at a message.
+    pub(super) fn note_looked_at(&self, position: OrderKey) {
+        if let Some(shared) = &self.shared {
+            let mut differences = shared.lock();
+            let oldest = differences
+                .oldest
+                .map_or(position, |oldest| oldest.min(position));
+            differences.oldest = Some(oldest);
+        }
+    }
+
+    /// Takes the senders whose `clientKey` was left out so far, the users who were shown as not
+    /// blocked, and the oldest position that was looked at.
+    pub(super) fn take_differences(&self) -> TakenDifferences {
         let taken = self
             .shared
             .as_ref()
@@ -147,9 +168,14 @@ impl ViewerScope {
         let ViewerDifferences {
             withheld,
             unblocked,
+            oldest,
         } = taken.unwrap_or_default();
         let list = |users: BTreeSet<UserId>| users.into_iter().collect();
-        (list(withheld), list(unblocked))
+        TakenDifferences {
+            withheld: list(withheld),
+            unblocked: list(unblocked),
+            oldest,
+        }
     }
 
     /// The scope that all fields of this query share.

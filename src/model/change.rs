@@ -33,6 +33,8 @@ pub enum ChangeKind {
     ConversationUpdated,
     /// A user pinned or unpinned the message.
     PinsChanged,
+    /// Messages are gone for everyone: the floor of the conversation rose.
+    HistoryRaised,
 }
 
 /// Revision of a message: new content, or its deletion.
@@ -44,7 +46,7 @@ pub enum Revision {
 }
 
 impl ChangeKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::MessageEdited,
         Self::MessageDeleted,
         Self::ParticipantAdded,
@@ -56,6 +58,7 @@ impl ChangeKind {
         Self::ParticipantUpdated,
         Self::ConversationUpdated,
         Self::PinsChanged,
+        Self::HistoryRaised,
     ];
 
     /// Index in the list above.

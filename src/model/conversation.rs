@@ -1,7 +1,7 @@
 //! Conversations and their participants.
 
 use super::text::{parse_line, parse_name};
-use super::{ConversationId, InputHash, OrderKey, TextError, Timestamp, UserId};
+use super::{ConversationId, InputHash, MessageId, OrderKey, TextError, Timestamp, UserId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -22,6 +22,9 @@ pub struct Conversation {
     pub input_hash: Option<InputHash>,
     /// Seconds that a MEMBER waits between two sends. 0: no wait.
     pub slow_mode_seconds: u32,
+    /// The part of its history that its participants see. The encodings of the first versions leave it out.
+    #[serde(skip)]
+    pub history: HistorySettings,
     /// Whether it has, or once had, more than [`Conversation::FAN_OUT_MAX`] participants. Sends to it write no inbox rows.
     pub is_large: bool,
 }
@@ -42,6 +45,62 @@ impl Conversation {
     pub const SLOW_MODE_SECONDS_MAX: u32 = 21_600;
     /// Maximum number of usernames in one mutation.
     pub const USERNAMES_MAX: usize = 50;
+}
+
+/// History that a new participant sees.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum HistoryVisibility {
+    #[default]
+    All,
+    /// Messages from the moment of joining.
+    SinceJoined,
+}
+
+/// Settings that bound the history of a conversation for all its participants: one value, always written as a whole.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+pub struct HistorySettings {
+    pub visibility: HistoryVisibility,
+    /// Seconds after which a message expires. `None`: never.
+    pub ttl_seconds: Option<u32>,
+    /// Messages up to here are gone for everyone. It never goes back.
+    pub floor: OrderKey,
+}
+
+impl HistorySettings {
+    pub const TTL_SECONDS_MIN: u32 = 60;
+    /// Ten years.
+    pub const TTL_SECONDS_MAX: u32 = 315_576_000;
+}
+
+/// Lower bound of the messages that a user sees in a conversation: those after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Floor {
+    /// The bound now, with the expiry of messages.
+    pub key: OrderKey,
+    /// The bound without the expiry. It moves by an act of a user alone.
+    pub fixed: OrderKey,
+}
+
+impl Floor {
+    /// Everything is visible.
+    pub const NONE: Self = Self {
+        key: OrderKey::MIN,
+        fixed: OrderKey::MIN,
+    };
+
+    pub fn shows(self, message: MessageId) -> bool {
+        message.order_key() > self.key
+    }
+
+    /// The moment before which no message is visible, apart from the expiry. `None` if all are.
+    pub fn visible_from(self) -> Option<Timestamp> {
+        (self.fixed > OrderKey::MIN).then(|| self.fixed.moment().plus_micros(1))
+    }
 }
 
 /// Name of a group conversation: one line of bounded length.
@@ -114,6 +173,15 @@ pub struct Membership {
     /// It stays with a user who leaves and comes back. An end by time needs no write.
     #[serde(skip)]
     pub silence: Option<Silence>,
+    /// The user sees the messages after this position. Each joining sets it anew.
+    #[serde(skip)]
+    pub visible_from: OrderKey,
+    /// The user has cleared the history up to here. It never goes back.
+    #[serde(skip)]
+    pub cleared_up_to: OrderKey,
+    /// Expiry that a participant of a direct conversation asks for. `None`: no expiry.
+    #[serde(skip)]
+    pub asked_ttl_seconds: Option<u32>,
 }
 
 impl Membership {
@@ -124,6 +192,9 @@ impl Membership {
             since: None,
             banned_until: None,
             silence: None,
+            visible_from: OrderKey::MIN,
+            cleared_up_to: OrderKey::MIN,
+            asked_ttl_seconds: None,
         }
     }
 
@@ -142,7 +213,17 @@ impl Membership {
 
     /// The state, role and time alone: all that the first encoding holds.
     pub fn is_plain(&self) -> bool {
-        self.state != MembershipState::Banned && self.silence.is_none()
+        self.state != MembershipState::Banned && self.silence.is_none() && !self.has_floor()
+    }
+
+    /// Whether it bounds the history, or asks for a bound. Only the third encoding holds that.
+    pub fn has_floor(&self) -> bool {
+        self.own_floor() > OrderKey::MIN || self.asked_ttl_seconds.is_some()
+    }
+
+    /// The user's own part of their floor.
+    pub fn own_floor(&self) -> OrderKey {
+        self.visible_from.max(self.cleared_up_to)
     }
 
     /// Sort key of the succession when the last OWNER leaves; the smallest inherits the role. ADMINs come before MEMBERs, then the longest

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use super::{Conversation, ConversationId, MessageId, OrderKey, Timestamp, UserId};
+use super::{Conversation, ConversationId, Floor, MessageId, OrderKey, Timestamp, UserId};
 
 /// Sort key of an inbox entry: later activity first, then the greater conversation id.
 ///
@@ -173,6 +173,8 @@ pub struct InboxRow {
     /// Whether a service sent that message in the user's name, before the user acted.
     pub is_sent_by_service: bool,
     pub flags: Flags,
+    /// Floor of the user, which the chat sets. Stores leave it at [`Floor::NONE`].
+    pub floor: Floor,
 }
 
 impl InboxRow {
@@ -183,8 +185,20 @@ impl InboxRow {
         }
     }
 
+    /// The position after which messages are unread: the marker, or the floor if that is later.
     pub fn read_up_to(&self) -> OrderKey {
-        self.marker.with_sent(self.sent_up_to)
+        self.marker.with_sent(self.sent_up_to).max(self.floor.key)
+    }
+
+    /// The same row for a user with this floor.
+    #[must_use]
+    pub fn above(self, floor: Floor) -> Self {
+        Self { floor, ..self }
+    }
+
+    /// The last message, if it lies above the floor.
+    pub fn visible_last_message(&self) -> Option<MessageId> {
+        self.last_message.filter(|last| self.floor.shows(*last))
     }
 
     /// Whether the user acted in the conversation since joining it: sent a message, or moved the marker.
@@ -351,6 +365,7 @@ mod tests {
             sent_up_to,
             is_sent_by_service: false,
             flags: Flags::default(),
+            floor: Floor::NONE,
         }
     }
 

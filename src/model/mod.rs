@@ -11,6 +11,7 @@ pub mod metadata;
 pub mod page;
 pub mod reaction;
 pub mod receipt;
+pub mod report;
 pub mod text;
 pub mod time;
 pub mod user;
@@ -19,8 +20,8 @@ pub mod viewer;
 pub use change::{Change, ChangeKind, Revision};
 pub use content::{Attachment, Body, Content};
 pub use conversation::{
-    Ban, Conversation, ConversationKind, GroupName, Membership, MembershipState, Participant, Role,
-    Silence,
+    Ban, Conversation, ConversationKind, Floor, GroupName, HistorySettings, HistoryVisibility,
+    Membership, MembershipState, Participant, Role, Silence,
 };
 pub use event::{
     BlockNotice, Event, InboxChange, Notice, OutboxEvent, OutboxEventKind, OutboxRow, OutboxShard,
@@ -36,6 +37,7 @@ pub use metadata::{Metadata, MetadataError};
 pub use page::{Cut, Direction, Page, PageRequest};
 pub use reaction::{Emoji, EmojiError, Reaction};
 pub use receipt::DeliveryStatus;
+pub use report::{Report, ReportId, ReportOutcome, ReportReason, ReportResolution, ReportState};
 pub use text::TextError;
 pub use time::Timestamp;
 pub use user::{Block, Presence, Profile, Restriction, Suspension, UserId, UserIdError};

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{Error, Result, Store};
 use crate::model::{
     Ban, Conversation, ConversationId, Emoji, Flags, InputHash, Membership, Message, MessageId,
-    OrderKey, Participant, Profile, ReadMarker, Restriction, TimeUuid, Timestamp, UserId,
+    OrderKey, Participant, Profile, ReadMarker, Report, Restriction, TimeUuid, Timestamp, UserId,
 };
 
 /// Name of the note with the secret of [`Store::direct_ids`]. It is in backups, and in no export.
@@ -133,12 +133,15 @@ pub enum ImportRow {
         by: UserId,
         at: Timestamp,
     },
+    Report(Box<Report>),
 }
 
 impl ImportRow {
     pub fn conversation(&self) -> Option<ConversationId> {
         match self {
-            Self::User { .. } | Self::EveryoneRevoked(_) | Self::Block { .. } => None,
+            Self::User { .. } | Self::EveryoneRevoked(_) | Self::Block { .. } | Self::Report(_) => {
+                None
+            }
             Self::Conversation { conversation, .. } => Some(conversation.id),
             Self::Participant { conversation, .. }
             | Self::Reaction { conversation, .. }

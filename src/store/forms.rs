@@ -14,4 +14,8 @@ impl FormVersion {
     pub const PINS: Self = Self(11);
     /// Mentions in contents of messages.
     pub const MENTIONS: Self = Self(12);
+    /// Settings and bounds of the history, in conversations and memberships.
+    pub const HISTORY: Self = Self(14);
+    /// Reports in the outbox.
+    pub const REPORTS: Self = Self(15);
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -12,16 +13,16 @@ use super::{
     FlagsChange, FormVersion, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction,
     MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation,
     NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition,
-    Renaming, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage,
-    UnreadQuery, Verified, VerifyPosition,
+    Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin,
+    StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{Ban, Block, IgnoredSenders};
 use crate::model::{
     Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
     InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard, Page, PageRequest,
-    Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp, Unread,
-    UserId,
+    Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution, Restriction, Revision,
+    TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store with metrics. Its answers are those of the store in it.
@@ -93,6 +94,7 @@ impl fmt::Display for InstrumentedStore {
 macro_rules! instrumented {
     ($trait:ident by $operations:ident in $field:ident {
         plain { $($plain:ident() -> $plain_answer:ty;)* }
+        settings { $($setting:ident($value:ident: $value_type:ty);)* }
         measured { $($name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* }
     }) => {
         struct $operations { $($name: Histogram),* }
@@ -110,6 +112,10 @@ macro_rules! instrumented {
                 self.store.$plain()
             })*
 
+            $(fn $setting(&self, $value: $value_type) {
+                self.store.$setting($value);
+            })*
+
             $(async fn $name(&self, $($argument: $type),*) -> Result<$answer> {
                 self.measure(stringify!($name), &self.$field.$name, self.store.$name($($argument),*)).await
             })*
@@ -123,6 +129,9 @@ instrumented! {
             overlap_micros() -> i64;
             cluster() -> Option<Arc<dyn ClusterStore>>;
             health() -> Result<(), String>;
+        }
+        settings {
+            set_outbox_keep(keep: Duration);
         }
         measured {
             newest_id() -> Option<TimeUuid>;
@@ -167,6 +176,7 @@ instrumented! {
             last_messages(conversations: &[ConversationId]) -> Vec<Option<MessageId>>;
             newest_events(conversations: &[ConversationId]) -> Vec<Option<TimeUuid>>;
             message_counts(conversations: &[ConversationId]) -> Vec<u64>;
+            message_counts_after(positions: &[(ConversationId, OrderKey)]) -> Vec<u64>;
             inbox(user: &UserId, page: &PageRequest<InboxKey>) -> Page<InboxRow>;
             inbox_rows(user: &UserId, conversations: &[ConversationId]) -> Vec<Option<InboxRow>>;
             inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>>;
@@ -179,6 +189,7 @@ instrumented! {
             mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> ();
             receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant>;
             set_flags(user: &UserId, to: &FlagsChange) -> Option<Flags>;
+            notified_of_all(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
             profiles(users: &[UserId]) -> Vec<Option<Profile>>;
             change_profile(user: &UserId, to: &ProfileChange) -> ();
             mark_seen(user: &UserId, at: Timestamp) -> ();
@@ -188,6 +199,13 @@ instrumented! {
             restriction_log(since: Timestamp) -> Vec<LoggedRestriction>;
             blocks(user: &UserId) -> Vec<Block>;
             set_block(user: &UserId, block: &Block) -> ();
+            add_report(report: &Report, logged_as: TimeUuid) -> ();
+            reports(query: &ReportQuery) -> Vec<Report>;
+            reports_by_id(ids: &[ReportId]) -> Vec<Option<Report>>;
+            report_count(after: OrderKey, limit: usize) -> usize;
+            resolve_report(report: ReportId, resolution: Option<&ReportResolution>, at: Timestamp) -> ();
+            replace_report(report: &Report) -> ();
+            delete_reports(reports: &[ReportId]) -> ();
             close() -> ();
         }
     }
@@ -196,6 +214,7 @@ instrumented! {
 instrumented! {
     StoreAdmin by AdminOperations in admin {
         plain {}
+        settings {}
         measured {
             import(rows: &[ImportRow]) -> Vec<Imported>;
             all_users(after: Option<&UserId>, limit: usize) -> Vec<(UserId, Profile)>;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::model::{Ban, Change, Conversation, GroupName, Membership, Message, TimeUuid, UserId};
+use crate::model::{
+    Ban, Change, ChangeKind, Conversation, GroupName, HistorySettings, Membership, Message,
+    TimeUuid, UserId,
+};
 
 /// The memberships on which a change is decided, read at one moment.
 #[derive(Debug, Clone)]
@@ -38,7 +41,7 @@ pub struct MembershipVersion {
 pub struct LastMembershipChange {
     /// The version before the change.
     pub before: Option<TimeUuid>,
-    /// The users who joined or left.
+    /// The users who joined or left, and those whose memberships changed otherwise.
     pub moved: Vec<UserId>,
 }
 
@@ -68,9 +71,18 @@ pub struct MembershipChange {
     pub version: TimeUuid,
     /// At most one for each user.
     pub bans: Vec<BanChange>,
+    /// The settings of the history after the change, if it sets them. If its changes say that the floor rose, and
+    /// no message announces that, every inbox entry has changed too.
+    pub history: Option<HistorySettings>,
 }
 
 impl MembershipChange {
+    /// Whether every inbox entry changes, although no message announces the change.
+    pub fn raises_history_unannounced(&self) -> bool {
+        let is_raise = |change: &Change| change.kind == ChangeKind::HistoryRaised;
+        self.message.is_none() && self.changes.iter().any(is_raise)
+    }
+
     /// A change that a SYSTEM message announces, and that concerns no ban.
     pub fn announced(
         seen: Option<TimeUuid>,
@@ -85,6 +97,7 @@ impl MembershipChange {
             version: message.id,
             message: Some(message),
             bans: Vec::new(),
+            history: None,
         }
     }
 }
@@ -101,7 +114,7 @@ pub enum BanChange {
 pub struct MembershipTransition {
     pub user: UserId,
     pub kind: TransitionKind,
-    /// The membership after the change. If the user stays, whether they take part is as before.
+    /// The membership after the change. If the user stays or clears, whether they take part is as before.
     pub membership: Membership,
 }
 
@@ -110,6 +123,15 @@ pub enum TransitionKind {
     Joins,
     Leaves,
     Stays,
+    /// The user stays, and has cleared the history: their inbox entry has changed.
+    Clears,
+}
+
+impl TransitionKind {
+    /// Whether the user comes or goes.
+    pub const fn moves(self) -> bool {
+        matches!(self, Self::Joins | Self::Leaves)
+    }
 }
 
 /// A new name of a conversation.

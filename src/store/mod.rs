@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | `conversations` | conversation | kind, name and creator of a conversation |
 //! | `direct_by_pair` | the two names | the direct conversation of two users |
-//! | `participants_by_conversation` | conversation, user | memberships, bans and silences included, read and delivered markers |
+//! | `participants_by_conversation` | conversation, user | memberships, with bans, silences and bounds of the history; read and delivered markers; settings of the conversation |
 //! | `messages_by_conversation` | conversation, message, newest first | a page of history, from any position, in either direction |
 //! | `inbox_by_user` | user, conversation | read marker, last own send, muted, pinned, archived |
 //! | `inbox_activity_by_user` | user, activity, conversation, newest first | a page of the inbox |
@@ -22,6 +22,7 @@
 //! | `changes_by_user` | user, change | changes of the inbox since a cursor (35 days) |
 //! | `sends_by_key` | conversation, sender, key | whether a send is a retry (24 hours) |
 //! | `reactions_by_message` | conversation, message, emoji, user | reactions. A message says whether it has any, so that most pages read none |
+//! | `notify_all_by_conversation` | conversation, user | users who chose the notification level ALL: an index of flags |
 //! | `pins_by_conversation` | conversation, message | pinned messages, and on a cluster ended pins (35 days). A message says whether it is pinned |
 //! | `mentions_by_entry` | user, conversation, message, newest first | messages that mention a user (400 days) |
 //! | `everyone_by_conversation` | conversation, message, newest first | messages that mention everyone (400 days) |
@@ -29,6 +30,7 @@
 //! | `restrictions` | user | suspension, and the moment before which tokens are refused |
 //! | `bans_by_conversation` | conversation, user | users who are kept out of a conversation: by whom, until when and why |
 //! | `blocks_by_user` | user, blocked user | users whom a user blocks, and ended blocks (35 days) |
+//! | `reports_by_week` | week, report, newest first | reports of users and messages, and how services resolved them (400 days) |
 //! | `outbox_by_shard` | shard, write | which events services have yet to receive (7 days), if the deployment has an outbox |
 //! | `outbox_positions` | reader, shard | up to where a webhook was delivered, and which server delivers it |
 //! | `outbox_dead` | reader, event | which events the receiver of a webhook refused (30 days) |
@@ -55,11 +57,13 @@ mod message;
 mod outbox;
 mod profile;
 mod read_permit;
+mod report;
 mod restriction;
 mod rules;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::try_join;
@@ -83,18 +87,19 @@ pub use self::membership::{
 };
 pub use self::message::{Appended, Audience, EarlierSend, NewMessage, Revised};
 pub use self::outbox::{
-    DEAD_LETTER_KEPT_MICROS, DeadLetter, LateChange, NOTE_OUTBOX_SINCE, OUTBOX_KEPT_MICROS,
-    OutboxPage, OutboxRead, ReaderLease, ReaderPosition,
+    DEAD_LETTER_KEPT_MICROS, DeadLetter, LateChange, NOTE_OUTBOX_SINCE, OUTBOX_KEEP,
+    OUTBOX_KEEP_MAX, OutboxPage, OutboxRead, ReaderLease, ReaderPosition,
 };
 pub use self::profile::ProfileChange;
 pub use self::read_permit::ReadShares;
+pub use self::report::ReportQuery;
 pub use self::restriction::{LoggedRestriction, Restricted, RestrictionChange};
 pub use self::rules::pair::of_stored as pair_of_participants;
 use crate::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
-    Unread, UserId,
+    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store of conversations, messages and inboxes.
@@ -110,6 +115,10 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// How far before a cursor a resumed stream must read, because an event with a smaller id may
     /// have become visible after one with a greater id. Zero where one server allocates all ids.
     fn overlap_micros(&self) -> i64;
+
+    /// Sets for how long the rows of the outbox that are written from now on are kept. A server sets it
+    /// when it opens its store.
+    fn set_outbox_keep(&self, keep: Duration);
 
     /// The directory and the mailboxes of the servers that share this store. `None` for a store
     /// with a single server.
@@ -201,9 +210,9 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     }
 
     /// Changes the membership of a conversation: with the SYSTEM message, if there is one, persisted as
-    /// a send is, the changes in the log, the bans, and one entry in the `changes_by_user` of each user who joins or
-    /// leaves, under the message's id: all or nothing. A change without a message shows in no inbox,
-    /// and its audience is nobody.
+    /// a send is, the changes in the log, the bans, the settings of the history, and one entry in the `changes_by_user`
+    /// of each user who joins, leaves or clears the history, under the version: all or nothing. A change without a message shows in no
+    /// inbox, and its audience is nobody. If it raises the floor, it shows in all of them, and the audience is all.
     ///
     /// A user who joins, or joins again, has an entry whose marker is at least
     /// [`crate::model::ReadMarker::at_joining`]: nothing is unread. Flags and receipts stay. A user
@@ -427,6 +436,12 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// grow with history.
     async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
 
+    /// The same of the messages after a position.
+    async fn message_counts_after(
+        &self,
+        positions: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<u64>>;
+
     /// A page of a user's entries, the last active first; archived ones included.
     ///
     /// It shows the large conversations in which the user acted ([`InboxRow::is_answered`]), and the
@@ -552,6 +567,15 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// are so already.
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>>;
 
+    /// Users who chose the notification level ALL for a conversation, by username bytes: at most `limit`
+    /// after this one. It is an index: the flags of an entry decide.
+    async fn notified_of_all(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>>;
+
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>>;
 
     /// Changes some fields of a profile and leaves the others, concurrent changes of others
@@ -588,6 +612,35 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// Sets a block of a user on or off, and logs the change for the other servers: all or nothing. A
     /// register: of two changes of one pair, that with the later id stays. Idempotent.
     async fn set_block(&self, user: &UserId, block: &Block) -> Result<()>;
+
+    /// Adds a report, with its event in the outbox: all or nothing. The event keeps the report's id, in
+    /// a row under `logged_as`, which is that id or a later one. Idempotent. A report expires after
+    /// [`Report::LIFETIME_MICROS`].
+    async fn add_report(&self, report: &Report, logged_as: TimeUuid) -> Result<()>;
+
+    /// The reports of a part of their list, in the direction of the query.
+    async fn reports(&self, query: &ReportQuery) -> Result<Vec<Report>>;
+
+    async fn reports_by_id(&self, ids: &[ReportId]) -> Result<Vec<Option<Report>>>;
+
+    /// The number of reports after a position, counted up to `limit`. It reads keys alone.
+    async fn report_count(&self, after: OrderKey, limit: usize) -> Result<usize>;
+
+    /// Sets the resolution of a report at a moment, or opens the report again. A register: of two
+    /// changes, that of the later moment stays. A missing report stays missing.
+    async fn resolve_report(
+        &self,
+        report: ReportId,
+        resolution: Option<&ReportResolution>,
+        at: Timestamp,
+    ) -> Result<()>;
+
+    /// Replaces a report but for its resolution: an erasure empties names and copies. A missing report
+    /// stays missing.
+    async fn replace_report(&self, report: &Report) -> Result<()>;
+
+    /// Deletes reports, with their resolutions.
+    async fn delete_reports(&self, reports: &[ReportId]) -> Result<()>;
 
     /// Whether the store takes writes: `Err` holds the reason in one sentence.
     fn health(&self) -> Result<(), String>;

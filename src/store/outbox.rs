@@ -1,5 +1,7 @@
 //! Reads of the outbox, the events that are logged in it again, and what the store keeps of its readers.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
 use crate::model::{
@@ -10,8 +12,10 @@ use crate::model::{
 /// outbox is off.
 pub const NOTE_OUTBOX_SINCE: &str = "outbox_since";
 
-/// How long a row of the outbox is kept.
-pub const OUTBOX_KEPT_MICROS: i64 = 7 * 24 * 3_600 * 1_000_000;
+/// Time for which a row of the outbox is kept, unless the operator says otherwise.
+pub const OUTBOX_KEEP: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Longest time for which a row may be kept.
+pub const OUTBOX_KEEP_MAX: Duration = Duration::from_secs(35 * 24 * 3_600);
 
 /// Position of a reader in one shard: it has read all rows up to `after`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

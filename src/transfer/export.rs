@@ -1,9 +1,9 @@
 //! Export: writes a whole store as lines. It is resumable, and holds a few pages in memory.
 //!
 //! Users come first. Each conversation follows with its participants, then its messages, the oldest
-//! first, each followed by its pin and its reactions. So an import of the file postpones no line. An unreadable
-//! message is reported and left out. Users and conversations are in the order of the store, and the
-//! last line shows the position from which an export resumes.
+//! first, each followed by its pin and its reactions. So an import of the file postpones no line.
+//! Reports come last. An unreadable message is reported and left out. Users and conversations are in
+//! the order of the store, and the last line shows the position from which an export resumes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ pub use super::progress::{Damaged, ExportCounts, LeftOut, Written};
 use super::progress::{Position, Within};
 use crate::clock::Clock;
 use crate::model::{
-    Conversation, ConversationId, Emoji, IdempotencyKey, InputHash, Membership, MembershipState,
-    Message, MessageId, Timestamp, UserId,
+    Conversation, ConversationId, Direction, Emoji, IdempotencyKey, InputHash, Membership,
+    MembershipState, Message, MessageId, OrderKey, Timestamp, UserId,
 };
-use crate::store::{self, ImportPositions, ImportRow, StoreAdmin, StoredMessage};
+use crate::store::{self, ImportPositions, ImportRow, ReportQuery, StoreAdmin, StoredMessage};
 
 /// Rows of one read.
 const PAGE: usize = 200;
@@ -146,6 +146,7 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
                 self.blocks(&user, Some(&blocked)).await?;
                 (Some(user), None)
             }
+            Position::Report(report) => return self.reports_to_the_end(report.order_key()).await,
             Position::Conversation(id, within) => {
                 if !self.rest_of(id, within).await? {
                     return Ok(false);
@@ -155,11 +156,36 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         };
         let is_whole = (after_conversation.is_some() || self.users(after_user).await?)
             && self.conversations(after_conversation).await?;
-        if is_whole {
-            let lines = self.counts.lines;
-            self.line(&Line::End(line::End { lines })).await?;
+        if !is_whole {
+            return Ok(false);
         }
-        Ok(is_whole)
+        self.reports_to_the_end(OrderKey::MIN).await
+    }
+
+    /// Writes the reports after a position, the oldest first, and the last line.
+    async fn reports_to_the_end(&mut self, mut after: OrderKey) -> Result<bool> {
+        loop {
+            let query = ReportQuery {
+                older_than: OrderKey::MAX,
+                newer_than: after,
+                direction: Direction::Backward,
+                limit: PAGE,
+            };
+            let page = self.export.store.reports(&query).await?;
+            let next = next_after(&page, |report| report.id.order_key());
+            for report in page {
+                self.row(&ImportRow::Report(Box::new(report))).await?;
+            }
+            let Some(next) = next else { break };
+            after = next;
+            // Only here: an export that is asked to stop at its last row is whole.
+            if !self.goes_on() {
+                return Ok(false);
+            }
+        }
+        let lines = self.counts.lines;
+        self.line(&Line::End(line::End { lines })).await?;
+        Ok(true)
     }
 
     async fn line(&mut self, line: &Line) -> Result<()> {

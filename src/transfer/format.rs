@@ -5,8 +5,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::line::{self, Line};
 use crate::model::{
-    Attachment, Ban, InputHash, Membership, MembershipState, Message, MessageKind, Metadata,
-    MetadataError, Suspension,
+    Attachment, Ban, HistoryVisibility, InputHash, Membership, MembershipState, Message,
+    MessageKind, Metadata, MetadataError, OrderKey, Report, Suspension,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -61,6 +61,10 @@ impl Line {
                 last_activity_at: text(*last_activity),
                 slow_mode_seconds: Some(conversation.slow_mode_seconds)
                     .filter(|seconds| *seconds > 0),
+                history_visibility: Some(conversation.history.visibility)
+                    .filter(|visibility| *visibility != HistoryVisibility::All),
+                message_ttl_seconds: conversation.history.ttl_seconds,
+                floor: bound_text(conversation.history.floor),
                 input_hash: conversation
                     .input_hash
                     .map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
@@ -91,6 +95,7 @@ impl Line {
                 by: by.to_string(),
                 at: at.to_string(),
             }),
+            ImportRow::Report(report) => Self::Report(Box::new(report_line(report))),
             ImportRow::Reaction {
                 conversation,
                 message,
@@ -108,6 +113,11 @@ impl Line {
 
 fn text(value: Option<impl ToString>) -> Option<String> {
     value.map(|value| value.to_string())
+}
+
+/// An order key in hexadecimal digits. `None` for no bound.
+fn bound_text(key: OrderKey) -> Option<String> {
+    (key > OrderKey::MIN).then(|| format!("{key:?}"))
 }
 
 fn suspension(suspension: &Suspension) -> line::SuspensionLine {
@@ -130,6 +140,9 @@ fn participant(
         since,
         banned_until: _,
         silence,
+        visible_from,
+        cleared_up_to,
+        asked_ttl_seconds,
     } = *membership;
     let (joined_at, left_at) = match state {
         MembershipState::Joined => (since, None),
@@ -157,7 +170,42 @@ fn participant(
         level: flags.level,
         silenced_since: text(silence.map(|silence| silence.since)),
         silenced_until: text(silence.and_then(|silence| silence.until)),
+        visible_from: bound_text(visible_from),
+        cleared_up_to: bound_text(cleared_up_to),
+        asked_message_ttl_seconds: asked_ttl_seconds,
         ban: None,
+    }
+}
+
+fn report_line(report: &Report) -> line::ReportLine {
+    let Report {
+        id,
+        reporter,
+        user,
+        reason,
+        note,
+        conversation,
+        message,
+        body,
+        attachments,
+        resolution,
+    } = report;
+    let attachments: Vec<_> = attachments.iter().map(attachment).collect();
+    line::ReportLine {
+        id: id.to_string(),
+        reporter: reporter.to_string(),
+        user: user.to_string(),
+        reason: *reason,
+        note: note.clone(),
+        conversation_id: conversation.map(|conversation| conversation.0),
+        message_id: text(*message),
+        body: body.clone(),
+        attachments: (!attachments.is_empty()).then_some(attachments),
+        resolution: resolution.as_ref().map(|resolution| line::ResolutionLine {
+            outcome: resolution.outcome,
+            by: resolution.by.to_string(),
+            at: resolution.at.to_string(),
+        }),
     }
 }
 

@@ -47,6 +47,8 @@ pub struct ImportCounts {
     pub reactions: Count,
     #[serde(default)]
     pub pins: Count,
+    #[serde(default)]
+    pub reports: Count,
     pub broken_lines: u64,
 }
 
@@ -59,6 +61,7 @@ impl ImportCounts {
             self.messages,
             self.reactions,
             self.pins,
+            self.reports,
         ]
         .iter()
         .map(|count| count.added + count.unchanged)

@@ -285,6 +285,7 @@ impl ImportCounts {
             ImportRow::Message(_) | ImportRow::ChangedMessage(..) => &mut self.messages,
             ImportRow::Reaction { .. } => &mut self.reactions,
             ImportRow::Pin { .. } => &mut self.pins,
+            ImportRow::Report(_) => &mut self.reports,
         }
     }
 }

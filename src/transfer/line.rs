@@ -8,12 +8,15 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::model::{ConversationKind, MembershipState, MessageKind, NotificationLevel, Role};
+use crate::model::{
+    ConversationKind, HistoryVisibility, MembershipState, MessageKind, NotificationLevel,
+    ReportOutcome, ReportReason, Role,
+};
 
 /// The longest line, without its end.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// The format of an export. Format 1 has no metadata, restrictions, blocks, bans, silences, slow
-/// mode, pins and mentions, and is still read.
+/// mode, pins, mentions, bounds of histories and reports, and is still read.
 pub const FORMAT: u32 = 2;
 
 const TYPES: &[&str] = &[
@@ -25,6 +28,7 @@ const TYPES: &[&str] = &[
     "reaction",
     "block",
     "pin",
+    "report",
     "end",
 ];
 
@@ -39,6 +43,7 @@ pub enum Line {
     Reaction(ReactionLine),
     Block(BlockLine),
     Pin(PinLine),
+    Report(Box<ReportLine>),
     End(End),
 }
 
@@ -83,6 +88,38 @@ pub struct BlockLine {
     pub since: String,
 }
 
+/// A report of a user or a message.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReportLine {
+    pub id: String,
+    pub reporter: String,
+    pub user: String,
+    pub reason: ReportReason,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    /// Copy of the message's body when it was reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attachments: Option<Vec<AttachmentLine>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<ResolutionLine>,
+}
+
+/// A resolution in the line of its report.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResolutionLine {
+    pub outcome: ReportOutcome,
+    pub by: String,
+    pub at: String,
+}
+
 /// A suspension in the line of its user.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -110,6 +147,13 @@ pub struct ConversationLine {
     pub last_activity_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_mode_seconds: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history_visibility: Option<HistoryVisibility>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_ttl_seconds: Option<u32>,
+    /// Order key in hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<String>,
     /// Base64url of 32 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_hash: Option<String>,
@@ -149,6 +193,13 @@ pub struct ParticipantLine {
     pub silenced_since: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silenced_until: Option<String>,
+    /// Order key in hexadecimal digits, as the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub visible_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleared_up_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_message_ttl_seconds: Option<u32>,
     /// Only for one whose `state` is BANNED.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ban: Option<BanLine>,
@@ -227,6 +278,9 @@ impl ShortParticipant {
             level,
             silenced_since: None,
             silenced_until: None,
+            visible_from: None,
+            cleared_up_to: None,
+            asked_message_ttl_seconds: None,
             ban: None,
         }
     }
@@ -364,6 +418,7 @@ impl<'de> Visitor<'de> for LineVisitor {
             "reaction" => Deserialize::deserialize(rest).map(Line::Reaction),
             "block" => Deserialize::deserialize(rest).map(Line::Block),
             "pin" => Deserialize::deserialize(rest).map(Line::Pin),
+            "report" => Deserialize::deserialize(rest).map(Line::Report),
             "end" => Deserialize::deserialize(rest).map(Line::End),
             other => Err(A::Error::unknown_variant(other, TYPES)),
         }

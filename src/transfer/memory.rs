@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -10,16 +11,17 @@ use parking_lot::Mutex;
 use crate::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard,
-    Page, PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid,
-    Timestamp, Unread, UserId,
+    Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, Error, FlagsChange,
     ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
     MembershipChange, MembershipSnapshot, NewConversation, NewMessage, OutboxPage, OutboxRead,
-    Participation, ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result,
-    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    Participation, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
+    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
+    VerifyPosition,
 };
 
 #[derive(Default)]
@@ -59,6 +61,7 @@ impl Memory {
                 format!("{} {}", message.conversation, message.id),
                 Some(&message.conversation),
             ),
+            ImportRow::Report(report) => (format!("report {}", report.id), None),
             ImportRow::Pin {
                 conversation,
                 message,
@@ -178,6 +181,8 @@ impl StoreAdmin for Memory {
 
 #[async_trait]
 impl Store for Memory {
+    fn set_outbox_keep(&self, _: Duration) {}
+
     fn overlap_micros(&self) -> i64 {
         0
     }
@@ -349,6 +354,9 @@ impl Store for Memory {
     async fn message_counts(&self, _: &[ConversationId]) -> Result<Vec<u64>> {
         unreachable!("not part of an import")
     }
+    async fn message_counts_after(&self, _: &[(ConversationId, OrderKey)]) -> Result<Vec<u64>> {
+        unreachable!("not part of an import")
+    }
     async fn inbox(&self, _: &UserId, _: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
         unreachable!("not part of an import")
     }
@@ -390,6 +398,15 @@ impl Store for Memory {
     async fn move_read_marker(&self, _: &UserId, _: &MarkerMove) -> Result<()> {
         unreachable!("not part of an import")
     }
+    async fn notified_of_all(
+        &self,
+        _: ConversationId,
+        _: Option<&UserId>,
+        _: usize,
+    ) -> Result<Vec<UserId>> {
+        unreachable!("not part of an import")
+    }
+
     async fn set_flags(&self, _: &UserId, _: &FlagsChange) -> Result<Option<Flags>> {
         unreachable!("not part of an import")
     }
@@ -409,6 +426,32 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn blocks(&self, _: &UserId) -> Result<Vec<Block>> {
+        unreachable!("not part of an import")
+    }
+    async fn add_report(&self, _: &Report, _: TimeUuid) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn reports(&self, _: &ReportQuery) -> Result<Vec<Report>> {
+        unreachable!("not part of an import")
+    }
+    async fn reports_by_id(&self, _: &[ReportId]) -> Result<Vec<Option<Report>>> {
+        unreachable!("not part of an import")
+    }
+    async fn report_count(&self, _: OrderKey, _: usize) -> Result<usize> {
+        unreachable!("not part of an import")
+    }
+    async fn resolve_report(
+        &self,
+        _: ReportId,
+        _: Option<&ReportResolution>,
+        _: Timestamp,
+    ) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn replace_report(&self, _: &Report) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn delete_reports(&self, _: &[ReportId]) -> Result<()> {
         unreachable!("not part of an import")
     }
     async fn set_block(&self, _: &UserId, _: &Block) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::line::Line;
-use crate::model::{ConversationId, Emoji, MessageId, UserId};
+use crate::model::{ConversationId, Emoji, MessageId, ReportId, UserId};
 
 /// Counts of written lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,7 +21,7 @@ impl ExportCounts {
     pub(super) fn add(&mut self, line: &Line) {
         self.lines += 1;
         match line {
-            Line::Header(_) | Line::Block(_) | Line::Pin(_) | Line::End(_) => {}
+            Line::Header(_) | Line::Block(_) | Line::Pin(_) | Line::Report(_) | Line::End(_) => {}
             Line::User(_) => self.users += 1,
             Line::Conversation(_) => self.conversations += 1,
             Line::Participant(_) => self.participants += 1,
@@ -60,6 +60,7 @@ pub(super) enum Position {
     /// A user, and the last of the users whom they block.
     Block(UserId, UserId),
     Conversation(ConversationId, Within),
+    Report(ReportId),
     End,
 }
 
@@ -109,6 +110,7 @@ impl Position {
                     Within::Reaction(MessageId::parse(&line.message_id)?, reaction),
                 )
             }
+            Line::Report(line) => Position::Report(ReportId::parse(&line.id)?),
             Line::End(_) => Position::End,
         })
     }

@@ -3,18 +3,21 @@
 //! Rules for characters and depth hold for clients. They are younger than some exports, so history is
 //! imported without them.
 
+mod report;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use self::report::report_row;
 use super::line::{self, FORMAT, Line};
 use crate::model::{
     Attachment, Ban, Body, Content, Conversation, ConversationId, ConversationKind, Emoji, Flags,
-    GroupName, IdempotencyKey, InputHash, Membership, MembershipState, Mentions, Message,
-    MessageId, MessageKind, Metadata, Profile, Restriction, Role, Silence, Suspension, Timestamp,
-    UserId, text::parse_line,
+    GroupName, HistorySettings, IdempotencyKey, InputHash, Membership, MembershipState, Mentions,
+    Message, MessageId, MessageKind, Metadata, OrderKey, Profile, Restriction, Role, Silence,
+    Suspension, Timestamp, UserId, text::parse_line,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -34,6 +37,7 @@ pub(super) fn rows(line: Line, number: u64, now: Timestamp) -> Result<Vec<Import
         Line::Reaction(reaction) => Ok(vec![reaction_row(reaction, now)?]),
         Line::Block(block) => Ok(vec![block_row(block)?]),
         Line::Pin(pin) => Ok(vec![pin_row(pin, now)?]),
+        Line::Report(report) => Ok(vec![report_row(*report, now)?]),
         Line::End(end) if end.lines == number - 1 => Ok(Vec::new()),
         Line::End(end) => Err(format!(
             "the file is not whole: {} lines should stand before this one, and {} do",
@@ -150,6 +154,11 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
         created_by: line.created_by.map(|user| name(&user)).transpose()?,
         input_hash: line.input_hash.map(|text| input_hash(&text)).transpose()?,
         slow_mode_seconds,
+        history: HistorySettings {
+            visibility: line.history_visibility.unwrap_or_default(),
+            ttl_seconds: ttl_seconds("messageTtlSeconds", line.message_ttl_seconds)?,
+            floor: bound("floor", line.floor)?,
+        },
         is_large: participants.len() > Conversation::FAN_OUT_MAX,
     };
     let mut named = HashSet::with_capacity(participants.len());
@@ -198,6 +207,12 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
             since,
             banned_until: ban.as_ref().and_then(|ban| ban.until),
             silence,
+            visible_from: bound("visibleFrom", line.visible_from)?,
+            cleared_up_to: bound("clearedUpTo", line.cleared_up_to)?,
+            asked_ttl_seconds: ttl_seconds(
+                "askedMessageTtlSeconds",
+                line.asked_message_ttl_seconds,
+            )?,
             ..Membership::joined(line.role.unwrap_or(Role::Member))
         },
         ban,
@@ -213,6 +228,31 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
             },
         },
     })
+}
+
+/// An order key in hexadecimal digits. Without one, there is no bound.
+fn bound(field: &str, text: Option<String>) -> Result<OrderKey> {
+    let Some(text) = text else {
+        return Ok(OrderKey::MIN);
+    };
+    let is_key = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u128::from_str_radix(&text, 16).ok().filter(|_| is_key);
+    let number =
+        number.ok_or_else(|| format!("`{field}` is an order key: 32 hexadecimal digits"))?;
+    Ok(OrderKey(number.to_be_bytes()))
+}
+
+fn ttl_seconds(field: &str, seconds: Option<u32>) -> Result<Option<u32>> {
+    let (min, max) = (
+        HistorySettings::TTL_SECONDS_MIN,
+        HistorySettings::TTL_SECONDS_MAX,
+    );
+    match seconds {
+        Some(seconds) if !(min..=max).contains(&seconds) => {
+            Err(format!("`{field}` is {min} to {max}"))
+        }
+        seconds => Ok(seconds),
+    }
 }
 
 /// The ban of one whose state says so.

@@ -96,7 +96,7 @@ impl Deliverer {
             let outcome = self
                 .try_event(letter.conversation, &item_of(letter), position)
                 .await;
-            match outcome {
+            match outcome.outcome {
                 TryOutcome::Delivered | TryOutcome::Nothing => {
                     store.delete_dead_letter(self.name.as_str(), letter).await?;
                     delivered += 1;

@@ -56,6 +56,13 @@ pub(super) enum TryOutcome {
     Gone,
 }
 
+/// Outcome of a try, with the item that follows the tried one in its place.
+pub(super) struct DeliveryAttempt {
+    pub(super) outcome: TryOutcome,
+    /// Next piece of a notification.
+    pub(super) next: Option<OutboxItem>,
+}
+
 /// Body of a request.
 #[derive(serde::Serialize)]
 struct EventBody<'a> {
@@ -69,7 +76,7 @@ struct EventBody<'a> {
 }
 
 impl Deliverer {
-    pub(super) async fn attempt(&self, delivery: &EventDelivery) -> TryOutcome {
+    pub(super) async fn attempt(&self, delivery: &EventDelivery) -> DeliveryAttempt {
         let (conversation, position) = (delivery.conversation, delivery.position);
         self.try_event(conversation, &delivery.item, position).await
     }
@@ -80,9 +87,10 @@ impl Deliverer {
         conversation: ConversationId,
         item: &OutboxItem,
         position: OrderKey,
-    ) -> TryOutcome {
+    ) -> DeliveryAttempt {
         let began = Instant::now();
-        let outcome = self.send(conversation, item, position).await;
+        let mut next = None;
+        let outcome = self.send(conversation, item, position, &mut next).await;
         self.metrics.seconds.observe(began.elapsed().as_secs_f64());
         match &outcome {
             TryOutcome::Delivered => self.metrics.delivered.inc(),
@@ -90,7 +98,7 @@ impl Deliverer {
             TryOutcome::Failed { .. } => self.metrics.failed.inc(),
             TryOutcome::Refused { .. } | TryOutcome::Gone => self.metrics.refused.inc(),
         }
-        outcome
+        DeliveryAttempt { outcome, next }
     }
 
     async fn send(
@@ -98,19 +106,22 @@ impl Deliverer {
         conversation: ConversationId,
         item: &OutboxItem,
         position: OrderKey,
+        next: &mut Option<OutboxItem>,
     ) -> TryOutcome {
         let unrendered = |reason: &str| TryOutcome::Failed {
             reason: reason.to_owned(),
             is_silent: false,
         };
-        let loaded = match self.chat.outbox.load(conversation, item).await {
-            Ok(Some(loaded)) => loaded,
-            Ok(None) => return TryOutcome::Nothing,
-            Err(_) => return unrendered("the store did not give the event"),
+        let Ok(loaded) = self.chat.outbox.load(conversation, item).await else {
+            return unrendered("the store did not give the event");
         };
+        *next = loaded.next;
+        if loaded.event.is_none() {
+            return TryOutcome::Nothing;
+        }
         let update = OutboxUpdate {
             position,
-            event: Some(loaded),
+            event: loaded.event,
         };
         let Some(rendered) = self.api.render(&self.document, update).await else {
             return unrendered("the document gave no answer");

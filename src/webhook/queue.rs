@@ -177,6 +177,19 @@ impl DeliveryQueue {
         }
     }
 
+    /// Another item takes the place of a taken one that was delivered: the next piece of a notification.
+    pub(super) fn replace(&mut self, taken: &EventDelivery, next: OutboxItem) {
+        let id = taken.conversation;
+        let Some(conversation) = self.conversations.get_mut(&id) else {
+            return;
+        };
+        (conversation.failures, conversation.refusals) = (0, 0);
+        if let Some((_, item)) = conversation.events.front_mut() {
+            *item = next;
+        }
+        self.ready.push_back(id);
+    }
+
     /// The receiver answers again: the events that met silence are ready.
     pub(super) fn wake_silent(&mut self) {
         for (conversation, at) in self.silent.drain() {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::*;
-use crate::model::{OutboxEvent, OutboxRow, TimeUuid, Timestamp};
+use crate::chat::NotificationPiece;
+use crate::model::{OutboxEvent, OutboxRow, TimeUuid, Timestamp, UserId};
 
 fn id(micros: i64) -> TimeUuid {
     TimeUuid::new(Timestamp::from_micros(micros), [0; 8])
@@ -104,4 +105,32 @@ async fn other_kinds_are_passed_over_and_late_rows_hold_the_position() {
     let late = queue.take(now).unwrap();
     queue.settle(&late, Settlement::Done);
     assert_eq!(queue.position(), id(15).order_key());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_next_piece_takes_the_place_of_the_one_before() {
+    let now = Instant::now();
+    let mut queue = DeliveryQueue::new(id(1).order_key());
+    let types = OutboxTypes::parse(&["NOTIFICATION".to_owned()]).unwrap();
+    queue.add(batch(&[(1, 10), (1, 30)], Some(40)), &types);
+    let first = queue.take(now).unwrap();
+    let piece = NotificationPiece {
+        after: Some(UserId::parse("mia").unwrap()),
+    };
+    let next = OutboxItem {
+        piece: Some(piece.clone()),
+        ..first.item.clone()
+    };
+    queue.replace(&first, next);
+    assert_eq!(
+        (queue.len(), queue.position()),
+        (2, id(10).order_key().before())
+    );
+    let second = queue.take(now).unwrap();
+    assert_eq!((micros(&second), &second.item.piece), (10, &Some(piece)));
+    assert_ne!(first.item.id(), second.item.id());
+    assert!(queue.take(now).is_none(), "one piece at a time");
+    queue.settle(&second, Settlement::Done);
+    assert_eq!(micros(&queue.take(now).unwrap()), 30);
+    assert_eq!(queue.position(), id(30).order_key().before());
 }

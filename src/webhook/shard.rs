@@ -9,11 +9,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::delivery::{Deliverer, TryOutcome};
+use super::delivery::{Deliverer, DeliveryAttempt, TryOutcome};
 use super::metrics::ShardState;
 use super::queue::{DeliveryQueue, EventDelivery, Settlement};
-use crate::chat::{FeedBatch, OutboxItem, ShardFeed, ShardLease};
-use crate::model::{OrderKey, OutboxShard, Timestamp};
+use crate::chat::{FeedBatch, NotificationPiece, OutboxItem, ShardFeed, ShardLease};
+use crate::model::{OrderKey, OutboxShard, Timestamp, UserId};
 use crate::store::DeadLetter;
 
 /// Deliveries of one shard at once.
@@ -94,8 +94,8 @@ impl RunningShard {
                 };
                 let hook = Arc::clone(&self.hook);
                 tries.push(async move {
-                    let outcome = hook.attempt(&delivery).await;
-                    (delivery, outcome)
+                    let attempt = hook.attempt(&delivery).await;
+                    (delivery, attempt)
                 });
             }
             let has_lane = tries.len() < LANES && self.lease.is_valid();
@@ -109,8 +109,8 @@ impl RunningShard {
                         return false;
                     }
                 }
-                Some((delivery, outcome)) = tries.next(), if !tries.is_empty() => {
-                    self.settle(&delivery, outcome).await;
+                Some((delivery, attempt)) = tries.next(), if !tries.is_empty() => {
+                    self.settle(&delivery, attempt).await;
                 }
                 batch = received.recv(), if self.queue.has_room() => match batch {
                     Some(batch) => self.queue.add(batch, &self.hook.types),
@@ -121,8 +121,8 @@ impl RunningShard {
         }
         // Their outcomes still count; the others are tries of the next holder.
         let drain = async {
-            while let Some((delivery, outcome)) = tries.next().await {
-                self.settle(&delivery, outcome).await;
+            while let Some((delivery, attempt)) = tries.next().await {
+                self.settle(&delivery, attempt).await;
             }
         };
         let _ = timeout(DRAIN_MAX, drain).await;
@@ -168,7 +168,8 @@ impl RunningShard {
         }
     }
 
-    async fn settle(&mut self, delivery: &EventDelivery, outcome: TryOutcome) {
+    async fn settle(&mut self, delivery: &EventDelivery, attempt: DeliveryAttempt) {
+        let DeliveryAttempt { outcome, next } = attempt;
         let now = Instant::now();
         let settlement = match outcome {
             TryOutcome::Delivered => {
@@ -200,7 +201,10 @@ impl RunningShard {
             }
         };
         self.has_advanced |= settlement == Settlement::Done;
-        self.queue.settle(delivery, settlement);
+        match next.filter(|_| settlement == Settlement::Done) {
+            Some(next) => self.queue.replace(delivery, next),
+            None => self.queue.settle(delivery, settlement),
+        }
     }
 
     /// A refused event is tried twice more, then stored as a dead letter.
@@ -276,19 +280,23 @@ impl Drop for AbortOnDrop {
 const NOTIFICATION_PART: &str = "notification";
 
 fn part_of(item: &OutboxItem) -> String {
-    let part = if item.is_notification {
-        NOTIFICATION_PART
-    } else {
-        ""
-    };
-    part.to_owned()
+    match &item.piece {
+        None => String::new(),
+        Some(NotificationPiece { after: None }) => NOTIFICATION_PART.to_owned(),
+        Some(NotificationPiece { after: Some(user) }) => format!("{NOTIFICATION_PART}:{user}"),
+    }
 }
 
 /// Item of a dead letter.
 pub(super) fn item_of(letter: &DeadLetter) -> OutboxItem {
     OutboxItem {
         event: letter.event.clone(),
-        is_notification: letter.part == NOTIFICATION_PART,
+        piece: letter.part.strip_prefix(NOTIFICATION_PART).map(|rest| {
+            let after = rest
+                .strip_prefix(':')
+                .and_then(|name| UserId::parse(name).ok());
+            NotificationPiece { after }
+        }),
     }
 }
 

@@ -1,12 +1,14 @@
 //! The API as its users see it: every case goes through documents that are prepared and executed as the doors do it.
 
 mod access;
+mod authority;
 mod block;
 mod characters;
 mod cluster;
 mod conversation;
 mod events;
 mod flags;
+mod floor;
 mod group_events;
 mod groups;
 mod history;
@@ -24,6 +26,7 @@ mod profile;
 mod rates;
 mod reaction;
 mod receipt;
+mod report;
 mod restriction;
 mod revision;
 mod sample;

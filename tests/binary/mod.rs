@@ -21,7 +21,7 @@ mod shutdown;
 mod socket_doors;
 pub(crate) mod stage;
 mod verify;
-mod webhook;
+pub(crate) mod webhook;
 
 /// Random numbers, which need not be good.
 pub(crate) struct Dice(u64);

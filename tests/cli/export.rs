@@ -32,7 +32,7 @@ fn an_export_can_be_imported() {
         .run(&["import", file.to_str().unwrap()])
         .succeeded()
         .to_owned();
-    let kinds = "users 4 / 0, conversations 2 / 0, participants 6 / 0, messages 15 / 0, reactions 0 / 0, pins 0 / 0";
+    let kinds = "users 4 / 0, conversations 2 / 0, participants 6 / 0, messages 15 / 0, reactions 0 / 0, pins 0 / 0, reports 0 / 0";
     assert_eq!(
         summary,
         format!("added / unchanged: {kinds}; broken lines: 0\n")

@@ -26,7 +26,7 @@ fn summary(
 }
 
 fn summary_with(reactions: &str, others: &str, broken: u64) -> String {
-    let kinds = format!("{others}, reactions {reactions}, pins 0 / 0");
+    let kinds = format!("{others}, reactions {reactions}, pins 0 / 0, reports 0 / 0");
     format!("added / unchanged: {kinds}; broken lines: {broken}\n")
 }
 

@@ -14,3 +14,5 @@ mod load;
 mod outbox;
 pub(crate) mod place;
 mod ranges;
+mod restriction;
+mod webhook;

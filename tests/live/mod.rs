@@ -2,6 +2,7 @@
 
 mod answer_bounds;
 mod batch;
+mod before_send;
 mod chat_server;
 mod clients;
 mod compression;

@@ -201,13 +201,89 @@ async fn a_reader_that_asks_for_notifications_trails_and_others_do_not() {
             payload["id"].clone(),
             payload["event"]["__typename"].clone(),
         ));
-        // The crowd is large: nobody is notified there.
+        // The crowd is large, and nobody there chose ALL.
         seen.retain(|(id, _)| id.as_str().unwrap().starts_with(&again.uuid));
     }
     assert_eq!(seen[0], (json!(again.uuid), json!("MessageAddedEvent")));
     let id = format!("{}:notification", again.uuid);
     assert_eq!(seen[1], (json!(id), json!("NotificationEvent")));
     assert!(!sent.uuid.is_empty() && !after.is_empty());
+}
+
+/// A large conversation: those who chose ALL, and the mentioned, in pieces of a hundred users.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_conversation_notifies_in_pieces() {
+    const USERS: usize = 230;
+    let server = server().await;
+    let (receiver, folder) = (Receiver::start().await, tempfile::tempdir().unwrap());
+    let all = [settings(&receiver, folder.path())];
+    let _webhooks = server.webhooks(&all, RetryPolicy::default()).await.unwrap();
+    let name = |number: usize| format!("user-{number:03}");
+    let alice = server.user("alice");
+    let crowd: Vec<_> = (0..49).map(name).collect();
+    let crowd: Vec<_> = crowd.iter().map(String::as_str).collect();
+    let large = alice.group("a crowd", &crowd).await;
+    let add = "mutation($c: ID!, $u: [String!]!) { addParticipants(input: {conversationId: $c, usernames: $u}) { clientMutationId } }";
+    for first in (49..USERS).step_by(50) {
+        let names: Vec<_> = (first..USERS.min(first + 50)).map(name).collect();
+        alice.data(add, json!({"c": large, "u": names})).await;
+    }
+    let level = "mutation($i: UpdateInboxEntryInput!) { updateInboxEntry(input: $i) { inboxEntry { notificationLevel } } }";
+    for (number, level_of) in [
+        (7, "ALL"),
+        (200, "ALL"),
+        (201, "ALL"),
+        (201, "MENTIONS"),
+        (9, "NONE"),
+    ] {
+        let input = json!({"conversationId": large, "notificationLevel": level_of});
+        server
+            .user(&name(number))
+            .data(level, json!({"i": input}))
+            .await;
+    }
+    let token = server.service_token("backend", 0);
+    let mut socket = Socket::connect(server.address, &token).await;
+    let document = "subscription { outbox(types: [NOTIFICATION]) { cursor id event { ... on NotificationEvent { recipients { user { username } reason } } } } }";
+    socket.subscribe("all", document).await;
+    socket.told("all").await;
+    let plain = alice.send(&large, "to few").await;
+    let send = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"hello\", mentionsEveryone: true}) { messageEdge { node { uuid } } } }";
+    let data = alice.data(send, json!({"c": large})).await;
+    let everyone = data["sendMessage"]["messageEdge"]["node"]["uuid"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let received = receiver.until(|all| all.len() >= 4).await;
+    assert_eq!(received[0].id(), format!("{}:notification", plain.uuid));
+    assert_eq!(usernames(&event(&received[0])), [name(7), name(200)]);
+    let pieces: Vec<_> = received[1..].iter().map(event).collect();
+    assert!(
+        received[1..]
+            .iter()
+            .all(|one| one.id().starts_with(&everyone))
+    );
+    let named: Vec<_> = pieces.iter().flat_map(usernames).collect();
+    let expected: Vec<_> = (0..USERS).filter(|number| *number != 9).map(name).collect();
+    assert_eq!(named, expected);
+    assert!(pieces.iter().all(|piece| usernames(piece).len() <= 100));
+    let mut ids: Vec<_> = received.iter().map(Received::id).collect();
+    ids.dedup();
+    assert_eq!(ids.len(), 4, "each piece has an id of its own: {ids:?}");
+    // A subscription delivers the same pieces under the same ids, and passes the row with the last one.
+    let mut cursors = Vec::new();
+    for (number, one) in received.iter().enumerate() {
+        let payload = socket.told("all").await["outbox"].take();
+        assert_eq!(payload["id"], one.id());
+        let event = payload["event"].clone();
+        assert_eq!(
+            usernames(&event),
+            usernames(&self::event(&received[number]))
+        );
+        cursors.push(payload["cursor"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(cursors[1], cursors[2]);
+    assert_ne!(cursors[2], cursors[3]);
 }
 
 /// `docker/push-example`, as it stands.

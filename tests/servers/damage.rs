@@ -217,7 +217,7 @@ async fn bodies(server: &Server, conversation: ConversationId) -> Vec<String> {
     let page = server
         .chat
         .history
-        .page(conversation, &request)
+        .page(conversation, wideroom::model::Floor::NONE, &request)
         .await
         .unwrap();
     page.items

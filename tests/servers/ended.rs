@@ -340,6 +340,7 @@ async fn a_repeated_creation_shows_the_conversation_in_every_live_inbox() {
                 created_by: Some(anna.clone()),
                 input_hash: is_group.then(|| InputHash::of_group("club", &users)),
                 slow_mode_seconds: 0,
+                history: Default::default(),
                 is_large: false,
             },
             participants: vec![

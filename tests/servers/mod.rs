@@ -8,6 +8,7 @@ mod cost;
 mod damage;
 mod early_version;
 mod ended;
+mod floor;
 mod large;
 mod moderation;
 mod nats;

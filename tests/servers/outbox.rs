@@ -1,6 +1,7 @@
 //! The outbox of two servers: each reader receives the events of both, those that are late too.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -148,4 +149,77 @@ async fn a_late_event_reaches_live_readers_and_those_who_resume() {
     }
     let mut whole = read(&one, Some(first.order_key())).await;
     receive(&mut whole, &[late]).await;
+}
+
+/// Time after which an event of another server has reached a reader that was at rest.
+const AT_REST_MAX: Duration = Duration::from_secs(7);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_at_rest_follows_another_server() {
+    let Some([one, other]) = two().await else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    let mut reader = read(&other, None).await;
+    let first = one.send(&anna, conversation, "first").await.id;
+    receive(&mut reader, &[first]).await;
+    // Its pauses have become long by then.
+    let quiet = tokio::time::timeout(Duration::from_secs(12), reader.next()).await;
+    assert!(quiet.is_err(), "nothing happens");
+    let began = std::time::Instant::now();
+    let second = one.send(&anna, conversation, "second").await.id;
+    receive(&mut reader, &[second]).await;
+    assert!(began.elapsed() < AT_REST_MAX, "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_one_server_share_their_reads() {
+    const READERS: usize = 8;
+    let Some([one, other]) = two().await else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    let reads_of = |server: &Server| server.slow.outbox_reads.load(Ordering::SeqCst);
+    let mut counts = Vec::new();
+    for count in [1, READERS] {
+        let mut readers = Vec::new();
+        for _ in 0..count {
+            readers.push(read(&other, None).await);
+        }
+        let (before, mut ids) = (reads_of(&other), Vec::new());
+        let began = std::time::Instant::now();
+        let tasks: Vec<_> = readers
+            .into_iter()
+            .map(|mut reader| {
+                tokio::spawn(async move {
+                    let mut seen = Vec::new();
+                    let follow = async {
+                        loop {
+                            let event = reader.next().await.unwrap().event;
+                            seen.extend(event.map(|event| event.item.event.id));
+                        }
+                    };
+                    let _ = tokio::time::timeout(Duration::from_secs(8), follow).await;
+                    seen
+                })
+            })
+            .collect();
+        for _ in 0..20 {
+            ids.push(one.send(&anna, conversation, "hello").await.id);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), ids, "each reader receives all, once");
+        }
+        assert!(began.elapsed() < Duration::from_secs(30));
+        counts.push(reads_of(&other) - before);
+    }
+    assert!(
+        counts[1] < 2 * counts[0],
+        "{READERS} readers read {} shards, one reads {}",
+        counts[1],
+        counts[0]
+    );
 }

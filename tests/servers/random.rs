@@ -137,7 +137,7 @@ async fn whole_history(server: &Server, conversation: ConversationId) -> Vec<Arc
         let found = server
             .chat
             .history
-            .page(conversation, &request)
+            .page(conversation, wideroom::model::Floor::NONE, &request)
             .await
             .unwrap();
         all.extend(found.items);

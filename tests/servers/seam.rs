@@ -234,7 +234,7 @@ async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
             let page = other
                 .chat
                 .history
-                .page(conversation, &history)
+                .page(conversation, wideroom::model::Floor::NONE, &history)
                 .await
                 .unwrap();
             if let Some(late) = page.items.iter().find(|message| message.sender == anna) {

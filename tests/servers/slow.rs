@@ -11,16 +11,16 @@ use tokio::sync::watch;
 use wideroom::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
-    Unread, UserId,
+    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
     Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange,
     FormVersion, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
     MembershipVersion, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
-    PreviewQuery, ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result,
-    Revised, Store, UnreadQuery,
+    PreviewQuery, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
+    RestrictionChange, Result, Revised, Store, UnreadQuery,
 };
 
 /// A store behind which sends wait for as long as a test says.
@@ -31,6 +31,8 @@ pub(super) struct Slow {
     reads: AtomicUsize,
     moves: AtomicUsize,
     is_held: watch::Sender<bool>,
+    /// Shards of the outbox that were read.
+    pub(super) outbox_reads: AtomicUsize,
 }
 
 impl Slow {
@@ -42,6 +44,7 @@ impl Slow {
             reads: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
             is_held: watch::Sender::default(),
+            outbox_reads: AtomicUsize::new(0),
         }
     }
 
@@ -97,6 +100,10 @@ impl fmt::Display for Slow {
 
 #[async_trait]
 impl Store for Slow {
+    fn set_outbox_keep(&self, keep: Duration) {
+        self.inner.set_outbox_keep(keep);
+    }
+
     fn overlap_micros(&self) -> i64 {
         self.inner.overlap_micros()
     }
@@ -289,6 +296,7 @@ impl Store for Slow {
         up_to: OrderKey,
         limit: usize,
     ) -> Result<Vec<OutboxPage>> {
+        self.outbox_reads.fetch_add(reads.len(), Ordering::SeqCst);
         self.inner.outbox(reads, up_to, limit).await
     }
 
@@ -379,6 +387,13 @@ impl Store for Slow {
         self.inner.message_counts(conversations).await
     }
 
+    async fn message_counts_after(
+        &self,
+        positions: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<u64>> {
+        self.inner.message_counts_after(positions).await
+    }
+
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
         self.inner.inbox(user, page).await
     }
@@ -464,6 +479,16 @@ impl Store for Slow {
             .await
     }
 
+    async fn notified_of_all(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>> {
+        let inner = &self.inner;
+        inner.notified_of_all(conversation, after, limit).await
+    }
+
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
         self.inner.set_flags(user, to).await
     }
@@ -533,6 +558,39 @@ impl Store for Slow {
 
     async fn set_block(&self, user: &UserId, block: &Block) -> Result<()> {
         self.inner.set_block(user, block).await
+    }
+
+    async fn add_report(&self, report: &Report, logged_as: TimeUuid) -> Result<()> {
+        self.inner.add_report(report, logged_as).await
+    }
+
+    async fn reports(&self, query: &ReportQuery) -> Result<Vec<Report>> {
+        self.inner.reports(query).await
+    }
+
+    async fn reports_by_id(&self, ids: &[ReportId]) -> Result<Vec<Option<Report>>> {
+        self.inner.reports_by_id(ids).await
+    }
+
+    async fn report_count(&self, after: OrderKey, limit: usize) -> Result<usize> {
+        self.inner.report_count(after, limit).await
+    }
+
+    async fn resolve_report(
+        &self,
+        report: ReportId,
+        resolution: Option<&ReportResolution>,
+        at: Timestamp,
+    ) -> Result<()> {
+        self.inner.resolve_report(report, resolution, at).await
+    }
+
+    async fn replace_report(&self, report: &Report) -> Result<()> {
+        self.inner.replace_report(report).await
+    }
+
+    async fn delete_reports(&self, reports: &[ReportId]) -> Result<()> {
+        self.inner.delete_reports(reports).await
     }
 
     async fn restriction_log(&self, since: Timestamp) -> Result<Vec<LoggedRestriction>> {

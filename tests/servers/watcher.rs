@@ -141,6 +141,7 @@ pub(super) async fn watch_conversation(
                     | ConversationEvent::Renamed
                     | ConversationEvent::ParticipantUpdated(_)
                     | ConversationEvent::ConversationUpdated
+                    | ConversationEvent::HistoryExpired
                     | ConversationEvent::MarkerMoved(_),
                 )
                 | None => {}

@@ -83,6 +83,7 @@ fn unannounced(
         message: None,
         version: id(micros),
         bans,
+        history: None,
     }
 }
 

@@ -586,6 +586,22 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
         assert_eq!(items, 50, "{name}");
         assert!(sent <= statements, "{name}: {sent} statements");
     }
+    // A page just above a floor costs no more than a newest page, whatever lies below.
+    for (name, request) in [
+        ("above a floor", PageRequest::first(50)),
+        ("above a floor, backward", PageRequest::last(50)),
+    ] {
+        let cut = Cut {
+            start: std::ops::Bound::Excluded(place(30)),
+            end: std::ops::Bound::Unbounded,
+        };
+        bench.statements();
+        let page = bench.store.history(conversation, &cut, &request).await;
+        let (items, sent) = (page.unwrap().items.len(), bench.statements());
+        println!("{name}: {items} messages, {sent} statements");
+        assert_eq!(items, 30, "{name}");
+        assert!(sent <= 2, "{name}: {sent} statements");
+    }
     // Once more from another server, which remembers nothing.
     let Some(other) = Bench::open().await else {
         return;

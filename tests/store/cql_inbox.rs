@@ -12,7 +12,8 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::unprepared::Statement;
 use wideroom::model::{
-    ConversationId, Direction, Flags, InboxKey, InboxRow, MessageId, PageRequest, Timestamp, UserId,
+    ConversationId, Direction, Flags, Floor, InboxKey, InboxRow, MessageId, PageRequest, Timestamp,
+    UserId,
 };
 use wideroom::store::{Archive, FlagsChange, Store};
 
@@ -197,6 +198,7 @@ async fn crowd(place: &Place, name: &str, numbers: &mut Numbers) -> (UserId, Vec
                 sent_up_to: None,
                 is_sent_by_service: false,
                 flags: Flags::default(),
+                floor: Floor::NONE,
             });
         }
     }

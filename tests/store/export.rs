@@ -160,6 +160,7 @@ async fn everything(store: &dyn StoreAdmin, of: &[ConversationId]) -> BTreeMap<S
         ImportRow::User { user, .. } => format!("1 {user}"),
         ImportRow::EveryoneRevoked(moment) => format!("0 {moment}"),
         ImportRow::Block { user, blocked, .. } => format!("1 {user} {blocked}"),
+        ImportRow::Report(report) => format!("9 {}", report.id),
         ImportRow::Conversation { conversation, .. } => format!("2 {}", conversation.id),
         ImportRow::Participant {
             conversation, user, ..

@@ -1,7 +1,7 @@
 //! Flags of entries: each stays as it was set, whoever sets another one beside it.
 
 use futures_util::future::join_all;
-use wideroom::model::{ChangeId, ConversationId, Flags, OrderKey};
+use wideroom::model::{ChangeId, ConversationId, Flags, NotificationLevel, OrderKey, UserId};
 use wideroom::store::{Archive, FlagsChange, Store};
 
 use super::ask::{assert_newest, inbox, make, row, send};
@@ -252,4 +252,47 @@ pub async fn flags_are_their_users_alone(store: &dyn Store) {
             .unwrap(),
         []
     );
+}
+
+pub async fn users_who_want_all_are_listed_by_name(store: &dyn Store) {
+    let people = crowd(40);
+    let c = conversation_id(1);
+    make(store, c, &people).await;
+    let listed = async |after: Option<&UserId>, limit| {
+        let listed = store.notified_of_all(c, after, limit).await;
+        listed.unwrap()
+    };
+    assert!(listed(None, 10).await.is_empty());
+    let set = async |user: &UserId, level, micros| {
+        let to = FlagsChange {
+            level: Some(level),
+            ..nothing(c, change(micros))
+        };
+        store.set_flags(user, &to).await.unwrap();
+    };
+    let mut micros = 10;
+    for user in people.iter().step_by(2) {
+        set(user, Some(NotificationLevel::All), micros).await;
+        micros += 1;
+    }
+    let mut expected: Vec<UserId> = people.iter().step_by(2).cloned().collect();
+    expected.sort_unstable();
+    assert_eq!(listed(None, 100).await, expected);
+    assert_eq!(listed(None, 3).await, expected[..3]);
+    assert_eq!(listed(Some(&expected[2]), 3).await, expected[3..6]);
+    assert!(listed(expected.last(), 3).await.is_empty());
+    assert!(
+        store
+            .notified_of_all(conversation_id(2), None, 3)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    set(&people[0], None, micros).await;
+    set(&people[2], Some(NotificationLevel::None), micros + 1).await;
+    set(&people[4], Some(NotificationLevel::Mentions), micros + 2).await;
+    set(&people[4], Some(NotificationLevel::All), micros + 3).await;
+    let is_left = |user: &&UserId| **user != people[0] && **user != people[2];
+    let left: Vec<_> = expected.iter().filter(is_left).cloned().collect();
+    assert_eq!(listed(None, 100).await, left);
 }

@@ -66,7 +66,7 @@ pub fn changing(
     let kind = |kind: TransitionKind| match kind {
         TransitionKind::Joins => ChangeKind::ParticipantAdded,
         TransitionKind::Leaves => ChangeKind::ParticipantRemoved,
-        TransitionKind::Stays => ChangeKind::RoleChanged,
+        TransitionKind::Stays | TransitionKind::Clears => ChangeKind::RoleChanged,
     };
     let first = micros - i64::try_from(transitions.len()).unwrap();
     let change = |(at, transition): (i64, &MembershipTransition)| Change {

@@ -22,6 +22,7 @@ mod differential;
 mod disk;
 mod export;
 mod flags;
+mod floor;
 mod history;
 mod import;
 mod inbox;
@@ -34,6 +35,7 @@ mod profile;
 mod race;
 mod reaction;
 mod receipt;
+mod report;
 mod restriction;
 mod revision;
 mod send;
@@ -117,6 +119,13 @@ contract! {
             conversations_are_counted_where_a_user_is_in_them_now,
             an_empty_store_answers_everything,
         }
+        floor {
+            settings_of_a_history_are_changed_with_the_membership,
+            a_bound_of_one_user_changes_that_users_inbox_alone,
+            bounds_of_an_import_are_read_back,
+            a_rising_floor_is_an_event_of_the_outbox,
+            messages_after_a_position_are_counted,
+        }
         history {
             appended_messages_are_read_back_whole,
             history_is_read_newest_first,
@@ -156,6 +165,16 @@ contract! {
             a_user_who_joins_later_finds_earlier_mentions,
             an_import_brings_mentions_whatever_the_order,
             a_level_is_set_and_cleared_beside_other_flags,
+        }
+        report {
+            a_report_is_read_back_whole,
+            reports_are_listed_by_time_over_many_weeks,
+            reports_of_a_day_are_counted,
+            the_later_resolution_of_a_report_wins,
+            a_report_is_replaced_and_deleted,
+            an_old_report_has_expired,
+            a_report_is_an_event_of_the_outbox,
+            an_import_brings_reports_and_changes_none,
         }
         pin {
             a_message_is_pinned_until_it_is_unpinned,
@@ -204,6 +223,7 @@ contract! {
         }
         flags {
             flags_that_are_not_given_stay,
+            users_who_want_all_are_listed_by_name,
             setting_equal_flags_is_no_change,
             an_archive_is_ended_where_it_is_that_one,
             flags_set_at_once_all_stay,

@@ -168,6 +168,7 @@ pub fn conversation(
         created_by: None,
         input_hash: None,
         slow_mode_seconds: 0,
+        history: Default::default(),
         is_large: false,
     }
 }

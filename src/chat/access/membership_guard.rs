@@ -11,12 +11,16 @@ use super::leave_epoch::ReadMoment;
 use super::membership_versions::SeenVersion;
 use super::participant_cache::ParticipantSnapshot;
 use crate::chat::error::{Error, Result};
-use crate::model::{Conversation, ConversationId, ConversationKind, Event, UserId};
+use crate::model::{
+    Conversation, ConversationId, ConversationKind, Event, Floor, OrderKey, UserId, Viewer,
+};
 
 pub struct MembershipGuard {
     access: Arc<Access>,
     viewer: UserId,
     conversation: Arc<Conversation>,
+    /// The viewer's own part of their floor.
+    own_floor: OrderKey,
     read: ReadMoment,
     /// Version of the membership at the last check, where it is known.
     seen: Option<SeenVersion>,
@@ -27,11 +31,15 @@ impl MembershipGuard {
     /// now on. Whether the conversation is large is read after `not_before`.
     pub(crate) async fn begin(
         access: &Arc<Access>,
-        viewer: &UserId,
+        caller: &Viewer,
         id: ConversationId,
         not_before: Option<Instant>,
     ) -> Result<Self> {
-        let guard = Self::of_participant(access, viewer, id, not_before).await?;
+        let viewer = &caller.user;
+        let guard = match Self::of_participant(access, viewer, id, not_before).await {
+            Ok(guard) => guard,
+            Err(error) => return Err(access.refusal(caller, id, error).await),
+        };
         // A list that is not held is read before the first delivery, which then ends the stream.
         match access.blocks().held(viewer) {
             Some(held) if held.hides(id) => Err(Error::Forbidden("you have blocked this user")),
@@ -56,14 +64,24 @@ impl MembershipGuard {
         // read of the participants.
         let read = access.leave_epoch.read_moment();
         let seen = access.membership_versions.recent(id);
-        let conversation = access.require_conversation(viewer, id).await?;
+        let own = access.participation(viewer, id).await?;
+        let (conversation, own_floor) = (own.conversation, own.membership.own_floor());
         // The first of many streams reads the participants for all of them.
         match access.participant_cache.snapshot(viewer, id).await? {
             Some(snapshot) if snapshot.conversation.is_large || !conversation.is_large => {
                 Ok(Self::of_snapshot(access, viewer, snapshot))
             }
-            Some(snapshot) => Ok(Self::new(access, viewer, conversation, snapshot.read, seen)),
-            None => Ok(Self::new(access, viewer, conversation, read, seen)),
+            Some(snapshot) => {
+                let seen_by = (snapshot.read, seen);
+                Ok(Self::new(access, viewer, conversation, own_floor, seen_by))
+            }
+            None => Ok(Self::new(
+                access,
+                viewer,
+                conversation,
+                own_floor,
+                (read, seen),
+            )),
         }
     }
 
@@ -80,20 +98,23 @@ impl MembershipGuard {
 
     fn of_snapshot(access: &Arc<Access>, viewer: &UserId, snapshot: ParticipantSnapshot) -> Self {
         let seen = Some(SeenVersion(snapshot.version));
-        Self::new(access, viewer, snapshot.conversation, snapshot.read, seen)
+        let own_floor = snapshot.own_floor(viewer);
+        let seen_by = (snapshot.read, seen);
+        Self::new(access, viewer, snapshot.conversation, own_floor, seen_by)
     }
 
     fn new(
         access: &Arc<Access>,
         viewer: &UserId,
         conversation: Arc<Conversation>,
-        read: ReadMoment,
-        seen: Option<SeenVersion>,
+        own_floor: OrderKey,
+        (read, seen): (ReadMoment, Option<SeenVersion>),
     ) -> Self {
         Self {
             access: Arc::clone(access),
             viewer: viewer.clone(),
             conversation,
+            own_floor,
             read,
             seen,
         }
@@ -103,20 +124,29 @@ impl MembershipGuard {
     async fn renewed(&self) -> Result<Option<Self>> {
         let (access, viewer, id) = (&self.access, &self.viewer, self.conversation.id);
         if access.in_flight.is_shared() && self.conversation.is_large {
-            let checked = access.membership_versions.check(viewer, id, self.seen);
+            let last = self.seen.map(|seen| (seen, self.own_floor));
+            let checked = access.membership_versions.check(viewer, id, last);
             return Ok(checked.await?.map(|checked| {
-                let seen = Some(checked.seen);
-                Self::new(access, viewer, checked.conversation, checked.read, seen)
+                let seen_by = (checked.read, Some(checked.seen));
+                let own_floor = checked.own_floor;
+                Self::new(access, viewer, checked.conversation, own_floor, seen_by)
             }));
         }
         if let Some(snapshot) = access.participant_cache.snapshot(viewer, id).await? {
             return Ok(Some(Self::of_snapshot(access, viewer, snapshot)));
         }
         let read = access.leave_epoch.read_moment();
-        Ok(access
-            .conversation(viewer, id)
-            .await?
-            .map(|conversation| Self::new(access, viewer, conversation, read, None)))
+        let visible = access.visible(viewer, &[id]).await?.pop().flatten();
+        Ok(visible.map(|visible| {
+            let own_floor = visible.own_floor;
+            Self::new(
+                access,
+                viewer,
+                visible.conversation,
+                own_floor,
+                (read, None),
+            )
+        }))
     }
 
     pub fn viewer(&self) -> &UserId {
@@ -126,6 +156,16 @@ impl MembershipGuard {
     /// The conversation at the last check.
     pub(crate) fn conversation(&self) -> &Conversation {
         &self.conversation
+    }
+
+    /// The viewer's floor, by the membership at the last check.
+    pub(crate) fn floor(&self) -> Floor {
+        self.access.floor_above(&self.conversation, self.own_floor)
+    }
+
+    /// The viewer's own part of that floor.
+    pub fn own_floor(&self) -> OrderKey {
+        self.own_floor
     }
 
     /// Whether the viewer still takes part. It reads the store only if a user has left some

@@ -16,7 +16,7 @@ use super::leave_epoch::{LeaveEpoch, MEMBERSHIP_LIFETIME, ReadMoment};
 use super::may_see;
 use crate::chat::error::Result;
 use crate::chat::single_flight::{ReadKey, SingleFlight};
-use crate::model::{Conversation, ConversationId, TimeUuid, UserId};
+use crate::model::{Conversation, ConversationId, OrderKey, TimeUuid, UserId};
 use crate::store::{MembershipVersion, Store};
 
 /// Large conversations with events in the same second.
@@ -29,6 +29,8 @@ pub(crate) struct SeenVersion(pub(crate) Option<TimeUuid>);
 /// A viewer's membership that was checked.
 pub(crate) struct CheckedMembership {
     pub(crate) conversation: Arc<Conversation>,
+    /// The viewer's own part of their floor.
+    pub(crate) own_floor: OrderKey,
     pub(crate) seen: SeenVersion,
     pub(crate) read: ReadMoment,
 }
@@ -85,28 +87,31 @@ impl MembershipVersions {
         Some(SeenVersion(recent.version.version))
     }
 
-    /// The membership of a viewer who took part at the version `seen`. `None` if the viewer takes
-    /// part no longer.
+    /// The membership of a viewer who took part at a version that was `seen`, with this bound of their
+    /// own. `None` if the viewer takes part no longer.
     pub(crate) async fn check(
         &self,
         viewer: &UserId,
         id: ConversationId,
-        seen: Option<SeenVersion>,
+        seen: Option<(SeenVersion, OrderKey)>,
     ) -> Result<Option<CheckedMembership>> {
         let Some(RecentVersion { version, read, .. }) = self.current(id).await? else {
             return Ok(None);
         };
-        let conversation = if seen.is_some_and(|SeenVersion(seen)| version.keeps(viewer, seen)) {
-            Arc::clone(&version.conversation)
-        } else {
-            let own = self.store.participations(viewer, &[id]).await?.pop();
-            match own.flatten().filter(may_see) {
-                Some(own) => own.conversation,
-                None => return Ok(None),
+        let kept = seen.filter(|(SeenVersion(seen), _)| version.keeps(viewer, *seen));
+        let (conversation, own_floor) = match kept {
+            Some((_, own_floor)) => (Arc::clone(&version.conversation), own_floor),
+            None => {
+                let own = self.store.participations(viewer, &[id]).await?.pop();
+                match own.flatten().filter(may_see) {
+                    Some(own) => (own.conversation, own.membership.own_floor()),
+                    None => return Ok(None),
+                }
             }
         };
         Ok(Some(CheckedMembership {
             conversation,
+            own_floor,
             seen: SeenVersion(version.version),
             read,
         }))

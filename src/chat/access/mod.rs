@@ -1,6 +1,8 @@
 //! Access: the only component that decides what a viewer may see.
 
+pub(crate) mod authority;
 pub(crate) mod blocks;
+pub(crate) mod floor;
 pub(crate) mod form_gate;
 pub(crate) mod leave_epoch;
 pub(crate) mod membership_guard;
@@ -9,12 +11,15 @@ pub(crate) mod participant_cache;
 pub(crate) mod relationship;
 pub(crate) mod restrictions;
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 
 use self::blocks::BlockLists;
+use self::floor::FloorRule;
+pub use self::floor::VisibleConversation;
 use self::form_gate::FormGate;
 use self::leave_epoch::LeaveEpoch;
 use self::membership_versions::MembershipVersions;
@@ -24,10 +29,13 @@ use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::publisher::Publisher;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, IdempotencyKey, MembershipState, Message,
-    Timestamp, UserId, Viewer,
+    Conversation, ConversationId, ConversationKind, Floor, IdempotencyKey, MembershipState,
+    Message, OrderKey, Timestamp, UserId, Viewer,
 };
 use crate::store::{Participation, Store};
+
+/// Age of messages that no expiry takes.
+const YOUNG_MICROS: i64 = 60 * 1_000_000;
 
 pub struct Access {
     store: Arc<dyn Store>,
@@ -37,6 +45,7 @@ pub struct Access {
     membership_versions: MembershipVersions,
     blocks: Arc<BlockLists>,
     forms: FormGate,
+    floors: FloorRule,
 }
 
 impl Access {
@@ -45,6 +54,7 @@ impl Access {
         bus: Bus,
         in_flight: InFlightIds,
         publisher: Arc<Publisher>,
+        retention_seconds: Option<u32>,
     ) -> Self {
         let leave_epoch = Arc::<LeaveEpoch>::default();
         let participant_cache =
@@ -61,6 +71,7 @@ impl Access {
             membership_versions,
             blocks: Arc::new(blocks),
             forms,
+            floors: FloorRule { retention_seconds },
         }
     }
 
@@ -81,17 +92,114 @@ impl Access {
             .collect())
     }
 
-    /// The conversations that the caller may read: those of [`Self::conversations`], and for a
-    /// service under its own name every one.
+    /// The conversations in which the viewer takes part now, with the viewer's floors.
+    pub async fn visible(
+        &self,
+        viewer: &UserId,
+        ids: &[ConversationId],
+    ) -> Result<Vec<Option<VisibleConversation>>> {
+        let participations = self.store.participations(viewer, ids).await?;
+        let visible = participations.into_iter().map(|participation| {
+            let participation = participation.filter(may_see)?;
+            Some(self.visible_in(&participation))
+        });
+        Ok(visible.collect())
+    }
+
+    /// The conversations that the caller may read: those of [`Self::visible`], and for a service under
+    /// its own name every one. A service has no floor of its own.
     pub async fn visible_to(
         &self,
         caller: &Viewer,
         ids: &[ConversationId],
-    ) -> Result<Vec<Option<Arc<Conversation>>>> {
-        if caller.is_service() {
-            return Ok(self.store.conversations(ids).await?);
+    ) -> Result<Vec<Option<VisibleConversation>>> {
+        if !caller.is_service() {
+            return self.visible(&caller.user, ids).await;
         }
-        self.conversations(&caller.user, ids).await
+        let all = self.store.conversations(ids).await?;
+        let visible = |conversation| self.without_own_floor(conversation);
+        Ok(all.into_iter().map(|one| one.map(visible)).collect())
+    }
+
+    /// The same for the plain viewer of an execution whose payload others share: without a floor of
+    /// the viewer's own.
+    pub async fn plainly_visible_to(
+        &self,
+        viewer: &UserId,
+        ids: &[ConversationId],
+    ) -> Result<Vec<Option<VisibleConversation>>> {
+        let all = self.conversations(viewer, ids).await?;
+        let visible = |conversation| self.without_own_floor(conversation);
+        Ok(all.into_iter().map(|one| one.map(visible)).collect())
+    }
+
+    fn without_own_floor(&self, conversation: Arc<Conversation>) -> VisibleConversation {
+        self.visible_above(conversation, OrderKey::MIN)
+    }
+
+    /// A conversation as a participant sees it.
+    pub(crate) fn visible_in(&self, participation: &Participation) -> VisibleConversation {
+        let own = participation.membership.own_floor();
+        self.visible_above(Arc::clone(&participation.conversation), own)
+    }
+
+    /// A conversation as a viewer with this bound of their own sees it.
+    pub(crate) fn visible_above(
+        &self,
+        conversation: Arc<Conversation>,
+        own_floor: OrderKey,
+    ) -> VisibleConversation {
+        VisibleConversation::new(self.floors, conversation, own_floor, self.now())
+    }
+
+    /// The floor of a participant.
+    pub(crate) fn floor_of(&self, participation: &Participation) -> Floor {
+        let own = participation.membership.own_floor();
+        self.floor_above(&participation.conversation, own)
+    }
+
+    /// The floor of a viewer with this bound of their own.
+    pub(crate) fn floor_above(&self, conversation: &Conversation, own_floor: OrderKey) -> Floor {
+        self.floors.floor(conversation, own_floor, self.now())
+    }
+
+    /// Takes out the messages that are gone for everyone. An expiry takes at least a minute, so that a
+    /// younger message is not looked at: it is gone only if somebody has just truncated the conversation.
+    pub(crate) async fn retain_visible(&self, messages: &mut [Option<Arc<Message>>]) -> Result<()> {
+        let young = self.now().plus_micros(-YOUNG_MICROS);
+        let is_old = |message: &&Arc<Message>| message.id.moment() < young;
+        let old = messages.iter().flatten().filter(is_old);
+        let mut ids: Vec<_> = old.map(|message| message.conversation).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let conversations = self.store.conversations(&ids).await?;
+        let floors = conversations.into_iter().flatten().map(|conversation| {
+            let floor = self.floor_above(&conversation, OrderKey::MIN);
+            (conversation.id, floor)
+        });
+        let floors: HashMap<_, _> = floors.collect();
+        for message in messages {
+            message.take_if(|message| {
+                let floor = floors.get(&message.conversation);
+                floor.is_some_and(|floor| !floor.shows(message.id))
+            });
+        }
+        Ok(())
+    }
+
+    /// Moment before which all messages of a conversation are gone for everyone.
+    pub fn gone_before(&self, conversation: &Conversation) -> Timestamp {
+        let floor = self.floor_above(conversation, OrderKey::MIN);
+        floor.key.moment().plus_micros(1)
+    }
+
+    /// Seconds after which messages of a conversation expire: by its own setting, or the
+    /// deployment's where that is shorter.
+    pub fn ttl_seconds(&self, conversation: &Conversation) -> Option<u32> {
+        self.floors.ttl_seconds(&conversation.history)
     }
 
     pub async fn conversation(
@@ -100,6 +208,16 @@ impl Access {
         id: ConversationId,
     ) -> Result<Option<Arc<Conversation>>> {
         Ok(self.conversations(viewer, &[id]).await?.pop().flatten())
+    }
+
+    /// Like [`Self::visible`], with an error for a viewer who does not take part.
+    pub(crate) async fn require_visible(
+        &self,
+        viewer: &UserId,
+        id: ConversationId,
+    ) -> Result<VisibleConversation> {
+        let participation = self.participation(viewer, id).await?;
+        Ok(self.visible_in(&participation))
     }
 
     /// Like [`Self::conversation`], with an error for a viewer who does not take part.
@@ -155,10 +273,18 @@ impl Access {
         viewer: &UserId,
         id: ConversationId,
     ) -> Result<Participation> {
+        self.for_write(self.participation(viewer, id), id).await
+    }
+
+    async fn for_write(
+        &self,
+        participation: impl Future<Output = Result<Participation>>,
+        id: ConversationId,
+    ) -> Result<Participation> {
         if !self.in_flight.is_shared() {
-            return self.participation(viewer, id).await;
+            return participation.await;
         }
-        let participation = pin!(self.participation(viewer, id));
+        let participation = pin!(participation);
         let conversations = [id];
         let newest = pin!(self.store.newest_events(&conversations));
         // The membership decides: a stranger's answer does not wait for the conversation.

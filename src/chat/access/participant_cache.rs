@@ -5,7 +5,7 @@
 //! one of them reads the whole list. The list is valid for its version, so a later read of an
 //! unchanged version costs one row. After a single change, only the users whom it moved are read.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::bus::Bus;
 use crate::chat::error::Result;
 use crate::chat::single_flight::{ReadKey, SingleFlight};
 use crate::model::{
-    Conversation, ConversationId, Page, PageRequest, Participant, TimeUuid, Topic, UserId,
+    Conversation, ConversationId, OrderKey, Page, PageRequest, Participant, TimeUuid, Topic, UserId,
 };
 use crate::store::{LastMembershipChange, MembershipVersion, Store};
 
@@ -41,9 +41,18 @@ pub(crate) struct ParticipantCache {
 #[derive(Clone)]
 pub(crate) struct ParticipantSnapshot {
     pub(crate) conversation: Arc<Conversation>,
-    joined: Arc<HashSet<UserId>>,
+    /// The participants, each with their own part of their floor.
+    joined: Arc<HashMap<UserId, OrderKey>>,
     pub(crate) version: Option<TimeUuid>,
     pub(crate) read: ReadMoment,
+}
+
+impl ParticipantSnapshot {
+    /// The own part of a participant's floor.
+    pub(crate) fn own_floor(&self, participant: &UserId) -> OrderKey {
+        let own = self.joined.get(participant);
+        own.copied().unwrap_or(OrderKey::MIN)
+    }
 }
 
 /// A request shares reads of its own leave epoch only.
@@ -83,7 +92,7 @@ impl ParticipantCache {
             .filter(|snapshot| {
                 self.leave_epoch.is_current(snapshot.read)
                     && !snapshot.read.has_expired()
-                    && snapshot.joined.contains(viewer)
+                    && snapshot.joined.contains_key(viewer)
             })
             .cloned()
     }
@@ -111,7 +120,7 @@ impl ParticipantCache {
         Ok(outcome?
             .as_ref()
             .clone()
-            .filter(|snapshot| snapshot.joined.contains(viewer)))
+            .filter(|snapshot| snapshot.joined.contains_key(viewer)))
     }
 
     /// `None` if the conversation does not exist, or has too many participants for so few
@@ -193,23 +202,22 @@ impl ParticipantCache {
     async fn joined_after(
         &self,
         id: ConversationId,
-        joined: &HashSet<UserId>,
+        joined: &HashMap<UserId, OrderKey>,
         last: &LastMembershipChange,
-    ) -> Result<Arc<HashSet<UserId>>> {
+    ) -> Result<Arc<HashMap<UserId, OrderKey>>> {
         let mut joined = joined.clone();
         for user in &last.moved {
             let own = self.store.participations(user, &[id]).await?.pop();
-            if own.flatten().is_some_and(|own| own.membership.is_joined()) {
-                joined.insert(user.clone());
-            } else {
-                joined.remove(user);
-            }
+            match own.flatten().filter(|own| own.membership.is_joined()) {
+                Some(own) => joined.insert(user.clone(), own.membership.own_floor()),
+                None => joined.remove(user),
+            };
         }
         Ok(Arc::new(joined))
     }
 
-    async fn joined(&self, id: ConversationId) -> Result<HashSet<UserId>> {
-        let mut joined = HashSet::new();
+    async fn joined(&self, id: ConversationId) -> Result<HashMap<UserId, OrderKey>> {
+        let mut joined = HashMap::new();
         let mut request = PageRequest::first(PageRequest::<()>::COUNT_MAX);
         loop {
             let Page {
@@ -218,7 +226,8 @@ impl ParticipantCache {
             let last = items
                 .last()
                 .map(|participant: &Participant| participant.user.clone());
-            joined.extend(items.into_iter().map(|participant| participant.user));
+            let bound = |one: Participant| (one.user, one.membership.own_floor());
+            joined.extend(items.into_iter().map(bound));
             match last.filter(|_| has_next) {
                 Some(last) => {
                     request = PageRequest::first(PageRequest::<()>::COUNT_MAX).after(last);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::InboxService;
 use crate::chat::error::Result;
 use crate::chat::publisher::Origin;
-use crate::model::{ChangeId, ConversationId, Flags, InboxRow, NotificationLevel, UserId};
+use crate::model::{ChangeId, ConversationId, Flags, InboxRow, NotificationLevel, UserId, Viewer};
 use crate::store::{Archive, FlagsChange};
 
 /// Change of an entry. `None` keeps a setting.
@@ -23,11 +23,13 @@ impl InboxService {
     /// published.
     pub async fn update_entry(
         self: &Arc<Self>,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         conversation: ConversationId,
         settings: EntrySettings,
     ) -> Result<InboxRow> {
-        let (conversation, row) = self.visible_entry(viewer, conversation).await?;
+        let caller = &caller.into();
+        let viewer = &caller.user;
+        let (conversation, row) = self.visible_entry(caller, conversation).await?;
         self.access.require_unhidden(viewer, &conversation).await?;
         let (inbox, viewer) = (Arc::clone(self), viewer.clone());
         self.tasks
@@ -60,7 +62,10 @@ impl InboxService {
                 Ok(row)
             }
             // Another device has made the same change meanwhile, and published it.
-            None => Ok(self.visible_entry(viewer, row.conversation).await?.1),
+            None => Ok(self
+                .visible_entry(&viewer.into(), row.conversation)
+                .await?
+                .1),
         }
     }
 }
@@ -126,6 +131,7 @@ mod tests {
                 archived_at: archived_at.map(Timestamp::from_micros),
                 level: None,
             },
+            floor: crate::model::Floor::NONE,
         }
     }
 

@@ -60,15 +60,15 @@ impl InboxService {
     ) -> Result<InboxRow> {
         let caller = &caller.into();
         let viewer = &caller.user;
-        let (conversation, row) = self.visible_entry(viewer, conversation).await?;
+        let (conversation, row) = self.visible_entry(caller, conversation).await?;
         let target = match message {
             // The newest message exists; most calls name it.
-            Some(id) if row.last_message == Some(id) => Some(id),
+            Some(id) if row.visible_last_message() == Some(id) => Some(id),
             Some(id) => {
-                let message = self.history.require_message(conversation.id, id).await?;
-                Some(message.id)
+                let found = self.history.require_message(conversation.id, id, row.floor);
+                Some(found.await?.id)
             }
-            None => row.last_message,
+            None => row.visible_last_message(),
         };
         match target {
             // The marker advances even if a message of the viewer has advanced the effective
@@ -113,6 +113,26 @@ impl InboxService {
         }
     }
 
+    /// Moves the marker of a viewer who has cleared the history to its end, without receipts, which
+    /// tells the viewer's other devices. Returns the entry after the write.
+    pub async fn settle_clear(
+        self: &Arc<Self>,
+        viewer: &UserId,
+        conversation: ConversationId,
+    ) -> Result<InboxRow> {
+        let caller = Viewer::from(viewer);
+        let (conversation, row) = self.visible_entry(&caller, conversation).await?;
+        let Some(last) = row.last_message else {
+            return Ok(row);
+        };
+        let marker = ReadMarker {
+            epoch: row.marker.epoch,
+            up_to: row.marker.up_to.max(last.order_key()),
+        };
+        self.move_marker(viewer, conversation, row, marker, MarkerDirection::Quiet)
+            .await
+    }
+
     /// Whether only a service has read this far in the viewer's name. The viewer's own mark at the same
     /// position is a consent, so it is written although it moves nothing.
     async fn was_read_by_service(
@@ -133,14 +153,16 @@ impl InboxService {
     /// position stays.
     pub async fn mark_unread(
         self: &Arc<Self>,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<InboxRow> {
-        let (conversation, row) = self.visible_entry(viewer, conversation).await?;
+        let caller = &caller.into();
+        let viewer = &caller.user;
+        let (conversation, row) = self.visible_entry(caller, conversation).await?;
         let message = self
             .history
-            .require_message(conversation.id, message)
+            .require_message(conversation.id, message, row.floor)
             .await?;
         let position = message.id.order_key().before();
         if row.read_up_to() <= position {
@@ -157,15 +179,21 @@ impl InboxService {
     /// The viewer's entry with its conversation, or the error that the conversation was not found.
     pub(super) async fn visible_entry(
         &self,
-        viewer: &UserId,
+        caller: &Viewer,
         id: ConversationId,
     ) -> Result<(Arc<Conversation>, InboxRow)> {
-        let (conversation, row) = try_join(
-            self.access.require_conversation(viewer, id),
+        let viewer = &caller.user;
+        let found = try_join(
+            self.access.require_visible(viewer, id),
             self.entry(viewer, id),
-        )
-        .await?;
+        );
+        let (visible, row) = match found.await {
+            Ok(found) => found,
+            Err(error) => return Err(self.access.refusal(caller, id, error).await),
+        };
         let row = row.ok_or(Error::NotFound("the conversation"))?;
+        let row = row.above(visible.floor);
+        let conversation = visible.conversation;
         // The id of the next change is greater than all in the row, whatever clock has allocated
         // them.
         let newest = row.last_message.into_iter().chain(row.sent_up_to);

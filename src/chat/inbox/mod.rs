@@ -153,7 +153,7 @@ impl InboxService {
         let query = |row: &InboxRow| PreviewQuery {
             conversation: row.conversation,
             unread_after: (wanted.unread && row.may_be_unread()).then(|| row.read_up_to()),
-            last_message: row.last_message.filter(|_| wanted.last_message),
+            last_message: row.visible_last_message().filter(|_| wanted.last_message),
         };
         let queries: Vec<_> = rows.iter().map(query).collect();
         let blocks = self.access.blocks().of(viewer).await?;

@@ -4,13 +4,11 @@
 //! about access. On a cluster, a server that died during a write may leave one without the other.
 //! So a row is shown, and counted, only together with its conversation.
 
-use std::sync::Arc;
-
 use super::InboxService;
+use crate::chat::access::VisibleConversation;
 use crate::chat::error::Result;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Direction, InboxKey, InboxRow, PageRequest,
-    Unread, UserId,
+    ConversationId, ConversationKind, Direction, InboxKey, InboxRow, PageRequest, Unread, UserId,
 };
 
 /// Cap of the count of unread conversations in a summary.
@@ -45,7 +43,7 @@ impl InboxFilter {
 /// continue from.
 #[derive(Debug, Clone)]
 pub struct InboxPage {
-    pub rows: Vec<(InboxRow, Arc<Conversation>)>,
+    pub rows: Vec<(InboxRow, VisibleConversation)>,
     pub has_previous: bool,
     pub has_next: bool,
     pub start: Option<InboxKey>,
@@ -54,10 +52,10 @@ pub struct InboxPage {
 
 impl InboxPage {
     /// The conversations of the rows.
-    pub fn conversations(&self) -> Vec<(ConversationId, Option<Arc<Conversation>>)> {
+    pub fn conversations(&self) -> Vec<(ConversationId, Option<VisibleConversation>)> {
         self.rows
             .iter()
-            .map(|(row, conversation)| (row.conversation, Some(Arc::clone(conversation))))
+            .map(|(row, conversation)| (row.conversation, Some(conversation.clone())))
             .collect()
     }
 }
@@ -72,7 +70,7 @@ pub struct InboxSummary {
 
 /// Result of a scan of an inbox.
 struct InboxScan {
-    rows: Vec<(InboxRow, Arc<Conversation>)>,
+    rows: Vec<(InboxRow, VisibleConversation)>,
     /// Last entry read.
     scanned_to: Option<InboxKey>,
     /// Whether the scan has reached the end of the list or of its range.
@@ -163,7 +161,9 @@ impl InboxService {
             for (row, conversation) in rows.iter().zip(matching) {
                 found.scanned_to = Some(row.key());
                 if let Some(conversation) = conversation {
-                    found.rows.push((*row, conversation));
+                    found
+                        .rows
+                        .push((row.above(conversation.floor), conversation));
                     if found.rows.len() == wanted {
                         return Ok(found);
                     }
@@ -224,7 +224,7 @@ impl InboxService {
         viewer: &UserId,
         filter: &InboxFilter,
         rows: &[InboxRow],
-    ) -> Result<Vec<Option<Arc<Conversation>>>> {
+    ) -> Result<Vec<Option<VisibleConversation>>> {
         let blocks = self.access.blocks().of(viewer).await?;
         let is_shown = |row: &InboxRow| filter.accepts(row) && !blocks.hides(row.conversation);
         let accepted: Vec<_> = (0..rows.len())
@@ -237,7 +237,7 @@ impl InboxService {
         let mut matching = vec![None; rows.len()];
         for (index, conversation) in accepted
             .into_iter()
-            .zip(self.access.conversations(viewer, &ids).await?)
+            .zip(self.access.visible(viewer, &ids).await?)
         {
             matching[index] = conversation
                 .filter(|conversation| filter.kind.is_none_or(|kind| conversation.kind == kind));
@@ -246,8 +246,7 @@ impl InboxService {
             let shown: Vec<_> = rows
                 .iter()
                 .zip(&matching)
-                .filter(|(_, conversation)| conversation.is_some())
-                .map(|(row, _)| *row)
+                .filter_map(|(row, visible)| Some(row.above(visible.as_ref()?.floor)))
                 .collect();
             // A mention is unread, so that the mentions alone decide.
             let unread = if filter.mentioned_only {
@@ -291,8 +290,7 @@ impl InboxService {
             let matching = self.matching(viewer, &unread, &unmuted).await?;
             let matching = unmuted.iter().zip(&matching);
             let unread: Vec<_> = matching
-                .filter(|(_, conversation)| conversation.is_some())
-                .map(|(row, _)| *row)
+                .filter_map(|(row, visible)| Some(row.above(visible.as_ref()?.floor)))
                 .collect();
             let mentions = if counts_mentions {
                 self.mentions_up_to(viewer, &unread, 0).await?

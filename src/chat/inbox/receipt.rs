@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::InboxService;
 use super::mark_coalescer::MergeableMark;
 use crate::chat::error::Result;
-use crate::model::{ConversationId, InboxRow, MessageId, UserId};
+use crate::model::{ConversationId, InboxRow, MessageId, UserId, Viewer};
 
 /// Message up to which a device of the user has received everything.
 #[derive(Debug, Clone, Copy)]
@@ -25,14 +25,19 @@ impl InboxService {
     /// viewer's devices. Never goes back.
     pub async fn mark_delivered(
         self: &Arc<Self>,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         conversation: ConversationId,
         message: Option<MessageId>,
     ) -> Result<InboxRow> {
-        let (entered, row) = self.visible_entry(viewer, conversation).await?;
+        let caller = &caller.into();
+        let viewer = &caller.user;
+        let (entered, row) = self.visible_entry(caller, conversation).await?;
         let target = match message {
-            Some(id) => Some(self.history.require_message(conversation, id).await?.id),
-            None => row.last_message,
+            Some(id) => {
+                let found = self.history.require_message(conversation, id, row.floor);
+                Some(found.await?.id)
+            }
+            None => row.visible_last_message(),
         };
         if self.access.is_hidden(viewer, &entered).await? {
             // The blocked user must see no receipt.

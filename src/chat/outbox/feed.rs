@@ -1,6 +1,5 @@
 //! Feed of rows: a scan that waits for more rows once it has read all.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -55,10 +54,9 @@ impl RowFeed {
         } else {
             0
         };
-        let store = Arc::clone(&service.store);
         Self {
             in_flight: service.in_flight.clone(),
-            scan: OutboxScan::new(store, shards, position, resumed_micros),
+            scan: OutboxScan::new(&service.tail, shards, position, resumed_micros),
             released,
             trail,
             pause: SHARED_PASS_EVERY,

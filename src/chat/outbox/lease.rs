@@ -15,7 +15,7 @@ use super::OutboxService;
 use crate::chat::error::Result;
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::model::{OrderKey, OutboxShard, Timestamp};
-use crate::store::{OUTBOX_KEPT_MICROS, ReaderLease, ReaderPosition, Store};
+use crate::store::{ReaderLease, ReaderPosition, Store};
 
 /// Life of a lease. Its holder renews it every few seconds.
 const LEASE_FOR: Duration = Duration::from_secs(15);
@@ -141,7 +141,7 @@ impl OutboxService {
     /// Time of the oldest event that a reader may resume after.
     async fn oldest_event(&self) -> Result<Timestamp> {
         let since = self.store.outbox_since().await?.unwrap_or_default();
-        let kept = self.in_flight.now().plus_micros(-OUTBOX_KEPT_MICROS);
+        let kept = self.in_flight.now().plus_micros(-self.keep);
         Ok(kept.max(since).max(self.imported_at))
     }
 

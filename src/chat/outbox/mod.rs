@@ -8,23 +8,30 @@
 
 mod feed;
 mod lease;
+mod loader;
 pub(crate) mod notification;
 mod scan;
 mod shard_feed;
+mod tail;
 mod updates;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::feed::RowFeed;
 pub use self::lease::{ReaderName, ShardLease};
-use self::notification::{NOTIFICATION, NotificationService};
+use self::loader::EventLoader;
+pub use self::loader::{LoadedEvent, LoadedItem};
+use self::notification::{NOTIFICATION, NotificationPiece, NotificationService};
 pub use self::shard_feed::{FeedBatch, ShardFeed};
-pub use self::updates::{LoadedEvent, OutboxUpdate, OutboxUpdates};
+use self::tail::OutboxTail;
+pub use self::updates::{OutboxUpdate, OutboxUpdates};
 use crate::chat::access::restrictions::require_service;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
@@ -33,7 +40,7 @@ use crate::chat::in_flight_ids::InFlightIds;
 use crate::model::{
     ConversationId, OrderKey, OutboxEvent, OutboxEventKind, OutboxShard, Timestamp, Viewer,
 };
-use crate::store::{OUTBOX_KEPT_MICROS, Store};
+use crate::store::Store;
 
 /// Interval in which a server of a shared store follows the switch of the outbox.
 const SWITCH_EVERY: Duration = Duration::from_secs(5);
@@ -94,40 +101,42 @@ impl OutboxTypes {
     }
 }
 
-/// Event, or the notification that follows from it.
+/// Event, or a piece of the notification that follows from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxItem {
     pub event: OutboxEvent,
-    pub is_notification: bool,
+    /// `None`: the event itself.
+    pub piece: Option<NotificationPiece>,
 }
 
 impl OutboxItem {
     pub fn event(event: OutboxEvent) -> Self {
-        Self {
-            event,
-            is_notification: false,
-        }
+        Self { event, piece: None }
     }
 
     pub fn notification(event: OutboxEvent) -> Self {
         Self {
             event,
-            is_notification: true,
+            piece: Some(NotificationPiece::default()),
         }
     }
 
     /// Identity, the same in each delivery. Visible ASCII.
     pub fn id(&self) -> String {
-        if self.is_notification {
-            format!("{}:notification", self.event.id)
-        } else {
-            self.event.id.to_string()
+        let event = &self.event.id;
+        match &self.piece {
+            None => event.to_string(),
+            Some(NotificationPiece { after: None }) => format!("{event}:notification"),
+            Some(NotificationPiece { after: Some(user) }) => {
+                let name = URL_SAFE_NO_PAD.encode(user.as_str());
+                format!("{event}:notification:{name}")
+            }
         }
     }
 
     /// Name of the type.
     pub fn type_name(&self) -> &'static str {
-        if self.is_notification {
+        if self.piece.is_some() {
             NOTIFICATION
         } else {
             self.event.kind.name()
@@ -184,7 +193,10 @@ pub struct OutboxService {
     store: Arc<dyn Store>,
     in_flight: InFlightIds,
     notifications: Arc<NotificationService>,
+    tail: Arc<OutboxTail>,
     notify_after: Duration,
+    /// Microseconds for which events are kept.
+    keep: i64,
     /// Time of the last import, which is no event.
     imported_at: Timestamp,
     /// Follows the switch of a shared store.
@@ -199,6 +211,7 @@ impl OutboxService {
         imported_at: Timestamp,
     ) -> Self {
         let in_flight = components.in_flight.clone();
+        components.store.set_outbox_keep(bounds.outbox_keep);
         let follower = in_flight
             .is_shared()
             .then(|| spawn_follower(Arc::downgrade(&components.store)));
@@ -206,7 +219,9 @@ impl OutboxService {
             store: Arc::clone(&components.store),
             in_flight,
             notifications,
+            tail: Arc::new(OutboxTail::new(Arc::clone(&components.store))),
             notify_after: bounds.notify_after,
+            keep: i64::try_from(bounds.outbox_keep.as_micros()).unwrap_or(i64::MAX),
             imported_at,
             _follower: follower,
         }
@@ -248,14 +263,15 @@ impl OutboxService {
         self.in_flight.outbox_limit()
     }
 
-    /// Refuses cursors from which the store cannot resume: rows live for 7 days, the outbox was off
+    fn loader(&self) -> EventLoader {
+        EventLoader::new(&self.store, &self.notifications)
+    }
+
+    /// Refuses cursors from which the store cannot resume: rows live for some days, the outbox was off
     /// before it was switched on, and an import has no events.
     fn check_cursor(&self, after: OrderKey, since: Timestamp) -> Result<()> {
         let now = self.in_flight.now();
-        let oldest = now
-            .plus_micros(-OUTBOX_KEPT_MICROS)
-            .max(since)
-            .max(self.imported_at);
+        let oldest = now.plus_micros(-self.keep).max(since).max(self.imported_at);
         // No server of a cluster has returned a later one.
         let newest = now.plus_micros(CURSOR_AHEAD_MICROS);
         let is_ahead = self.in_flight.is_shared() && after.moment() > newest;

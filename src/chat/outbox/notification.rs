@@ -1,9 +1,13 @@
 //! Notifications: the users to notify of a message, decided when it is delivered.
 //!
 //! A notification follows from the addition of a TEXT message, and has no row of its own. A reader that asks for notifications
-//! trails by a few seconds, so that a user who reads the message at once is not notified. It concerns the participants of a
-//! conversation; in a large one, those whom the message names.
+//! trails by a few seconds, so that a user who reads the message at once is not notified.
+//!
+//! It concerns the participants of a conversation. In a large one, it looks at those whom the message mentions and those who chose the
+//! level ALL, so that the cost of a plain message does not grow with the participants. A notification has pieces: each looks
+//! at a hundred users, by username, and is loaded and delivered after the one before.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +33,18 @@ pub const NOTIFICATION: &str = "NOTIFICATION";
 const BADGE_LIFETIME: Duration = Duration::from_secs(5);
 /// Badges that are held. A further one replaces the oldest.
 const BADGES_MAX: usize = 10_000;
+
+/// Users whom one piece of a notification looks at.
+const PIECE_USERS: usize = 100;
+/// Entries that are read at once.
+const CONCURRENCY: usize = 32;
+
+/// Piece of a notification: the first hundred users after a name, by username. It is the same in each try, whoever is to be
+/// notified by then.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NotificationPiece {
+    pub after: Option<UserId>,
+}
 
 /// Reason of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,41 +92,63 @@ impl NotificationService {
         }
     }
 
+    /// Takes out the messages that are gone for everyone.
+    pub(super) async fn retain_visible(&self, messages: &mut [Option<Arc<Message>>]) -> Result<()> {
+        self.access.retain_visible(messages).await
+    }
+
     /// Whether an event gives rise to a notification.
     pub fn follows(event: &OutboxEvent) -> bool {
         event.kind == OutboxEventKind::MessageAdded
     }
 
-    /// The users to notify of a message now, by username: participants but its sender who have not read past it, and have neither
-    /// muted the conversation nor blocked the sender. Nobody for a message that is deleted, or not of a user.
-    pub async fn recipients(&self, message: &Message) -> Result<Vec<NotificationRecipient>> {
+    /// The users of a piece to notify of a message now, by username: participants but its sender who have not read past it, and have
+    /// neither muted the conversation nor blocked the sender. Nobody for a message that is deleted, or not of a user. With the
+    /// name after which the next piece begins.
+    pub(super) async fn recipients(
+        &self,
+        message: &Message,
+        piece: &NotificationPiece,
+    ) -> Result<(Vec<NotificationRecipient>, Option<UserId>)> {
         let Some(content) = message
             .content
             .as_ref()
             .filter(|_| message.kind == MessageKind::Text)
         else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         };
         let id = message.conversation;
         let conversation = self.store.conversations(&[id]).await?.pop().flatten();
         let Some(conversation) = conversation else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         };
-        let participants = self.candidates(&conversation, &content.mentions).await?;
-        let users: Vec<_> = participants
+        let (participants, next) = self
+            .candidates(&conversation, &content.mentions, piece)
+            .await?;
+        let (users, floors): (Vec<_>, Vec<_>) = participants
             .into_iter()
             .filter(|participant| self.may_notify(participant, message))
-            .map(|participant| participant.user)
-            .collect();
+            .map(|participant| {
+                let own = participant.membership.own_floor();
+                (
+                    participant.user,
+                    self.access.floor_above(&conversation, own),
+                )
+            })
+            .unzip();
         let ids = [id];
-        let rows = users.iter().map(|user| self.store.inbox_rows(user, &ids));
-        let rows = try_join_all(rows).await?;
+        let mut rows = Vec::with_capacity(users.len());
+        for some in users.chunks(CONCURRENCY) {
+            let reads = some.iter().map(|user| self.store.inbox_rows(user, &ids));
+            rows.extend(try_join_all(reads).await?);
+        }
         let blocks = self.access.blocks().of_all(&users).await?;
         let online = self.presence.online(&users).await?;
         let position = message.id.order_key();
-        let all = users.into_iter().zip(rows).zip(blocks).zip(online);
-        let notified = all.filter_map(|(((user, mut rows), blocks), is_online)| {
-            let entry = rows.pop().flatten()?;
+        let all = users.into_iter().zip(floors);
+        let all = all.zip(rows).zip(blocks).zip(online);
+        let notified = all.filter_map(|((((user, floor), mut rows), blocks), is_online)| {
+            let entry = rows.pop().flatten()?.above(floor);
             let level = entry.flags.level;
             let level = level.unwrap_or(NotificationLevel::default_of(conversation.is_large));
             let is_wanted = match level {
@@ -130,24 +168,52 @@ impl NotificationService {
                 is_online,
             })
         });
-        Ok(notified.collect())
+        Ok((notified.collect(), next))
     }
 
-    /// Participants whom a message may notify. In a large conversation nobody but those whom it names is looked for, so that the
-    /// cost does not grow with the participants.
+    /// Participants of a piece whom a message may notify, and the name after which the next piece begins.
     async fn candidates(
         &self,
         conversation: &Conversation,
         mentions: &Mentions,
-    ) -> Result<Vec<Participant>> {
-        if conversation.is_large {
-            let key = |user: &UserId| (conversation.id, user.clone());
-            let keys: Vec<_> = mentions.users().iter().map(key).collect();
-            let found = self.store.participants_by_name(&keys).await?;
-            return Ok(found.into_iter().flatten().collect());
+        piece: &NotificationPiece,
+    ) -> Result<(Vec<Participant>, Option<UserId>)> {
+        if conversation.is_large && !mentions.everyone {
+            return self
+                .candidates_of_large(conversation, mentions, piece)
+                .await;
         }
-        let page = PageRequest::first(Conversation::FAN_OUT_MAX);
-        Ok(self.store.participants(conversation.id, &page).await?.items)
+        let mut page = PageRequest::first(PIECE_USERS);
+        if let Some(after) = &piece.after {
+            page = page.after(after.clone());
+        }
+        let found = self.store.participants(conversation.id, &page).await?;
+        let last = found.items.last().map(|last| last.user.clone());
+        Ok((found.items, last.filter(|_| found.has_next)))
+    }
+
+    /// The same for a large conversation: those whom the message names, and those who chose the level ALL.
+    async fn candidates_of_large(
+        &self,
+        conversation: &Conversation,
+        mentions: &Mentions,
+        piece: &NotificationPiece,
+    ) -> Result<(Vec<Participant>, Option<UserId>)> {
+        let (id, after) = (conversation.id, piece.after.as_ref());
+        let is_later = |user: &&UserId| after.is_none_or(|after| *user > after);
+        let named = mentions.users().iter().filter(is_later).cloned();
+        let mut users: BTreeSet<_> = named.collect();
+        let of_all = self.store.notified_of_all(id, after, PIECE_USERS).await?;
+        let is_whole = of_all.len() < PIECE_USERS && users.len() + of_all.len() <= PIECE_USERS;
+        users.extend(of_all);
+        let users = users.into_iter().take(PIECE_USERS);
+        let keys: Vec<_> = users.map(|user| (id, user)).collect();
+        let next = keys.last().map(|(_, last)| last.clone());
+        let found = self.store.participants_by_name(&keys).await?;
+        Ok((
+            found.into_iter().flatten().collect(),
+            next.filter(|_| !is_whole),
+        ))
     }
 
     fn may_notify(&self, participant: &Participant, message: &Message) -> bool {

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::tail::OutboxTail;
 use crate::chat::in_flight_ids::rewind;
 use crate::model::{OrderKey, OutboxRow, OutboxShard};
-use crate::store::{OutboxRead, Result, Store};
+use crate::store::{OutboxRead, Result};
 
 /// Rows that the pages of all shards hold together, about.
 const ROWS_MAX: usize = 1_024;
@@ -21,7 +22,7 @@ const ROWS_MAX: usize = 1_024;
 const WINDOW_EVERY: Duration = Duration::from_secs(2);
 
 pub(super) struct OutboxScan {
-    store: Arc<dyn Store>,
+    tail: Arc<OutboxTail>,
     shards: Vec<ShardScan>,
     /// Limit of the present pass, or of the last one.
     pass_end: OrderKey,
@@ -68,12 +69,12 @@ impl OutboxScan {
     /// A scan after this position. A reader that resumes also receives rows that became visible
     /// late, `resumed_micros` before it.
     pub(super) fn new(
-        store: Arc<dyn Store>,
+        tail: &Arc<OutboxTail>,
         shards: &[OutboxShard],
         position: OrderKey,
         resumed_micros: i64,
     ) -> Self {
-        let overlap_micros = store.overlap_micros();
+        let overlap_micros = tail.overlap_micros();
         let start = rewind(position, resumed_micros);
         let window = (overlap_micros > 0).then(|| OverlapWindow {
             overlap_micros,
@@ -88,7 +89,7 @@ impl OutboxScan {
             rows: VecDeque::new(),
         };
         Self {
-            store,
+            tail: Arc::clone(tail),
             shards: shards.iter().map(shard).collect(),
             pass_end: start,
             is_window: false,
@@ -152,7 +153,7 @@ impl OutboxScan {
             return Ok(());
         }
         let limit = ROWS_MAX / self.shards.len();
-        let pages = self.store.outbox(&reads, end, limit).await?;
+        let pages = self.tail.read(&reads, end, limit, self.is_window).await?;
         let due = self.shards.iter_mut().filter(|shard| is_due(shard));
         for (shard, page) in due.zip(pages) {
             shard.read_to = page.read_to;

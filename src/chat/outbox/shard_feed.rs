@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::feed::{FeedStep, RowFeed};
-use super::{LoadedEvent, OutboxItem, OutboxService, OutboxTypes};
+use super::{LoadedItem, OutboxItem, OutboxService, OutboxTypes};
 use crate::chat::error::Result;
 use crate::model::{ConversationId, OrderKey, OutboxRow, OutboxShard};
 
@@ -33,39 +33,13 @@ impl OutboxService {
         ShardFeed(RowFeed::new(self, &[shard], position, true, trail))
     }
 
-    /// The event with its message in its present state, or the users to notify of it. `None` if the message does not exist any
-    /// more, or if nobody is to be notified.
+    /// The event with its message in its present state, or the users to notify of it.
     pub async fn load(
         &self,
         conversation: ConversationId,
         item: &OutboxItem,
-    ) -> Result<Option<LoadedEvent>> {
-        let event = &item.event;
-        let message = if event.kind.has_message() {
-            let key = (conversation, event.message);
-            let Some(message) = self.store.messages(&[key]).await?.pop().flatten() else {
-                return Ok(None);
-            };
-            Some(message)
-        } else {
-            None
-        };
-        let recipients = match &message {
-            Some(message) if item.is_notification => {
-                let recipients = self.notifications.recipients(message).await?;
-                if recipients.is_empty() {
-                    return Ok(None);
-                }
-                Some(recipients)
-            }
-            Some(_) | None => None,
-        };
-        Ok(Some(LoadedEvent {
-            conversation,
-            item: item.clone(),
-            message,
-            recipients,
-        }))
+    ) -> Result<LoadedItem> {
+        self.loader().load(conversation, item).await
     }
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::feed::{FeedStep, RowFeed};
-use super::notification::{NotificationRecipient, NotificationService};
+use super::loader::{EventLoader, LoadedEvent};
+use super::notification::NotificationService;
 use super::{OutboxFilter, OutboxItem, OutboxService};
 use crate::chat::error::Result;
 use crate::model::{ConversationId, Message, MessageId, OrderKey, OutboxRow};
-use crate::store::Store;
 
 /// A quiet stream repeats its position at this interval, so that a client that reconnects much
 /// later has a recent cursor.
@@ -28,27 +28,28 @@ pub struct OutboxUpdate {
     pub event: Option<LoadedEvent>,
 }
 
-/// Event of the outbox, with its message in its present state.
-#[derive(Debug, Clone)]
-pub struct LoadedEvent {
-    pub conversation: ConversationId,
-    pub item: OutboxItem,
-    /// `None` for an event that is of no message.
-    pub message: Option<Arc<Message>>,
-    /// Users to notify, of a notification alone.
-    pub recipients: Option<Vec<NotificationRecipient>>,
+/// Update that is loaded, or a notification that is loaded when its turn comes, piece by piece.
+enum PendingUpdate {
+    Loaded(OutboxUpdate),
+    Notification {
+        conversation: ConversationId,
+        item: OutboxItem,
+        /// Position while further pieces follow.
+        before: OrderKey,
+        /// Position after the last piece.
+        after: OrderKey,
+    },
 }
 
 pub struct OutboxUpdates {
-    store: Arc<dyn Store>,
-    notifications: Arc<NotificationService>,
+    loader: EventLoader,
     feed: RowFeed,
     filter: OutboxFilter,
     /// All events up to here were delivered.
     position: OrderKey,
     /// Rows whose events are not loaded yet.
     rows: VecDeque<OutboxRow>,
-    pending: VecDeque<OutboxUpdate>,
+    pending: VecDeque<PendingUpdate>,
     quiet_since: Instant,
 }
 
@@ -60,25 +61,27 @@ impl OutboxUpdates {
         position: OrderKey,
     ) -> Self {
         Self {
-            store: Arc::clone(&service.store),
-            notifications: Arc::clone(&service.notifications),
+            loader: service.loader(),
             feed,
             filter,
             position,
             rows: VecDeque::new(),
-            pending: VecDeque::from([OutboxUpdate {
+            pending: VecDeque::from([PendingUpdate::Loaded(OutboxUpdate {
                 position,
                 event: None,
-            }]),
+            })]),
             quiet_since: Instant::now(),
         }
     }
 
     pub async fn next(&mut self) -> Result<OutboxUpdate> {
         loop {
-            if let Some(update) = self.pending.pop_front() {
-                self.quiet_since = Instant::now();
-                return Ok(update);
+            if let Some(pending) = self.pending.pop_front() {
+                if let Some(update) = self.delivered(pending).await? {
+                    self.quiet_since = Instant::now();
+                    return Ok(update);
+                }
+                continue;
             }
             if !self.rows.is_empty() {
                 self.load().await?;
@@ -89,16 +92,41 @@ impl OutboxUpdates {
                 FeedStep::Complete(position) => {
                     self.position = self.position.max(position);
                     if self.quiet_since.elapsed() >= POSITION_INTERVAL {
-                        self.pending.push_back(OutboxUpdate {
+                        self.pending.push_back(PendingUpdate::Loaded(OutboxUpdate {
                             position: self.position,
                             event: None,
-                        });
+                        }));
                     } else {
                         self.feed.wait(POSITION_INTERVAL).await;
                     }
                 }
             }
         }
+    }
+
+    /// The update, or the next piece of a notification. `None` for a piece that notifies nobody.
+    async fn delivered(&mut self, pending: PendingUpdate) -> Result<Option<OutboxUpdate>> {
+        let (conversation, item, before, after) = match pending {
+            PendingUpdate::Loaded(update) => return Ok(Some(update)),
+            PendingUpdate::Notification {
+                conversation,
+                item,
+                before,
+                after,
+            } => (conversation, item, before, after),
+        };
+        let loaded = self.loader.load(conversation, &item).await?;
+        let position = if loaded.next.is_some() { before } else { after };
+        if let Some(item) = loaded.next {
+            self.pending.push_front(PendingUpdate::Notification {
+                conversation,
+                item,
+                before,
+                after,
+            });
+        }
+        let event = loaded.event.map(Some);
+        Ok(event.map(|event| OutboxUpdate { position, event }))
     }
 
     /// Queues the events of the next rows that the filter selects. The position passes a row with its
@@ -121,40 +149,40 @@ impl OutboxUpdates {
         {
             let types = &self.filter.types;
             let items = events.into_iter().flat_map(|event| types.items(event));
-            let mut selected = VecDeque::new();
-            for item in items.collect::<Vec<_>>() {
-                let has_message = item.event.kind.has_message();
-                let key = (conversation, item.event.message);
-                let message = messages.get(&key).filter(|_| has_message).cloned();
-                // A message that is not there any more has no event.
-                if message.is_some() != has_message {
-                    continue;
-                }
-                let recipients = match &message {
-                    Some(message) if item.is_notification => {
-                        let recipients = self.notifications.recipients(message).await?;
-                        if recipients.is_empty() {
-                            continue;
-                        }
-                        Some(recipients)
-                    }
-                    Some(_) | None => None,
-                };
-                selected.push_back(LoadedEvent {
-                    conversation,
-                    item,
-                    message,
-                    recipients,
-                });
-            }
+            // A message that is not there any more has no event.
+            let items: VecDeque<_> = items
+                .filter_map(|item| {
+                    let has_message = item.event.kind.has_message();
+                    let message = messages.get(&(conversation, item.event.message));
+                    let message = message.filter(|_| has_message).cloned();
+                    (message.is_some() == has_message).then_some((item, message))
+                })
+                .collect();
             let after = self.position.max(id.order_key());
-            while let Some(event) = selected.pop_front() {
-                if selected.is_empty() {
+            let count = items.len();
+            for (number, (item, message)) in items.into_iter().enumerate() {
+                let before = self.position;
+                if number + 1 == count {
                     self.position = after;
                 }
-                self.pending.push_back(OutboxUpdate {
-                    position: self.position,
-                    event: Some(event),
+                let position = self.position;
+                self.pending.push_back(if item.piece.is_some() {
+                    PendingUpdate::Notification {
+                        conversation,
+                        item,
+                        before,
+                        after: position,
+                    }
+                } else {
+                    PendingUpdate::Loaded(OutboxUpdate {
+                        position,
+                        event: Some(LoadedEvent {
+                            conversation,
+                            item,
+                            message,
+                            recipients: None,
+                        }),
+                    })
                 });
             }
             self.position = after;
@@ -182,7 +210,7 @@ impl OutboxUpdates {
         if keys.is_empty() {
             return Ok(HashMap::new());
         }
-        let messages = self.store.messages(&keys).await?;
+        let messages = self.loader.messages(&keys).await?;
         Ok(keys
             .into_iter()
             .zip(messages)

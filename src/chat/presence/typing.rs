@@ -48,7 +48,10 @@ impl TypingService {
     ) -> Result<Arc<Conversation>> {
         let caller = &caller.into();
         let viewer = &caller.user;
-        let participation = self.access.participation(viewer, id).await?;
+        let participation = match self.access.participation(viewer, id).await {
+            Ok(participation) => participation,
+            Err(error) => return Err(self.access.refusal(caller, id, error).await),
+        };
         self.access.require_unsilenced(caller, &participation)?;
         let conversation = participation.conversation;
         self.access.require_unhidden(viewer, &conversation).await?;

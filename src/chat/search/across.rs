@@ -14,7 +14,7 @@ use super::walk::{HistoryWalk, SearchBudget};
 use super::{MatchPage, MessageMatch, Search, SearchKey, SearchService};
 use crate::chat::access::blocks::BlockList;
 use crate::chat::error::Result;
-use crate::model::{InboxRow, Message, OrderKey, PageRequest, UserId};
+use crate::model::{Floor, InboxRow, Message, PageRequest, UserId};
 use crate::store::Store;
 
 /// Conversations that a search looks into, the most recently active ones.
@@ -37,8 +37,8 @@ struct Walks<'a> {
     search: &'a Search,
     opened: Vec<HistoryWalk>,
     heap: BinaryHeap<WalkPosition>,
-    /// Conversations that were not opened, the greatest position first.
-    unopened: VecDeque<SearchKey>,
+    /// Conversations that were not opened, the greatest position first, with the viewer's floors.
+    unopened: VecDeque<(SearchKey, Floor)>,
     open_next: usize,
 }
 
@@ -85,18 +85,19 @@ impl SearchService {
         search: &Search,
         blocks: &BlockList,
         after: Option<SearchKey>,
-    ) -> Result<(VecDeque<SearchKey>, bool)> {
+    ) -> Result<(VecDeque<(SearchKey, Floor)>, bool)> {
         let (mut found, mut looked_at) = (Vec::new(), 0);
         let mut request = PageRequest::first(ENTRIES);
         let is_capped = loop {
             let page = self.store.inbox(viewer, &request).await?;
             let ids: Vec<_> = page.items.iter().map(|row| row.conversation).collect();
-            let conversations = self.access.conversations(viewer, &ids).await?;
+            let conversations = self.access.visible(viewer, &ids).await?;
             let visible = page.items.iter().zip(conversations);
             let visible = visible.filter_map(|(row, conversation)| Some((row, conversation?)));
             for (row, conversation) in visible {
                 if search.accepts_kind(conversation.kind) && !blocks.hides(conversation.id) {
-                    found.extend(begin_at(row, search, after));
+                    let begin = begin_at(&row.above(conversation.floor), search, after);
+                    found.extend(begin.map(|key| (key, conversation.floor)));
                 }
             }
             looked_at += page.items.len();
@@ -107,7 +108,7 @@ impl SearchService {
                 _ => break page.has_next,
             }
         };
-        found.sort_unstable_by(|one, other| other.cmp(one));
+        found.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
         Ok((found.into(), is_capped))
     }
 }
@@ -115,7 +116,7 @@ impl SearchService {
 /// The greatest position of a conversation that belongs to the page. `None` if it has none.
 fn begin_at(row: &InboxRow, search: &Search, after: Option<SearchKey>) -> Option<SearchKey> {
     let conversation = row.conversation;
-    let mut position = row.last_message?.order_key();
+    let mut position = row.visible_last_message()?.order_key();
     if let Some(after) = after {
         let below = if conversation < after.conversation {
             after.position
@@ -126,14 +127,18 @@ fn begin_at(row: &InboxRow, search: &Search, after: Option<SearchKey>) -> Option
     }
     let (oldest, newest) = search.range();
     position = position.min(newest);
-    (position >= oldest && position > OrderKey::MIN).then_some(SearchKey {
+    (position >= oldest && position > row.floor.key).then_some(SearchKey {
         position,
         conversation,
     })
 }
 
 impl<'a> Walks<'a> {
-    fn new(store: &'a Arc<dyn Store>, search: &'a Search, unopened: VecDeque<SearchKey>) -> Self {
+    fn new(
+        store: &'a Arc<dyn Store>,
+        search: &'a Search,
+        unopened: VecDeque<(SearchKey, Floor)>,
+    ) -> Self {
         Self {
             store,
             search,
@@ -146,7 +151,7 @@ impl<'a> Walks<'a> {
 
     /// The greatest message of all walks. Conversations that may have a greater one are opened first.
     async fn next(&mut self) -> Result<Option<(SearchKey, Arc<Message>)>> {
-        while let Some(next) = self.unopened.front()
+        while let Some((next, _)) = self.unopened.front()
             && self.heap.peek().is_none_or(|top| *next > top.key)
         {
             self.open().await?;
@@ -166,8 +171,9 @@ impl<'a> Walks<'a> {
         let count = self.open_next.min(self.unopened.len());
         self.open_next = (2 * self.open_next).min(OPENED_AT_ONCE_MAX);
         let (search, store) = (self.search, self.store);
-        let opened = self.unopened.drain(..count).map(async |key| {
-            let mut walk = HistoryWalk::of_many(key.conversation, search, key.position);
+        let opened = self.unopened.drain(..count).map(async |(key, floor)| {
+            let (id, newest) = (key.conversation, key.position);
+            let mut walk = HistoryWalk::of_many(id, floor, search, newest);
             walk.fill(store).await.map(|()| walk)
         });
         for walk in try_join_all(opened).await? {

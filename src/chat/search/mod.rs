@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub use self::criteria::{ContentKind, Search, SearchFilter, SearchInput};
 use self::walk::{HistoryWalk, SearchBudget};
 use crate::analysis::SnippetSpan;
-use crate::chat::access::Access;
+use crate::chat::access::{Access, VisibleConversation};
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::Result;
@@ -93,7 +93,7 @@ impl SearchService {
     pub async fn in_conversation(
         &self,
         viewer: &UserId,
-        conversation: ConversationId,
+        visible: &VisibleConversation,
         search: &Search,
         count: usize,
         after: Option<OrderKey>,
@@ -103,7 +103,7 @@ impl SearchService {
             return Ok(MatchPage::empty());
         }
         let blocks = self.access.blocks().of(viewer).await?;
-        let mut walk = HistoryWalk::of_page(conversation, search, after);
+        let mut walk = HistoryWalk::of_page(visible.conversation.id, visible.floor, search, after);
         let mut budget = SearchBudget::default();
         let mut page = MatchPage::empty();
         while let Some(message) = walk.next(&self.store).await? {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::criteria::Search;
 use crate::chat::error::Result;
-use crate::model::{ConversationId, Cut, Message, OrderKey, PageRequest};
+use crate::chat::history::above;
+use crate::model::{ConversationId, Cut, Floor, Message, OrderKey, PageRequest};
 use crate::store::Store;
 
 /// Messages that one page judges.
@@ -61,15 +62,24 @@ pub(super) struct HistoryWalk {
 }
 
 impl HistoryWalk {
-    /// The walk of a search in one conversation.
+    /// The walk of a search in one conversation, down to the viewer's floor.
     pub(super) fn of_page(
         conversation: ConversationId,
+        floor: Floor,
         search: &Search,
         after: Option<OrderKey>,
     ) -> Self {
+        let mut cut = search.cut();
+        let is_later = |from: &Bound<OrderKey>| match from {
+            Bound::Included(from) | Bound::Excluded(from) => *from > floor.key,
+            Bound::Unbounded => false,
+        };
+        if !is_later(&cut.start) {
+            cut.start = above(floor);
+        }
         Self {
             conversation,
-            cut: search.cut(),
+            cut,
             after,
             batch: BATCH_MAX,
             read: VecDeque::new(),
@@ -79,8 +89,13 @@ impl HistoryWalk {
 
     /// One of many walks, which begins at this position. Its reads grow with the messages that are
     /// taken from it, so that a thousand walks hold few messages.
-    pub(super) fn of_many(conversation: ConversationId, search: &Search, newest: OrderKey) -> Self {
-        let mut walk = Self::of_page(conversation, search, None);
+    pub(super) fn of_many(
+        conversation: ConversationId,
+        floor: Floor,
+        search: &Search,
+        newest: OrderKey,
+    ) -> Self {
+        let mut walk = Self::of_page(conversation, floor, search, None);
         walk.cut.end = Bound::Included(newest);
         walk.batch = 1;
         walk

@@ -15,6 +15,7 @@ pub enum ConversationEvent {
     Renamed,
     ParticipantUpdated(UserId),
     ConversationUpdated,
+    HistoryExpired,
     MarkerMoved(UserId),
 }
 
@@ -34,6 +35,22 @@ impl ConversationEvent {
             ChangeKind::ConversationRenamed => Some(Self::Renamed),
             ChangeKind::ParticipantUpdated => Some(Self::ParticipantUpdated(user())),
             ChangeKind::ConversationUpdated => Some(Self::ConversationUpdated),
+            ChangeKind::HistoryRaised => Some(Self::HistoryExpired),
+        }
+    }
+
+    /// The message that the event shows.
+    pub fn message(&self) -> Option<&Arc<Message>> {
+        match self {
+            Self::MessageAdded(message) | Self::MessageChanged(_, message) => Some(message),
+            Self::ParticipantAdded(_)
+            | Self::ParticipantRemoved(_)
+            | Self::RoleChanged(_)
+            | Self::Renamed
+            | Self::ParticipantUpdated(_)
+            | Self::ConversationUpdated
+            | Self::HistoryExpired
+            | Self::MarkerMoved(_) => None,
         }
     }
 }
@@ -43,7 +60,9 @@ impl ConversationEvent {
 pub(crate) fn is_visible_in(change: &Change, message: Option<&Message>) -> bool {
     let is_unannounced = matches!(
         change.kind,
-        ChangeKind::ParticipantUpdated | ChangeKind::ConversationUpdated
+        ChangeKind::ParticipantUpdated
+            | ChangeKind::ConversationUpdated
+            | ChangeKind::HistoryRaised
     );
     if is_unannounced {
         // The participant and the setting are written with the log, or before it.
@@ -71,6 +90,7 @@ pub(crate) fn is_visible_in(change: &Change, message: Option<&Message>) -> bool 
         | ChangeKind::RoleChanged
         | ChangeKind::ConversationRenamed
         | ChangeKind::ParticipantUpdated
-        | ChangeKind::ConversationUpdated => true,
+        | ChangeKind::ConversationUpdated
+        | ChangeKind::HistoryRaised => true,
     }
 }

@@ -19,7 +19,7 @@ use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::error::Result;
 use crate::cluster::CursorScope;
-use crate::model::{ConversationId, Event, Notice, OrderKey, TimeUuid, Topic, UserId};
+use crate::model::{ConversationId, Event, Notice, OrderKey, TimeUuid, Topic, Viewer};
 
 /// Position of the stream with the event there. Without an event, only the position has advanced.
 #[derive(Debug, Clone)]
@@ -28,6 +28,9 @@ pub struct ConversationUpdate {
     pub event: Option<ConversationEvent>,
     /// `None` for an update that no other stream has.
     pub key: Option<UpdateKey>,
+    /// The update is delivered to a viewer whose floor is below this position: that of the message,
+    /// else that of the event. `None` for an update that everyone may see.
+    pub(crate) above: Option<OrderKey>,
 }
 
 pub struct ConversationUpdates {
@@ -58,15 +61,17 @@ impl StreamService {
     /// that cursor, then live ones.
     pub async fn conversation(
         self: &Arc<Self>,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         conversation: ConversationId,
         after: Option<OrderKey>,
     ) -> Result<ConversationUpdates> {
+        let caller = &caller.into();
+        let viewer = &caller.user;
         let subscription = self.bus.subscribe(Topic::Conversation(conversation));
         let mut registration = StreamRegistration::begin(&self.in_flight, viewer).await?;
         let registered_at = registration.acknowledged();
         let guard =
-            MembershipGuard::begin(&self.access, viewer, conversation, registered_at).await?;
+            MembershipGuard::begin(&self.access, caller, conversation, registered_at).await?;
         registration
             .listen_if_large(&self.in_flight, &guard)
             .await?;
@@ -99,6 +104,7 @@ impl StreamService {
                 position,
                 event: None,
                 key: None,
+                above: None,
             }]),
             is_behind: after.is_some(),
             has_missed_markers: false,
@@ -120,11 +126,22 @@ impl ConversationUpdates {
         if self.has_ended {
             return None;
         }
-        let update = match self.replay_or_receive().await? {
-            Ok(update) => update,
-            Err(error) => return Some(Err(error)),
+        let update = loop {
+            let update = match self.replay_or_receive().await? {
+                Ok(update) => update,
+                Err(error) => return Some(Err(error)),
+            };
+            match self.guard.may_still_see().await {
+                // Below the floor nothing exists.
+                Ok(true)
+                    if update
+                        .above
+                        .is_some_and(|key| key <= self.guard.floor().key) => {}
+                may_see => break (update, may_see),
+            }
         };
-        match self.guard.may_still_see().await {
+        let (update, may_see) = update;
+        match may_see {
             Ok(true) => Some(Ok(update)),
             Ok(false) => {
                 self.has_ended = true;
@@ -139,6 +156,7 @@ impl ConversationUpdates {
                     position: update.position,
                     event: Some(event),
                     key: None,
+                    above: None,
                 }))
             }
             Err(error) => Some(Err(error)),
@@ -209,7 +227,7 @@ impl ConversationUpdates {
         let markers = self.reader().markers().await?;
         for (index, user) in markers.users.iter().enumerate() {
             let event = ConversationEvent::MarkerMoved(user.clone());
-            self.push(event, markers.identity.key(index));
+            self.push(event, markers.identity.key(index), None);
         }
         Ok(())
     }
@@ -219,6 +237,9 @@ impl ConversationUpdates {
         if std::mem::take(&mut self.may_have_grown) {
             self.recheck_size().await?;
         }
+        // A replay begins at the floor: behind it may be many expired messages. Changes of visible
+        // messages lie above it.
+        self.read_position = self.read_position.max(self.guard.floor().key);
         let page = self.reader().events(self.read_position).await?;
         let EventReplay {
             identity,
@@ -270,7 +291,7 @@ impl ConversationUpdates {
                 }
             }
             Event::MarkerMoved(_, user) => {
-                self.push(ConversationEvent::MarkerMoved(user.clone()), key);
+                self.push(ConversationEvent::MarkerMoved(user.clone()), key, None);
             }
             Event::Inbox(_) | Event::BlockChanged(_) | Event::Typing(..) | Event::Presence(_) => {}
         }
@@ -293,15 +314,17 @@ impl ConversationUpdates {
             id
         };
         if self.delivered.insert(event_id) {
-            self.push(event, key);
+            let above = event.message().map_or(id, |message| message.id);
+            self.push(event, key, Some(above.order_key()));
         }
     }
 
-    fn push(&mut self, event: ConversationEvent, key: UpdateKey) {
+    fn push(&mut self, event: ConversationEvent, key: UpdateKey, above: Option<OrderKey>) {
         self.pending.push_back(ConversationUpdate {
             position: self.position,
             event: Some(event),
             key: Some(key),
+            above,
         });
     }
 
@@ -318,6 +341,7 @@ impl ConversationUpdates {
                     position: self.position,
                     event: None,
                     key: None,
+                    above: None,
                 });
             }
         }

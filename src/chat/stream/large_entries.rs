@@ -31,6 +31,8 @@ const ADDED_MAX: usize = 32;
 pub struct KnownEntry {
     pub row: InboxRow,
     pub conversation: Arc<Conversation>,
+    /// The viewer's own part of their floor.
+    pub own_floor: OrderKey,
     /// The message that the row names as the last one, if a notice had it.
     pub last_message: Option<Arc<Message>>,
     pub unread: Arc<KnownUnread>,
@@ -136,7 +138,8 @@ pub(super) struct LargeEntries(HashMap<ConversationId, LargeEntry>);
 
 #[derive(Default)]
 struct LargeEntry {
-    seen: Option<SeenVersion>,
+    /// Version of the last check, and the viewer's own part of their floor.
+    seen: Option<(SeenVersion, OrderKey)>,
     row: Option<InboxRow>,
     last_message: Option<Arc<Message>>,
     unread: Arc<KnownUnread>,
@@ -175,7 +178,9 @@ impl LargeEntries {
             self.remove(id);
             return Ok(None);
         };
-        entry.seen = Some(checked.seen);
+        entry.seen = Some((checked.seen, checked.own_floor));
+        let access = &streams.access;
+        let floor = access.floor_above(&checked.conversation, checked.own_floor);
         if change.is_own {
             entry.evict();
         }
@@ -201,13 +206,14 @@ impl LargeEntries {
             ignored: blocks.ignored(),
             cap: streams.unread_cap,
         };
-        let row = entry.advance(row, change, &reader);
+        let row = entry.advance(row.above(floor), change, &reader);
         entry.row = Some(row);
         let last_message = entry.last_message.clone();
         Ok(Some(KnownEntry {
             row,
             conversation: checked.conversation,
-            last_message: last_message.filter(|last| row.last_message == Some(last.id)),
+            own_floor: checked.own_floor,
+            last_message: last_message.filter(|last| row.visible_last_message() == Some(last.id)),
             unread: Arc::clone(&entry.unread),
         }))
     }
@@ -290,6 +296,7 @@ mod tests {
             sent_up_to: None,
             is_sent_by_service: false,
             flags: Flags::default(),
+            floor: crate::model::Floor::NONE,
         }
     }
 

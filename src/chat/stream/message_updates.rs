@@ -11,7 +11,7 @@ use super::update_key::{ReadIdentity, UpdateKey};
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::error::Result;
-use crate::model::{ChangeKind, ConversationId, Event, Message, OrderKey, Topic, UserId};
+use crate::model::{ChangeKind, ConversationId, Event, Message, OrderKey, Topic, Viewer};
 
 /// A new message.
 #[derive(Debug, Clone)]
@@ -49,10 +49,12 @@ impl StreamService {
     /// oldest first, then live ones.
     pub async fn messages(
         self: &Arc<Self>,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         conversation: ConversationId,
         after: Option<OrderKey>,
     ) -> Result<MessageUpdates> {
+        let caller = &caller.into();
+        let viewer = &caller.user;
         if let Some(after) = after {
             self.check_cursor_ahead(after)?;
         }
@@ -60,7 +62,7 @@ impl StreamService {
         let mut registration = StreamRegistration::begin(&self.in_flight, viewer).await?;
         let registered_at = registration.acknowledged();
         let guard =
-            MembershipGuard::begin(&self.access, viewer, conversation, registered_at).await?;
+            MembershipGuard::begin(&self.access, caller, conversation, registered_at).await?;
         registration
             .listen_if_large(&self.in_flight, &guard)
             .await?;
@@ -99,14 +101,18 @@ impl StreamService {
 impl MessageUpdates {
     /// The next message. `None` once the viewer no longer takes part.
     pub async fn next(&mut self) -> Option<Result<MessageUpdate>> {
-        let update = match self.replay_or_receive().await? {
-            Ok(update) => update,
-            Err(error) => return Some(Err(error)),
-        };
-        match self.guard.may_still_see().await {
-            Ok(true) => Some(Ok(update)),
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
+        loop {
+            let update = match self.replay_or_receive().await? {
+                Ok(update) => update,
+                Err(error) => return Some(Err(error)),
+            };
+            match self.guard.may_still_see().await {
+                Ok(true) if self.guard.floor().shows(update.message.id) => return Some(Ok(update)),
+                // Below the floor nothing exists.
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
         }
     }
 
@@ -184,6 +190,8 @@ impl MessageUpdates {
             subscription: &self.subscription,
             registration: &self.registration,
         };
+        // A replay begins at the floor: behind it may be many expired messages.
+        self.last = self.last.max(self.guard.floor().key);
         let page = reader.messages(self.last).await?;
         let limit = self.streams.in_flight.cursor_max();
         let mut next: VecDeque<_> = updates(&page.messages, &page.identity, limit)

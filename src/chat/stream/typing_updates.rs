@@ -12,7 +12,7 @@ use super::update_key::UpdateKey;
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::error::Result;
-use crate::model::{ConversationId, Event, Topic, UserId};
+use crate::model::{ConversationId, Event, Topic, UserId, Viewer};
 
 /// Typing users that one stream follows. Signals of further users are dropped.
 const TYPING_USERS_MAX: usize = 100;
@@ -39,11 +39,17 @@ pub struct TypingUpdates {
 
 impl StreamService {
     /// Users who start or stop typing in a conversation, from now on.
-    pub async fn typing(&self, viewer: &UserId, id: ConversationId) -> Result<TypingUpdates> {
+    pub async fn typing(
+        &self,
+        caller: impl Into<Viewer>,
+        id: ConversationId,
+    ) -> Result<TypingUpdates> {
+        let caller = &caller.into();
+        let viewer = &caller.user;
         let subscription = self.bus.subscribe(Topic::Typing(id));
         let mut registration = StreamRegistration::begin(&self.in_flight, viewer).await?;
         let registered_at = registration.acknowledged();
-        let guard = MembershipGuard::begin(&self.access, viewer, id, registered_at).await?;
+        let guard = MembershipGuard::begin(&self.access, caller, id, registered_at).await?;
         registration
             .listen_if_large(&self.in_flight, &guard)
             .await?;

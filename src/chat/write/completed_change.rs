@@ -8,7 +8,7 @@ use super::outgoing_creation::OutgoingCreation;
 use super::write_context::WriteContext;
 use crate::chat::publisher::Origin;
 use crate::cluster::{Recipients, RemoteNotice};
-use crate::model::{ChangeId, ChangeKind, ConversationId, Event, Topic, UserId};
+use crate::model::{Change, ChangeId, ChangeKind, ConversationId, Event, Topic, UserId};
 use crate::store::Audience;
 use crate::store::cluster::{CompletedChange, CompletionHandler};
 
@@ -67,11 +67,18 @@ impl CompletionHandler for CompletedChanges {
                 let ends_rights = |kind| {
                     matches!(
                         kind,
-                        ChangeKind::ParticipantRemoved | ChangeKind::ParticipantUpdated
+                        ChangeKind::ParticipantRemoved
+                            | ChangeKind::ParticipantUpdated
+                            | ChangeKind::HistoryRaised
                     )
                 };
                 if change.changes.iter().any(|change| ends_rights(change.kind)) {
                     context.access.leave_epoch().advance();
+                }
+                let is_raise = |change: &Change| change.kind == ChangeKind::HistoryRaised;
+                let raised = change.changes.iter().find(|change| is_raise(change));
+                if let Some(raised) = raised.filter(|_| change.message.is_none()) {
+                    publication.audience(raised.id, &audience);
                 }
                 for one in change.changes {
                     publication.event(one.id, Event::Changed(conversation, one));

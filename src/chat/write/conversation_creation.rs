@@ -223,6 +223,7 @@ impl WriteService {
             created_by: Some(creator),
             input_hash,
             slow_mode_seconds: 0,
+            history: Default::default(),
             is_large: participants.len() > Conversation::FAN_OUT_MAX,
         };
         let new = NewConversation {

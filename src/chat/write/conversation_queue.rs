@@ -25,6 +25,7 @@ use super::conversation_writer::ConversationWriter;
 use super::outgoing::OutgoingEvents;
 use super::send_batch::{Reply, SendJob};
 use super::write_context::WriteContext;
+use crate::chat::access::authority::Authority;
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::chat::write_tasks::WriteTasks;
@@ -78,7 +79,7 @@ pub(crate) enum Work {
     Revise(RevisionDraft, Reply<Arc<Message>>),
     React(ReactionDraft, Reply<Arc<Message>>),
     Pin(PinDraft, Reply<Arc<Message>>),
-    Group(GroupCommand, Reply<()>),
+    Group(GroupCommand, Authority, Reply<()>),
 }
 
 impl Work {
@@ -88,7 +89,7 @@ impl Work {
             Self::Revise(draft, _) => draft.bytes(),
             Self::React(..) => ReactionDraft::BYTES,
             Self::Pin(..) => PinDraft::BYTES,
-            Self::Group(command, _) => command.bytes(),
+            Self::Group(command, ..) => command.bytes(),
         }
     }
 }
@@ -257,9 +258,9 @@ impl QueueTask {
                 let _permit = permit;
                 self.reply(reply, writer.pin(user, draft).await)
             }
-            Work::Group(command, reply) => {
+            Work::Group(command, authority, reply) => {
                 let _permit = permit;
-                let changed = writer.change_group(&user, &command).await;
+                let changed = writer.change_group(&user, authority, &command).await;
                 self.reply(reply, changed.map(|outgoing| ((), outgoing)));
             }
         }

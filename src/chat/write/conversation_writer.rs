@@ -3,16 +3,21 @@
 
 use std::sync::Arc;
 
+use super::command::WriterCheck;
 use super::command::pin::PinDraft;
 use super::command::reaction::{EMOJI_PATH, ReactionDraft};
 use super::command::revision::RevisionDraft;
 use super::outgoing::{OutgoingEvents, Publication};
 use super::unknown_outcome::retry_until_known;
 use super::write_context::WriteContext;
+use crate::chat::access::authority::Authority;
+use crate::chat::access::silenced;
 use crate::chat::error::{Error, Result};
 use crate::chat::history::{PinnedMessages, is_active};
 use crate::chat::in_flight_ids::IdLease;
-use crate::model::{Change, ChangeKind, ConversationId, Emoji, Event, Message, UserId};
+use crate::model::{
+    Change, ChangeKind, ConversationId, Emoji, Event, Floor, Message, OrderKey, UserId,
+};
 use crate::store::Revised;
 
 /// At most one writer of a conversation exists in a process: that of its queue.
@@ -37,14 +42,20 @@ impl ConversationWriter {
         self.conversation
     }
 
-    /// Checks again whether the user takes part, if any user has left a conversation since the
-    /// command was accepted. A silence since then refuses the next command.
-    async fn check_still_in(&self, user: &UserId, leave_epoch: u64) -> Result<()> {
+    /// Checks again whether the user takes part, and is not silenced, if any membership has changed
+    /// since the command was accepted.
+    async fn check_writer(&self, user: &UserId, check: WriterCheck) -> Result<()> {
         let access = &self.context.access;
-        if access.leave_epoch().current() != leave_epoch {
-            access.require_conversation(user, self.conversation).await?;
+        let is_current = access.leave_epoch().current() == check.leave_epoch;
+        if is_current || check.authority == Authority::Service {
+            return Ok(());
         }
-        Ok(())
+        let own = access.participation(user, self.conversation).await?;
+        let silence = own.membership.silence_at(self.context.in_flight.now());
+        match silence.filter(|_| check.may_be_silenced) {
+            Some(_) => Err(silenced()),
+            None => Ok(()),
+        }
     }
 
     /// Edits or deletes a message. Returns it, with the events for the other servers.
@@ -53,7 +64,8 @@ impl ConversationWriter {
         user: UserId,
         draft: RevisionDraft,
     ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
-        self.check_still_in(&user, draft.leave_epoch).await?;
+        let authority = draft.check.authority;
+        self.check_writer(&user, draft.check).await?;
         let WriteContext {
             store,
             access,
@@ -62,13 +74,13 @@ impl ConversationWriter {
             ..
         } = self.context().as_ref();
         let present = history
-            .require_message(self.conversation, draft.message)
+            .require_message(self.conversation, draft.message, Floor::NONE)
             .await?;
         // The role may have changed while the command waited. Few commands need it.
         let role = match draft.needs_role(&present, &user) {
             true => Some(
                 access
-                    .participation(&user, self.conversation)
+                    .governing(&user, authority, self.conversation)
                     .await?
                     .membership
                     .role,
@@ -113,16 +125,18 @@ impl ConversationWriter {
             message,
             emoji,
             is_on,
-            leave_epoch,
+            check,
         } = draft;
-        self.check_still_in(&user, leave_epoch).await?;
+        self.check_writer(&user, check).await?;
         let WriteContext {
             store,
             history,
             in_flight,
             ..
         } = self.context().as_ref();
-        let present = history.require_message(self.conversation, message).await?;
+        let present = history
+            .require_message(self.conversation, message, Floor::NONE)
+            .await?;
         if present.deleted_at.is_some() && is_on {
             return Err(Error::bad_input(
                 &["input", "messageId"],
@@ -163,7 +177,8 @@ impl ConversationWriter {
         user: UserId,
         draft: PinDraft,
     ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
-        self.check_still_in(&user, draft.leave_epoch).await?;
+        let authority = draft.check.authority;
+        self.check_writer(&user, draft.check).await?;
         let WriteContext {
             store,
             access,
@@ -172,11 +187,14 @@ impl ConversationWriter {
             ..
         } = self.context().as_ref();
         // The role may have changed while the command waited.
-        let participation = access.participation(&user, self.conversation).await?;
+        let participation = access
+            .governing(&user, authority, self.conversation)
+            .await?;
         let is_large = participation.conversation.is_large;
+        let floor = access.floor_of(&participation);
         draft.check_role(is_large.then_some(participation.membership.role))?;
         let present = history
-            .require_message(self.conversation, draft.message)
+            .require_message(self.conversation, draft.message, floor)
             .await?;
         let kind = ChangeKind::PinsChanged;
         if !draft.changes(&present)? {
@@ -185,7 +203,9 @@ impl ConversationWriter {
             return Ok((present, repeated.flatten()));
         }
         if draft.is_on {
-            let PinnedMessages { messages, kept } = history.pinned(self.conversation).await?;
+            let for_all = access.floor_above(&participation.conversation, OrderKey::MIN);
+            let PinnedMessages { messages, kept } =
+                history.pinned(self.conversation, for_all).await?;
             PinDraft::check_room(messages.len(), kept)?;
         }
         // The later change of a pin must have the greater id.

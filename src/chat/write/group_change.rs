@@ -10,6 +10,8 @@ use super::conversation_writer::ConversationWriter;
 use super::group_policy::{BanDecision, GroupDecision, GroupPolicy};
 use super::outgoing::OutgoingEvents;
 use super::unknown_outcome::retry_until_known;
+use crate::chat::access::authority::Authority;
+use crate::chat::access::floor::bound_before;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::IdLease;
 use crate::model::{
@@ -37,6 +39,7 @@ impl ConversationWriter {
     pub(crate) async fn change_group(
         &self,
         actor: &UserId,
+        authority: Authority,
         command: &GroupCommand,
     ) -> Result<Option<OutgoingEvents>> {
         let context = self.context();
@@ -53,7 +56,8 @@ impl ConversationWriter {
                 .in_flight
                 .observe(self.conversation(), members.version);
             let now = context.in_flight.now();
-            let Some(decision) = GroupPolicy::new(&users, &members, now)?.decide(command)? else {
+            let policy = GroupPolicy::new(&users, authority, &members, now, command)?;
+            let Some(decision) = policy.decide(command)? else {
                 let repeated = match command {
                     GroupCommand::Rename(_) => {
                         let kind = ChangeKind::ConversationRenamed;
@@ -63,7 +67,8 @@ impl ConversationWriter {
                         let kind = ChangeKind::ConversationUpdated;
                         context.repeated_setting(self.conversation(), kind).await
                     }
-                    GroupCommand::Add(_)
+                    GroupCommand::Add(..)
+                    | GroupCommand::History(_)
                     | GroupCommand::Remove(_)
                     | GroupCommand::SetRole(..)
                     | GroupCommand::Leave
@@ -129,6 +134,8 @@ impl ConversationWriter {
         let GroupDecision {
             name,
             slow_mode_seconds,
+            history,
+            is_visible_since_joining,
             mut transitions,
             changes,
             bans,
@@ -162,8 +169,11 @@ impl ConversationWriter {
             .collect();
         for transition in &mut transitions {
             let is_banned = transition.membership.state == MembershipState::Banned;
-            if transition.kind != TransitionKind::Stays || is_banned {
+            if transition.kind.moves() || is_banned {
                 transition.membership.since = Some(version.moment());
+            }
+            if transition.kind == TransitionKind::Joins && is_visible_since_joining {
+                transition.membership.visible_from = bound_before(version.moment());
             }
         }
         let bans = bans
@@ -195,6 +205,7 @@ impl ConversationWriter {
                     message: message.clone(),
                     version,
                     bans,
+                    history,
                 };
                 self.persist_membership(lease, &change).await?
             }
@@ -292,16 +303,34 @@ impl ConversationWriter {
         );
         context.introductions.count_joiners(joiners.clone());
         // Commands that wait, and streams, check the membership again.
-        let is_silenced = |change: &Change| change.kind == ChangeKind::ParticipantUpdated;
-        if leavers.clone().next().is_some() || changes.iter().any(is_silenced) {
+        let ends_rights = |change: &Change| {
+            matches!(
+                change.kind,
+                ChangeKind::ParticipantUpdated
+                    | ChangeKind::ConversationUpdated
+                    | ChangeKind::HistoryRaised
+            )
+        };
+        let clears = with_kind(TransitionKind::Clears);
+        if leavers.clone().next().is_some()
+            || clears.clone().next().is_some()
+            || changes.iter().any(ends_rights)
+        {
             context.access.leave_epoch().advance();
         }
         for change in changes {
             let event = Event::Changed(self.conversation(), change.clone());
             publication.event(change.id, event);
         }
-        // No inbox shows a change without a message.
+        // No inbox shows a change without a message, unless it raises the floor of everyone, or of one.
         let Some(message) = message else {
+            if changes
+                .iter()
+                .any(|change| change.kind == ChangeKind::HistoryRaised)
+            {
+                publication.audience(lease.newest(), audience);
+            }
+            publication.inboxes(lease.newest(), clears);
             return publication.finish();
         };
         publication.event(message.id, Event::MessageAdded(Arc::clone(&message)));

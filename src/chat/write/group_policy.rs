@@ -3,16 +3,20 @@
 //! Every participant may leave. OWNERs and ADMINs may rename the group, add users, and remove
 //! MEMBERs. OWNERs may also remove OWNERs and ADMINs, and set roles. A group always has an OWNER:
 //! when the last one leaves, the oldest ADMIN inherits the role, else the oldest participant.
-//! ADMINs ban and silence MEMBERs, OWNERs anyone else. Both set the slow mode.
+//! ADMINs ban and silence MEMBERs, OWNERs anyone else. Both set the slow mode. A service under its own name has the
+//! rights of an OWNER in every group, and is never silenced. When it removes the last OWNER, the role is inherited too.
+
+mod history;
 
 use serde_json::json;
 
 use super::command::group::{BanDraft, GroupCommand};
+use crate::chat::access::authority::Authority;
 use crate::chat::access::silenced;
 use crate::chat::error::{Error, Result};
 use crate::model::{
-    ChangeKind, Conversation, ConversationKind, GroupName, Membership, MembershipState, Role,
-    Silence, Timestamp, UserId,
+    ChangeKind, Conversation, ConversationKind, GroupName, HistorySettings, Membership,
+    MembershipState, OrderKey, Role, Silence, Timestamp, UserId,
 };
 use crate::store::{MembershipSnapshot, MembershipTransition, TransitionKind};
 
@@ -21,6 +25,10 @@ use crate::store::{MembershipSnapshot, MembershipTransition, TransitionKind};
 pub(crate) struct GroupDecision {
     pub(crate) name: Option<GroupName>,
     pub(crate) slow_mode_seconds: Option<u32>,
+    /// Settings of the history after the change.
+    pub(crate) history: Option<HistorySettings>,
+    /// Whether users who join see the messages from their joining on.
+    pub(crate) is_visible_since_joining: bool,
     /// Changes of memberships. The time of a joining or leaving is set with the id.
     pub(crate) transitions: Vec<MembershipTransition>,
     /// Kinds of the changes with the affected users, in the order of their publication.
@@ -75,7 +83,10 @@ impl GroupDecision {
 /// Decides on the commands of one actor, from the memberships that the store has read.
 pub(crate) struct GroupPolicy<'a> {
     actor: &'a UserId,
+    /// The actor's rights.
     membership: Membership,
+    /// Whether the actor is a participant with the role OWNER.
+    is_own_owner: bool,
     users: &'a [UserId],
     members: &'a MembershipSnapshot,
     /// Bans and silences end by time.
@@ -86,8 +97,10 @@ impl<'a> GroupPolicy<'a> {
     /// `users` are those of [`GroupCommand::concerned`], in the order of `members.memberships`.
     pub(crate) fn new(
         users: &'a [UserId],
+        authority: Authority,
         members: &'a MembershipSnapshot,
         now: Timestamp,
+        command: &GroupCommand,
     ) -> Result<Self> {
         let actor = users
             .first()
@@ -98,8 +111,13 @@ impl<'a> GroupPolicy<'a> {
             .copied()
             .flatten()
             .filter(Membership::is_joined);
-        let membership = membership.ok_or(Error::NotFound("the conversation"))?;
-        if members.conversation.kind != ConversationKind::Group {
+        let is_own_owner = membership.is_some_and(|own| own.role == Role::Owner);
+        let membership = match authority {
+            Authority::Membership => membership.ok_or(Error::NotFound("the conversation"))?,
+            Authority::Service => Membership::joined(Role::Owner),
+        };
+        if members.conversation.kind != ConversationKind::Group && !command.is_for_direct(authority)
+        {
             return Err(Error::bad_input(
                 &["input", "conversationId"],
                 "the conversation is direct, not a group",
@@ -108,6 +126,7 @@ impl<'a> GroupPolicy<'a> {
         Ok(Self {
             actor,
             membership,
+            is_own_owner,
             users,
             members,
             now,
@@ -118,7 +137,7 @@ impl<'a> GroupPolicy<'a> {
     pub(crate) fn decide(&self, command: &GroupCommand) -> Result<Option<GroupDecision>> {
         match command {
             GroupCommand::Rename(name) => self.rename(name),
-            GroupCommand::Add(users) => self.add(users),
+            GroupCommand::Add(users, visible_from) => self.add(users, *visible_from),
             GroupCommand::Remove(user) => self.remove(user),
             GroupCommand::SetRole(user, role) => self.set_role(user, *role),
             GroupCommand::Leave => Ok(Some(self.leave())),
@@ -127,7 +146,13 @@ impl<'a> GroupPolicy<'a> {
             GroupCommand::Silence(user, until) => self.silence(user, *until),
             GroupCommand::Unsilence(user) => self.unsilence(user),
             GroupCommand::SetSlowMode(seconds) => self.set_slow_mode(*seconds),
+            GroupCommand::History(command) => self.decide_history(command),
         }
+    }
+
+    /// Whether the actor stays an OWNER when this user is none any more.
+    fn keeps_owner(&self, user: &UserId) -> bool {
+        self.is_own_owner && user != self.actor
     }
 
     fn membership_of(&self, user: &UserId) -> Option<Membership> {
@@ -174,7 +199,11 @@ impl<'a> GroupPolicy<'a> {
         }))
     }
 
-    fn add(&self, users: &[UserId]) -> Result<Option<GroupDecision>> {
+    fn add(
+        &self,
+        users: &[UserId],
+        visible_from: Option<Timestamp>,
+    ) -> Result<Option<GroupDecision>> {
         self.require_admin()?;
         // A banned user is left out without a word.
         let is_new = |user: &&UserId| {
@@ -202,6 +231,11 @@ impl<'a> GroupPolicy<'a> {
                 silence: self
                     .membership_of(user)
                     .and_then(|earlier| earlier.silence_at(self.now)),
+                visible_from: self.bound_of_joiners(visible_from),
+                // Nor does it bring back what the user has cleared.
+                cleared_up_to: self
+                    .membership_of(user)
+                    .map_or(OrderKey::MIN, |earlier| earlier.cleared_up_to),
                 ..Membership::joined(Role::Member)
             },
         };
@@ -218,6 +252,7 @@ impl<'a> GroupPolicy<'a> {
             .collect();
         Ok(Some(GroupDecision {
             bans,
+            is_visible_since_joining: self.is_visible_since_joining(visible_from),
             ..GroupDecision::of_transitions("joined", transitions, changes)
         }))
     }
@@ -233,11 +268,23 @@ impl<'a> GroupPolicy<'a> {
             ));
         }
         let changes = vec![(ChangeKind::ParticipantRemoved, user.clone())];
-        Ok(Some(GroupDecision::of_transitions(
-            "removed",
-            vec![leaving(user, membership)],
-            changes,
-        )))
+        let decision =
+            GroupDecision::of_transitions("removed", vec![leaving(user, membership)], changes);
+        Ok(Some(self.inherited(membership.role, decision)))
+    }
+
+    /// Adds that the successor becomes OWNER, if the last OWNER goes. An OWNER who removes another one stays.
+    fn inherited(&self, role: Role, mut decision: GroupDecision) -> GroupDecision {
+        if role == Role::Owner
+            && !self.is_own_owner
+            && let Some((next, membership)) = &self.members.successor
+        {
+            let transition = staying(next, *membership, Role::Owner);
+            decision.transitions.push(transition);
+            let change = (ChangeKind::RoleChanged, next.clone());
+            decision.changes.push(change);
+        }
+        decision
     }
 
     fn leave(&self) -> GroupDecision {
@@ -303,10 +350,11 @@ impl<'a> GroupPolicy<'a> {
             membership,
         };
         let changes = vec![(ChangeKind::ParticipantRemoved, user.clone())];
-        Ok(GroupDecision {
+        let decision = GroupDecision {
             bans,
             ..GroupDecision::of_transitions("removed", vec![transition], changes)
-        })
+        };
+        Ok(self.inherited(membership.role, decision))
     }
 
     fn lift_ban(&self, user: &UserId) -> Result<Option<GroupDecision>> {
@@ -371,17 +419,24 @@ impl<'a> GroupPolicy<'a> {
             return Ok(None);
         }
         let is_last_owner = self.members.successor.is_some() || self.members.participant_count == 1;
-        if user == self.actor && is_last_owner {
+        let is_given_up = user == self.actor || membership.role == Role::Owner;
+        if is_given_up && !self.keeps_owner(user) && is_last_owner {
             return Err(Error::bad_input(
                 &["input", "role"],
                 "a group always has an owner: make another participant an owner first",
             ));
         }
         let mut transitions = vec![staying(user, membership, role)];
-        if user != self.actor {
-            // Makes an inherited OWNER role explicit, so that the promoted user does not inherit it
-            // instead.
-            transitions.push(staying(self.actor, self.membership, Role::Owner));
+        // Makes an inherited OWNER role explicit, so that the promoted user does not inherit it
+        // instead.
+        if self.is_own_owner && user != self.actor {
+            let own = self.membership_of(self.actor).unwrap_or(self.membership);
+            transitions.push(staying(self.actor, own, Role::Owner));
+        } else if !self.is_own_owner
+            && membership.role != Role::Owner
+            && let Some((heir, of_heir)) = &self.members.successor
+        {
+            transitions.push(staying(heir, *of_heir, Role::Owner));
         }
         let mut decision = GroupDecision::of_transitions(
             "roleChanged",

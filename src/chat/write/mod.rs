@@ -20,13 +20,14 @@ mod send_batch;
 mod unknown_outcome;
 mod write_context;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use self::backlog::BacklogSize;
+use self::command::WriterCheck;
 use self::command::draft::Draft;
 use self::command::pin::PinDraft;
 use self::command::reaction::ReactionDraft;
@@ -34,8 +35,10 @@ use self::command::revision::{EditInput, RevisionDraft};
 use self::completed_change::CompletedChanges;
 use self::conversation_queue::{ConversationQueues, Work};
 use self::introduction::Introductions;
+use self::send_batch::slow_mode::{last_send, require_pause};
 use self::unknown_outcome::UnsettledWrites;
 use self::write_context::WriteContext;
+use crate::chat::access::authority::Authority;
 use crate::chat::access::relationship::Relationships;
 use crate::chat::access::restrictions::Restrictions;
 use crate::chat::bounds::Bounds;
@@ -43,10 +46,13 @@ use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::participants::ParticipantService;
 use crate::chat::rate_limit::RateLimit;
+use crate::chat::safety::send_hook::{CheckedMessage, SendHook};
 use crate::chat::write_tasks::WriteTasks;
 use crate::cluster::RecentByAge;
 use crate::metrics::Metrics;
-use crate::model::{ConversationId, DirectIds, Message, MessageId, Role, UserId, Viewer};
+use crate::model::{
+    ConversationId, DirectIds, Floor, Message, MessageId, Revision, Role, UserId, Viewer,
+};
 use crate::rate::Rate;
 use crate::store::{FormVersion, Participation};
 
@@ -61,6 +67,8 @@ pub struct WriteService {
     queues: ConversationQueues,
     tasks: Arc<WriteTasks>,
     sends: RateLimit,
+    /// Decides about sends and edits, if the operator has one.
+    hook: OnceLock<SendHook>,
     direct_ids: OnceCell<DirectIds>,
     body_bytes_max: usize,
     /// The store holds it weakly.
@@ -95,6 +103,7 @@ impl WriteService {
             restrictions: Arc::clone(&components.restrictions),
             tasks,
             sends: RateLimit::new("sends", rate, rates.is_on),
+            hook: OnceLock::new(),
             direct_ids: OnceCell::new(),
             body_bytes_max: bounds.body_bytes_max,
             _completed_changes: completed_changes,
@@ -151,6 +160,7 @@ impl WriteService {
             draft.slow_mode_seconds = participation.conversation.slow_mode_seconds;
         }
         draft.may_be_silenced = !caller.is_service();
+        let floor = self.context.access.floor_of(&participation);
         let mentions = &draft.content.mentions;
         if !mentions.is_empty() {
             self.accept_mentions(&participation, mentions.everyone)
@@ -165,8 +175,11 @@ impl WriteService {
         if let Some(reply_to) = draft.reply_to {
             self.context
                 .history
-                .require_message(conversation, reply_to)
+                .require_message(conversation, reply_to, floor)
                 .await?;
+        }
+        if !caller.is_service() {
+            self.check_send(viewer, conversation, &draft).await?;
         }
         self.queues
             .run(conversation, viewer, |reply| Work::Send(draft, reply))
@@ -186,12 +199,22 @@ impl WriteService {
         let viewer = &caller.user;
         let input = input.into();
         let (leave_epoch, participation) = self.accept_writer(caller, conversation).await?;
+        let check = WriterCheck {
+            leave_epoch,
+            authority: Authority::Membership,
+            may_be_silenced: !caller.is_service(),
+        };
         let everyone = input.mentions_everyone == Some(true);
         let names = input.mentioned_usernames.as_ref();
         if everyone || names.is_some_and(|names| !names.is_empty()) {
             self.accept_mentions(&participation, everyone).await?;
         }
-        let draft = RevisionDraft::edit(message, input, self.body_bytes_max, leave_epoch)?;
+        let draft = RevisionDraft::edit(message, input, self.body_bytes_max, check)?;
+        let floor = self.context.access.floor_of(&participation);
+        Self::require_above(message, floor)?;
+        if !caller.is_service() {
+            self.check_edit(viewer, conversation, &draft, floor).await?;
+        }
         self.queues
             .run(conversation, viewer, |reply| Work::Revise(draft, reply))
             .await
@@ -200,14 +223,25 @@ impl WriteService {
     /// Deletes a message. A second deletion changes nothing.
     pub async fn delete(
         &self,
-        viewer: &UserId,
+        caller: impl Into<Viewer>,
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<Arc<Message>> {
-        let (leave_epoch, _) = self.participation_of(viewer, conversation).await?;
-        let draft = RevisionDraft::deletion(message, leave_epoch);
+        let caller = &caller.into();
+        let access = &self.context.access;
+        let leave_epoch = access.leave_epoch().current();
+        let own = access.governing_for_write(caller, conversation).await?;
+        let check = WriterCheck {
+            leave_epoch,
+            authority: Authority::of(caller),
+            may_be_silenced: false,
+        };
+        let draft = RevisionDraft::deletion(message, check);
+        Self::require_above(message, access.floor_of(&own))?;
         self.queues
-            .run(conversation, viewer, |reply| Work::Revise(draft, reply))
+            .run(conversation, &caller.user, |reply| {
+                Work::Revise(draft, reply)
+            })
             .await
     }
 
@@ -222,8 +256,14 @@ impl WriteService {
     ) -> Result<Arc<Message>> {
         let caller = &caller.into();
         let viewer = &caller.user;
-        let (leave_epoch, _) = self.accept_writer(caller, conversation).await?;
-        let draft = ReactionDraft::parse(message, emoji, is_on, leave_epoch)?;
+        let (leave_epoch, own) = self.accept_writer(caller, conversation).await?;
+        let check = WriterCheck {
+            leave_epoch,
+            authority: Authority::Membership,
+            may_be_silenced: !caller.is_service(),
+        };
+        let draft = ReactionDraft::parse(message, emoji, is_on, check)?;
+        Self::require_above(message, self.context.access.floor_of(&own))?;
         self.queues
             .run(conversation, viewer, |reply| Work::React(draft, reply))
             .await
@@ -238,20 +278,92 @@ impl WriteService {
         is_on: bool,
     ) -> Result<Arc<Message>> {
         let caller = &caller.into();
-        let (leave_epoch, _) = self.accept_writer(caller, conversation).await?;
-        self.context
-            .access
-            .forms()
-            .require(FormVersion::PINS)
-            .await?;
+        let authority = Authority::of(caller);
+        let access = &self.context.access;
+        let leave_epoch = match authority {
+            Authority::Membership => self.accept_writer(caller, conversation).await?.0,
+            Authority::Service => {
+                access.governing_for_write(caller, conversation).await?;
+                access.leave_epoch().current()
+            }
+        };
+        access.forms().require(FormVersion::PINS).await?;
         let draft = PinDraft {
             message,
             is_on,
-            leave_epoch,
+            check: WriterCheck {
+                leave_epoch,
+                authority,
+                may_be_silenced: !caller.is_service(),
+            },
         };
         self.queues
             .run(conversation, &caller.user, |reply| Work::Pin(draft, reply))
             .await
+    }
+
+    /// Asks every send and edit of users about this hook from now on. A later call has no effect.
+    pub fn set_hook(&self, hook: SendHook) {
+        let _ = self.hook.set(hook);
+    }
+
+    /// Asks the hook about a send, unless its key is that of a stored one, or it comes too early.
+    async fn check_send(
+        &self,
+        sender: &UserId,
+        conversation: ConversationId,
+        draft: &Draft,
+    ) -> Result<()> {
+        let Some(hook) = self.hook.get() else {
+            return Ok(());
+        };
+        let (store, now) = (&self.context.store, self.context.in_flight.now());
+        if let Some(key) = &draft.key {
+            let keys = [(sender.clone(), key.clone())];
+            let earlier = store.earlier_sends(conversation, &keys).await?;
+            if earlier.into_iter().flatten().next().is_some() {
+                return Ok(());
+            }
+        }
+        if draft.slow_mode_seconds > 0 {
+            let last = last_send(&**store, sender, conversation).await?;
+            require_pause(draft.slow_mode_seconds, last, now)?;
+        }
+        let message = CheckedMessage {
+            conversation,
+            sender,
+            content: &draft.content,
+            edited: None,
+        };
+        hook.check(message, now).await
+    }
+
+    /// Asks the hook about an edit that changes the message.
+    async fn check_edit(
+        &self,
+        editor: &UserId,
+        conversation: ConversationId,
+        draft: &RevisionDraft,
+        floor: Floor,
+    ) -> Result<()> {
+        let Some(hook) = self.hook.get() else {
+            return Ok(());
+        };
+        let (history, now) = (&self.context.history, self.context.in_flight.now());
+        let message = history
+            .require_message(conversation, draft.message, floor)
+            .await?;
+        let revision = draft.clone().revision(&message, editor, None, now)?;
+        let Some(Revision::Content(content)) = &revision else {
+            return Ok(());
+        };
+        let edited = CheckedMessage {
+            conversation,
+            sender: editor,
+            content,
+            edited: Some(message.id),
+        };
+        hook.check(edited, now).await
     }
 
     /// Checks that the participant may mention users, and everyone if the message does.
@@ -278,24 +390,17 @@ impl WriteService {
         conversation: ConversationId,
     ) -> Result<(u64, Participation)> {
         let viewer = &caller.user;
-        let (leave_epoch, participation) = self.participation_of(viewer, conversation).await?;
         let access = &self.context.access;
+        let leave_epoch = access.leave_epoch().current();
+        let participation = access.participation_for_write(viewer, conversation);
+        let participation = match participation.await {
+            Ok(participation) => participation,
+            Err(error) => return Err(access.refusal(caller, conversation, error).await),
+        };
         access.require_unsilenced(caller, &participation)?;
         access
             .require_unhidden(viewer, &participation.conversation)
             .await?;
         Ok((leave_epoch, participation))
-    }
-
-    /// The viewer's participation, with the leave epoch before it was read.
-    async fn participation_of(
-        &self,
-        viewer: &UserId,
-        conversation: ConversationId,
-    ) -> Result<(u64, Participation)> {
-        let access = &self.context.access;
-        let leave_epoch = access.leave_epoch().current();
-        let participation = access.participation_for_write(viewer, conversation);
-        Ok((leave_epoch, participation.await?))
     }
 }

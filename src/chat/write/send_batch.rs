@@ -4,7 +4,7 @@
 //! all keys, because another server may have claimed one. A message whose key was claimed by an
 //! attempt that did not finish is finished here, with the same id.
 
-mod slow_mode;
+pub(crate) mod slow_mode;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -142,6 +142,7 @@ fn summary(counts: &ImportCounts) -> String {
         messages,
         reactions,
         pins,
+        reports,
         broken_lines,
     } = counts;
     let kinds = [
@@ -151,6 +152,7 @@ fn summary(counts: &ImportCounts) -> String {
         ("messages", messages),
         ("reactions", reactions),
         ("pins", pins),
+        ("reports", reports),
     ];
     let kinds = kinds.map(|(name, count)| format!("{name} {} / {}", count.added, count.unchanged));
     format!(

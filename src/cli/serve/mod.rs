@@ -15,7 +15,7 @@ use self::admin::{AdminListener, RunningServer};
 use crate::auth::exposure::{self, ExposedPath};
 use crate::auth::{Auth, KEY_FILE};
 use crate::bus::Bus;
-use crate::chat::{self, Chat};
+use crate::chat::{self, Chat, SendHook};
 use crate::cli::error::Error;
 use crate::cli::settings::{SERVE, SettingFlags};
 use crate::cli::signals::{self, Stop};
@@ -122,6 +122,13 @@ async fn serve_store(
         tracing::warn!(ahead = ?chat.lead_over_clock(), "the clock is behind the newest id in the store; new ids continue after that id. Set the clock");
     }
     chat.register(&admin.metrics);
+    if let Some(settings) = &config.before_send {
+        exposure::warn(&settings.secret_file, ExposedPath::WebhookSecret);
+        let hook = SendHook::open(settings)?;
+        hook.register(&admin.metrics);
+        chat.writes.set_hook(hook);
+        tracing::info!(address = %settings.target, "the server asks a hook before each send and each edit");
+    }
     let _ = admin.running.chat.set(chat.clone());
     let (server, api) = build(config, &chat, auth.clone(), clock.clone(), &admin.metrics)?;
     let webhooks = open_webhooks(config, &chat, &api, &admin.metrics).await?;

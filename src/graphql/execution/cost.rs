@@ -27,7 +27,7 @@ const LISTS: [(&str, usize); 4] = [
 ];
 
 /// Fields that read a page, whatever is selected of it.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "inbox",
     "messages",
     "participants",
@@ -36,6 +36,7 @@ const PAGES: [&str; 8] = [
     "searchMessages",
     "pinnedMessages",
     "bans",
+    "reports",
 ];
 
 /// Prices of fields that read more than one row.

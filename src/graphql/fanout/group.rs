@@ -20,7 +20,7 @@ use super::update::{StreamUpdate, UpdateStream};
 use super::viewer_independence::ViewerIndependence;
 use crate::chat::UpdateKey;
 use crate::graphql::execution::{AnswerBudget, Exceeded, ExecutionLimits, Prepared};
-use crate::graphql::scope::ViewerScope;
+use crate::graphql::scope::{TakenDifferences, ViewerScope};
 use crate::model::{OrderKey, Viewer};
 use crate::rate::{Pace, Paid};
 
@@ -266,7 +266,11 @@ impl SubscriptionGroup {
         let response = self
             .execute(updates, Ok(update.clone()), scope.clone(), budget)
             .await;
-        let (withheld, unblocked) = scope.take_differences();
+        let TakenDifferences {
+            withheld,
+            unblocked,
+            oldest,
+        } = scope.take_differences();
         match shared_payload(&response) {
             // Escapes make the text longer than the charged bytes.
             Some(payload) if payload.get().len() > budget.bytes_max() => {
@@ -279,6 +283,7 @@ impl SubscriptionGroup {
                     payload,
                     withheld: withheld.into(),
                     unblocked: unblocked.into(),
+                    oldest,
                 };
                 if self.groups.payloads.keep(&key, &rendered.payload) {
                     self.attach(update, &rendered);

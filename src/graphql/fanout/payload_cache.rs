@@ -45,13 +45,20 @@ pub(super) struct RenderedPayload {
     pub(super) withheld: Arc<[UserId]>,
     /// Users whom the payload shows as not blocked. A viewer who blocks one executes it alone.
     pub(super) unblocked: Arc<[UserId]>,
+    /// The oldest position that the execution looked at. A viewer with a floor of their own at or above
+    /// it executes the update alone.
+    pub(super) oldest: Option<OrderKey>,
 }
 
 impl RenderedPayload {
     /// Whether the viewer of this stream may receive the payload. If the viewer's blocks cannot be
     /// read, an execution of the viewer's own reports that.
     pub(super) async fn is_for(&self, guard: &MembershipGuard) -> bool {
-        if self.withheld.contains(guard.viewer()) {
+        let is_below = |oldest: OrderKey| oldest <= guard.own_floor();
+        let own_floor = guard.own_floor();
+        if self.withheld.contains(guard.viewer())
+            || (own_floor > OrderKey::MIN && self.oldest.is_some_and(is_below))
+        {
             return false;
         }
         self.unblocked.is_empty() || self.blocks_none(guard).await

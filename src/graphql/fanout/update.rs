@@ -93,22 +93,7 @@ impl StreamUpdate {
     pub(super) fn has_client_key_of(&self, user: &UserId) -> bool {
         let message = match self {
             Self::Message(update) => Some(&update.message),
-            Self::Event(update) => match &update.event {
-                Some(
-                    ConversationEvent::MessageAdded(message)
-                    | ConversationEvent::MessageChanged(_, message),
-                ) => Some(message),
-                None
-                | Some(
-                    ConversationEvent::ParticipantAdded(_)
-                    | ConversationEvent::ParticipantRemoved(_)
-                    | ConversationEvent::RoleChanged(_)
-                    | ConversationEvent::Renamed
-                    | ConversationEvent::ParticipantUpdated(_)
-                    | ConversationEvent::ConversationUpdated
-                    | ConversationEvent::MarkerMoved(_),
-                ) => None,
-            },
+            Self::Event(update) => update.event.as_ref().and_then(ConversationEvent::message),
             Self::Typing(_) => None,
         };
         message.is_some_and(|message| message.client_key.is_some() && message.sender == *user)
@@ -131,6 +116,7 @@ impl StreamUpdate {
                     | ConversationEvent::Renamed
                     | ConversationEvent::ParticipantUpdated(_)
                     | ConversationEvent::ConversationUpdated
+                    | ConversationEvent::HistoryExpired
                     | ConversationEvent::MarkerMoved(_),
                 ) => true,
             },

@@ -2,7 +2,8 @@
 //! such fields alone is executed once for all its subscribers.
 //!
 //! A field counts as dependent on the viewer unless it is listed here. `clientKey` is listed, as
-//! only the sender receives another value, and `viewerHasBlocked`, as only a blocker does. `tests/api/shared.rs` executes each field of the event
+//! only the sender receives another value, and `viewerHasBlocked`, as only a blocker does. A viewer with a floor of their own
+//! receives no payload that shows an older message. `tests/api/shared.rs` executes each field of the event
 //! types for two viewers and checks this list.
 
 use async_graphql::parser::types::{
@@ -95,6 +96,13 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
         &[("conversation", Reads, "Conversation")],
     ),
     (
+        "HistoryExpiredEvent",
+        &[
+            ("conversation", Reads, "Conversation"),
+            ("before", Reads, LEAF),
+        ],
+    ),
+    (
         "ConversationRenamedEvent",
         &[("conversation", Reads, "Conversation")],
     ),
@@ -121,6 +129,7 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
             ("mentions", Nothing, "User"),
             ("mentionsEveryone", Nothing, LEAF),
             ("isPinned", Nothing, LEAF),
+            ("expiresAt", Reads, LEAF),
             ("reactions", Reads, "Reaction"),
             ("status", Reads, LEAF),
             ("receipts", Reads, "ReceiptConnection"),
@@ -171,6 +180,8 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
             ("participants", Reads, "ParticipantConnection"),
             ("participantCount", Reads, LEAF),
             ("slowModeSeconds", Reads, LEAF),
+            ("historyVisibility", Reads, LEAF),
+            ("messageTtlSeconds", Reads, LEAF),
             ("messages", Reads, "MessageConnection"),
             ("messageCount", Reads, LEAF),
             ("lastMessage", Reads, "Message"),
@@ -186,6 +197,7 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
             ("joinedAt", Reads, LEAF),
             ("isSilenced", Reads, LEAF),
             ("silencedUntil", Reads, LEAF),
+            ("askedMessageTtlSeconds", Reads, LEAF),
             ("readUpTo", Reads, "Message"),
             ("deliveredUpTo", Reads, "Message"),
         ],

@@ -4,10 +4,11 @@ use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObje
 
 use super::profile::{OpenVariables, given};
 use super::{conversation, echo, entry_edge};
+use crate::chat::ConversationSettings;
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::conversation_of;
 use crate::graphql::scope::ViewerScope;
-use crate::graphql::types::{Conversation, InboxEntryEdge};
+use crate::graphql::types::{Conversation, HistoryVisibility, InboxEntryEdge};
 
 /// Input of `startDirectConversation`.
 #[derive(InputObject)]
@@ -81,8 +82,14 @@ pub(super) struct RenameConversationPayload {
 /// Input of `updateConversation`. Omitted settings stay unchanged; null is the default.
 #[derive(InputObject)]
 pub(super) struct UpdateConversationInput {
-    /// Global id of the group.
+    /// Global id of the conversation.
     conversation_id: ID,
+    /// History that new participants of a group see, from now on. The default is ALL.
+    history_visibility: MaybeUndefined<HistoryVisibility>,
+    /// Seconds after which messages expire, those sent before included: 60 to 315,576,000. The default
+    /// is null, never. In a direct conversation it is what the viewer asks for: the longer of what both
+    /// ask for holds. A change brings no expired message back.
+    message_ttl_seconds: MaybeUndefined<i32>,
     /// Seconds that a MEMBER waits between two sends: 0 to 21,600. The default is 0, no wait.
     slow_mode_seconds: MaybeUndefined<i32>,
     /// Text of the client that the payload returns unchanged: at most 128 bytes.
@@ -92,7 +99,7 @@ pub(super) struct UpdateConversationInput {
 /// Payload of `updateConversation`.
 #[derive(SimpleObject)]
 pub(super) struct UpdateConversationPayload {
-    /// The group.
+    /// The conversation.
     conversation: Conversation,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -133,12 +140,13 @@ impl ConversationMutation {
         nullable(rename(ctx, input)).await
     }
 
-    /// Changes the settings of a group: the slow mode, by its OWNERs and ADMINs, else FORBIDDEN. The
-    /// same settings change nothing. During an upgrade of the deployment: UNAVAILABLE.
+    /// Changes the settings of a group: its history visibility and expiry by its OWNERs, the slow mode by
+    /// its OWNERs and ADMINs, else FORBIDDEN. Of a direct conversation: the expiry that the viewer asks
+    /// for. The same settings change nothing. During an upgrade of the deployment: UNAVAILABLE.
     async fn update_conversation(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The group and its new settings.")] input: UpdateConversationInput,
+        #[graphql(desc = "The conversation and its new settings.")] input: UpdateConversationInput,
     ) -> Nullable<UpdateConversationPayload> {
         nullable(update(ctx, input)).await
     }
@@ -151,13 +159,19 @@ async fn update(
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
-    let is_open = OpenVariables::of(ctx).is_open("slowModeSeconds");
-    if let Some(seconds) = given(is_open, input.slow_mode_seconds) {
-        let writes = &scope.chat.writes;
-        writes
-            .set_slow_mode(&scope.viewer, id, seconds.unwrap_or_default())
-            .await?;
-    }
+    let open = OpenVariables::of(ctx);
+    let visibility = given(open.is_open("historyVisibility"), input.history_visibility);
+    let slow_mode = given(open.is_open("slowModeSeconds"), input.slow_mode_seconds);
+    let settings = ConversationSettings {
+        visibility: visibility.map(|given| given.map(Into::into).unwrap_or_default()),
+        ttl_seconds: given(open.is_open("messageTtlSeconds"), input.message_ttl_seconds),
+        slow_mode_seconds: slow_mode.map(Option::unwrap_or_default),
+    };
+    scope
+        .chat
+        .writes
+        .update_settings(&scope.caller, id, settings)
+        .await?;
     Ok(Some(UpdateConversationPayload {
         conversation: Conversation::of(&scope, id).await?,
         client_mutation_id,
@@ -215,7 +229,7 @@ async fn rename(
     scope
         .chat
         .writes
-        .rename(&scope.viewer, id, &input.name)
+        .rename(&scope.caller, id, &input.name)
         .await?;
     Ok(Some(RenameConversationPayload {
         conversation: conversation(&scope, id).await?,

@@ -144,7 +144,7 @@ impl InboxMutation {
             let row = scope
                 .chat
                 .inbox
-                .mark_unread(&scope.viewer, conversation, message)
+                .mark_unread(&scope.caller, conversation, message)
                 .await?;
             Ok(Some(MarkUnreadPayload {
                 inbox_entry: InboxEntry::new(&scope, row),
@@ -190,7 +190,7 @@ async fn mark_delivered(
     let row = scope
         .chat
         .inbox
-        .mark_delivered(&scope.viewer, conversation, message)
+        .mark_delivered(&scope.caller, conversation, message)
         .await?;
     Ok(Some(MarkDeliveredPayload {
         inbox_entry: InboxEntry::new(&scope, row),
@@ -218,7 +218,7 @@ async fn update_entry(
     let row = scope
         .chat
         .inbox
-        .update_entry(&scope.viewer, conversation, settings)
+        .update_entry(&scope.caller, conversation, settings)
         .await?;
     Ok(Some(UpdateInboxEntryPayload {
         inbox_entry: InboxEntry::new(&scope, row),

@@ -211,7 +211,7 @@ impl MessageMutation {
             let message = scope
                 .chat
                 .writes
-                .delete(&scope.viewer, conversation, id)
+                .delete(&scope.caller, conversation, id)
                 .await?;
             Ok(Some(DeleteMessagePayload {
                 message: Message::new(&scope, message),

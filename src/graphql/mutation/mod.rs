@@ -5,6 +5,7 @@
 //! `clientMutationId`.
 
 mod conversation;
+mod history;
 mod inbox;
 mod message;
 mod moderation;
@@ -19,6 +20,7 @@ mod typing;
 use async_graphql::{ID, MergedObject};
 
 use self::conversation::ConversationMutation;
+use self::history::HistoryMutation;
 use self::inbox::InboxMutation;
 use self::message::MessageMutation;
 use self::moderation::ModerationMutation;
@@ -53,6 +55,7 @@ pub struct Mutation(
     MessageMutation,
     ReactionMutation,
     PinMutation,
+    HistoryMutation,
     InboxMutation,
     TypingMutation,
     ProfileMutation,

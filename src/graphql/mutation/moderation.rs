@@ -164,7 +164,7 @@ async fn ban(
     let banned = scope
         .chat
         .writes
-        .ban(&scope.viewer, id, &input.username, until, input.reason)
+        .ban(&scope.caller, id, &input.username, until, input.reason)
         .await?;
     let removed = GlobalId::Participant(id, banned.ban.user.clone()).encode();
     Ok(Some(BanParticipantPayload {
@@ -180,7 +180,7 @@ async fn lift_ban(ctx: &Context<'_>, input: LiftBanInput) -> Result<Option<LiftB
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let writes = &scope.chat.writes;
-    let lifted = writes.lift_ban(&scope.viewer, id, &input.username).await?;
+    let lifted = writes.lift_ban(&scope.caller, id, &input.username).await?;
     Ok(Some(LiftBanPayload {
         conversation: conversation(&scope, id).await?,
         lifted_ban_id: lifted.map(|user| GlobalId::Ban(id, user).encode()),
@@ -199,7 +199,7 @@ async fn silence(
     let user = scope
         .chat
         .writes
-        .silence(&scope.viewer, id, &input.username, until)
+        .silence(&scope.caller, id, &input.username, until)
         .await?;
     Ok(Some(SilenceParticipantPayload {
         participant: participant(&scope, id, &user)
@@ -219,7 +219,7 @@ async fn unsilence(
     let user = scope
         .chat
         .writes
-        .unsilence(&scope.viewer, id, &input.username)
+        .unsilence(&scope.caller, id, &input.username)
         .await?;
     Ok(Some(UnsilenceParticipantPayload {
         participant: participant(&scope, id, &user)

@@ -5,6 +5,7 @@ use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use super::{conversation, echo};
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, conversation_of};
+use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{Conversation, Participant, ParticipantEdge, ParticipantRole};
 use crate::model::{ConversationId, UserId};
@@ -16,6 +17,9 @@ pub(super) struct AddParticipantsInput {
     conversation_id: ID,
     /// Usernames to add: at most 50. Existing participants stay unchanged.
     usernames: Vec<String>,
+    /// Moment from which the new participants see the history: never before that from which the viewer
+    /// sees it by joining. Left out: as the history visibility of the group says.
+    visible_from: Option<DateTime>,
     /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
@@ -100,8 +104,8 @@ pub(super) struct ParticipantMutation;
 
 #[Object]
 impl ParticipantMutation {
-    /// Adds users to a group as MEMBERs. They see its whole history, with nothing unread. Allowed
-    /// for its OWNERs and ADMINs, else FORBIDDEN. A group has at most 20,000 participants. Adding
+    /// Adds users to a group as MEMBERs. They see its history as its visibility says, with
+    /// nothing unread. Allowed for its OWNERs and ADMINs, else FORBIDDEN. A group has at most 20,000 participants. Adding
     /// many strangers is RATE_LIMITED.
     async fn add_participants(
         &self,
@@ -149,15 +153,16 @@ async fn add(
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
+    let visible_from = input.visible_from.map(|moment| moment.0);
     let users = scope
         .chat
         .writes
-        .add_participants(&scope.caller, id, &input.usernames)
+        .add_participants_from(&scope.caller, id, &input.usernames, visible_from)
         .await?;
     let participants = scope
         .chat
         .participants
-        .named(&scope.viewer, id, &users)
+        .named(&scope.caller, id, &users)
         .await;
     let participants = participants.map_err(|error| Error::from(error).once_done())?;
     let participant_edges = participants
@@ -181,7 +186,7 @@ async fn remove(
     let removed = scope
         .chat
         .writes
-        .remove_participant(&scope.viewer, id, &input.username)
+        .remove_participant(&scope.caller, id, &input.username)
         .await?;
     let removed_participant_id = removed.map(|user| GlobalId::Participant(id, user).encode());
     Ok(Some(RemoveParticipantPayload {
@@ -201,7 +206,7 @@ async fn set_role(
     let user = scope
         .chat
         .writes
-        .set_role(&scope.viewer, id, &input.username, input.role.into())
+        .set_role(&scope.caller, id, &input.username, input.role.into())
         .await?;
     let participant = participant(&scope, id, &user)
         .await
@@ -219,7 +224,7 @@ async fn leave(
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
-    scope.chat.writes.leave(&scope.viewer, id).await?;
+    scope.chat.writes.leave(&scope.caller, id).await?;
     let left_conversation_id = GlobalId::Conversation(id).encode();
     let removed_inbox_entry_id = GlobalId::InboxEntry(id, scope.viewer.clone()).encode();
     Ok(Some(LeaveConversationPayload {

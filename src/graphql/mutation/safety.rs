@@ -1,12 +1,13 @@
-//! Mutations of a user's safety: block and unblock.
+//! Mutations of a user's safety: blocks and reports.
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
 use super::echo;
+use crate::chat::ReportInput;
 use crate::graphql::error::{Error, Nullable, Result, nullable};
-use crate::graphql::id::GlobalId;
+use crate::graphql::id::{GlobalId, conversation_of, message_id};
 use crate::graphql::scope::ViewerScope;
-use crate::graphql::types::{InboxEntryEdge, User, UserEdge};
+use crate::graphql::types::{InboxEntryEdge, ReportReason, User, UserEdge};
 
 /// Input of `blockUser`.
 #[derive(InputObject)]
@@ -52,6 +53,52 @@ pub(super) struct UnblockUserPayload {
     client_mutation_id: Option<String>,
 }
 
+/// Input of `reportMessage`.
+#[derive(InputObject)]
+pub(super) struct ReportMessageInput {
+    /// Global id of the message.
+    message_id: ID,
+    /// Reason of the report.
+    reason: ReportReason,
+    /// Words to the services: at most 1 KiB of UTF-8, not blank.
+    note: Option<String>,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `reportMessage`.
+#[derive(SimpleObject)]
+pub(super) struct ReportMessagePayload {
+    /// Global id of the report, which only services can read.
+    report_id: ID,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `reportUser`.
+#[derive(InputObject)]
+pub(super) struct ReportUserInput {
+    /// Username of another user.
+    username: String,
+    /// Global id of a conversation of the viewer that the report is about.
+    conversation_id: Option<ID>,
+    /// Reason of the report.
+    reason: ReportReason,
+    /// Words to the services: at most 1 KiB of UTF-8, not blank.
+    note: Option<String>,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `reportUser`.
+#[derive(SimpleObject)]
+pub(super) struct ReportUserPayload {
+    /// Global id of the report, which only services can read.
+    report_id: ID,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
 #[derive(Default)]
 pub(super) struct SafetyMutation;
 
@@ -78,6 +125,27 @@ impl SafetyMutation {
         #[graphql(desc = "The user to unblock.")] input: UnblockUserInput,
     ) -> Nullable<UnblockUserPayload> {
         nullable(unblock(ctx, input)).await
+    }
+
+    /// Reports a message of another user to those who run the service, with a copy of its body and
+    /// attachments. A user makes 10 reports an hour, and all users 2,000 a day; one more is
+    /// RATE_LIMITED. No participant is told.
+    async fn report_message(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The message, and the reason.")] input: ReportMessageInput,
+    ) -> Nullable<ReportMessagePayload> {
+        nullable(report_message(ctx, input)).await
+    }
+
+    /// Reports a user to those who run the service, within the same rates as `reportMessage`. The
+    /// user is not told.
+    async fn report_user(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The user, and the reason.")] input: ReportUserInput,
+    ) -> Nullable<ReportUserPayload> {
+        nullable(report_user(ctx, input)).await
     }
 }
 
@@ -109,6 +177,50 @@ async fn unblock(ctx: &Context<'_>, input: UnblockUserInput) -> Result<Option<Un
     Ok(Some(UnblockUserPayload {
         user: User::new(&scope, unblocked.user),
         inbox_entry_edge,
+        client_mutation_id,
+    }))
+}
+
+async fn report_message(
+    ctx: &Context<'_>,
+    input: ReportMessageInput,
+) -> Result<Option<ReportMessagePayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let (conversation, message) =
+        message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
+    let report = ReportInput {
+        reason: input.reason.into(),
+        note: input.note,
+    };
+    let reports = &scope.chat.reports;
+    let id = reports
+        .report_message(&scope.caller, conversation, message, report)
+        .await?;
+    Ok(Some(ReportMessagePayload {
+        report_id: GlobalId::Report(id).encode(),
+        client_mutation_id,
+    }))
+}
+
+async fn report_user(
+    ctx: &Context<'_>,
+    input: ReportUserInput,
+) -> Result<Option<ReportUserPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let conversation = input.conversation_id.as_ref();
+    let conversation = conversation.map(conversation_of).transpose()?;
+    let report = ReportInput {
+        reason: input.reason.into(),
+        note: input.note,
+    };
+    let reports = &scope.chat.reports;
+    let id = reports
+        .report_user(&scope.caller, &input.username, conversation, report)
+        .await?;
+    Ok(Some(ReportUserPayload {
+        report_id: GlobalId::Report(id).encode(),
         client_mutation_id,
     }))
 }

@@ -1,17 +1,18 @@
-//! Mutations of services: profiles of users, suspensions, and revoked tokens.
+//! Mutations of services: profiles of users, suspensions, revoked tokens, and reports.
 //!
 //! The chat refuses everyone else before it looks at a target. Introspection hides these fields from
 //! everyone else too.
 
-use async_graphql::{Context, InputObject, MaybeUndefined, Object, SimpleObject};
+use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
 use super::profile::{OpenVariables, given};
 use super::{echo, username};
 use crate::chat::ProfileInput;
 use crate::graphql::error::{Nullable, Result, nullable};
+use crate::graphql::id::report_id;
 use crate::graphql::scalar::{DateTime, Json};
 use crate::graphql::scope::{ViewerScope, is_service};
-use crate::graphql::types::User;
+use crate::graphql::types::{Report, ReportState, User};
 
 /// Input of `upsertUsers`.
 #[derive(InputObject)]
@@ -107,6 +108,26 @@ pub(super) struct RevokeTokensPayload {
     client_mutation_id: Option<String>,
 }
 
+/// Input of `resolveReport`.
+#[derive(InputObject)]
+pub(super) struct ResolveReportInput {
+    /// Global id of the report.
+    report_id: ID,
+    /// New state. OPEN opens the report again.
+    state: ReportState,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `resolveReport`.
+#[derive(SimpleObject)]
+pub(super) struct ResolveReportPayload {
+    /// The report.
+    report: Report,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
 #[derive(Default)]
 pub(super) struct ServiceMutation;
 
@@ -166,6 +187,27 @@ impl ServiceMutation {
             restrictions.restore(&scope.caller, &user).await?;
             Ok(Some(RestoreUserPayload {
                 user: User::new(&scope, user),
+                client_mutation_id,
+            }))
+        })
+        .await
+    }
+
+    /// For services. Sets the state of a report. Of two changes the later one wins.
+    #[graphql(visible = "is_service")]
+    async fn resolve_report(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The report, and its new state.")] input: ResolveReportInput,
+    ) -> Nullable<ResolveReportPayload> {
+        nullable(async {
+            let scope = ViewerScope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let (id, state) = (report_id(&input.report_id), input.state.into());
+            let reports = &scope.chat.reports;
+            let report = reports.resolve(&scope.caller, id, state).await?;
+            Ok(Some(ResolveReportPayload {
+                report: Report::new(&scope, report),
                 client_mutation_id,
             }))
         })

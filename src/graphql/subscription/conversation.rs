@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use async_graphql::{SimpleObject, Union};
+use async_graphql::{Object, SimpleObject, Union};
 
 use super::payload_stream::SharedUpdate;
-use crate::chat::{self, ConversationUpdate, ConversationUpdates};
+use crate::chat::{self, ConversationUpdate, ConversationUpdates, VisibleConversation};
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Result};
 use crate::graphql::fanout::StreamUpdate;
+use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{
     Conversation, Message, MessageEdge, Participant, PinnedMessageEdge, User, message_edge,
@@ -40,6 +41,7 @@ enum ConversationEvent {
     ParticipantUpdated(ParticipantUpdatedEvent),
     ConversationUpdated(ConversationUpdatedEvent),
     PinsChanged(PinsChangedEvent),
+    HistoryExpired(HistoryExpiredEvent),
 }
 
 /// A message was sent.
@@ -132,6 +134,41 @@ pub(super) struct ConversationUpdatedEvent {
     pub(super) conversation: Conversation,
 }
 
+/// Messages are gone for everyone.
+pub(super) struct HistoryExpiredEvent {
+    scope: ViewerScope,
+    conversation: VisibleConversation,
+}
+
+impl HistoryExpiredEvent {
+    /// `None` if the viewer sees the conversation no longer.
+    pub(super) async fn load(
+        scope: &ViewerScope,
+        conversation: ConversationId,
+    ) -> Result<Option<Self>> {
+        let loaded = scope.loaders.conversations.load(conversation).await?;
+        Ok(loaded.map(|conversation| Self {
+            scope: scope.clone(),
+            conversation,
+        }))
+    }
+}
+
+/// Messages are gone for everyone: the conversation was truncated, or its expiry changed. A message
+/// that merely expires has no such event here.
+#[Object]
+impl HistoryExpiredEvent {
+    /// The conversation in its current state.
+    async fn conversation(&self) -> Conversation {
+        Conversation::new(&self.scope, self.conversation.arc())
+    }
+
+    /// All messages that were sent before this moment are gone for everyone.
+    async fn before(&self) -> DateTime {
+        DateTime(self.scope.chat.access.gone_before(&self.conversation))
+    }
+}
+
 /// The conversation was renamed.
 #[derive(SimpleObject)]
 pub(super) struct ConversationRenamedEvent {
@@ -213,6 +250,10 @@ impl ConversationEvent {
                     Self::ConversationUpdated(ConversationUpdatedEvent { conversation })
                 })
             }
+            chat::ConversationEvent::HistoryExpired => {
+                let event = HistoryExpiredEvent::load(scope, conversation).await?;
+                event.map(Self::HistoryExpired)
+            }
             chat::ConversationEvent::Renamed => {
                 let conversation = Conversation::load(scope, conversation).await?;
                 conversation
@@ -259,7 +300,8 @@ impl ConversationEvent {
             | ChangeKind::RoleChanged
             | ChangeKind::ConversationRenamed
             | ChangeKind::ParticipantUpdated
-            | ChangeKind::ConversationUpdated => None,
+            | ChangeKind::ConversationUpdated
+            | ChangeKind::HistoryRaised => None,
         }
     }
 }

@@ -57,7 +57,7 @@ impl Subscription {
             scope
                 .chat
                 .streams
-                .messages(&scope.viewer, conversation, after)
+                .messages(&scope.caller, conversation, after)
                 .await
         };
         payloads::<MessageUpdate>(ctx, conversation, open).await
@@ -83,7 +83,7 @@ impl Subscription {
             scope
                 .chat
                 .streams
-                .conversation(&scope.viewer, conversation, after)
+                .conversation(&scope.caller, conversation, after)
                 .await
         };
         payloads::<ConversationUpdate>(ctx, conversation, open).await
@@ -155,7 +155,7 @@ impl Subscription {
     ) -> Result<BoxStream<'static, Result<TypingPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
         let open = async |scope: &ViewerScope| {
-            scope.chat.streams.typing(&scope.viewer, conversation).await
+            scope.chat.streams.typing(&scope.caller, conversation).await
         };
         payloads::<TypingUpdate>(ctx, conversation, open).await
     }

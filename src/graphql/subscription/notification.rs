@@ -42,7 +42,7 @@ impl NotificationEvent {
     }
 
     /// 1 to 100 users, by username: participants who have not read the message, whose level it meets, and who have neither muted
-    /// the conversation nor blocked the sender. In a large conversation: the users whom the message names.
+    /// the conversation nor blocked the sender. A message that notifies more users has several events.
     async fn recipients(&self) -> &[NotificationRecipient] {
         &self.recipients
     }

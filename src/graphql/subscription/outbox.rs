@@ -8,9 +8,10 @@ use futures_util::stream::{self, BoxStream, Stream};
 use parking_lot::Mutex;
 
 use super::conversation::{
-    ConversationRenamedEvent, ConversationUpdatedEvent, MessageAddedEvent, MessageDeletedEvent,
-    MessageEditedEvent, ParticipantAddedEvent, ParticipantRemovedEvent, ParticipantUpdatedEvent,
-    PinsChangedEvent, ReactionsChangedEvent, RoleChangedEvent, participant_or_gone,
+    ConversationRenamedEvent, ConversationUpdatedEvent, HistoryExpiredEvent, MessageAddedEvent,
+    MessageDeletedEvent, MessageEditedEvent, ParticipantAddedEvent, ParticipantRemovedEvent,
+    ParticipantUpdatedEvent, PinsChangedEvent, ReactionsChangedEvent, RoleChangedEvent,
+    participant_or_gone,
 };
 use super::notification::NotificationEvent;
 use crate::chat::{LoadedEvent, OutboxItem, OutboxTypes, OutboxUpdate, OutboxUpdates};
@@ -19,7 +20,7 @@ use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::execution::ExecutionLimits;
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
-use crate::graphql::types::{Conversation, Message, User, message_edge};
+use crate::graphql::types::{Conversation, Message, Report, User, message_edge};
 use crate::model::{ConversationId, OrderKey, OutboxEventKind};
 
 /// Type of an event in the outbox.
@@ -49,6 +50,10 @@ pub(super) enum OutboxEventType {
     ConversationUpdated,
     /// A message was pinned or unpinned.
     PinsChanged,
+    /// Messages of a conversation are gone for everyone.
+    HistoryExpired,
+    /// A user or a message was reported.
+    Reported,
     /// Users are to be notified of a message. A reader that asks for it receives all events some seconds later, so that users who
     /// read the message at once are not notified.
     Notification,
@@ -79,6 +84,8 @@ fn kind_of(kind: OutboxEventType) -> Option<OutboxEventKind> {
         OutboxEventType::ParticipantUpdated => OutboxEventKind::ParticipantUpdated,
         OutboxEventType::ConversationUpdated => OutboxEventKind::ConversationUpdated,
         OutboxEventType::PinsChanged => OutboxEventKind::PinsChanged,
+        OutboxEventType::HistoryExpired => OutboxEventKind::HistoryExpired,
+        OutboxEventType::Reported => OutboxEventKind::Reported,
         OutboxEventType::Notification => return None,
     })
 }
@@ -112,7 +119,8 @@ impl OutboxPayload {
         source.map(|(item, _)| DateTime(item.event.id.moment()))
     }
 
-    /// Conversation of the event, in its current state. Null without an event.
+    /// Conversation of the event, in its current state. Null without an event, and for a report
+    /// without a conversation.
     async fn conversation(&self) -> Nullable<Conversation> {
         nullable(async {
             match &self.source {
@@ -145,6 +153,8 @@ pub(super) enum OutboxEvent {
     ParticipantUpdated(ParticipantUpdatedEvent),
     ConversationUpdated(ConversationUpdatedEvent),
     PinsChanged(PinsChangedEvent),
+    HistoryExpired(HistoryExpiredEvent),
+    Reported(ReportedEvent),
     Notification(NotificationEvent),
 }
 
@@ -153,6 +163,13 @@ pub(super) enum OutboxEvent {
 pub(super) struct ConversationCreatedEvent {
     /// The conversation in its current state.
     conversation: Conversation,
+}
+
+/// A user or a message was reported.
+#[derive(async_graphql::SimpleObject)]
+pub(super) struct ReportedEvent {
+    /// The report in its current state.
+    report: Report,
 }
 
 /// Event that the caller hands to the resolver of `outbox`, which then reads no log: the payload of a
@@ -252,6 +269,14 @@ impl OutboxEvent {
                 }
             }));
         }
+        if event.kind == OutboxEventKind::HistoryExpired {
+            let event = HistoryExpiredEvent::load(scope, conversation).await?;
+            return Ok(event.map(Self::HistoryExpired));
+        }
+        if event.kind == OutboxEventKind::Reported {
+            let report = Report::load(scope, event.id).await?;
+            return Ok(report.map(|report| Self::Reported(ReportedEvent { report })));
+        }
         let conversation = Conversation::load(scope, conversation).await?;
         Ok(conversation.map(|conversation| {
             if event.kind == OutboxEventKind::ConversationRenamed {
@@ -295,7 +320,9 @@ impl OutboxEvent {
             | OutboxEventKind::ConversationRenamed
             | OutboxEventKind::ConversationCreated
             | OutboxEventKind::ParticipantUpdated
-            | OutboxEventKind::ConversationUpdated => None,
+            | OutboxEventKind::ConversationUpdated
+            | OutboxEventKind::HistoryExpired
+            | OutboxEventKind::Reported => None,
         }
     }
 }

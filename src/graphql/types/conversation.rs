@@ -8,18 +8,18 @@ use async_graphql::{ID, Object};
 
 use super::sync_fields::{JsonText, SyncFields};
 use super::{
-    BanEdge, ConversationKind, InboxEntry, Message, MessageEdge, MessageFilter,
+    BanEdge, ConversationKind, HistoryVisibility, InboxEntry, Message, MessageEdge, MessageFilter,
     MessageMatchConnection, Participant, ParticipantEdge, PinnedMessageEdge, SearchArguments, User,
     message::message_edge_by, missing,
 };
-use crate::chat::HistoryRequest;
+use crate::chat::{HistoryRequest, VisibleConversation};
 use crate::graphql::connection::{PageArguments, RelayConnection};
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, message_id};
 use crate::graphql::scalar::{DateTime, Uuid};
 use crate::graphql::scope::ViewerScope;
-use crate::model::{self, ConversationId};
+use crate::model::{self, ConversationId, OrderKey};
 
 pub(in crate::graphql) struct Conversation {
     scope: ViewerScope,
@@ -46,7 +46,13 @@ impl Conversation {
             .conversations
             .load(id)
             .await?
-            .map(|conversation| Self::new(scope, conversation)))
+            .map(|visible| Self::new(scope, visible.conversation)))
+    }
+
+    /// The conversation with the viewer's floor, which lies beside the membership.
+    async fn visible(&self) -> Result<VisibleConversation> {
+        let visible = self.scope.loaders.conversations.load(self.conversation.id);
+        visible.await?.ok_or_else(|| missing("the conversation"))
     }
 
     /// Loads a conversation of the viewer. A missing one is an error.
@@ -254,8 +260,8 @@ impl Conversation {
             first,
             after,
         };
-        let conversation = self.conversation.id;
-        MessageMatchConnection::in_conversation(&self.scope, conversation, arguments).await
+        let visible = self.visible().await?;
+        MessageMatchConnection::in_conversation(&self.scope, &visible, arguments).await
     }
 
     /// Number of current participants.
@@ -273,6 +279,18 @@ impl Conversation {
     /// wait.
     async fn slow_mode_seconds(&self) -> i32 {
         i32::try_from(self.conversation.slow_mode_seconds).unwrap_or(i32::MAX)
+    }
+
+    /// History that new participants see: ALL, or SINCE_JOINED (messages from the moment of joining).
+    async fn history_visibility(&self) -> HistoryVisibility {
+        self.conversation.history.visibility.into()
+    }
+
+    /// Seconds after which a message expires, those sent before it was set included. Null: never. In a
+    /// direct conversation the longer of what its two participants ask for.
+    async fn message_ttl_seconds(&self) -> Option<i32> {
+        let seconds = self.conversation.history.ttl_seconds;
+        seconds.map(|seconds| i32::try_from(seconds).unwrap_or(i32::MAX))
     }
 
     /// Messages, newest first. Without `first` and `last` a page has 20. `from` and `until` cut a
@@ -329,11 +347,14 @@ impl Conversation {
                 HistoryRequest::Around { message, count }
             }
         };
+        // A shared execution does not tell which older message the flags of the page depend on.
+        self.scope.note_looked_at(OrderKey::MIN);
+        let floor = self.visible().await?.floor;
         let page = self
             .scope
             .chat
             .history
-            .page(self.conversation.id, &request)
+            .page(self.conversation.id, floor, &request)
             .await?;
         let cursors = List::Messages(self.conversation.id).cursors();
         let page = page.map(|message| message_edge_by(&cursors, &self.scope, message));
@@ -344,13 +365,15 @@ impl Conversation {
         })
     }
 
-    /// Exact number of messages, including deleted ones.
+    /// Exact number of messages that the viewer sees, including deleted ones.
     async fn message_count(&self) -> Result<i32> {
+        self.scope.note_looked_at(OrderKey::MIN);
+        let visible = self.visible().await?;
         let count = self
             .scope
             .loaders
             .message_counts
-            .load(self.conversation.id)
+            .load(visible.count_key())
             .await?;
         Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
@@ -401,7 +424,9 @@ impl Conversation {
         };
         let id = self.conversation.id;
         let request = arguments.request(List::Pinned(id))?;
-        let page = self.scope.chat.history.pinned_page(id, &request).await?;
+        let floor = self.visible().await?.floor;
+        let history = &self.scope.chat.history;
+        let page = history.pinned_page(id, floor, &request).await?;
         let edge = |message| PinnedMessageEdge::of(&self.scope, &message);
         Ok(RelayConnection {
             edges: page.items.into_iter().filter_map(edge).collect(),

@@ -9,7 +9,7 @@ use futures_util::future::try_join;
 
 use super::sync_fields::{JsonText, SyncFields, SyncList};
 use super::{Conversation, ConversationKind, Message, NotificationLevel, missing};
-use crate::chat;
+use crate::chat::{self, VisibleConversation};
 use crate::graphql::connection::PageInfo;
 use crate::graphql::cursor::{CursorKey, List};
 use crate::graphql::error::{Nullable, Result, nullable};
@@ -99,11 +99,17 @@ impl InboxEntry {
         let chat::KnownEntry {
             row,
             conversation,
+            own_floor,
             last_message,
             unread,
         } = known;
+        let conversation = VisibleConversation {
+            conversation,
+            floor: row.floor,
+            own_floor,
+        };
         let (loaders, id) = (&scope.loaders, row.conversation);
-        let primed = vec![(id, Some(Arc::clone(&conversation)))];
+        let primed = vec![(id, Some(conversation.clone()))];
         loaders.conversations.prime(primed).await;
         loaders.entries.prime(vec![(id, Some(row))]).await;
         if let Some(message) = &last_message {
@@ -112,7 +118,7 @@ impl InboxEntry {
             loaders.messages.prime(primed).await;
         }
         let read = ReadBefore {
-            conversation: Some(conversation),
+            conversation: Some(conversation.arc()),
             last_message,
             unread: unread.of(&row),
             uncounted: Some(unread),
@@ -133,7 +139,8 @@ async fn row(scope: &ViewerScope, conversation: ConversationId) -> Result<Option
         loaders.conversations.load(conversation),
     )
     .await?;
-    Ok(row.filter(|_| conversation.is_some()))
+    let above = |(row, visible): (InboxRow, VisibleConversation)| row.above(visible.floor);
+    Ok(row.zip(conversation).map(above))
 }
 
 /// A conversation in the viewer's inbox, with the viewer's markers and flags.
@@ -158,7 +165,7 @@ impl InboxEntry {
             if let Some(known) = &self.read.last_message {
                 return Ok(Some(Message::new(&self.scope, Arc::clone(known))));
             }
-            match self.row.last_message {
+            match self.row.visible_last_message() {
                 Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
                 None => Ok(None),
             }
@@ -225,6 +232,13 @@ impl InboxEntry {
         .await
     }
 
+    /// Moment before which the viewer sees no message: the viewer joined then or cleared the history, or
+    /// the conversation was truncated. When it moves, a client drops what is older. Null: everything is
+    /// visible. Expiry comes on top.
+    async fn visible_from(&self) -> Option<DateTime> {
+        self.row.floor.visible_from().map(DateTime)
+    }
+
     /// Messages that notify the viewer. The default is MENTIONS in a large conversation, ALL in any
     /// other one.
     async fn notification_level(&self) -> Result<NotificationLevel> {
@@ -268,7 +282,7 @@ impl SyncFields for InboxEntry {
             "conversation" => read.conversation.as_ref().is_some_and(|known| {
                 json.object(&Conversation::new(scope, Arc::clone(known)), field)
             }),
-            "lastMessage" if row.last_message.is_none() => json.put(()),
+            "lastMessage" if row.visible_last_message().is_none() => json.put(()),
             "lastMessage" => read
                 .last_message
                 .as_ref()
@@ -287,6 +301,7 @@ impl SyncFields for InboxEntry {
                 .conversation
                 .as_ref()
                 .is_some_and(|known| json.put(enum_value(self.level(known)))),
+            "visibleFrom" => json.put(row.floor.visible_from().map(DateTime)),
             "isMuted" => json.put(row.flags.is_muted),
             "isPinned" => json.put(row.flags.is_pinned),
             "isArchived" => json.put(row.is_archived()),
@@ -382,10 +397,10 @@ impl InboxEntryConnection {
             Vec::new()
         };
         let mut previews = previews.into_iter();
-        let entry = |(row, conversation): &(InboxRow, Arc<model::Conversation>)| {
+        let entry = |(row, conversation): &(InboxRow, VisibleConversation)| {
             let preview = previews.next().unwrap_or_default();
             let read = ReadBefore {
-                conversation: Some(Arc::clone(conversation)),
+                conversation: Some(conversation.arc()),
                 last_message: preview.last_message,
                 unread: preview.unread,
                 uncounted: None,

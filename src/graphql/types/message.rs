@@ -12,7 +12,7 @@ use super::reaction::{self, Reaction};
 use super::receipt::{self, DeliveryStatus, ReceiptEdge};
 use super::sync_fields::{JsonText, SyncFields, SyncList, SyncObject};
 use super::{Conversation, MessageKind, User};
-use crate::chat::AttachmentDraft;
+use crate::chat::{AttachmentDraft, VisibleConversation};
 use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorEncoder, List};
 use crate::graphql::error::{Nullable, Result, nullable};
@@ -47,10 +47,21 @@ impl Message {
             loaders.messages.load((conversation, id)),
         )
         .await?;
-        Ok(seen.and(message).map(|message| Self::new(scope, message)))
+        Ok(Self::of_visible(scope, seen, message))
     }
 
-    /// Loads the newest message at or before a position. `None` before the first message.
+    /// The message, if it lies above the floor of a viewer who sees its conversation.
+    fn of_visible(
+        scope: &ViewerScope,
+        seen: Option<VisibleConversation>,
+        message: Option<Arc<model::Message>>,
+    ) -> Option<Self> {
+        let (seen, message) = seen.zip(message)?;
+        scope.note_looked_at(message.id.order_key());
+        seen.shows(message.id).then(|| Self::new(scope, message))
+    }
+
+    /// Loads the newest message at or before a position. `None` if there is none above the floor.
     pub(in crate::graphql) async fn at(
         scope: &ViewerScope,
         conversation: ConversationId,
@@ -59,12 +70,13 @@ impl Message {
         if position == OrderKey::MIN {
             return Ok(None);
         }
-        Ok(scope
-            .loaders
-            .messages_at
-            .load((conversation, position))
-            .await?
-            .map(|message| Self::new(scope, message)))
+        let loaders = &scope.loaders;
+        let (seen, message) = try_join(
+            loaders.conversations.load(conversation),
+            loaders.messages_at.load((conversation, position)),
+        )
+        .await?;
+        Ok(Self::of_visible(scope, seen, message))
     }
 }
 
@@ -129,7 +141,8 @@ impl Message {
 
     /// Metadata of the sending client, unchanged: any JSON value, its keys in order. Null once the
     /// message is deleted. In a SYSTEM message it is an object with `event` (joined, left, removed,
-    /// renamed or roleChanged), `usernames` (the affected users), and the new `name` or `role`.
+    /// renamed, roleChanged, visibilityChanged or expiryChanged), `usernames` (the affected users), and
+    /// the new `name`, `role`, `visibility` or `seconds`.
     async fn metadata(&self) -> Option<Json> {
         metadata(&self.message).map(|json| Json(json.get().to_owned()))
     }
@@ -164,6 +177,22 @@ impl Message {
     /// Time of deletion. Null if the message is not deleted.
     async fn deleted_at(&self) -> Option<DateTime> {
         self.message.deleted_at.map(DateTime)
+    }
+
+    /// Time at which the message expires, by the expiry in force now: no event comes then, and clients drop
+    /// the message. Null if it never expires.
+    async fn expires_at(&self) -> Nullable<DateTime> {
+        nullable(async {
+            let id = self.message.conversation;
+            let seen = self.scope.loaders.conversations.load(id).await?;
+            let ttl = seen.and_then(|seen| self.scope.chat.access.ttl_seconds(&seen));
+            let expiry = |seconds: u32| {
+                let sent_at = self.message.id.moment();
+                DateTime(sent_at.plus_micros(i64::from(seconds) * 1_000_000))
+            };
+            Ok(ttl.map(expiry))
+        })
+        .await
     }
 
     /// Users whom the sender named as mentioned, ordered by username (bytewise): at most 50. Only
@@ -273,7 +302,7 @@ impl SyncFields for Message {
 
 /// Description of a file that is stored elsewhere, such as a picture. Wideroom never fetches the
 /// file.
-struct Attachment<'a>(&'a model::Attachment);
+pub(super) struct Attachment<'a>(pub(super) &'a model::Attachment);
 
 /// Description of a file that is stored elsewhere, such as a picture. Wideroom never fetches the
 /// file.

@@ -8,6 +8,7 @@ mod participant;
 mod pin;
 mod reaction;
 mod receipt;
+mod report;
 mod search;
 mod sync_fields;
 mod user;
@@ -22,6 +23,7 @@ pub(super) use inbox::{
 pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge, message_edge_at};
 pub(super) use participant::{Participant, ParticipantEdge};
 pub(super) use pin::PinnedMessageEdge;
+pub(super) use report::{Report, ReportConnection, ReportReason, ReportState};
 pub(super) use search::{MessageFilter, MessageMatchConnection, SearchArguments};
 pub(super) use user::{Presence, User, UserEdge};
 
@@ -44,6 +46,7 @@ pub(super) enum Node {
     Participant(Participant),
     InboxEntry(InboxEntry),
     Ban(Ban),
+    Report(Report),
 }
 
 impl Node {
@@ -74,6 +77,7 @@ impl Node {
                     .map(Self::InboxEntry)
             }
             GlobalId::InboxEntry(..) => None,
+            GlobalId::Report(id) => Report::load(scope, id).await?.map(Self::Report),
             GlobalId::Ban(conversation, user) => {
                 let participants = &scope.chat.participants;
                 let found = participants.ban(&scope.caller, conversation, &user).await?;
@@ -91,6 +95,16 @@ pub(super) enum ConversationKind {
     Direct,
     /// Conversation of up to 20,000 users, with a name.
     Group,
+}
+
+/// History that new participants of a group see.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "model::HistoryVisibility")]
+pub(super) enum HistoryVisibility {
+    /// All of it.
+    All,
+    /// Messages from the moment of joining.
+    SinceJoined,
 }
 
 /// Role of a participant of a group. In a direct conversation it has no effect.
@@ -123,8 +137,8 @@ pub(super) enum NotificationLevel {
 pub(super) enum MessageKind {
     /// Written by its sender.
     Text,
-    /// Records a join, a leave, a removal, a rename or a role change. Its sender is the user who
-    /// caused it; `metadata` has the details.
+    /// Records a join, a leave, a removal, a rename, a role change, or a change of the history visibility
+    /// or the expiry. Its sender is the user who caused it; `metadata` has the details.
     System,
 }
 

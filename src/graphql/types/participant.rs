@@ -77,6 +77,12 @@ impl Participant {
         self.silence()?.until.map(DateTime)
     }
 
+    /// Expiry in seconds that this participant of a direct conversation asks for. Null: none.
+    async fn asked_message_ttl_seconds(&self) -> Option<i32> {
+        let seconds = self.participant.membership.asked_ttl_seconds;
+        seconds.map(|seconds| i32::try_from(seconds).unwrap_or(i32::MAX))
+    }
+
     /// Newest message that the participant has read. Null if none. It never moves back, not even
     /// with `markUnread`.
     async fn read_up_to(&self) -> Nullable<Message> {

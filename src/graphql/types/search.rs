@@ -6,13 +6,12 @@ use async_graphql::{Enum, InputObject, SimpleObject};
 
 use super::{ConversationKind, Message, sync_fields::SyncObject};
 use crate::analysis;
-use crate::chat::{self, MatchPage};
+use crate::chat::{self, MatchPage, VisibleConversation};
 use crate::graphql::connection::{PageArguments, PageInfo};
 use crate::graphql::cursor::{CursorEncoder, CursorKey, List};
 use crate::graphql::error::{Error, Result};
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
-use crate::model::ConversationId;
 
 /// Content that a message carries beside its text.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +135,7 @@ impl MessageMatchConnection {
     /// A page of one conversation, which the viewer may read.
     pub(in crate::graphql) async fn in_conversation(
         scope: &ViewerScope,
-        conversation: ConversationId,
+        visible: &VisibleConversation,
         arguments: SearchArguments,
     ) -> Result<Self> {
         let has_kind = |filter: &MessageFilter| filter.conversation_kind.is_some();
@@ -147,14 +146,14 @@ impl MessageMatchConnection {
             ));
         }
         let (search, page) = arguments.split()?;
-        let list = List::MatchesIn(conversation, search.fingerprint());
+        let list = List::MatchesIn(visible.conversation.id, search.fingerprint());
         let request = page.request(list)?;
         let found = scope
             .chat
             .search
             .in_conversation(
                 &scope.viewer,
-                conversation,
+                visible,
                 &search,
                 request.count,
                 request.after,

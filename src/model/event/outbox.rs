@@ -3,7 +3,9 @@
 //! A write that persists events also persists one [`OutboxRow`], which names them. A reader loads
 //! the events when it delivers them.
 
-use super::super::{Change, ChangeId, ChangeKind, ConversationId, MessageId, TimeUuid, UserId};
+use super::super::{
+    Change, ChangeId, ChangeKind, ConversationId, MessageId, ReportId, TimeUuid, UserId,
+};
 
 /// Shard of the outbox: each conversation belongs to exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,7 +70,8 @@ pub struct OutboxEvent {
     pub id: TimeUuid,
     pub kind: OutboxEventKind,
     /// The message that was added or changed, or the SYSTEM message that announces the event. The
-    /// creation of a conversation has none, and repeats its id, as does a change without a message.
+    /// creation of a conversation has none, and repeats its id, as do a report and a change without a
+    /// message.
     pub message: MessageId,
     /// The participant who was added, removed, silenced or unsilenced, or whose role changed.
     pub user: Option<UserId>,
@@ -89,10 +92,12 @@ pub enum OutboxEventKind {
     ParticipantUpdated,
     ConversationUpdated,
     PinsChanged,
+    HistoryExpired,
+    Reported,
 }
 
 impl OutboxEventKind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::MessageAdded,
         Self::MessageEdited,
         Self::MessageDeleted,
@@ -105,6 +110,8 @@ impl OutboxEventKind {
         Self::ParticipantUpdated,
         Self::ConversationUpdated,
         Self::PinsChanged,
+        Self::HistoryExpired,
+        Self::Reported,
     ];
 
     /// Index in the list above.
@@ -132,6 +139,8 @@ impl OutboxEventKind {
             Self::ParticipantUpdated => "PARTICIPANT_UPDATED",
             Self::ConversationUpdated => "CONVERSATION_UPDATED",
             Self::PinsChanged => "PINS_CHANGED",
+            Self::HistoryExpired => "HISTORY_EXPIRED",
+            Self::Reported => "REPORTED",
         }
     }
 
@@ -153,7 +162,9 @@ impl OutboxEventKind {
             | Self::ConversationRenamed
             | Self::ConversationCreated
             | Self::ParticipantUpdated
-            | Self::ConversationUpdated => false,
+            | Self::ConversationUpdated
+            | Self::HistoryExpired
+            | Self::Reported => false,
         }
     }
 
@@ -171,7 +182,9 @@ impl OutboxEventKind {
             | Self::PinsChanged
             | Self::ConversationRenamed
             | Self::ConversationCreated
-            | Self::ConversationUpdated => false,
+            | Self::ConversationUpdated
+            | Self::HistoryExpired
+            | Self::Reported => false,
         }
     }
 }
@@ -196,6 +209,16 @@ impl OutboxEvent {
         }
     }
 
+    /// A report, whose id is the event's.
+    pub const fn reported(report: ReportId) -> Self {
+        Self {
+            id: report,
+            kind: OutboxEventKind::Reported,
+            message: report,
+            user: None,
+        }
+    }
+
     pub fn of_change(change: &Change) -> Self {
         let kind = match change.kind {
             ChangeKind::MessageLate => return Self::message_added(change.message),
@@ -209,6 +232,7 @@ impl OutboxEvent {
             ChangeKind::ConversationRenamed => OutboxEventKind::ConversationRenamed,
             ChangeKind::ParticipantUpdated => OutboxEventKind::ParticipantUpdated,
             ChangeKind::ConversationUpdated => OutboxEventKind::ConversationUpdated,
+            ChangeKind::HistoryRaised => OutboxEventKind::HistoryExpired,
         };
         Self {
             id: change.id,

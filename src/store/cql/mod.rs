@@ -46,6 +46,7 @@ use self::participant::Participants;
 use self::participant::ban::BanTable;
 use self::participant::block::BlockTable;
 use self::participant::profile::Profiles;
+use self::participant::report::ReportTable;
 use self::participant::restriction::RestrictionTable;
 use self::send::Sends;
 use super::Result;
@@ -83,6 +84,7 @@ pub struct Cql {
     restrictions: RestrictionTable,
     blocks: BlockTable,
     bans: BanTable,
+    reports: ReportTable,
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
     outbox: Arc<Outbox>,
@@ -122,6 +124,7 @@ impl Cql {
         let restrictions = RestrictionTable::new(e(), c());
         let blocks = BlockTable::new(e(), c());
         let bans = BanTable::new(e(), c());
+        let reports = ReportTable::new(e(), c());
         outbox.follow(&admin.outbox_since().await);
         Ok(Self {
             address,
@@ -132,6 +135,7 @@ impl Cql {
             restrictions,
             blocks,
             bans,
+            reports,
             inboxes,
             sends,
             outbox,

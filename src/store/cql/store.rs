@@ -1,6 +1,7 @@
 //! The contract of a store, each method handed to the folder that implements it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -10,8 +11,8 @@ use super::{Cql, message};
 use crate::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard,
-    Page, PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid,
-    Timestamp, Unread, UserId,
+    Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
@@ -19,13 +20,17 @@ use crate::store::{
     FormVersion, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
     MembershipChange, MembershipSnapshot, MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT,
     NOTE_OUTBOX_SINCE, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
-    PreviewQuery, ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result,
-    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, UnreadReader, Verified, VerifyPosition,
-    rules,
+    PreviewQuery, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
+    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
+    UnreadReader, Verified, VerifyPosition, rules,
 };
 
 #[async_trait]
 impl Store for Cql {
+    fn set_outbox_keep(&self, keep: Duration) {
+        self.outbox.set_keep(keep);
+    }
+
     fn overlap_micros(&self) -> i64 {
         message::OVERLAP_MICROS
     }
@@ -343,6 +348,13 @@ impl Store for Cql {
         self.messages.message_counts(conversations).await
     }
 
+    async fn message_counts_after(
+        &self,
+        positions: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<u64>> {
+        self.messages.message_counts_after(positions).await
+    }
+
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
         self.inboxes.page(user, page).await
     }
@@ -434,6 +446,17 @@ impl Store for Cql {
         self.sends.set_flags(user, to).await
     }
 
+    async fn notified_of_all(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>> {
+        self.inboxes
+            .notified_of_all(conversation, after, limit)
+            .await
+    }
+
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
         self.profiles.profiles(users).await
     }
@@ -472,6 +495,39 @@ impl Store for Cql {
 
     async fn set_block(&self, user: &UserId, block: &Block) -> Result<()> {
         self.blocks.set(user, block).await
+    }
+
+    async fn add_report(&self, report: &Report, logged_as: TimeUuid) -> Result<()> {
+        self.reports.add(report, logged_as, &self.outbox).await
+    }
+
+    async fn reports(&self, query: &ReportQuery) -> Result<Vec<Report>> {
+        self.reports.list(query).await
+    }
+
+    async fn reports_by_id(&self, ids: &[ReportId]) -> Result<Vec<Option<Report>>> {
+        self.reports.by_ids(ids).await
+    }
+
+    async fn report_count(&self, after: OrderKey, limit: usize) -> Result<usize> {
+        self.reports.count(after, limit).await
+    }
+
+    async fn resolve_report(
+        &self,
+        report: ReportId,
+        resolution: Option<&ReportResolution>,
+        at: Timestamp,
+    ) -> Result<()> {
+        self.reports.resolve(report, resolution, at).await
+    }
+
+    async fn replace_report(&self, report: &Report) -> Result<()> {
+        self.reports.replace(report).await
+    }
+
+    async fn delete_reports(&self, reports: &[ReportId]) -> Result<()> {
+        self.reports.delete(reports).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -5,8 +5,8 @@ use std::collections::{HashMap, hash_map};
 use super::conversation;
 use super::read_context::{ReadContext, ReadSnapshot};
 use crate::model::{
-    ActPosition, ChangeId, Conversation, ConversationId, Direction, InboxKey, InboxRow, OrderKey,
-    Page, PageRequest, TimeUuid, Timestamp, UserId, hidden_larges,
+    ActPosition, ChangeId, Conversation, ConversationId, Direction, Floor, InboxKey, InboxRow,
+    NotificationLevel, OrderKey, Page, PageRequest, TimeUuid, Timestamp, UserId, hidden_larges,
 };
 use crate::store::embedded::cache::row::Entry;
 use crate::store::embedded::engine::committer::{Op, Write};
@@ -124,12 +124,38 @@ pub(super) fn mark_delivered(
 
 /// Rows written beside changed flags.
 pub(super) fn flags_set(user: &UserId, to: &FlagsChange) -> Write {
-    let ops = change(user, to.conversation, to.change, LoggedChangeKind::FlagsSet).into();
+    let mut ops: Vec<_> =
+        change(user, to.conversation, to.change, LoggedChangeKind::FlagsSet).into();
+    if let Some(level) = to.level {
+        let key = key::notify_all(to.conversation, user);
+        ops.push(match level {
+            Some(NotificationLevel::All) => Op::Put(key, Vec::new()),
+            Some(NotificationLevel::Mentions | NotificationLevel::None) | None => Op::Delete(key),
+        });
+    }
     Write {
         ops,
         newest_id: Some(to.change),
         ..Write::default()
     }
+}
+
+/// Users of a conversation who chose the level ALL, after one of them.
+pub(super) fn notified_of_all(
+    context: &ReadContext,
+    conversation: ConversationId,
+    after: Option<&UserId>,
+    limit: usize,
+) -> Result<Vec<UserId>> {
+    let span = key::notify_all_after(conversation, after);
+    let user = |row: Result<_>| {
+        let (bytes, _) = row?;
+        key::notify_all_of(AsRef::<[u8]>::as_ref(&bytes))
+            .ok_or_else(|| corrupt("notify_all_by_conversation", MalformedKey))
+    };
+    let view = context.view();
+    let users = view.scan(span, Direction::Forward).take(limit).map(user);
+    users.collect()
 }
 
 pub(super) fn head(view: &View<'_>, conversation: ConversationId) -> Result<HeadRecord> {
@@ -175,6 +201,7 @@ pub(super) fn row(conversation: ConversationId, head: &HeadRecord, entry: Entry)
         sent_up_to,
         is_sent_by_service,
         flags,
+        floor: Floor::NONE,
     }
 }
 

@@ -156,6 +156,34 @@ pub(super) fn messages_at(
     positions.iter().map(each).collect()
 }
 
+/// Counts the messages after positions: all of them, less those up to the position. The latter number is cached,
+/// and an advancing position continues it.
+pub(super) fn counts_after(
+    context: &ReadContext,
+    positions: &[(ConversationId, OrderKey)],
+) -> Result<Vec<u64>> {
+    let each = |(id, position): &(ConversationId, OrderKey)| {
+        let Some(state) = context.state(*id)? else {
+            return Ok(0);
+        };
+        let (from, counted) = context.floors.known(*id, *position);
+        let view = context.view();
+        let (from_key, to_key) = (
+            key::message_position(*id, from),
+            key::message_position(*id, *position),
+        );
+        let span = key::messages(*id).before(&from_key).from(&to_key);
+        let mut below = counted;
+        for row in view.scan(span, Direction::Backward) {
+            row?;
+            below += 1;
+        }
+        context.floors.put(*id, *position, below);
+        Ok(state.head.message_count.saturating_sub(below))
+    };
+    positions.iter().map(each).collect()
+}
+
 pub(super) fn unread(
     context: &ReadContext,
     reader: UnreadReader<'_>,

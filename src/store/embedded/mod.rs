@@ -19,6 +19,7 @@ mod open;
 mod outbox;
 mod outbox_reader;
 mod read_context;
+mod report;
 mod restriction;
 mod store;
 mod write;
@@ -33,6 +34,7 @@ use tokio::task::{AbortHandle, spawn_blocking};
 
 pub use self::admin::backup::{Copy, CopyError, Pieces};
 use self::admin::maintenance::{self, Disk};
+use self::cache::floor_counts::FloorCounts;
 use self::cache::state::{ConversationState, States};
 use self::cache::unread_list::UnreadLists;
 use self::engine::committer::{CommitOutcome, Committer, Write};
@@ -138,6 +140,7 @@ impl Embedded {
                 states: Arc::new(States::new()),
                 known: opened.known,
                 unread: UnreadLists::new(),
+                floors: FloorCounts::new(),
                 outbox: OutboxWriter::new(since.as_deref()),
                 clock,
             });

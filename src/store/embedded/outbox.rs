@@ -4,7 +4,8 @@
 //! The rows of one shard are a queue that is read from a position and cut at its front, so no reader
 //! meets the tombstones of expired rows.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use super::Embedded;
 use super::read_context::ReadContext;
@@ -15,19 +16,35 @@ use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key;
 use crate::store::{
-    NOTE_OUTBOX_SINCE, OUTBOX_KEPT_MICROS, OutboxPage, OutboxRead, Result, StoreAdmin as _, rules,
+    NOTE_OUTBOX_SINCE, OUTBOX_KEEP_MAX, OutboxPage, OutboxRead, Result, StoreAdmin as _, rules,
 };
 
 /// Rows of one batch of the sweep.
 const SWEEP_ROWS_MAX: usize = 2_000;
 
 /// Writer of outbox rows, while the outbox is on.
-#[derive(Default)]
-pub(super) struct OutboxWriter(AtomicBool);
+pub(super) struct OutboxWriter {
+    is_on: AtomicBool,
+    /// Microseconds for which rows are kept. A command that serves nobody sweeps none that a server keeps.
+    keep: AtomicI64,
+}
+
+impl Default for OutboxWriter {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
 
 impl OutboxWriter {
     pub(super) fn new(since: Option<&str>) -> Self {
-        Self(AtomicBool::new(rules::outbox::since(since).is_some()))
+        Self {
+            is_on: AtomicBool::new(rules::outbox::since(since).is_some()),
+            keep: AtomicI64::new(micros(OUTBOX_KEEP_MAX)),
+        }
+    }
+
+    pub(super) fn set_keep(&self, keep: Duration) {
+        self.keep.store(micros(keep), Ordering::Relaxed);
     }
 
     /// Operation that persists the row of these events. `None` while the outbox is off.
@@ -36,7 +53,7 @@ impl OutboxWriter {
         conversation: ConversationId,
         events: impl FnOnce() -> Vec<OutboxEvent>,
     ) -> Option<Op> {
-        if !self.0.load(Ordering::Relaxed) {
+        if !self.is_on.load(Ordering::Relaxed) {
             return None;
         }
         let row = OutboxRow::new(conversation, events())?;
@@ -56,6 +73,10 @@ impl OutboxWriter {
     }
 }
 
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
 impl Embedded {
     pub(super) async fn read_outbox_since(&self) -> Result<Option<Timestamp>> {
         let note = self.note(NOTE_OUTBOX_SINCE).await?;
@@ -66,7 +87,7 @@ impl Embedded {
         let note = since.map(|since| since.to_string());
         self.set_note(NOTE_OUTBOX_SINCE, note.as_deref()).await?;
         let switch = &self.inner.context.outbox;
-        switch.0.store(since.is_some(), Ordering::Relaxed);
+        switch.is_on.store(since.is_some(), Ordering::Relaxed);
         Ok(())
     }
 }
@@ -110,7 +131,8 @@ impl OutboxSweep {
     /// Plans a batch. `None` at the end.
     pub(super) fn plan(context: &ReadContext, from: OrderKey) -> Result<(Option<Write>, OrderKey)> {
         let view = context.view();
-        let oldest = context.clock.now().plus_micros(-OUTBOX_KEPT_MICROS);
+        let keep = context.outbox.keep.load(Ordering::Relaxed);
+        let oldest = context.clock.now().plus_micros(-keep);
         let end = OrderKey::first_at(oldest).before().max(from);
         let mut write = Write::default();
         for shard in OutboxShard::all() {

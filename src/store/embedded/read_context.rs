@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::clock::Clock;
 use crate::model::{ConversationId, Message, MessageId, UserId};
 use crate::store::Result;
+use crate::store::embedded::cache::floor_counts::FloorCounts;
 use crate::store::embedded::cache::row::{Entry, Marks, RowCache};
 use crate::store::embedded::cache::state::{ConversationState, States};
 use crate::store::embedded::cache::unread_list::UnreadLists;
@@ -16,6 +17,7 @@ pub(super) struct ReadContext {
     pub(super) states: Arc<States>,
     pub(super) known: Arc<RowCache>,
     pub(super) unread: UnreadLists,
+    pub(super) floors: FloorCounts,
     pub(super) outbox: OutboxWriter,
     pub(super) clock: Arc<dyn Clock>,
 }

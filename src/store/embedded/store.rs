@@ -1,6 +1,7 @@
 //! The live part of the embedded store: answers from memory where it can, else on a blocking thread.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::task::spawn_blocking;
@@ -10,25 +11,29 @@ use super::engine::{key, record};
 use super::write::{append, membership, pin, reaction, revision};
 use super::{
     Busy, Embedded, ban, block, conversation, inbox, mention, message, outbox, outbox_reader,
-    restriction,
+    report, restriction,
 };
 use crate::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
-    Unread, UserId,
+    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, Error, FlagsChange,
     LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
     NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage, OutboxPage, OutboxRead,
-    Participation, ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result,
-    Revised, Store, StoreAdmin as _, UnreadQuery, UnreadReader, rules,
+    Participation, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
+    RestrictionChange, Result, Revised, Store, StoreAdmin as _, UnreadQuery, UnreadReader, rules,
 };
 
 #[async_trait]
 impl Store for Embedded {
+    fn set_outbox_keep(&self, keep: Duration) {
+        self.inner.context.outbox.set_keep(keep);
+    }
+
     fn overlap_micros(&self) -> i64 {
         0
     }
@@ -378,6 +383,15 @@ impl Store for Embedded {
         .await
     }
 
+    async fn message_counts_after(
+        &self,
+        positions: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<u64>> {
+        let positions = positions.to_vec();
+        self.read(move |context| message::counts_after(context, &positions))
+            .await
+    }
+
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
         let (user, page) = (user.clone(), page.clone());
         self.read(move |context| inbox::inbox(context, &user, &page))
@@ -496,6 +510,19 @@ impl Store for Embedded {
             .await
     }
 
+    async fn notified_of_all(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>> {
+        let after = after.cloned();
+        self.read(move |context| {
+            inbox::notified_of_all(context, conversation, after.as_ref(), limit)
+        })
+        .await
+    }
+
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
         let users = users.to_vec();
         self.read(move |context| {
@@ -559,6 +586,43 @@ impl Store for Embedded {
 
     async fn set_block(&self, user: &UserId, block: &Block) -> Result<()> {
         self.block_set(user, block).await
+    }
+
+    async fn add_report(&self, report: &Report, _logged_as: TimeUuid) -> Result<()> {
+        self.report_add(report).await
+    }
+
+    async fn reports(&self, query: &ReportQuery) -> Result<Vec<Report>> {
+        let query = *query;
+        self.read(move |context| report::listed(context, &query))
+            .await
+    }
+
+    async fn reports_by_id(&self, ids: &[ReportId]) -> Result<Vec<Option<Report>>> {
+        let ids = ids.to_vec();
+        self.read(move |context| report::by_id(context, &ids)).await
+    }
+
+    async fn report_count(&self, after: OrderKey, limit: usize) -> Result<usize> {
+        self.read(move |context| report::count(context, after, limit))
+            .await
+    }
+
+    async fn resolve_report(
+        &self,
+        report: ReportId,
+        resolution: Option<&ReportResolution>,
+        at: Timestamp,
+    ) -> Result<()> {
+        self.report_resolve(report, resolution, at).await
+    }
+
+    async fn replace_report(&self, report: &Report) -> Result<()> {
+        self.report_replace(report).await
+    }
+
+    async fn delete_reports(&self, reports: &[ReportId]) -> Result<()> {
+        self.reports_delete(reports).await
     }
 
     fn health(&self) -> Result<(), String> {

@@ -24,6 +24,8 @@ pub(in crate::store) const BAN: &str = "a ban of a user who is not banned";
 /// Nothing repairs it: who banned the user is not known. An ADMIN lifts the ban.
 pub(in crate::store) const BAN_MISSING: &str = "a banned user whom no list of bans names";
 
+pub(in crate::store) const RESOLUTION_STRAY: &str = "a resolution of a report that does not exist";
+
 pub(in crate::store) const RESTRICTED: &str = "a restricted user whom no export names";
 
 pub(in crate::store) const BLOCKER: &str = "a user with blocks whom no export names";

@@ -5,4 +5,5 @@ pub(super) mod import;
 pub(super) mod note;
 pub(super) mod outbox;
 pub(super) mod pair;
+pub(super) mod report;
 pub(super) mod succession;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Ban, Change, ChangeId, Conversation, ConversationKind, Emoji, Flags, IgnoredSenders, InboxRow,
-    Membership, Message, MessageId, OrderKey, Participant, Pin, Reaction, ReadMarker, Revision,
-    Role, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Change, ChangeId, Conversation, ConversationKind, Emoji, Flags, Floor, IgnoredSenders,
+    InboxRow, Membership, Message, MessageId, OrderKey, Participant, Pin, Reaction, ReadMarker,
+    Revision, Role, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{ImportPositions, Imported, MembershipTransition, TransitionKind};
 
@@ -325,6 +325,7 @@ impl OracleConversation {
             sent_up_to: participant.sent_up_to,
             is_sent_by_service: participant.is_sent_by_service,
             flags: participant.flags,
+            floor: Floor::NONE,
         })
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use wideroom::model::{
     Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, OutboxEvent,
-    OutboxRow, OutboxShard, Pin, Profile, Restriction, TimeUuid, Timestamp, UserId,
+    OutboxRow, OutboxShard, Pin, Profile, Report, ReportId, Restriction, TimeUuid, Timestamp,
+    UserId,
 };
 use wideroom::store::{DeadLetter, EarlierSend, ImportRow, Imported, ReaderPosition, Restricted};
 
@@ -19,6 +20,8 @@ pub(super) struct Kept {
     pub(super) restrictions: BTreeMap<Restricted, Restriction>,
     /// Blocks, by the user and the blocked user.
     pub(super) blocks: BTreeMap<(UserId, UserId), Block>,
+    /// Reports, and when they were last resolved or opened again.
+    pub(super) reports: BTreeMap<ReportId, (Report, Timestamp)>,
     pub(super) notes: HashMap<String, String>,
     pub(super) newest: Option<TimeUuid>,
     pub(super) has_outbox: bool,
@@ -85,6 +88,16 @@ impl Kept {
                     change: TimeUuid::new(*since, [0; 8]),
                 };
                 self.blocks.insert(key, block);
+            }
+            ImportRow::Report(report) => {
+                if self.reports.contains_key(&report.id) {
+                    return Imported::Unchanged;
+                }
+                self.saw(report.id);
+                let resolved_at = report.resolution.as_ref().map(|one| one.at);
+                let report = Report::clone(report);
+                self.reports
+                    .insert(report.id, (report, resolved_at.unwrap_or_default()));
             }
             ImportRow::Conversation {
                 conversation,

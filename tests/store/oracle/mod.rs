@@ -8,15 +8,17 @@ mod kept;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, MessageKind, OrderKey,
-    OutboxEvent, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Restriction,
-    Revision, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Direction, Emoji, Flags,
+    IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId,
+    MessageKind, NotificationLevel, OrderKey, OutboxEvent, OutboxShard, Page, PageRequest,
+    Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution, Restriction, Revision,
+    TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
@@ -24,8 +26,8 @@ use wideroom::store::{
     FlagsChange, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
     MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE,
     NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange,
-    ReaderPosition, Renaming, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin,
-    StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    ReaderPosition, Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, Store,
+    StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 
 use self::conversation::{OracleConversation, OracleParticipant};
@@ -102,6 +104,8 @@ impl fmt::Display for Naive {
 
 #[async_trait]
 impl Store for Naive {
+    fn set_outbox_keep(&self, _: Duration) {}
+
     fn overlap_micros(&self) -> i64 {
         0
     }
@@ -304,6 +308,9 @@ impl Store for Naive {
                 return Ok(None);
             }
             stored.version = Some(change.version);
+            if let Some(history) = change.history {
+                stored.record.history = history;
+            }
             change
                 .transitions
                 .iter()
@@ -326,10 +333,18 @@ impl Store for Naive {
                 }
             }
             stored.grow();
+            if change.raises_history_unannounced() && !stored.record.is_large {
+                for user in stored.joined_users() {
+                    let participant = stored.people.get_mut(&user).unwrap();
+                    participant.newest_change = participant.newest_change.max(Some(change.version));
+                }
+            }
         }
-        let users = match change.message {
-            Some(_) => (!was_large).then(|| stored.joined_users().into()),
-            None => Some(Arc::default()),
+        let is_told = change.message.is_some() || change.raises_history_unannounced();
+        let users = if is_told {
+            (!was_large).then(|| stored.joined_users().into())
+        } else {
+            Some(Arc::default())
         };
         kept.tell_outbox(conversation, events);
         kept.saw(change.version);
@@ -745,6 +760,20 @@ impl Store for Naive {
             .collect())
     }
 
+    async fn message_counts_after(
+        &self,
+        positions: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<u64>> {
+        let count = |(id, position): &(ConversationId, OrderKey)| {
+            let counted = self.each(&[*id], |stored| {
+                let ids = stored.messages.keys();
+                ids.filter(|id| id.order_key() > *position).count() as u64
+            });
+            counted.into_iter().flatten().sum()
+        };
+        Ok(positions.iter().map(count).collect())
+    }
+
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
         let kept = self.kept();
         let of = |is_large: bool| {
@@ -966,6 +995,22 @@ impl Store for Naive {
         Ok(Some(after))
     }
 
+    async fn notified_of_all(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>> {
+        let kept = self.kept();
+        let people = kept.conversations.get(&conversation);
+        let people = people.into_iter().flat_map(|stored| &stored.people);
+        let all = people
+            .filter(|(_, participant)| participant.flags.level == Some(NotificationLevel::All))
+            .map(|(user, _)| user.clone())
+            .filter(|user| after.is_none_or(|after| user > after));
+        Ok(all.take(limit).collect())
+    }
+
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
         let kept = self.kept();
         Ok(users
@@ -1061,6 +1106,81 @@ impl Store for Naive {
         if present.change < block.change {
             *present = block.clone();
         }
+        Ok(())
+    }
+
+    async fn add_report(&self, report: &Report, _: TimeUuid) -> Result<()> {
+        let mut kept = self.kept();
+        kept.saw(report.id);
+        let event = vec![OutboxEvent::reported(report.id)];
+        kept.tell_outbox(report.outbox_conversation(), event);
+        kept.reports
+            .entry(report.id)
+            .or_insert_with(|| (report.clone(), Timestamp::ZERO));
+        Ok(())
+    }
+
+    async fn reports(&self, query: &ReportQuery) -> Result<Vec<Report>> {
+        let (kept, now) = (self.kept(), self.clock.now());
+        let mut found: Vec<_> = kept
+            .reports
+            .values()
+            .map(|(report, _)| report.clone())
+            .filter(|report| {
+                let at = report.id.order_key();
+                at < query.older_than && at > query.newer_than && !report.has_expired(now)
+            })
+            .collect();
+        if query.direction == Direction::Forward {
+            found.reverse();
+        }
+        found.truncate(query.limit);
+        Ok(found)
+    }
+
+    async fn reports_by_id(&self, ids: &[ReportId]) -> Result<Vec<Option<Report>>> {
+        let (kept, now) = (self.kept(), self.clock.now());
+        let found = ids.iter().map(|id| kept.reports.get(id));
+        Ok(found
+            .map(|found| Some(found?.0.clone()).filter(|report| !report.has_expired(now)))
+            .collect())
+    }
+
+    async fn report_count(&self, after: OrderKey, limit: usize) -> Result<usize> {
+        let kept = self.kept();
+        let later = kept.reports.keys().filter(|id| id.order_key() > after);
+        Ok(later.take(limit).count())
+    }
+
+    async fn resolve_report(
+        &self,
+        report: ReportId,
+        resolution: Option<&ReportResolution>,
+        at: Timestamp,
+    ) -> Result<()> {
+        if let Some((report, resolved_at)) = self.kept().reports.get_mut(&report)
+            && at > *resolved_at
+        {
+            report.resolution = resolution.cloned();
+            *resolved_at = at;
+        }
+        Ok(())
+    }
+
+    async fn replace_report(&self, report: &Report) -> Result<()> {
+        if let Some((present, _)) = self.kept().reports.get_mut(&report.id) {
+            let resolution = present.resolution.take();
+            *present = Report {
+                resolution,
+                ..report.clone()
+            };
+        }
+        Ok(())
+    }
+
+    async fn delete_reports(&self, reports: &[ReportId]) -> Result<()> {
+        let mut kept = self.kept();
+        kept.reports.retain(|id, _| !reports.contains(id));
         Ok(())
     }
 

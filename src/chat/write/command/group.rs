@@ -1,12 +1,15 @@
 //! Command to change a group: its name, its participants or their roles.
 
+use super::history::HistoryCommand;
+use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
 use crate::model::{Conversation, GroupName, Role, Timestamp, UserId, UserIdError};
 
 #[derive(Debug)]
 pub(crate) enum GroupCommand {
     Rename(GroupName),
-    Add(Vec<UserId>),
+    /// With the moment from which they see the history.
+    Add(Vec<UserId>, Option<Timestamp>),
     Remove(UserId),
     SetRole(UserId, Role),
     Leave,
@@ -16,6 +19,7 @@ pub(crate) enum GroupCommand {
     Silence(UserId, Option<Timestamp>),
     Unsilence(UserId),
     SetSlowMode(u32),
+    History(HistoryCommand),
 }
 
 /// Ban to be decided.
@@ -30,7 +34,7 @@ impl GroupCommand {
     /// Approximate size in a queue.
     pub(crate) fn bytes(&self) -> usize {
         let named = match self {
-            Self::Add(users) => users.iter().map(|user| user.as_str().len()).sum(),
+            Self::Add(users, _) => users.iter().map(|user| user.as_str().len()).sum(),
             Self::Ban(draft) => draft.reason.as_ref().map_or(0, String::len),
             Self::Rename(_)
             | Self::Remove(_)
@@ -39,22 +43,31 @@ impl GroupCommand {
             | Self::LiftBan(_)
             | Self::Silence(..)
             | Self::Unsilence(_)
-            | Self::SetSlowMode(_) => 0,
+            | Self::SetSlowMode(_)
+            | Self::History(_) => 0,
         };
         named + 512
+    }
+
+    /// Whether direct conversations have it, and not only groups.
+    pub(crate) fn is_for_direct(&self, authority: Authority) -> bool {
+        matches!(self, Self::History(command) if command.is_for_direct(authority))
     }
 
     /// The users on whose memberships the decision depends: the actor first, then the named users.
     pub(crate) fn concerned(&self, actor: &UserId) -> Vec<UserId> {
         let named = match self {
-            Self::Add(users) => users.as_slice(),
+            Self::Add(users, _) => users.as_slice(),
             Self::Remove(user)
             | Self::SetRole(user, _)
             | Self::Ban(BanDraft { user, .. })
             | Self::LiftBan(user)
             | Self::Silence(user, _)
             | Self::Unsilence(user) => std::slice::from_ref(user),
-            Self::Rename(_) | Self::Leave | Self::SetSlowMode(_) => &[],
+            Self::History(HistoryCommand::SetExpiry {
+                peer: Some(peer), ..
+            }) => std::slice::from_ref(peer),
+            Self::Rename(_) | Self::Leave | Self::SetSlowMode(_) | Self::History(_) => &[],
         };
         std::iter::once(actor)
             .chain(named.iter().filter(|user| *user != actor))

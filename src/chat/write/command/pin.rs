@@ -1,13 +1,13 @@
 //! Command to pin or unpin a message, and the rules for it.
 
+use super::WriterCheck;
 use crate::chat::error::{Error, Result};
 use crate::model::{Message, MessageId, Pin, Role};
 
 pub(crate) struct PinDraft {
     pub(crate) message: MessageId,
     pub(crate) is_on: bool,
-    /// Leave epoch in which the user was known to take part.
-    pub(crate) leave_epoch: u64,
+    pub(crate) check: WriterCheck,
 }
 
 impl PinDraft {

@@ -1,5 +1,6 @@
 //! Command to put a reaction on or off.
 
+use super::WriterCheck;
 use crate::chat::error::{Error, Result};
 use crate::model::{Emoji, MessageId};
 
@@ -10,8 +11,7 @@ pub(crate) struct ReactionDraft {
     pub(crate) message: MessageId,
     pub(crate) emoji: Emoji,
     pub(crate) is_on: bool,
-    /// Leave epoch in which the user was known to take part.
-    pub(crate) leave_epoch: u64,
+    pub(crate) check: WriterCheck,
 }
 
 impl ReactionDraft {
@@ -22,7 +22,7 @@ impl ReactionDraft {
         message: MessageId,
         emoji: &str,
         is_on: bool,
-        leave_epoch: u64,
+        check: WriterCheck,
     ) -> Result<Self> {
         let emoji = Emoji::parse(emoji)
             .map_err(|error| Error::bad_input(EMOJI_PATH, format!("the emoji {error}")))?;
@@ -30,7 +30,7 @@ impl ReactionDraft {
             message,
             emoji,
             is_on,
-            leave_epoch,
+            check,
         })
     }
 }

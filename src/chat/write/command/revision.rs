@@ -4,6 +4,7 @@
 //! ADMIN: groups are moderated by deletion. SYSTEM messages are immutable. A deletion wins over
 //! every edit.
 
+use super::WriterCheck;
 use super::draft::parse_mentioned;
 use crate::chat::error::{Error, Result};
 use crate::model::{
@@ -11,10 +12,10 @@ use crate::model::{
     UserId,
 };
 
+#[derive(Clone)]
 pub(crate) struct RevisionDraft {
     pub(crate) message: MessageId,
-    /// Leave epoch in which the user was known to take part.
-    pub(crate) leave_epoch: u64,
+    pub(crate) check: WriterCheck,
     kind: RevisionDraftKind,
 }
 
@@ -35,11 +36,13 @@ impl From<String> for EditInput {
     }
 }
 
+#[derive(Clone)]
 enum RevisionDraftKind {
     Edit(EditDraft),
     Deletion,
 }
 
+#[derive(Clone)]
 struct EditDraft {
     body: Body,
     mentioned: Option<Vec<UserId>>,
@@ -51,14 +54,14 @@ impl RevisionDraft {
         message: MessageId,
         input: EditInput,
         body_bytes_max: usize,
-        leave_epoch: u64,
+        check: WriterCheck,
     ) -> Result<Self> {
         // Whether the body may be empty depends on the message.
         let body =
             Body::parse(input.body, body_bytes_max, true).map_err(|error| bad_body(&error))?;
         Ok(Self {
             message,
-            leave_epoch,
+            check,
             kind: RevisionDraftKind::Edit(EditDraft {
                 body,
                 mentioned: input
@@ -70,10 +73,10 @@ impl RevisionDraft {
         })
     }
 
-    pub(crate) fn deletion(message: MessageId, leave_epoch: u64) -> Self {
+    pub(crate) fn deletion(message: MessageId, check: WriterCheck) -> Self {
         Self {
             message,
-            leave_epoch,
+            check,
             kind: RevisionDraftKind::Deletion,
         }
     }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use super::{SendJob, refuse_all};
 use crate::chat::error::{Error, Result};
 use crate::chat::write::conversation_writer::ConversationWriter;
-use crate::model::{IdempotencyKey, Timestamp, UserId};
+use crate::model::{ConversationId, IdempotencyKey, Timestamp, UserId};
+use crate::store::Store;
 
 /// Sends of one batch that were accepted, by their senders.
 #[derive(Default)]
@@ -37,8 +38,7 @@ impl ConversationWriter {
     }
 
     async fn check_slow_mode(&self, send: &SendJob, accepted: &mut AcceptedSends) -> Result<()> {
-        let wait_micros = i64::from(send.draft.slow_mode_seconds) * 1_000_000;
-        if wait_micros == 0 {
+        if send.draft.slow_mode_seconds == 0 {
             return Ok(());
         }
         let sender = &send.sender;
@@ -54,27 +54,36 @@ impl ConversationWriter {
         let now = self.context().in_flight.now();
         let last = match accepted.newest.get(sender) {
             Some(last) => Some(*last),
-            None => self.last_send(sender).await?,
+            None => {
+                let store = &*self.context().store;
+                last_send(store, sender, self.conversation()).await?
+            }
         };
-        let early = last.map_or(0, |last| {
-            last.plus_micros(wait_micros).micros() - now.micros()
-        });
-        if early > 0 {
-            let retry_after = Duration::from_micros(early.unsigned_abs());
-            return Err(Error::TooFast { retry_after });
-        }
+        require_pause(send.draft.slow_mode_seconds, last, now)?;
         accepted.newest.insert(sender.clone(), now);
         accepted.keys.extend(key);
         Ok(())
     }
+}
 
-    async fn last_send(&self, sender: &UserId) -> Result<Option<Timestamp>> {
-        let store = &self.context().store;
-        let row = store
-            .inbox_rows(sender, &[self.conversation()])
-            .await?
-            .pop();
-        let sent = row.flatten().and_then(|row| row.sent_up_to);
-        Ok(sent.map(|message| message.moment()))
+/// Time of the sender's last send in a conversation.
+pub(crate) async fn last_send(
+    store: &dyn Store,
+    sender: &UserId,
+    conversation: ConversationId,
+) -> Result<Option<Timestamp>> {
+    let row = store.inbox_rows(sender, &[conversation]).await?.pop();
+    let sent = row.flatten().and_then(|row| row.sent_up_to);
+    Ok(sent.map(|message| message.moment()))
+}
+
+/// Refuses a send that follows the last one too early.
+pub(crate) fn require_pause(seconds: u32, last: Option<Timestamp>, now: Timestamp) -> Result<()> {
+    let pause = i64::from(seconds) * 1_000_000;
+    let early = last.map_or(0, |last| last.plus_micros(pause).micros() - now.micros());
+    if early > 0 {
+        let retry_after = Duration::from_micros(early.unsigned_abs());
+        return Err(Error::TooFast { retry_after });
     }
+    Ok(())
 }

@@ -27,7 +27,7 @@ macro_rules! users {
 
 macro_rules! conversations {
     () => {
-        "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, last_message, last_activity FROM conversations \
+        "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history, last_message, last_activity FROM conversations \
          WHERE token(conversation_id) >= "
     };
 }
@@ -88,6 +88,7 @@ type ConversationColumns = (
     Option<bool>,
     Option<i32>,
     Option<Vec<u8>>,
+    Option<Vec<u8>>,
     Option<i64>,
 );
 
@@ -119,12 +120,12 @@ impl Admin {
 }
 
 fn conversation_of(
-    columns: ConversationColumns,
+    mut columns: ConversationColumns,
 ) -> Result<Option<(Conversation, Option<Timestamp>)>> {
-    let (id, kind, name, created_at, created_by, input_hash, is_large, slow, last, last_activity) =
-        columns;
+    let (last, last_activity) = (columns.9.take(), columns.10);
+    let (id, kind, name, created_at, created_by, input_hash, is_large, slow, history, ..) = columns;
     let columns = (
-        kind, name, created_at, created_by, input_hash, is_large, slow,
+        kind, name, created_at, created_by, input_hash, is_large, slow, history,
     );
     let Some(conversation) = decode_conversation(ConversationId(id), columns)? else {
         return Ok(None);

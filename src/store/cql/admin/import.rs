@@ -14,7 +14,7 @@ use super::import_plan::ImportPlan;
 use crate::model::id::pair_key;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, Emoji, InputHash, Membership, Message,
-    MessageId, Metadata, Pin, Profile, Restriction, UserId,
+    MessageId, Metadata, Pin, Profile, ReportId, Restriction, UserId,
 };
 use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::concurrently;
@@ -79,11 +79,14 @@ impl Admin {
             blocks: known_blocks,
             new_blocks: Vec::new(),
             new_bans: Vec::new(),
+            reports: self.known_reports(rows).await?,
+            new_reports: Vec::new(),
         };
         let outcomes: Vec<_> = rows.iter().map(|row| plan.add(row)).collect();
         let users = std::mem::take(&mut plan.new_users);
         let blocks = std::mem::take(&mut plan.new_blocks);
         let bans = std::mem::take(&mut plan.new_bans);
+        let reports = std::mem::take(&mut plan.new_reports).into_iter();
         if let Some(moment) = plan.everyone_revoked {
             let change = RestrictionChange::RevokeTokens(moment);
             self.restrictions.restrict(&None, &change).await?;
@@ -98,6 +101,8 @@ impl Admin {
         let blocks = blocks.into_iter();
         let blocks = blocks.map(|(user, blocked, since)| self.blocks.import(user, blocked, since));
         concurrently(blocks.collect()).await?;
+        let reports = reports.map(|report| self.reports.import(report));
+        concurrently(reports.collect()).await?;
         // First, as a participant with a membership counts as imported.
         let bans = bans.into_iter().map(|(id, ban)| self.bans.import(id, ban));
         concurrently(bans.collect()).await?;
@@ -256,6 +261,7 @@ fn message_of(row: &ImportRow) -> Option<MessageId> {
         ImportRow::User { .. }
         | ImportRow::EveryoneRevoked(_)
         | ImportRow::Block { .. }
+        | ImportRow::Report(_)
         | ImportRow::Conversation { .. }
         | ImportRow::Participant { .. } => None,
     }
@@ -344,6 +350,24 @@ impl Admin {
             .into_iter()
             .flatten()
             .collect())
+    }
+
+    async fn known_reports(&self, rows: &[ImportRow]) -> Result<HashSet<ReportId>> {
+        let ids = rows.iter().filter_map(|row| match row {
+            ImportRow::Report(report) => Some(report.id),
+            ImportRow::User { .. }
+            | ImportRow::EveryoneRevoked(_)
+            | ImportRow::Block { .. }
+            | ImportRow::Conversation { .. }
+            | ImportRow::Participant { .. }
+            | ImportRow::Message(_)
+            | ImportRow::ChangedMessage(..)
+            | ImportRow::Reaction { .. }
+            | ImportRow::Pin { .. } => None,
+        });
+        let each = ids.map(async |id| Ok(self.reports.has(id).await?.then_some(id)));
+        let known = concurrently(each.collect()).await?;
+        Ok(known.into_iter().flatten().collect())
     }
 
     async fn known_blocks<'a>(

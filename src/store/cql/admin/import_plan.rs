@@ -7,7 +7,7 @@ use super::import::ImportedConversation;
 use crate::model::id::pair_key;
 use crate::model::{
     Ban, Conversation, ConversationId, ConversationKind, Emoji, Membership, Message, MessageId,
-    Pin, Profile, Restriction, Timestamp, UserId,
+    Pin, Profile, Report, ReportId, Restriction, Timestamp, UserId,
 };
 use crate::store::cql::message::conversation::Head;
 use crate::store::{ImportPositions, ImportRow, Imported, rules};
@@ -22,6 +22,8 @@ pub(super) struct ImportPlan<'a> {
     pub(super) blocks: HashSet<(&'a UserId, &'a UserId)>,
     pub(super) new_blocks: Vec<(&'a UserId, &'a UserId, Timestamp)>,
     pub(super) new_bans: Vec<(ConversationId, &'a Ban)>,
+    pub(super) reports: HashSet<ReportId>,
+    pub(super) new_reports: Vec<&'a Report>,
 }
 
 impl<'a> ImportPlan<'a> {
@@ -51,6 +53,13 @@ impl<'a> ImportPlan<'a> {
                     return Imported::Unchanged;
                 }
                 self.new_blocks.push((user, blocked, *since));
+                Imported::Added
+            }
+            ImportRow::Report(report) => {
+                if !self.reports.insert(report.id) {
+                    return Imported::Unchanged;
+                }
+                self.new_reports.push(report);
                 Imported::Added
             }
             ImportRow::Conversation {

@@ -11,13 +11,14 @@ use scylla::value::Row;
 use super::Admin;
 use super::import::ImportedConversation;
 use crate::model::{
-    ActPosition, Conversation, ConversationId, Emoji, InputHash, Membership, Message, MessageId,
-    Timestamp, UserId,
+    ActPosition, Conversation, ConversationId, Emoji, HistorySettings, InputHash, Membership,
+    Message, MessageId, Timestamp, UserId,
 };
 use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
+use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::inbox::flags::encode_level;
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::inbox::writes::{encode_copy, slot_of};
@@ -237,6 +238,7 @@ impl Admin {
             created_by,
             input_hash,
             slow_mode_seconds,
+            history,
             ..
         } = conversation;
         let hash = input_hash.map(|InputHash(bytes)| bytes.to_vec());
@@ -257,6 +259,10 @@ impl Admin {
             let seconds = i32::try_from(*slow_mode_seconds).unwrap_or(i32::MAX);
             self.messages
                 .put_slow_mode(&mut writes, *id, seconds, REGISTER_TIMESTAMP);
+        }
+        if *history != HistorySettings::default() {
+            self.messages
+                .put_history(&mut writes, *id, history, REGISTER_TIMESTAMP);
         }
         let at = if imported.head.is_fallback {
             FALLBACK_TIMESTAMP
@@ -433,6 +439,8 @@ impl Admin {
             id
         ];
         writes.push(&IMPORT_ENTRY, values);
+        let at = REGISTER_TIMESTAMP;
+        Inboxes::put_notify_all(&mut writes, user, id, (None, flags.level), at);
         if read_up_to.is_some() || delivered_up_to.is_some() {
             let (read_up_to, delivered_up_to) = (
                 read_up_to.map(|message| ActPosition::own(message.order_key())),

@@ -21,6 +21,7 @@ use super::message::Messages;
 use super::participant::Participants;
 use super::participant::ban::BanTable;
 use super::participant::block::BlockTable;
+use super::participant::report::ReportTable;
 use super::participant::restriction::RestrictionTable;
 use super::send::Sends;
 use crate::clock::Clock;
@@ -47,6 +48,7 @@ pub(crate) struct Admin {
     restrictions: RestrictionTable,
     blocks: BlockTable,
     bans: BanTable,
+    reports: ReportTable,
     fills: FillCache,
 }
 
@@ -62,6 +64,7 @@ impl Admin {
         let restrictions = RestrictionTable::new(Arc::clone(&executor), Arc::clone(&clock));
         let blocks = BlockTable::new(Arc::clone(&executor), Arc::clone(&clock));
         let bans = BanTable::new(Arc::clone(&executor), Arc::clone(&clock));
+        let reports = ReportTable::new(Arc::clone(&executor), Arc::clone(&clock));
         Self {
             executor,
             clock,
@@ -72,6 +75,7 @@ impl Admin {
             restrictions,
             blocks,
             bans,
+            reports,
             fills: FillCache::new(),
         }
     }

@@ -1,14 +1,16 @@
 //! Verification: checks derived data against messages and participants, piece by piece over all tables.
 //!
 //! The bucket index comes first, as histories are read by it. Then come conversations with everything derived from them; then inboxes, for
-//! entries of users who are not in the conversation; then reactions, for messages without the mark; then restrictions and blocks; then mentions that no message has. After a repair the check runs again, and
+//! entries of users who are not in the conversation; then reactions, for messages without the mark; then restrictions and blocks; then mentions that no message has; then reports. After a repair the check runs again, and
 //! a finding counts as repaired only if it is gone.
 
 use uuid::Uuid;
 
 use super::Admin;
 use super::verify_conversation::check;
-use crate::model::{ConversationId, Emoji, Membership, MembershipState, MessageId, Role, UserId};
+use crate::model::{
+    ConversationId, Emoji, Membership, MembershipState, MessageId, OrderKey, Role, UserId,
+};
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{time_uuid, user, values};
@@ -47,10 +49,11 @@ enum CqlStage {
     Blocks,
     Mentions,
     Everyone,
+    Reports,
 }
 
 impl CqlStage {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Buckets,
         Self::Conversations,
         Self::Inboxes,
@@ -59,6 +62,7 @@ impl CqlStage {
         Self::Blocks,
         Self::Mentions,
         Self::Everyone,
+        Self::Reports,
     ];
 }
 
@@ -93,11 +97,12 @@ impl Admin {
             CqlStage::Blocks => self.verify_blocks(from, repair, &mut verified).await?,
             CqlStage::Mentions => self.verify_mentions(from, repair, &mut verified).await?,
             CqlStage::Everyone => self.verify_everyone(from, repair, &mut verified).await?,
+            CqlStage::Reports => self.verify_reports(from, repair, &mut verified).await?,
         };
         let number = stage as u8;
         verified.next = match last {
             Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
-            None if stage == CqlStage::Everyone => None,
+            None if stage == CqlStage::Reports => None,
             None => Some(VerifyPosition(vec![number + 1])),
         };
         Ok(verified)
@@ -277,6 +282,18 @@ impl Admin {
             .last()
             .filter(|_| owners.len() == USERS_MAX)
             .map(|(name,)| name.clone().into_bytes()))
+    }
+
+    async fn verify_reports(
+        &self,
+        from: Option<&[u8]>,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<PartitionKey> {
+        let from = from.and_then(|bytes| bytes.try_into().ok());
+        let older_than = from.map_or(OrderKey::MAX, OrderKey);
+        let last = self.reports.verify(older_than, repair, verified).await?;
+        Ok(last.map(|position| position.0.to_vec()))
     }
 
     async fn verify_inbox(

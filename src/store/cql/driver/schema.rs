@@ -83,6 +83,24 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[ENTRY_MENTIONS, HEAD_MENTIONS, MESSAGE_MENTIONS],
         speculation: Some(QUICK_MENTIONS),
     },
+    Migration {
+        version: 13,
+        statements: &[NOTIFY_ALL_TABLE],
+        columns: &[],
+        speculation: Some(QUICK_NOTIFY_ALL),
+    },
+    Migration {
+        version: FormVersion::HISTORY.0,
+        statements: &[],
+        columns: &[HISTORY, HISTORY_CELL],
+        speculation: None,
+    },
+    Migration {
+        version: FormVersion::REPORTS.0,
+        statements: &[REPORT_TABLE],
+        columns: &[],
+        speculation: Some(QUICK_REPORTS),
+    },
 ];
 
 /// The migration that begins to record the oldest server.
@@ -216,6 +234,11 @@ const QUICK_MENTIONS: SpeculativeRetry = SpeculativeRetry {
     millis: 50,
 };
 
+const QUICK_REPORTS: SpeculativeRetry = SpeculativeRetry {
+    tables: &["reports_by_week"],
+    millis: 50,
+};
+
 /// The newest mention of an entry, and its notification level.
 const ENTRY_MENTIONS: AddedColumns = AddedColumns {
     table: "inbox_by_user",
@@ -268,10 +291,26 @@ const SLOW_MODE_CELL: AddedColumns = AddedColumns {
     columns: &[("slow_mode_seconds", "int static")],
 };
 
+/// The settings of a conversation's history, and their copy beside the memberships.
+const HISTORY: AddedColumns = AddedColumns {
+    table: "conversations",
+    columns: &[("history", "blob")],
+};
+const HISTORY_CELL: AddedColumns = AddedColumns {
+    table: "participants_by_conversation",
+    columns: &[("history", "blob static")],
+};
+
 /// The app's own data about a user.
 const PROFILE_METADATA: AddedColumns = AddedColumns {
     table: "users",
     columns: &[("metadata", "text")],
+};
+
+/// The same for the users who are notified of all messages.
+const QUICK_NOTIFY_ALL: SpeculativeRetry = SpeculativeRetry {
+    tables: &["notify_all_by_conversation"],
+    millis: 50,
 };
 
 impl Migration {
@@ -536,6 +575,15 @@ const MENTION_TABLES: &[&str] = &[
 ) WITH CLUSTERING ORDER BY (message_id DESC) AND default_time_to_live = 34560000 AND ID = {id}",
 ];
 
+/// Reports, and how services resolved them. They live for 400 days.
+const REPORT_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.reports_by_week (
+    week int,
+    report_id timeuuid,
+    report blob,
+    resolution blob,
+    PRIMARY KEY ((week), report_id)
+) WITH CLUSTERING ORDER BY (report_id DESC) AND default_time_to_live = 34560000 AND ID = {id}";
+
 /// The directory of servers, and their mailboxes. No LOGGED batch writes them. The registrations keep their tombstones as long as a row could
 /// live, so that no removed one comes back from a replica that was away.
 const CLUSTER_TABLES: &[&str] = &[
@@ -585,6 +633,13 @@ const OUTBOX_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.outbox_by_shar
 ) WITH default_time_to_live = 608400 AND gc_grace_seconds = 86400
     AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', 'compaction_window_size': '6'}
     AND ID = {id}";
+
+/// Users who chose the notification level ALL, by conversation.
+const NOTIFY_ALL_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.notify_all_by_conversation (
+    conversation_id uuid,
+    user_id text,
+    PRIMARY KEY ((conversation_id), user_id)
+) WITH ID = {id}";
 
 /// Positions of the readers of the outbox, and the events that they refused, which live for 30 days. No batch writes them. Cassandra
 /// keeps the Paxos state of a position as long as its `gc_grace_seconds`.

@@ -122,6 +122,8 @@ impl Inboxes {
         }
         if let Some(level) = to.level {
             let at = moment.max(before.level_at + 1);
+            let levels = (before.flags.level, level);
+            Self::put_notify_all(writes, user, to.conversation, levels, at);
             let level = encode_level(level);
             writes.push(&UPDATE_LEVEL, values![at, level, user, to.conversation]);
         }

@@ -5,6 +5,7 @@ mod changes;
 pub(crate) mod flags;
 pub(crate) mod large;
 pub(crate) mod mention;
+pub(crate) mod notify_all;
 mod page;
 mod preview;
 pub(crate) mod row;
@@ -24,6 +25,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     flags::STATEMENTS,
     large::STATEMENTS,
     mention::STATEMENTS,
+    notify_all::STATEMENTS,
     row::STATEMENTS,
     writes::STATEMENTS,
 ];

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::Inboxes;
 use super::flags::decode_flags;
 use crate::model::{
-    ActPosition, ConversationId, InboxRow, Membership, MessageId, Timestamp, UserId,
+    ActPosition, ConversationId, Floor, InboxRow, Membership, MessageId, Timestamp, UserId,
 };
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
@@ -182,6 +182,7 @@ impl Inboxes {
             sent_up_to: sent.map(sent_message).transpose()?,
             is_sent_by_service: sent.is_some_and(|act| act.is_by_service),
             flags: decode_flags(is_muted, is_pinned, archived_at, level),
+            floor: Floor::NONE,
         })
     }
 

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::Messages;
 use super::register::LastMessage;
 use crate::model::{
-    ChangeId, Conversation, ConversationId, ConversationKind, GroupName, InputHash, MessageId,
-    TimeUuid, Timestamp, UserId,
+    ChangeId, Conversation, ConversationId, ConversationKind, GroupName, HistorySettings,
+    InputHash, MessageId, TimeUuid, Timestamp, UserId,
 };
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
@@ -24,13 +24,14 @@ use crate::store::cql::driver::value::{
 const TABLE: &str = "conversations";
 
 statements! {
-    SELECT_CONVERSATION: Read "SELECT kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, made, last_message, newest_change, last_activity, WRITETIME(last_activity) FROM conversations WHERE conversation_id = ?";
-    SELECT_DESCRIPTION: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds FROM conversations WHERE conversation_id = ?";
-    SELECT_DESCRIPTIONS: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds FROM conversations WHERE conversation_id IN ?";
+    SELECT_CONVERSATION: Read "SELECT kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history, made, last_message, newest_change, last_activity, WRITETIME(last_activity) FROM conversations WHERE conversation_id = ?";
+    SELECT_DESCRIPTION: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history FROM conversations WHERE conversation_id = ?";
+    SELECT_DESCRIPTIONS: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history FROM conversations WHERE conversation_id IN ?";
     CLAIM_CONVERSATION: Conditional "INSERT INTO conversations (conversation_id, kind, created_at, created_by, input_hash, made) VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS";
     UPDATE_HEAD: Write "UPDATE conversations USING TIMESTAMP ? SET last_message = ?, newest_change = ?, last_activity = ? WHERE conversation_id = ?";
     UPDATE_IS_LARGE: Write "UPDATE conversations USING TIMESTAMP ? SET is_large = ? WHERE conversation_id = ?";
     UPDATE_SLOW_MODE: Write "UPDATE conversations USING TIMESTAMP ? SET slow_mode_seconds = ? WHERE conversation_id = ?";
+    UPDATE_HISTORY: Write "UPDATE conversations USING TIMESTAMP ? SET history = ? WHERE conversation_id = ?";
     UPDATE_NAME: Write "UPDATE conversations USING TIMESTAMP ? SET name = ? WHERE conversation_id = ?";
 }
 
@@ -42,6 +43,7 @@ type ConversationRowColumns = (
     Option<Vec<u8>>,
     Option<bool>,
     Option<i32>,
+    Option<Vec<u8>>,
     Option<CqlTimeuuid>,
     Option<Vec<u8>>,
     Option<Vec<u8>>,
@@ -49,8 +51,8 @@ type ConversationRowColumns = (
     Option<i64>,
 );
 
-/// The columns that describe a conversation: kind, name, created_at, created_by, input_hash, is_large and
-/// slow_mode_seconds.
+/// The columns that describe a conversation: kind, name, created_at, created_by, input_hash, is_large,
+/// slow_mode_seconds and history.
 pub(crate) type DescriptionColumns = (
     Option<i8>,
     Option<String>,
@@ -59,7 +61,26 @@ pub(crate) type DescriptionColumns = (
     Option<Vec<u8>>,
     Option<bool>,
     Option<i32>,
+    Option<Vec<u8>>,
 );
+
+/// The version of stored settings of a history, in their first byte.
+const HISTORY_VERSION: u8 = 1;
+
+pub(crate) fn encode_history(settings: &HistorySettings) -> Vec<u8> {
+    postcard::to_extend(settings, vec![HISTORY_VERSION]).expect("plain data serialises")
+}
+
+/// The stored settings of a history. Without a cell, nothing bounds it.
+pub(crate) fn decode_history(bytes: Option<&[u8]>) -> Result<HistorySettings> {
+    match bytes.map(<[u8]>::split_first) {
+        None => Ok(HistorySettings::default()),
+        Some(Some((&HISTORY_VERSION, rest))) => {
+            postcard::from_bytes(rest).map_err(|error| corrupt(TABLE, error))
+        }
+        Some(_) => Err(corrupt(TABLE, "a history begins with its version")),
+    }
+}
 
 /// The stored seconds of a slow mode. What is no such number counts as none.
 pub(crate) fn slow_mode(seconds: Option<i32>) -> u32 {
@@ -112,8 +133,7 @@ pub(crate) fn decode_conversation(
     id: ConversationId,
     columns: DescriptionColumns,
 ) -> Result<Option<Conversation>> {
-    let (Some(kind), name, created_at, created_by, input_hash, is_large, slow_mode_seconds) =
-        columns
+    let (Some(kind), name, created_at, created_by, input_hash, is_large, slow, history) = columns
     else {
         return Ok(None);
     };
@@ -140,7 +160,8 @@ pub(crate) fn decode_conversation(
         ),
         created_by: created_by.map(|name| user(TABLE, &name)).transpose()?,
         input_hash: input_hash.map(hash).transpose()?,
-        slow_mode_seconds: slow_mode(slow_mode_seconds),
+        slow_mode_seconds: slow_mode(slow),
+        history: decode_history(history.as_deref())?,
         is_large: is_large.unwrap_or_default(),
     }))
 }
@@ -157,15 +178,15 @@ impl Messages {
             return Ok(None);
         };
         let head = self.decode_head(id, &columns)?;
-        let (kind, name, created_at, created_by, input_hash, is_large, slow, created_under, ..) =
+        let (kind, name, created_at, created_by, input_hash, is_large, slow, history, made, ..) =
             columns;
         let description = (
-            kind, name, created_at, created_by, input_hash, is_large, slow,
+            kind, name, created_at, created_by, input_hash, is_large, slow, history,
         );
         let Some(conversation) = decode_conversation(id, description)? else {
             return Ok(None);
         };
-        let created_under = created_under.map(|id| time_uuid(TABLE, id)).transpose()?;
+        let created_under = made.map(|id| time_uuid(TABLE, id)).transpose()?;
         Ok(Some(ConversationRow {
             conversation: Arc::new(conversation),
             created_under,
@@ -187,6 +208,7 @@ impl Messages {
             Option<Vec<u8>>,
             Option<bool>,
             Option<i32>,
+            Option<Vec<u8>>,
         );
         let reads = ids.chunks(PARTITIONS_MAX).map(|piece| match piece {
             [id] => self
@@ -198,9 +220,10 @@ impl Messages {
         });
         let mut found = Vec::with_capacity(ids.len());
         for columns in concurrently(reads.collect()).await?.into_iter().flatten() {
-            let (id, kind, name, created_at, created_by, input_hash, is_large, slow) = columns;
+            let (id, kind, name, created_at, created_by, input_hash, is_large, slow, history) =
+                columns;
             let description = (
-                kind, name, created_at, created_by, input_hash, is_large, slow,
+                kind, name, created_at, created_by, input_hash, is_large, slow, history,
             );
             found.extend(decode_conversation(ConversationId(id), description)?.map(Arc::new));
         }
@@ -223,6 +246,7 @@ impl Messages {
             _,
             _,
             is_large,
+            _,
             _,
             _,
             last,
@@ -326,6 +350,17 @@ impl Messages {
         at: i64,
     ) {
         writes.push(&UPDATE_SLOW_MODE, values![at, seconds, id]);
+    }
+
+    /// Sets the settings of a history. Of two values the later one stays.
+    pub(crate) fn put_history(
+        &self,
+        writes: &mut Writes,
+        id: ConversationId,
+        settings: &HistorySettings,
+        at: i64,
+    ) {
+        writes.push(&UPDATE_HISTORY, values![at, encode_history(settings), id]);
     }
 
     /// Names a conversation. Of two names the later one stays, whatever the order of arrival.

@@ -160,6 +160,19 @@ impl Messages {
     }
 }
 
+impl Messages {
+    /// The number of messages after each position. Buckets after it are counted by their checkpoints.
+    pub(crate) async fn message_counts_after(
+        &self,
+        positions: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<u64>> {
+        let count = |(conversation, position): &(ConversationId, OrderKey)| {
+            MessageCounter::begin(self, *conversation).count_after(*position)
+        };
+        concurrently(positions.iter().map(count).collect()).await
+    }
+}
+
 /// The count of one bucket.
 #[derive(Debug, Clone, Copy)]
 struct BucketCount {
@@ -239,6 +252,34 @@ impl<'a> MessageCounter<'a> {
             self.persist(read_at, &checkpoints).await;
         }
         Ok(summary.count + settled + recent)
+    }
+
+    /// Counts the messages after a position: the rows of the buckets that it cuts, and the later buckets by their
+    /// checkpoints.
+    async fn count_after(self, position: OrderKey) -> Result<u64> {
+        let rows = self.read_index().await?;
+        let counts = rows.iter().map(async |(bucket, checkpoint)| {
+            let range = IdRange::of_bucket(*bucket);
+            if range.end <= position {
+                return Ok(0);
+            }
+            let is_cut = range.start <= position;
+            // A count from the position alone is no checkpoint of the bucket.
+            let from = if is_cut {
+                let up_to = position;
+                Some(Checkpoint { up_to, count: 0 })
+            } else {
+                *checkpoint
+            };
+            let from_key = from.map_or(OrderKey::MIN, |from| from.up_to);
+            let count = self.count_bucket(*bucket, from, from_key).await?;
+            if !is_cut && self.is_worth_writing(&count) {
+                let checkpoints: Vec<_> = count.checkpoint().into_iter().collect();
+                self.persist(self.began_at, &checkpoints).await;
+            }
+            Ok(from.map_or(0, |from| from.count) + count.settled + count.recent)
+        });
+        Ok(concurrently(counts.collect()).await?.into_iter().sum())
     }
 
     /// The summary of so many messages. `None` if a checkpoint that they were counted by reaches further: a server with a later clock wrote it.

@@ -46,6 +46,9 @@ impl LastMessage {
 const MEMBERSHIP_VERSIONS: u8 = 16;
 /// Version with the end of a ban, and with a silence.
 const MEMBERSHIP_VERSION_2: u8 = 16;
+/// The same with bounds of the history, which follow: the positions after which messages are visible, and the expiry
+/// asked for.
+const MEMBERSHIP_VERSION_3: u8 = 17;
 
 /// Moments that follow a membership of version 2, in this order.
 const HAS_SINCE: u8 = 1;
@@ -83,8 +86,19 @@ pub(crate) fn encode_membership(membership: &Membership) -> Vec<u8> {
                 .filter_map(|(flag, moment)| Some((flag, (*moment)?)))
         };
         let flags = present().fold(0, |flags, (flag, _)| flags | flag);
-        let mut bytes = vec![MEMBERSHIP_VERSION_2, state, role, flags];
+        let version = if membership.has_floor() {
+            MEMBERSHIP_VERSION_3
+        } else {
+            MEMBERSHIP_VERSION_2
+        };
+        let mut bytes = vec![version, state, role, flags];
         bytes.extend(present().flat_map(|(_, moment)| moment.micros().to_be_bytes()));
+        if membership.has_floor() {
+            bytes.extend(membership.visible_from.0);
+            bytes.extend(membership.cleared_up_to.0);
+            let asked = membership.asked_ttl_seconds;
+            bytes.extend(asked.iter().flat_map(|seconds| seconds.to_be_bytes()));
+        }
         return bytes;
     }
     let mut bytes = vec![state, role];
@@ -104,10 +118,17 @@ pub(crate) fn decode_membership(table: &'static str, bytes: &[u8]) -> Result<Mem
         state: MembershipState::Left,
         ..Membership::joined(Role::Member)
     };
-    if let Some((&MEMBERSHIP_VERSION_2, rest)) = bytes.split_first() {
-        return Ok(decode_membership_2(rest)
-            .ok_or_else(broken)?
-            .unwrap_or(unknown));
+    if let Some((&version @ (MEMBERSHIP_VERSION_2 | MEMBERSHIP_VERSION_3), rest)) =
+        bytes.split_first()
+    {
+        let (decoded, bounds) = decode_membership_2(rest).ok_or_else(broken)?;
+        let Some(membership) = decoded else {
+            return Ok(unknown);
+        };
+        if version == MEMBERSHIP_VERSION_2 {
+            return Ok(membership);
+        }
+        return with_bounds(membership, bounds).ok_or_else(broken);
     }
     if bytes
         .first()
@@ -143,8 +164,25 @@ fn decode_role(number: u8) -> Role {
     }
 }
 
-/// A membership of version 2. `None` if the bytes are none; the inner one for a state of a later version.
-fn decode_membership_2(bytes: &[u8]) -> Option<Option<Membership>> {
+/// The bounds of the history that follow a membership of version 3. `None` if the bytes are none.
+fn with_bounds(membership: Membership, bounds: &[u8]) -> Option<Membership> {
+    let (visible_from, rest) = bounds.split_first_chunk::<16>()?;
+    let (cleared_up_to, asked) = rest.split_first_chunk::<16>()?;
+    let asked_ttl_seconds = match asked {
+        [] => None,
+        asked => Some(u32::from_be_bytes(asked.try_into().ok()?)),
+    };
+    Some(Membership {
+        visible_from: OrderKey(*visible_from),
+        cleared_up_to: OrderKey(*cleared_up_to),
+        asked_ttl_seconds,
+        ..membership
+    })
+}
+
+/// A membership of version 2, and the bytes after it. `None` if the bytes are none; the inner one for a state of a
+/// later version.
+fn decode_membership_2(bytes: &[u8]) -> Option<(Option<Membership>, &[u8])> {
     let ([state, role, flags], mut rest) = bytes.split_first_chunk::<3>()?;
     let mut moment = |flag: u8| -> Option<Option<Timestamp>> {
         if flags & flag == 0 {
@@ -160,18 +198,19 @@ fn decode_membership_2(bytes: &[u8]) -> Option<Option<Membership>> {
         0 => MembershipState::Joined,
         1 => MembershipState::Left,
         2 => MembershipState::Banned,
-        _ => return Some(None),
+        _ => return Some((None, rest)),
     };
-    Some(Some(Membership {
+    let membership = Membership {
         state,
-        role: decode_role(*role),
         since,
         banned_until,
         silence: silenced.map(|since| Silence {
             since,
             until: silenced_until,
         }),
-    }))
+        ..Membership::joined(decode_role(*role))
+    };
+    Some((Some(membership), rest))
 }
 
 /// The format of a content, in its first byte.
@@ -240,6 +279,46 @@ mod tests {
     }
 
     #[test]
+    fn a_membership_with_bounds_survives_its_bytes() {
+        let key = |byte: u8| OrderKey([byte; 16]);
+        let plain = Membership::joined(Role::Member);
+        let silence = Some(Silence {
+            since: Timestamp::from_micros(7),
+            until: None,
+        });
+        for bounded in [
+            Membership {
+                visible_from: key(1),
+                ..plain
+            },
+            Membership {
+                cleared_up_to: key(2),
+                since: Some(Timestamp::from_micros(9)),
+                ..plain
+            },
+            Membership {
+                asked_ttl_seconds: Some(60),
+                ..plain
+            },
+            Membership {
+                visible_from: key(1),
+                cleared_up_to: key(2),
+                asked_ttl_seconds: Some(u32::MAX),
+                silence,
+                ..plain
+            },
+        ] {
+            let bytes = encode_membership(&bounded);
+            assert_eq!(bytes[0], MEMBERSHIP_VERSION_3);
+            assert_eq!(decode_membership("t", &bytes).unwrap(), bounded);
+            for length in 1..bytes.len() {
+                let decoded = decode_membership("t", &bytes[..length]);
+                assert!(decoded.is_err() || decoded.unwrap() != bounded);
+            }
+        }
+    }
+
+    #[test]
     fn a_membership_survives_its_bytes() {
         for since in [None, Some(Timestamp::from_micros(7))] {
             for state in [MembershipState::Joined, MembershipState::Left] {
@@ -303,8 +382,8 @@ mod tests {
     #[test]
     fn what_a_later_version_wrote_gives_nobody_a_right_and_no_message_a_body() {
         for bytes in [
-            [17, 0, 7].as_slice(),
-            &[17],
+            [18, 0, 7].as_slice(),
+            &[18],
             &[2, 0],
             &[15, 1],
             &[16, 9, 0, 0],

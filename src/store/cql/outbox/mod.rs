@@ -10,6 +10,7 @@ mod reads;
 mod switch;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -21,15 +22,17 @@ use super::driver::statement::{Statement, statements};
 use super::driver::value::values;
 use crate::clock::Clock;
 use crate::model::{ConversationId, OutboxEvent, OutboxRow, OutboxShard, Timestamp};
-use crate::store::{Error, Result, rules};
+use crate::store::{Error, OUTBOX_KEEP, Result, rules};
 
 const TABLE: &str = "outbox_by_shard";
+/// A row outlives the oldest position from which a reader may resume.
+const KEPT_LONGER_SECONDS: i32 = 3_600;
 const SLOT_MICROS: i64 = 60_000_000;
 /// A batch that was surely not done is repeated at once with the next lane, for so long.
 const NEXT_LANE_FOR: Duration = Duration::from_millis(500);
 
 statements! {
-    INSERT_OUTBOX: Write "INSERT INTO outbox_by_shard (shard, lane, slot, event_id, conversation_id, payload) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";
+    INSERT_OUTBOX: Write "INSERT INTO outbox_by_shard (shard, lane, slot, event_id, conversation_id, payload) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?";
 }
 
 pub(crate) const ALL_STATEMENTS: &[&[&Statement]] =
@@ -46,6 +49,8 @@ pub(crate) struct Outbox {
     clock: Arc<dyn Clock>,
     switch: OutboxSwitch,
     lanes: Lanes,
+    /// Seconds for which a row is kept.
+    keep: AtomicI32,
 }
 
 impl Outbox {
@@ -55,7 +60,12 @@ impl Outbox {
             clock,
             switch: OutboxSwitch::new(),
             lanes: Lanes::random(),
+            keep: AtomicI32::new(seconds(OUTBOX_KEEP)),
         }
+    }
+
+    pub(crate) fn set_keep(&self, keep: Duration) {
+        self.keep.store(seconds(keep), Ordering::Relaxed);
     }
 
     /// Follows the recorded switch. `Err`: it could not be read.
@@ -88,7 +98,7 @@ impl Outbox {
         let shard = row.shard();
         for lane in self.lanes.in_turn(shard) {
             let mut with_row = writes.clone();
-            put(&mut with_row, &row, lane);
+            self.put(&mut with_row, &row, lane);
             let Err(error) = self.executor.write_all(with_row).await else {
                 return Ok(());
             };
@@ -101,23 +111,29 @@ impl Outbox {
         }
         // The fault lies elsewhere.
         let mut with_row = writes;
-        put(&mut with_row, &row, self.lanes.present(shard));
+        self.put(&mut with_row, &row, self.lanes.present(shard));
         self.executor.write_all(with_row).await
+    }
+
+    fn put(&self, writes: &mut Writes, row: &OutboxRow, lane: i8) {
+        let written_at = row.id.moment();
+        let ttl = self.keep.load(Ordering::Relaxed) + KEPT_LONGER_SECONDS;
+        let values = values![
+            number_of(row.shard()),
+            lane,
+            slot_of(written_at),
+            row.id,
+            row.conversation,
+            rules::outbox::encode(row),
+            written_at,
+            ttl
+        ];
+        writes.push(&INSERT_OUTBOX, values);
     }
 }
 
-fn put(writes: &mut Writes, row: &OutboxRow, lane: i8) {
-    let written_at = row.id.moment();
-    let values = values![
-        number_of(row.shard()),
-        lane,
-        slot_of(written_at),
-        row.id,
-        row.conversation,
-        rules::outbox::encode(row),
-        written_at
-    ];
-    writes.push(&INSERT_OUTBOX, values);
+fn seconds(keep: Duration) -> i32 {
+    i32::try_from(keep.as_secs()).unwrap_or(i32::MAX)
 }
 
 fn number_of(shard: OutboxShard) -> i8 {

@@ -10,7 +10,7 @@ use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, row_limit, values};
 use crate::store::{
-    DEAD_LETTER_KEPT_MICROS, DeadLetter, OUTBOX_KEPT_MICROS, ReaderPosition, Result, rules,
+    DEAD_LETTER_KEPT_MICROS, DeadLetter, OUTBOX_KEEP_MAX, ReaderPosition, Result, rules,
 };
 
 const DAY_MICROS: i64 = 24 * 3_600 * 1_000_000;
@@ -92,7 +92,8 @@ impl Outbox {
     /// Reads the days of all events whose letters may live, the oldest first.
     pub(crate) async fn dead_letters(&self, reader: &str, limit: usize) -> Result<Vec<DeadLetter>> {
         let now = self.clock.now();
-        let oldest = now.plus_micros(-(DEAD_LETTER_KEPT_MICROS + OUTBOX_KEPT_MICROS));
+        let keep = i64::try_from(OUTBOX_KEEP_MAX.as_micros()).unwrap_or(i64::MAX);
+        let oldest = now.plus_micros(-(DEAD_LETTER_KEPT_MICROS + keep));
         let days: Vec<_> = (day_of(oldest) - 1..=day_of(now) + 1).collect();
         let mut letters = Vec::new();
         for days in days.chunks(DAYS_AT_ONCE) {

@@ -1,6 +1,6 @@
 //! Cache of the parts of conversations that never change: kind, creator, time of creation and input hash.
 //!
-//! A row of `conversations` also has a name, the slow mode and the flag of large conversations, which change. Each change writes them to static cells of the
+//! A row of `conversations` also has a name, the slow mode, the settings of its history and the flag of large conversations, which change. Each change writes them to static cells of the
 //! participants' partition too, which every reader of a membership reads. A cell wins over the cached row. A row without cells has not changed
 //! since it was read: no server that shares the keyspace changes it without writing the cell.
 
@@ -14,7 +14,7 @@ use super::roster::TABLE;
 use crate::model::{Conversation, ConversationId, GroupName};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
-use crate::store::cql::message::conversation::slow_mode;
+use crate::store::cql::message::conversation::{decode_history, slow_mode};
 
 /// Conversations that are cached. One takes at most 600 bytes, with its name and its creator.
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
@@ -41,6 +41,7 @@ pub(super) struct DescriptionCells {
     pub(super) name: Option<String>,
     pub(super) is_large: Option<bool>,
     pub(super) slow_mode_seconds: Option<i32>,
+    pub(super) history: Option<Vec<u8>>,
 }
 
 impl DescriptionCells {
@@ -57,9 +58,14 @@ impl DescriptionCells {
             Some(seconds) => slow_mode(Some(seconds)),
             None => read.slow_mode_seconds,
         };
+        let history = match self.history {
+            Some(history) => decode_history(Some(&history))?,
+            None => read.history,
+        };
         if name == read.name
             && is_large == read.is_large
             && slow_mode_seconds == read.slow_mode_seconds
+            && history == read.history
         {
             return Ok(read);
         }
@@ -67,6 +73,7 @@ impl DescriptionCells {
             name,
             is_large,
             slow_mode_seconds,
+            history,
             ..Conversation::clone(&read)
         }))
     }

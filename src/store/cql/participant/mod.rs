@@ -9,6 +9,7 @@ mod pager;
 pub(crate) mod pair;
 pub(crate) mod participation;
 pub(crate) mod profile;
+pub(crate) mod report;
 pub(crate) mod restriction;
 pub(crate) mod roster;
 pub(crate) mod version;
@@ -35,6 +36,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     pair::STATEMENTS,
     participation::STATEMENTS,
     profile::STATEMENTS,
+    report::STATEMENTS,
     restriction::STATEMENTS,
     roster::STATEMENTS,
     version::STATEMENTS,

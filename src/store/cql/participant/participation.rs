@@ -18,8 +18,8 @@ use crate::store::cql::message::register::decode_membership;
 use crate::store::{Participation, Result};
 
 statements! {
-    SELECT_PARTICIPATION: Read "SELECT conversation_id, membership, roster, name, is_large, slow_mode_seconds FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
-    SELECT_PARTICIPATIONS: Read "SELECT conversation_id, membership, roster, name, is_large, slow_mode_seconds FROM participants_by_conversation WHERE conversation_id IN ? AND user_id = ?";
+    SELECT_PARTICIPATION: Read "SELECT conversation_id, membership, roster, name, is_large, slow_mode_seconds, history FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
+    SELECT_PARTICIPATIONS: Read "SELECT conversation_id, membership, roster, name, is_large, slow_mode_seconds, history FROM participants_by_conversation WHERE conversation_id IN ? AND user_id = ?";
 }
 
 type ParticipationColumns = (
@@ -29,6 +29,7 @@ type ParticipationColumns = (
     Option<String>,
     Option<bool>,
     Option<i32>,
+    Option<Vec<u8>>,
 );
 
 impl Participants {
@@ -42,7 +43,7 @@ impl Participants {
         ids.dedup();
         let mut found: HashMap<ConversationId, (Membership, DescriptionCells)> = HashMap::new();
         for columns in self.read_participations(viewer, &ids).await? {
-            let (id, membership, roster, name, is_large, slow_mode_seconds) = columns;
+            let (id, membership, roster, name, is_large, slow_mode_seconds, history) = columns;
             // A marker without a membership is no participation.
             let Some(membership) = membership else {
                 continue;
@@ -53,6 +54,7 @@ impl Participants {
                 name,
                 is_large,
                 slow_mode_seconds,
+                history,
             };
             found.insert(ConversationId(id), (membership, cells));
         }

@@ -11,7 +11,7 @@ use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
 
 statements! {
-    SELECT_VERSION: Read "SELECT roster, pending, name, is_large, slow_mode_seconds FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
+    SELECT_VERSION: Read "SELECT roster, pending, name, is_large, slow_mode_seconds, history FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
 }
 
 type VersionColumns = (
@@ -20,6 +20,7 @@ type VersionColumns = (
     Option<String>,
     Option<bool>,
     Option<i32>,
+    Option<Vec<u8>>,
 );
 
 /// Static cells of a conversation's participants.
@@ -37,7 +38,7 @@ impl Participants {
             .executor
             .read_one::<VersionColumns>(&SELECT_VERSION, values![id])
             .await?;
-        let Some((roster, pending, name, is_large, slow_mode_seconds)) = row else {
+        let Some((roster, pending, name, is_large, slow_mode_seconds, history)) = row else {
             return Ok(None);
         };
         let Some(conversation) = self.described(&[id]).await?.pop().flatten() else {
@@ -48,6 +49,7 @@ impl Participants {
                 name,
                 is_large,
                 slow_mode_seconds,
+                history,
             }
             .apply(conversation)?,
             roster: Roster::decode_optional(roster.as_deref())?,

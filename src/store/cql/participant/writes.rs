@@ -2,11 +2,13 @@
 
 use super::Participants;
 use crate::model::{
-    ActPosition, ChangeId, ConversationId, GroupName, Membership, OrderKey, Timestamp, UserId,
+    ActPosition, ChangeId, ConversationId, GroupName, HistorySettings, Membership, OrderKey,
+    Timestamp, UserId,
 };
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
+use crate::store::cql::message::conversation::encode_history;
 use crate::store::cql::message::register::encode_membership;
 
 statements! {
@@ -16,6 +18,7 @@ statements! {
     UPDATE_NAME_CELL: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET name = ? WHERE conversation_id = ?";
     UPDATE_IS_LARGE_CELL: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET is_large = ? WHERE conversation_id = ?";
     UPDATE_SLOW_MODE_CELL: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET slow_mode_seconds = ? WHERE conversation_id = ?";
+    UPDATE_HISTORY_CELL: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET history = ? WHERE conversation_id = ?";
     UPDATE_SETTLED: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET settled = ? WHERE conversation_id = ?";
     SWAP_MEMBERSHIP: Conditional "UPDATE participants_by_conversation SET membership = ? WHERE conversation_id = ? AND user_id = ?";
     SWAP_ROSTER: Conditional "UPDATE participants_by_conversation SET roster = ? WHERE conversation_id = ? IF roster = ?";
@@ -112,6 +115,20 @@ impl Participants {
         let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
         self.messages.put_slow_mode(writes, id, seconds, at);
         writes.push(&UPDATE_SLOW_MODE_CELL, values![at, seconds, id]);
+    }
+
+    /// Sets the settings of a history: in the row of the conversation, and in the cell that readers of a membership
+    /// read. Of two values the later one wins.
+    pub(crate) fn put_history(
+        &self,
+        writes: &mut Writes,
+        id: ConversationId,
+        settings: &HistorySettings,
+        at: i64,
+    ) {
+        self.messages.put_history(writes, id, settings, at);
+        let cell = encode_history(settings);
+        writes.push(&UPDATE_HISTORY_CELL, values![at, cell, id]);
     }
 
     /// Marks a conversation as large, for good: in its row, and in the cell that readers of a membership read.

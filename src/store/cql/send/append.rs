@@ -428,9 +428,13 @@ impl<'a> SendEffects<'a> {
             self.put_entry(inboxes, writes, user, hint);
         }
         for (sender, up_to) in &self.sent {
+            // The server also speaks in the name of services that do not take part.
+            if up_to.is_none() {
+                continue;
+            }
             if participants.is_large {
                 self.put_entry(inboxes, writes, sender, None);
-            } else if up_to.is_some() && !participants.joined.contains(sender) {
+            } else if !participants.joined.contains(sender) {
                 inboxes.put_entry(writes, sender, self.conversation, None, None, *up_to);
             }
         }

@@ -223,14 +223,14 @@ impl Sends {
     }
 
     /// The participants now; `None` in the audience of a conversation that was large before the change.
-    /// Nobody for a change without a message.
+    /// Nobody for a change without a message, unless it raises the floor.
     async fn audience(
         &self,
         id: ConversationId,
         change: &MembershipChange,
         was_large: bool,
     ) -> Result<Audience> {
-        if change.message.is_none() {
+        if change.message.is_none() && !change.raises_history_unannounced() {
             let users = Some(Arc::default());
             return Ok(Audience { users });
         }

@@ -9,8 +9,8 @@ use super::Sends;
 use super::append::Extra;
 use super::writer_cache::KnownParticipants;
 use crate::model::{
-    Ban, Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message,
-    OutboxEvent, ReadMarker, TimeUuid, UserId,
+    Ban, Change, ChangeId, ChangeKind, Conversation, ConversationId, HistorySettings, Membership,
+    Message, OutboxEvent, ReadMarker, TimeUuid, UserId,
 };
 use crate::store::cluster::CompletedChange;
 use crate::store::cql::driver::error::{corrupt, unavailable};
@@ -32,6 +32,8 @@ use crate::store::{
 const VERSION: u8 = 1;
 /// The format of a change without a message, or with bans. Servers of the first version do not read it.
 const VERSION_2: u8 = 2;
+/// The format of a change of the settings of a history, which follow the second version.
+const VERSION_3: u8 = 3;
 /// First byte of one without a version, which earlier versions wrote: the length of the
 /// conversation's id.
 const UNVERSIONED: u8 = 16;
@@ -54,6 +56,9 @@ pub(super) struct PendingChange {
     transitions: Vec<PendingTransition>,
     changes: Vec<(ChangeId, ChangeKind, UserId)>,
     bans: Vec<BanChange>,
+    history: Option<HistorySettings>,
+    /// The users who have cleared the history.
+    cleared: Vec<UserId>,
 }
 
 /// The SYSTEM message of a change, and its bucket, whichever server writes it.
@@ -90,6 +95,9 @@ struct ModerationChange {
     lifted_bans: Vec<UserId>,
 }
 
+/// Encoding of the third version.
+type HistoryChange = (ModerationChange, Option<HistorySettings>, Vec<UserId>);
+
 impl From<AnnouncedChange> for PendingChange {
     fn from(change: AnnouncedChange) -> Self {
         Self {
@@ -100,6 +108,8 @@ impl From<AnnouncedChange> for PendingChange {
             transitions: change.transitions,
             changes: change.changes,
             bans: Vec::new(),
+            history: None,
+            cleared: Vec::new(),
         }
     }
 }
@@ -116,6 +126,8 @@ impl From<ModerationChange> for PendingChange {
             transitions: change.transitions,
             changes: change.changes,
             bans: set.chain(lifted).collect(),
+            history: None,
+            cleared: Vec::new(),
         }
     }
 }
@@ -132,7 +144,7 @@ impl PendingChange {
             joins: match transition.kind {
                 TransitionKind::Joins => Some(true),
                 TransitionKind::Leaves => Some(false),
-                TransitionKind::Stays => None,
+                TransitionKind::Stays | TransitionKind::Clears => None,
             },
             membership: transition.membership,
         };
@@ -151,13 +163,18 @@ impl PendingChange {
                 .map(|change| (change.id, change.kind, change.user.clone()))
                 .collect(),
             bans: change.bans.clone(),
+            history: change.history,
+            cleared: (change.transitions.iter())
+                .filter(|transition| transition.kind == TransitionKind::Clears)
+                .map(|transition| transition.user.clone())
+                .collect(),
         }
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let (transitions, changes) = (self.transitions.clone(), self.changes.clone());
         let bytes = match (&self.announcement, self.bans.as_slice()) {
-            (Some((message, bucket)), []) => {
+            (Some((message, bucket)), []) if !self.bounds_history() => {
                 let change = AnnouncedChange {
                     message: message.clone(),
                     bucket: *bucket,
@@ -184,7 +201,12 @@ impl PendingChange {
                         BanChange::Lift(user) => change.lifted_bans.push(user.clone()),
                     }
                 }
-                postcard::to_extend(&change, vec![VERSION_2])
+                if self.bounds_history() {
+                    let change = (change, &self.history, &self.cleared);
+                    postcard::to_extend(&change, vec![VERSION_3])
+                } else {
+                    postcard::to_extend(&change, vec![VERSION_2])
+                }
             }
         };
         bytes.expect("plain data serialises")
@@ -199,7 +221,16 @@ impl PendingChange {
                 let change = postcard::from_bytes::<ModerationChange>(body);
                 return change.map(Self::from).map_err(broken);
             }
-            Some((version, _)) if *version > VERSION_2 => {
+            Some((&VERSION_3, body)) => {
+                let decoded = postcard::from_bytes::<HistoryChange>(body);
+                let (change, history, cleared) = decoded.map_err(broken)?;
+                return Ok(Self {
+                    history,
+                    cleared,
+                    ..Self::from(change)
+                });
+            }
+            Some((version, _)) if *version > VERSION_3 => {
                 return Err(unavailable("a later version has to complete a change"));
             }
             Some(_) | None => {
@@ -208,6 +239,11 @@ impl PendingChange {
         };
         let change = postcard::from_bytes::<AnnouncedChange>(announced);
         change.map(Self::from).map_err(broken)
+    }
+
+    /// Whether it changes the settings of the history, or a user has cleared it.
+    fn bounds_history(&self) -> bool {
+        self.history.is_some() || !self.cleared.is_empty()
     }
 
     fn changes(&self) -> impl Iterator<Item = Change> {
@@ -253,7 +289,9 @@ impl Sends {
             .filter(|pending| Some(pending.version) == version);
         let last_change = pending.map(|pending| LastMembershipChange {
             before: cells.roster.version_before(),
-            moved: pending.moved().cloned().collect(),
+            moved: (pending.transitions.iter())
+                .map(|transition| transition.user.clone())
+                .collect(),
         });
         Ok(Some(MembershipVersion {
             conversation: cells.conversation,
@@ -324,6 +362,7 @@ impl Sends {
             was_large,
             transitions,
             bans,
+            history,
             ..
         } = pending;
         let (id, version) = (*id, *version);
@@ -388,6 +427,10 @@ impl Sends {
                 .for_each(|change| self.messages.put_change(writes, id, change));
             bans.iter()
                 .for_each(|change| ban::put_change(writes, id, change, version));
+            if let Some(history) = history {
+                self.participants
+                    .put_history(writes, id, history, version.moment().micros());
+            }
             if growth.is_none() {
                 self.participants
                     .put_settled(writes, id, version.order_key());
@@ -408,7 +451,8 @@ impl Sends {
         Ok(())
     }
 
-    /// The same for a change that no message announces: nobody joins or leaves by it, and no inbox shows it.
+    /// The same for a change that no message announces: nobody joins or leaves by it, and no inbox shows it unless it
+    /// raises the floor.
     async fn complete_unannounced(&self, pending: &PendingChange) -> Result<()> {
         let (id, version) = (pending.conversation, pending.version);
         let changes: Vec<_> = pending.changes().collect();
@@ -417,6 +461,23 @@ impl Sends {
             .iter()
             .for_each(|change| self.messages.put_change(&mut writes, id, change));
         (pending.bans.iter()).for_each(|change| ban::put_change(&mut writes, id, change, version));
+        for user in &pending.cleared {
+            let kind = InboxChangeKind::MessageChanged;
+            self.inboxes
+                .put_inbox_change(&mut writes, user, id, version, kind);
+        }
+        if let Some(history) = &pending.history {
+            let at = version.moment().micros();
+            self.participants.put_history(&mut writes, id, history, at);
+            let is_raise = |change: &Change| change.kind == ChangeKind::HistoryRaised;
+            if changes.iter().any(is_raise) && !pending.was_large {
+                let kind = InboxChangeKind::MessageChanged;
+                for user in joined(&self.participants.memberships(id).await?) {
+                    self.inboxes
+                        .put_inbox_change(&mut writes, &user, id, version, kind);
+                }
+            }
+        }
         self.participants
             .put_settled(&mut writes, id, version.order_key());
         let events = || changes.iter().map(OutboxEvent::of_change).collect();
@@ -553,7 +614,7 @@ mod tests {
             assert_eq!(read.encode(), present);
         }
         let mut later = present;
-        later[0] = VERSION_2 + 1;
+        later[0] = VERSION_3 + 1;
         assert!(matches!(
             PendingChange::decode(&later),
             Err(crate::store::Error::Unavailable(_))

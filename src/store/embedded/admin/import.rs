@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::import_conversation::ConversationImport;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash, Membership, Message,
-    MessageId, Pin, Profile, Restriction, Role, TimeUuid, Timestamp, UserId,
+    MessageId, NotificationLevel, Pin, Profile, Report, Restriction, Role, TimeUuid, Timestamp,
+    UserId,
 };
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
@@ -18,7 +19,7 @@ use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key};
 use crate::store::embedded::engine::record::{self, BanRecord, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::append;
-use crate::store::embedded::{block, mention, message};
+use crate::store::embedded::{block, mention, message, report};
 use crate::store::{ImportPositions, ImportRow, Imported, RestrictionChange, Result, rules};
 
 /// Bytes of one commit, about. A call with fewer bytes is atomic.
@@ -80,6 +81,7 @@ impl ImportDraft<'_> {
                 blocked,
                 since,
             } => self.add_block(user, blocked, *since),
+            ImportRow::Report(report) => self.add_report(report),
             ImportRow::Conversation {
                 conversation,
                 last_activity,
@@ -171,6 +173,23 @@ impl ImportDraft<'_> {
             return Ok(Imported::Unchanged);
         }
         self.put(key, value);
+        Ok(Imported::Added)
+    }
+
+    fn add_report(&mut self, report: &Report) -> Result<Imported> {
+        if self.has(&report::key_of(report))? {
+            return Ok(Imported::Unchanged);
+        }
+        let mut ops = report::rows(report);
+        if let Some(resolution) = &report.resolution {
+            ops.extend(report::resolved(report.id, Some(resolution), resolution.at));
+        }
+        for op in ops {
+            if let Op::Put(key, value) | Op::Max(key, value) = op {
+                self.put(key, value);
+            }
+        }
+        self.newest_id = self.newest_id.max(Some(report.id));
         Ok(Imported::Added)
     }
 
@@ -392,6 +411,9 @@ impl ImportDraft<'_> {
                 key::entry(user, id, EntryCell::Flags),
                 record::encode_flags(&flags),
             );
+        }
+        if flags.level == Some(NotificationLevel::All) {
+            self.put(key::notify_all(id, user), Vec::new());
         }
     }
 

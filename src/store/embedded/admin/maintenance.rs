@@ -15,7 +15,7 @@ use crate::store::embedded::engine::record::{self, HeadRecord, SendRecord};
 use crate::store::embedded::inbox;
 use crate::store::embedded::outbox::OutboxSweep;
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::{Error, Result};
+use crate::store::{DEAD_LETTER_KEPT_MICROS, DeadLetter, Error, Result, rules};
 
 const TICK: Duration = Duration::from_secs(1);
 const TICKS_BETWEEN_SWEEPS: u64 = 60;
@@ -165,16 +165,13 @@ fn plan(context: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)
             write.ops.push(Op::Delete(of));
         } else if let Some(id) = key::busy_conversation_id(&of) {
             quiet.extend(settle(context, id, now, &mut write)?);
-        } else if let Some(value) = view.get(&of)? {
-            // An idempotency key may have been reused, with a later expiry.
-            let record: SendRecord =
-                record::decode(&value).map_err(|error| corrupt("sends_by_key", error))?;
-            if record.expires_at <= now {
-                write
-                    .conditions
-                    .push(Condition::Is(of.clone(), value.to_vec()));
-                write.ops.push(Op::Delete(of));
-            }
+        } else if let Some(value) = view.get(&of)?
+            && has_expired(&of, &value, now)?
+        {
+            write
+                .conditions
+                .push(Condition::Is(of.clone(), value.to_vec()));
+            write.ops.push(Op::Delete(of));
         }
         if write.ops.len() >= SWEEP_OPS_MAX {
             break;
@@ -187,6 +184,22 @@ fn plan(context: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)
             .for_each(|state| states.put_written(state))
     }));
     Ok(((!write.ops.is_empty()).then_some(write), next))
+}
+
+/// Whether a row is older than its lifetime. Keys of sends and dead letters may have been written
+/// again, with a later expiry; no other key with an expiry is.
+fn has_expired(of: &key::Key, value: &[u8], now: Timestamp) -> Result<bool> {
+    if key::is_send_by_key(of) {
+        let send: SendRecord =
+            record::decode(value).map_err(|error| corrupt("sends_by_key", error))?;
+        return Ok(send.expires_at <= now);
+    }
+    if key::is_dead_letter(of) {
+        let letter = rules::outbox::decode_dead(value)?;
+        let expires_at = |letter: DeadLetter| letter.died_at.plus_micros(DEAD_LETTER_KEPT_MICROS);
+        return Ok(letter.is_none_or(|letter| expires_at(letter) <= now));
+    }
+    Ok(true)
 }
 
 /// Moves a quiet conversation back to the activity index, or schedules its next check.
@@ -242,15 +255,30 @@ pub(in crate::store::embedded) fn spawn(inner: &Arc<OpenStore>) -> tokio::task::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::ManualClock;
+    use crate::clock::{Clock as _, ManualClock};
     use crate::model::{
         Content, Conversation, ConversationId, ConversationKind, Message, MessageKind, OrderKey,
-        PageRequest, ReadMarker, Role, TimeUuid, Timestamp, UserId,
+        OutboxEvent, PageRequest, ReadMarker, Report, ReportReason, Role, TimeUuid, Timestamp,
+        UserId,
     };
     use crate::store::embedded::{Embedded, Options};
     use crate::store::{MarkerMove, NewConversation, NewMessage, Store};
 
     const DAY_MICROS: i64 = 24 * 3_600 * 1_000_000;
+
+    /// An empty store, with a clock that the test moves.
+    async fn open() -> (tempfile::TempDir, Arc<ManualClock>, Embedded) {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(Timestamp::from_micros(
+            1_767_225_600_000_000,
+        )));
+        let options = Options {
+            free_bytes_min: 0,
+            ..Options::new(folder.path())
+        };
+        let store = Embedded::open(options, clock.clone()).await.unwrap();
+        (folder, clock, store)
+    }
 
     fn rows(context: &ReadContext, span: key::Span) -> usize {
         context.view().scan(span, Direction::Forward).count()
@@ -258,14 +286,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_has_expired_is_swept_and_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let start = Timestamp::from_micros(1_767_225_600_000_000);
-        let clock = Arc::new(ManualClock::at(start));
-        let options = Options {
-            free_bytes_min: 0,
-            ..Options::new(folder.path())
-        };
-        let store = Embedded::open(options, clock.clone()).await.unwrap();
+        let (_folder, clock, store) = open().await;
+        let start = clock.now();
         let user = UserId::parse("ann").unwrap();
         let conversation = ConversationId::random();
         for day in [0, 10] {
@@ -291,6 +313,75 @@ mod tests {
         store.close().await.unwrap();
     }
 
+    /// A dead letter lives 30 days from its last death, a report and a mention 400 days.
+    #[tokio::test]
+    async fn dead_letters_reports_and_mentions_are_swept_when_their_time_is_over() {
+        let (_folder, clock, store) = open().await;
+        let start = clock.now();
+        let day = |day: i64| start.plus_micros(day * DAY_MICROS);
+        let user = UserId::parse("ann").unwrap();
+        for died_at in [day(0), day(10)] {
+            let letter = DeadLetter {
+                conversation: ConversationId::random(),
+                event: OutboxEvent::message_added(TimeUuid::new(start, [0; 8])),
+                part: String::new(),
+                died_at,
+                tries: 3,
+                reason: "it answers 404".to_owned(),
+            };
+            store.put_dead_letter("crm", &letter).await.unwrap();
+        }
+        let report = Report {
+            id: TimeUuid::new(start, [1; 8]),
+            reporter: user.clone(),
+            user: user.clone(),
+            reason: ReportReason::Spam,
+            note: None,
+            conversation: None,
+            message: None,
+            body: None,
+            attachments: Vec::new(),
+            resolution: None,
+        };
+        store.add_report(&report, report.id).await.unwrap();
+        let mention = key::mention(
+            &user,
+            ConversationId::random(),
+            TimeUuid::new(start, [2; 8]).order_key(),
+        );
+        let ops = vec![
+            Op::Put(key::expiry(&mention, day(400)), Vec::new()),
+            Op::Put(mention, record::encode(&user)),
+        ];
+        store
+            .write(Write {
+                ops,
+                ..Write::default()
+            })
+            .await
+            .unwrap();
+        let context = store.inner.context.clone();
+        let mut sweep = Sweep::default();
+        for (at, left) in [
+            (29, (1, 1, 1)),
+            (31, (1, 1, 1)),
+            (41, (0, 1, 1)),
+            (399, (0, 1, 1)),
+            (402, (0, 0, 0)),
+        ] {
+            clock.set(day(at));
+            sweep.run(&store.inner).await.unwrap();
+            let found = (
+                rows(&context, key::dead_letters("crm")),
+                rows(&context, key::all_reports()),
+                rows(&context, key::all_mentions()),
+            );
+            assert_eq!(found, left, "on day {at}");
+        }
+        assert_eq!(rows(&context, key::expired(Timestamp::MAX)), 0);
+        store.close().await.unwrap();
+    }
+
     /// Rows of the conversation in ann's inbox: in the activity index, and in the busy list.
     fn found(context: &ReadContext, ann: &UserId) -> (usize, usize) {
         (
@@ -302,14 +393,8 @@ mod tests {
     #[tokio::test]
     async fn a_conversation_is_busy_from_one_send_to_a_quiet_while_later() {
         const HOUR: i64 = 3_600 * 1_000_000;
-        let folder = tempfile::tempdir().unwrap();
-        let start = Timestamp::from_micros(1_767_225_600_000_000);
-        let clock = Arc::new(ManualClock::at(start));
-        let options = Options {
-            free_bytes_min: 0,
-            ..Options::new(folder.path())
-        };
-        let store = Embedded::open(options, clock.clone()).await.unwrap();
+        let (_folder, clock, store) = open().await;
+        let start = clock.now();
         let (ann, ben) = (UserId::parse("ann").unwrap(), UserId::parse("ben").unwrap());
         let id = |micros| TimeUuid::new(start.plus_micros(micros), [0; 8]);
         let new = NewConversation {
@@ -321,6 +406,7 @@ mod tests {
                 created_by: None,
                 input_hash: None,
                 slow_mode_seconds: 0,
+                history: Default::default(),
                 is_large: false,
             },
             participants: vec![(ann.clone(), Role::Member), (ben.clone(), Role::Member)],

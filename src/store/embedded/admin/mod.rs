@@ -8,3 +8,4 @@ pub(in crate::store::embedded) mod maintenance;
 mod store_admin;
 pub(in crate::store::embedded) mod verify;
 mod verify_conversation;
+mod verify_report;

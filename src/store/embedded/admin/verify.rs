@@ -34,10 +34,11 @@ enum EmbeddedStage {
     Blocks,
     Mentions,
     Everyone,
+    Reports,
 }
 
 impl EmbeddedStage {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Conversations,
         Self::Active,
         Self::Busy,
@@ -47,6 +48,7 @@ impl EmbeddedStage {
         Self::Blocks,
         Self::Mentions,
         Self::Everyone,
+        Self::Reports,
     ];
 }
 
@@ -105,12 +107,13 @@ fn look(context: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verifi
         EmbeddedStage::Everyone => {
             look.stray_mentions(key::all_everyones(), key::everyone_of, from)?
         }
+        EmbeddedStage::Reports => look.reports(from)?,
     };
     // The next piece begins after the last row, or with the next stage.
     let number = stage as u8;
     look.verified.next = match last {
         Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
-        None if stage == EmbeddedStage::Everyone => None,
+        None if stage == EmbeddedStage::Reports => None,
         None => Some(VerifyPosition(vec![number + 1])),
     };
     let (states, touched) = (Arc::clone(&context.states), look.touched);
@@ -185,7 +188,8 @@ impl PieceCheck<'_> {
             | EmbeddedStage::Restrictions
             | EmbeddedStage::Blocks
             | EmbeddedStage::Mentions
-            | EmbeddedStage::Everyone => key::all_activities(),
+            | EmbeddedStage::Everyone
+            | EmbeddedStage::Reports => key::all_activities(),
         };
         let table = all.table;
         let span = key::behind(all, from);

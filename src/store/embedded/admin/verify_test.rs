@@ -45,6 +45,7 @@ fn rows() -> Vec<ImportRow> {
             created_by: None,
             input_hash: None,
             slow_mode_seconds: 0,
+            history: Default::default(),
             is_large: false,
         },
         last_activity: None,

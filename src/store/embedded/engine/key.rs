@@ -9,14 +9,16 @@ mod row;
 use uuid::Uuid;
 
 pub(in crate::store::embedded) use self::row::{
-    all_activities, all_blocks, all_busy, all_everyones, all_larges, all_mentions, all_pairs, ban,
-    ban_place, banned_of, bans, behind, block, blocked_of, blocker_of, blocks, busy,
-    busy_conversation, busy_conversation_id, conversation, conversation_of, conversations_after,
-    dead_letter, dead_letters, everyone, everyone_of, everyones, expired, expired_key, expiry,
-    larges, listed, listed_id, listing_of, mention, mention_of, mentioned_at, mentions, meta, note,
-    outbox_row, outbox_row_of, outbox_rows, pair, pin, pinned_of, pins, reaction, reaction_of,
-    reaction_to, reactions, reactions_after, reactions_in, reactions_of, reader_position,
-    restricted_of, restriction, restrictions, roster, send_by_key, user, user_of, users_after,
+    all_activities, all_blocks, all_busy, all_everyones, all_larges, all_mentions, all_pairs,
+    all_reports, ban, ban_place, banned_of, bans, behind, block, blocked_of, blocker_of, blocks,
+    busy, busy_conversation, busy_conversation_id, conversation, conversation_of,
+    conversations_after, dead_letter, dead_letters, everyone, everyone_of, everyones, expired,
+    expired_key, expiry, is_dead_letter, is_send_by_key, larges, listed, listed_id, listing_of,
+    mention, mention_of, mentioned_at, mentions, meta, note, notify_all, notify_all_after,
+    notify_all_of, outbox_row, outbox_row_of, outbox_rows, pair, pin, pinned_of, pins, reaction,
+    reaction_of, reaction_to, reactions, reactions_after, reactions_in, reactions_of,
+    reader_position, report, report_of, report_resolution, reports, restricted_of, restriction,
+    restrictions, roster, send_by_key, user, user_of, users_after,
 };
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
@@ -82,6 +84,9 @@ enum Tag {
     Everyone = 19,
     OutboxPosition = 21,
     OutboxDead = 22,
+    Report = 23,
+    ReportResolution = 24,
+    NotifyAll = 28,
 }
 
 /// First byte of a row of [`Table::Changes`]: its owner's kind.
@@ -157,6 +162,10 @@ impl Key {
         match (self.table, self.bytes.first()) {
             (Table::Rows, Some(&tag)) if tag == Tag::OutboxPosition as u8 => "outbox_positions",
             (Table::Rows, Some(&tag)) if tag == Tag::OutboxDead as u8 => "outbox_dead",
+            (Table::Rows, Some(&tag)) if tag == Tag::Report as u8 => "reports_by_week",
+            (Table::Rows, Some(&tag)) if tag == Tag::NotifyAll as u8 => {
+                "notify_all_by_conversation"
+            }
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),
             (table, _) => table.name(),
         }

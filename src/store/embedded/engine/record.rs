@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::key::Listing;
 use crate::model::{
     self, ActPosition, Ban, ChangeId, Content, Conversation, ConversationId, ConversationKind,
-    Flags, IdempotencyKey, InputHash, Membership, Mentions, Message, MessageId, MessageKind,
-    NotificationLevel, OrderKey, Pin, Profile, ReadMarker, Silence, TimeUuid, Timestamp, UserId,
-    conversation::GroupName,
+    Flags, HistorySettings, IdempotencyKey, InputHash, Membership, Mentions, Message, MessageId,
+    MessageKind, NotificationLevel, OrderKey, Pin, Profile, ReadMarker, Silence, TimeUuid,
+    Timestamp, UserId, conversation::GroupName,
 };
 use crate::store::UnreadReader;
 use crate::store::rules::import::activity;
@@ -152,6 +152,10 @@ pub(in crate::store::embedded) fn decode_flags(bytes: &[u8]) -> Result<Flags, De
 
 /// Version of memberships with a ban or a silence.
 const MEMBERSHIP_VERSION: u8 = 2;
+/// The same with bounds of the history: the positions after which messages are visible, and the expiry asked for.
+const BOUNDED_MEMBERSHIP_VERSION: u8 = 3;
+
+type HistoryBounds = (OrderKey, OrderKey, Option<u32>);
 
 /// A membership. The end of a ban and a silence follow the fields of the first version.
 pub(in crate::store::embedded) fn encode_membership(membership: &Membership) -> Vec<u8> {
@@ -162,7 +166,18 @@ pub(in crate::store::embedded) fn encode_membership(membership: &Membership) -> 
         .silence
         .map(|silence| (silence.since, silence.until));
     let fields = (membership, membership.banned_until, silence);
-    postcard::to_extend(&fields, vec![MEMBERSHIP_VERSION]).expect("plain data serialises")
+    let bytes = if membership.has_floor() {
+        let bounds: HistoryBounds = (
+            membership.visible_from,
+            membership.cleared_up_to,
+            membership.asked_ttl_seconds,
+        );
+        postcard::to_extend(&fields, vec![BOUNDED_MEMBERSHIP_VERSION])
+            .and_then(|bytes| postcard::to_extend(&bounds, bytes))
+    } else {
+        postcard::to_extend(&fields, vec![MEMBERSHIP_VERSION])
+    };
+    bytes.expect("plain data serialises")
 }
 
 pub(in crate::store::embedded) fn decode_membership(
@@ -173,16 +188,27 @@ pub(in crate::store::embedded) fn decode_membership(
         Option<Timestamp>,
         Option<(Timestamp, Option<Timestamp>)>,
     );
-    let Some((&MEMBERSHIP_VERSION, body)) = bytes.split_first() else {
+    let Some((&version @ (MEMBERSHIP_VERSION | BOUNDED_MEMBERSHIP_VERSION), body)) =
+        bytes.split_first()
+    else {
         return decode(bytes);
     };
     let ((membership, banned_until, silence), rest) = postcard::take_from_bytes::<Moderated>(body)?;
+    let (bounds, rest) = if version == BOUNDED_MEMBERSHIP_VERSION {
+        postcard::take_from_bytes::<HistoryBounds>(rest)?
+    } else {
+        (HistoryBounds::default(), rest)
+    };
     if !rest.is_empty() {
         return Err(DecodeError::Trailing);
     }
+    let (visible_from, cleared_up_to, asked_ttl_seconds) = bounds;
     Ok(Membership {
         banned_until,
         silence: silence.map(|(since, until)| Silence { since, until }),
+        visible_from,
+        cleared_up_to,
+        asked_ttl_seconds,
         ..membership
     })
 }
@@ -424,6 +450,8 @@ pub(in crate::store::embedded) struct ConversationRecord {
     is_large: bool,
     #[serde(skip)]
     slow_mode_seconds: u32,
+    #[serde(skip)]
+    history: HistorySettings,
 }
 
 impl ConversationRecord {
@@ -437,6 +465,7 @@ impl ConversationRecord {
             input_hash,
             is_large,
             slow_mode_seconds,
+            history,
         } = conversation.clone();
         let bytes = encode(&Self {
             kind,
@@ -446,12 +475,17 @@ impl ConversationRecord {
             input_hash,
             is_large,
             slow_mode_seconds,
+            history,
         });
-        // It follows the fields of the first version, and is left out where there is none.
-        match slow_mode_seconds {
-            0 => bytes,
-            seconds => postcard::to_extend(&seconds, bytes).expect("plain data serialises"),
-        }
+        // They follow the fields of the first version, and are left out where there are none.
+        let extended = if history != HistorySettings::default() {
+            postcard::to_extend(&(slow_mode_seconds, history), bytes)
+        } else if slow_mode_seconds > 0 {
+            postcard::to_extend(&slow_mode_seconds, bytes)
+        } else {
+            Ok(bytes)
+        };
+        extended.expect("plain data serialises")
     }
 
     pub(in crate::store::embedded) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
@@ -460,11 +494,16 @@ impl ConversationRecord {
             [] => (0, rest),
             rest => postcard::take_from_bytes(rest)?,
         };
+        let (history, rest) = match rest {
+            [] => (HistorySettings::default(), rest),
+            rest => postcard::take_from_bytes(rest)?,
+        };
         if !rest.is_empty() {
             return Err(DecodeError::Trailing);
         }
         Ok(Self {
             slow_mode_seconds,
+            history,
             ..record
         })
     }
@@ -478,6 +517,7 @@ impl ConversationRecord {
             input_hash,
             is_large,
             slow_mode_seconds,
+            history,
         } = self;
         Conversation {
             id,
@@ -487,6 +527,7 @@ impl ConversationRecord {
             created_by,
             input_hash,
             slow_mode_seconds,
+            history,
             is_large,
         }
     }

@@ -203,3 +203,25 @@ fn an_activity_that_was_given_counts_where_it_is_later() {
     assert_eq!(head.last_activity, Timestamp::from_micros(30));
     assert_eq!((head.last_message, head.message_count), (Some(id(30)), 3));
 }
+
+#[test]
+fn a_membership_with_bounds_survives_its_bytes() {
+    let key = |byte: u8| crate::model::OrderKey([byte; 16]);
+    let plain = Membership::joined(crate::model::Role::Member);
+    for bounded in [
+        Membership {
+            visible_from: key(1),
+            ..plain
+        },
+        Membership {
+            cleared_up_to: key(2),
+            asked_ttl_seconds: Some(60),
+            ..plain
+        },
+    ] {
+        let bytes = encode_membership(&bounded);
+        assert_eq!(decode_membership(&bytes).unwrap(), bounded);
+        let longer = [bytes.as_slice(), &[0]].concat();
+        assert!(decode_membership(&longer).is_err());
+    }
+}

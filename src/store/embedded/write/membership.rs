@@ -117,10 +117,8 @@ fn plan(
     change: &MembershipChange,
 ) -> Result<Plan<Option<Audience>>> {
     if state.roster.version == Some(change.version) {
-        let told = match &change.message {
-            Some(_) => audience(state),
-            None => nobody(),
-        };
+        let is_told = change.message.is_some() || change.raises_history_unannounced();
+        let told = if is_told { audience(state) } else { nobody() };
         return Ok((Some(told), None));
     }
     if state.roster.version != change.seen {
@@ -133,6 +131,7 @@ fn plan(
     let is_large = state.conversation.is_large_with(head.participant_count);
     let conversation = Arc::new(Conversation {
         is_large,
+        history: change.history.unwrap_or(state.conversation.history),
         ..(*state.conversation).clone()
     });
 
@@ -154,7 +153,7 @@ fn plan(
         key::roster(conversation.id),
         record::encode(&roster),
     ));
-    if is_large != state.conversation.is_large {
+    if conversation != state.conversation {
         ops.push(Op::Put(
             key::conversation(conversation.id),
             ConversationRecord::encode(&conversation),
@@ -166,16 +165,27 @@ fn plan(
     );
     ops.extend(moved_entries(state, change, from, to));
     let (people, heir) = people_after(&view, state, &conversation, roster, &change.transitions)?;
-    let told = match &change.message {
-        Some(_) => Audience {
+    let is_told = change.message.is_some() || change.raises_history_unannounced();
+    let told = if is_told {
+        Audience {
             users: state
                 .people
                 .as_ref()
                 .and(people.as_ref())
                 .map(|people| people.joined.clone()),
-        },
-        None => nobody(),
+        }
+    } else {
+        nobody()
     };
+    if change.raises_history_unannounced()
+        && let Some(people) = &people
+    {
+        let raised = |user| {
+            let kind = LoggedChangeKind::MessageChanged;
+            inbox::change(user, state.conversation.id, change.version, kind)
+        };
+        ops.extend(people.joined.iter().flat_map(raised));
+    }
     let people = people.filter(|_| !is_large);
     let after = ConversationState {
         conversation,
@@ -242,9 +252,10 @@ fn moved_entries(
         .collect();
     if let Some(people) = &state.people {
         let moves = |user: &UserId| {
-            change.transitions.iter().any(|transition| {
-                transition.user == *user && transition.kind != TransitionKind::Stays
-            })
+            change
+                .transitions
+                .iter()
+                .any(|transition| transition.user == *user && transition.kind.moves())
         };
         let staying: Vec<_> = people
             .joined
@@ -283,6 +294,7 @@ fn turned(
             ops.push(Op::Put(key::listed(user, id, to), Vec::new()));
         }
         TransitionKind::Leaves => ops.push(Op::Delete(key::listed(user, id, from))),
+        TransitionKind::Clears => {}
         TransitionKind::Stays => return ops,
     }
     ops.extend(inbox::change(

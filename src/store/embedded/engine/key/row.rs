@@ -1,9 +1,12 @@
 //! Keys of small and rare rows, each behind its tag: conversations, users, pairs, idempotency keys, reactions, lists and expiries.
 
-use super::{Key, Listing, Span, Table, Tag, conversation_id, inbox_key, name, rows, split_name};
+use super::{
+    Key, Listing, Span, Table, Tag, conversation_id, inbox_key, name, rows, split_name, turned,
+};
 use crate::model::message::IdempotencyKey;
 use crate::model::{
-    ConversationId, Emoji, InboxKey, MessageId, OrderKey, OutboxShard, TimeUuid, Timestamp, UserId,
+    ConversationId, Emoji, InboxKey, MessageId, OrderKey, OutboxShard, ReportId, TimeUuid,
+    Timestamp, UserId,
 };
 use crate::store::{DeadLetter, Restricted};
 
@@ -296,6 +299,39 @@ pub(in crate::store::embedded) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, Us
     rest.is_empty().then_some((emoji, user))
 }
 
+// Reports, and their resolutions: inverted order key, so that the newest comes first.
+
+pub(in crate::store::embedded) fn report(position: OrderKey) -> Key {
+    rows(Tag::Report, &[&turned(position.0)])
+}
+
+pub(in crate::store::embedded) fn report_resolution(position: OrderKey) -> Key {
+    rows(Tag::ReportResolution, &[&turned(position.0)])
+}
+
+/// Reports before one position and after another one.
+pub(in crate::store::embedded) fn reports(older_than: OrderKey, newer_than: OrderKey) -> Span {
+    Span {
+        table: Table::Rows,
+        start: Span::of_key(report(older_than)).end,
+        end: report(newer_than).bytes,
+    }
+}
+
+/// Range of all reports and all resolutions.
+pub(in crate::store::embedded) fn all_reports() -> Span {
+    Span {
+        table: Table::Rows,
+        start: vec![Tag::Report as u8],
+        end: vec![Tag::ReportResolution as u8 + 1],
+    }
+}
+
+/// Parses the report of a key of [`all_reports`].
+pub(in crate::store::embedded) fn report_of(bytes: &[u8]) -> Option<ReportId> {
+    ReportId::from_order_key(OrderKey(turned(*bytes.last_chunk::<16>()?)))
+}
+
 // Pins: conversation ‖ order key of the message.
 
 pub(in crate::store::embedded) fn pin(conversation: ConversationId, message: MessageId) -> Key {
@@ -524,6 +560,18 @@ pub(in crate::store::embedded) fn expired(now: Timestamp) -> Span {
     }
 }
 
+pub(in crate::store::embedded) fn is_send_by_key(key: &Key) -> bool {
+    has_tag(key, Tag::SendByKey)
+}
+
+pub(in crate::store::embedded) fn is_dead_letter(key: &Key) -> bool {
+    has_tag(key, Tag::OutboxDead)
+}
+
+fn has_tag(key: &Key, tag: Tag) -> bool {
+    key.table == Table::Rows && key.bytes.first() == Some(&(tag as u8))
+}
+
 /// Parses the key that a row of [`expired`] refers to.
 pub(in crate::store::embedded) fn expired_key(bytes: &[u8]) -> Option<Key> {
     let (table, key) = bytes.get(5..)?.split_first()?;
@@ -532,4 +580,33 @@ pub(in crate::store::embedded) fn expired_key(bytes: &[u8]) -> Option<Key> {
         table,
         bytes: key.to_vec(),
     })
+}
+
+// Users who are notified of all messages: conversation ‖ name.
+
+pub(in crate::store::embedded) fn notify_all(conversation: ConversationId, user: &UserId) -> Key {
+    rows(
+        Tag::NotifyAll,
+        &[conversation.0.as_bytes(), user.as_str().as_bytes()],
+    )
+}
+
+/// Those of a conversation after a user.
+pub(in crate::store::embedded) fn notify_all_after(
+    conversation: ConversationId,
+    after: Option<&UserId>,
+) -> Span {
+    let all = Span::of_prefix(
+        Table::Rows,
+        rows(Tag::NotifyAll, &[conversation.0.as_bytes()]).bytes,
+    );
+    match after {
+        Some(user) => all.behind(&Span::of_key(notify_all(conversation, user))),
+        None => all,
+    }
+}
+
+/// Parses the user of a key of [`notify_all_after`].
+pub(in crate::store::embedded) fn notify_all_of(bytes: &[u8]) -> Option<UserId> {
+    UserId::parse(std::str::from_utf8(bytes.get(17..)?).ok()?).ok()
 }

@@ -1,5 +1,7 @@
 //! Receiver of webhooks: a small HTTP server that records each request before it answers, and answers as a test says.
 
+pub(crate) mod process;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -58,14 +60,21 @@ pub(crate) enum Reply {
     With(u16, &'static str),
     /// 200 and a body of so many bytes.
     Long(usize),
+    /// With this body.
+    Json(u16, String),
     Hang,
     Close,
 }
 
 type Behaviour = Box<dyn FnMut(&Received) -> Reply + Send>;
 
+/// Place where a request is recorded before it is answered.
+type Record = Box<dyn Fn(&Received) + Send + Sync>;
+
 struct ReceiverState {
     received: Mutex<Vec<Received>>,
+    /// `None`: in `received`.
+    record: Option<Record>,
     tries: Mutex<HashMap<String, usize>>,
     behaviour: Mutex<Behaviour>,
 }
@@ -83,6 +92,7 @@ impl Receiver {
         let listener = TcpListener::bind(any).await.unwrap();
         let state = Arc::new(ReceiverState {
             received: Mutex::default(),
+            record: None,
             tries: Mutex::default(),
             behaviour: Mutex::new(Box::new(|_| Reply::Status(204))),
         });
@@ -99,24 +109,9 @@ impl Receiver {
         *self.state.behaviour.lock().unwrap() = Box::new(behaviour);
     }
 
-    /// Ends as a killed process does: no request that it holds is answered.
+    /// Listens no more, and closes all connections.
     pub(crate) fn kill(&self) {
         self.stop.cancel();
-    }
-
-    /// Listens at the same address again.
-    pub(crate) async fn restart(&mut self) {
-        self.kill();
-        let bind = async {
-            loop {
-                if let Ok(listener) = TcpListener::bind(self.address).await {
-                    return listener;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let listener = tokio::time::timeout(PATIENCE, bind).await.unwrap();
-        self.stop = serve(listener, &self.state);
     }
 
     pub(crate) fn received(&self) -> Vec<Received> {
@@ -208,7 +203,10 @@ async fn talk(mut stream: TcpStream, state: &ReceiverState) -> Option<()> {
             let tries = tries.entry(request.id().to_owned()).or_default();
             request.tries = *tries;
             *tries += 1;
-            state.received.lock().unwrap().push(request.clone());
+            match &state.record {
+                Some(record) => record(&request),
+                None => state.received.lock().unwrap().push(request.clone()),
+            }
         }
         let reply = state.behaviour.lock().unwrap()(&request);
         let answer = match reply {
@@ -217,6 +215,11 @@ async fn talk(mut stream: TcpStream, state: &ReceiverState) -> Option<()> {
             Reply::Long(length) => {
                 let mut answer = head(200, "x-nothing: 0", length);
                 answer.resize(answer.len() + length, b'x');
+                answer
+            }
+            Reply::Json(status, body) => {
+                let mut answer = head(status, "content-type: application/json", body.len());
+                answer.extend_from_slice(body.as_bytes());
                 answer
             }
             Reply::Hang => {

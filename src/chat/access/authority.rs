@@ -1,0 +1,77 @@
+//! Authority: the right by which a caller governs a conversation: its participants, settings, pins and messages.
+//!
+//! A service under its own name governs every conversation as an OWNER does, whether it takes part or not. What only
+//! participants do (send, edit, react, type, mark, listen), it does where it takes part.
+
+use crate::chat::access::Access;
+use crate::chat::error::{Error, Result};
+use crate::model::{ConversationId, Membership, Role, UserId, Viewer};
+use crate::store::Participation;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Authority {
+    /// The right of the caller's own membership.
+    Membership,
+    /// The right of a service under its own name.
+    Service,
+}
+
+impl Authority {
+    pub(crate) fn of(caller: &Viewer) -> Self {
+        if caller.is_service() {
+            Self::Service
+        } else {
+            Self::Membership
+        }
+    }
+}
+
+impl Access {
+    /// Participation by whose role a caller governs a conversation. That of a service is an OWNER's.
+    pub(crate) async fn governing(
+        &self,
+        user: &UserId,
+        authority: Authority,
+        id: ConversationId,
+    ) -> Result<Participation> {
+        match authority {
+            Authority::Membership => self.participation(user, id).await,
+            Authority::Service => {
+                let found = self.store.conversations(&[id]).await?.pop().flatten();
+                Ok(Participation {
+                    conversation: found.ok_or(Error::NotFound("the conversation"))?,
+                    membership: Membership::joined(Role::Owner),
+                })
+            }
+        }
+    }
+
+    /// The same for a caller who is about to write. Later ids are greater than all that other servers have
+    /// written there.
+    pub(crate) async fn governing_for_write(
+        &self,
+        caller: &Viewer,
+        id: ConversationId,
+    ) -> Result<Participation> {
+        let authority = Authority::of(caller);
+        self.for_write(self.governing(&caller.user, authority, id), id)
+            .await
+    }
+
+    /// The refusal of a caller who does not take part. A service reads every conversation, so it is told
+    /// that the conversation exists.
+    pub(crate) async fn refusal(&self, caller: &Viewer, id: ConversationId, error: Error) -> Error {
+        let is_stranger = matches!(error, Error::NotFound(_)) && caller.is_service();
+        if is_stranger
+            && self
+                .governing(&caller.user, Authority::Service, id)
+                .await
+                .is_ok()
+        {
+            return Error::Forbidden(
+                "a service does this only in conversations that it takes part in",
+            );
+        }
+        error
+    }
+}

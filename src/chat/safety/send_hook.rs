@@ -1,0 +1,369 @@
+//! Hook before a send: the operator's own service allows or rejects each send and each edit.
+//!
+//! It rewrites nothing, so that a retry stores the message that was acknowledged. It runs outside the
+//! queues of conversations. A circuit breaker stops asking for a while after many failures in a row.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use crate::chat::error::{Error, Result};
+use crate::metrics::{self, Histogram, IntCounterVec, LATENCIES, Metrics};
+use crate::model::{Attachment, Content, ConversationId, MessageId, Timestamp, UserId, text};
+use crate::signed_post::{PostClient, PostError, PostLimits, PostTarget, SecretFile};
+use crate::signed_post::{SecretFileError, SignedMessage};
+
+/// Questions at once. More of them wait within their deadline.
+const AT_ONCE_MAX: usize = 64;
+/// Failures in a row that open the circuit breaker.
+const FAILURES_MAX: u32 = 20;
+/// Time for which an open circuit breaker asks nothing.
+const OPEN_FOR: Duration = Duration::from_secs(5);
+/// Bytes of an answer that are read.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Longest reason of a rejection; a longer one is left out.
+const REASON_BYTES_MAX: usize = 255;
+
+/// `[before_send]` of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SendHookSettings {
+    pub target: PostTarget,
+    /// The address as it was given.
+    pub url: String,
+    pub allow_http: bool,
+    pub secret_file: PathBuf,
+    /// Deadline of one question.
+    pub timeout: Duration,
+    pub on_failure: HookFailureMode,
+}
+
+impl SendHookSettings {
+    pub const TIMEOUT_DEFAULT: Duration = Duration::from_millis(1_500);
+    pub const TIMEOUT_MAX: Duration = Duration::from_secs(5);
+}
+
+/// Decision on a message about which the hook cannot be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HookFailureMode {
+    Allow,
+    Refuse,
+}
+
+/// Reason for a hook that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SendHookError {
+    #[error("before_send: {0}")]
+    Secret(#[from] SecretFileError),
+    #[error("before_send: {0}")]
+    Client(#[from] PostError),
+}
+
+/// Message that the hook decides about.
+pub(crate) struct CheckedMessage<'a> {
+    pub(crate) conversation: ConversationId,
+    pub(crate) sender: &'a UserId,
+    pub(crate) content: &'a Content,
+    /// The message that is edited. `None` for a new one.
+    pub(crate) edited: Option<MessageId>,
+}
+
+/// Question as the hook receives it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Question<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    conversation_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_id: Option<String>,
+    sender: &'a str,
+    body: &'a str,
+    attachments: Vec<QuestionAttachment<'a>>,
+    metadata: Option<&'a RawValue>,
+    mentioned_usernames: Vec<&'a str>,
+    mentions_everyone: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct QuestionAttachment<'a> {
+    url: &'a str,
+    mime_type: &'a str,
+    name: Option<&'a str>,
+    size_bytes: Option<u64>,
+    width: Option<u32>,
+    height: Option<u32>,
+}
+
+impl<'a> QuestionAttachment<'a> {
+    fn of(attachment: &'a Attachment) -> Self {
+        Self {
+            url: &attachment.url,
+            mime_type: &attachment.mime_type,
+            name: attachment.name.as_deref(),
+            size_bytes: attachment.size_bytes,
+            width: attachment.width,
+            height: attachment.height,
+        }
+    }
+}
+
+/// Answer of the hook. Unknown fields are ignored.
+#[derive(Deserialize)]
+struct HookAnswer {
+    decision: Decision,
+    reason: Option<String>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Decision {
+    Allow,
+    Reject,
+}
+
+/// Result of one question, as the metrics name it.
+enum HookOutcome {
+    Allowed,
+    Rejected(Option<Arc<str>>),
+    /// The hook did not decide within the deadline, or not in a valid form.
+    Failed,
+    /// All questions at once were in use until the deadline.
+    Overloaded,
+    /// The circuit breaker is open.
+    Skipped,
+}
+
+#[derive(Default)]
+struct CircuitBreaker {
+    failures: u32,
+    open_until: Option<Instant>,
+}
+
+/// Asks the hook before sends and edits.
+pub struct SendHook {
+    client: PostClient,
+    timeout: Duration,
+    on_failure: HookFailureMode,
+    permits: Semaphore,
+    breaker: Mutex<CircuitBreaker>,
+    outcomes: IntCounterVec,
+    seconds: Histogram,
+}
+
+impl SendHook {
+    /// Reads the secret and the root certificates. Blocks.
+    pub fn open(settings: &SendHookSettings) -> Result<Self, SendHookError> {
+        let secrets = SecretFile::open(&settings.secret_file)?;
+        let outcomes = metrics::counters(
+            "wideroom_before_send_total",
+            "Sends and edits that the hook before a send was to decide about, by outcome.",
+            &["outcome"],
+        );
+        // Each series begins with zero.
+        for name in ["allow", "reject", "failure", "overload", "skipped"] {
+            outcomes.with_label_values(&[name]);
+        }
+        Ok(Self {
+            client: PostClient::new(settings.target.clone(), secrets)?,
+            timeout: settings.timeout,
+            on_failure: settings.on_failure,
+            permits: Semaphore::new(AT_ONCE_MAX),
+            breaker: Mutex::default(),
+            outcomes,
+            seconds: metrics::histogram(
+                "wideroom_before_send_seconds",
+                "Time that the hook before a send took for its decisions.",
+                LATENCIES,
+            ),
+        })
+    }
+
+    pub fn register(&self, metrics: &Metrics) {
+        metrics.add(self.outcomes.clone());
+        metrics.add(self.seconds.clone());
+    }
+
+    /// Returns once the message may be stored.
+    pub(crate) async fn check(&self, message: CheckedMessage<'_>, now: Timestamp) -> Result<()> {
+        let outcome = self.ask(&message, now).await;
+        let name = match &outcome {
+            HookOutcome::Allowed => "allow",
+            HookOutcome::Rejected(_) => "reject",
+            HookOutcome::Failed => "failure",
+            HookOutcome::Overloaded => "overload",
+            HookOutcome::Skipped => "skipped",
+        };
+        self.outcomes.with_label_values(&[name]).inc();
+        match outcome {
+            HookOutcome::Allowed => Ok(()),
+            HookOutcome::Rejected(reason) => Err(Error::Rejected { reason }),
+            HookOutcome::Failed | HookOutcome::Overloaded | HookOutcome::Skipped => {
+                match self.on_failure {
+                    HookFailureMode::Allow => Ok(()),
+                    HookFailureMode::Refuse => Err(Error::NotChecked),
+                }
+            }
+        }
+    }
+
+    async fn ask(&self, message: &CheckedMessage<'_>, now: Timestamp) -> HookOutcome {
+        if self.is_open() {
+            return HookOutcome::Skipped;
+        }
+        let began = Instant::now();
+        let deadline = began + self.timeout;
+        let Ok(Ok(_permit)) = timeout_at(deadline, self.permits.acquire()).await else {
+            return HookOutcome::Overloaded;
+        };
+        let signed = SignedMessage {
+            id: format!("msg_{}", uuid::Uuid::new_v4().simple()),
+            timestamp: now.micros().div_euclid(1_000_000),
+            body: question(message),
+        };
+        let limits = PostLimits {
+            deadline: deadline.saturating_duration_since(Instant::now()),
+            answer_bytes: ANSWER_BYTES_MAX,
+        };
+        let answer = self.client.post(&signed, limits).await;
+        self.seconds.observe(began.elapsed().as_secs_f64());
+        let decided = match answer {
+            Ok(answer) if answer.is_success() => answer.body.as_deref().and_then(parse),
+            Ok(answer) => {
+                tracing::debug!(status = answer.status, "the hook before a send failed");
+                None
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the hook before a send failed");
+                None
+            }
+        };
+        self.record(decided.is_some());
+        decided.unwrap_or(HookOutcome::Failed)
+    }
+
+    fn is_open(&self) -> bool {
+        let until = self.breaker.lock().open_until;
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Opens the circuit breaker after too many failures in a row. Once it has closed, one more failure
+    /// opens it again.
+    fn record(&self, is_decided: bool) {
+        let mut breaker = self.breaker.lock();
+        if is_decided {
+            *breaker = CircuitBreaker::default();
+            return;
+        }
+        breaker.failures = breaker.failures.saturating_add(1);
+        if breaker.failures >= FAILURES_MAX {
+            let until = Instant::now() + OPEN_FOR;
+            let was_open = breaker.open_until.replace(until).is_some();
+            if !was_open {
+                tracing::warn!(address = %self.client.target(), on_failure = ?self.on_failure, "the hook before a send fails; the server asks it again every 5 seconds, and decides by on_failure meanwhile. Check its service");
+            }
+        }
+    }
+}
+
+fn question(message: &CheckedMessage<'_>) -> Bytes {
+    let CheckedMessage {
+        conversation,
+        sender,
+        content,
+        edited,
+    } = message;
+    let question = Question {
+        kind: match edited {
+            Some(_) => "message.editing",
+            None => "message.sending",
+        },
+        conversation_id: conversation.to_string(),
+        message_id: edited.map(|message| message.to_string()),
+        sender: sender.as_str(),
+        body: content.body.as_str(),
+        attachments: content
+            .attachments
+            .iter()
+            .map(QuestionAttachment::of)
+            .collect(),
+        metadata: content
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.json().ok()),
+        mentioned_usernames: content
+            .mentions
+            .users()
+            .iter()
+            .map(UserId::as_str)
+            .collect(),
+        mentions_everyone: content.mentions.everyone,
+    };
+    serde_json::to_vec(&question)
+        .expect("plain data serialises")
+        .into()
+}
+
+/// The decision in an answer. `None` for an answer of another form.
+fn parse(body: &[u8]) -> Option<HookOutcome> {
+    let answer: HookAnswer = serde_json::from_slice(body).ok()?;
+    Some(match answer.decision {
+        Decision::Allow => HookOutcome::Allowed,
+        Decision::Reject => {
+            let reason = answer.reason;
+            let valid = reason.filter(|reason| text::parse_line(reason, REASON_BYTES_MAX).is_ok());
+            HookOutcome::Rejected(valid.map(Arc::from))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_allows_or_rejects_and_anything_else_is_none() {
+        let parsed = |text: &str| parse(text.as_bytes());
+        for allowed in [
+            r#"{"decision": "allow"}"#,
+            r#"{"decision": "allow", "reason": "fine", "more": [1]}"#,
+        ] {
+            assert!(matches!(parsed(allowed), Some(HookOutcome::Allowed)));
+        }
+        let long = format!(
+            r#"{{"decision": "reject", "reason": "{}"}}"#,
+            "x".repeat(256)
+        );
+        for (text, expected) in [
+            (r#"{"decision": "reject"}"#, None),
+            (
+                r#"{"decision": "reject", "reason": "no links"}"#,
+                Some("no links"),
+            ),
+            (r#"{"decision": "reject", "reason": "\n"}"#, None),
+            (long.as_str(), None),
+        ] {
+            match parsed(text) {
+                Some(HookOutcome::Rejected(reason)) => assert_eq!(reason.as_deref(), expected),
+                _ => panic!("{text}"),
+            }
+        }
+        for other in [
+            "",
+            "true",
+            "{}",
+            r#"{"decision": "maybe"}"#,
+            r#"{"allow": true}"#,
+        ] {
+            assert!(parsed(other).is_none(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Commands on the history of a conversation: its visibility, its expiry, a truncation, and a user's clearing.
+
+use crate::chat::access::authority::Authority;
+use crate::chat::error::{Error, Result};
+use crate::model::{HistorySettings, HistoryVisibility, MessageId, OrderKey, UserId};
+
+#[derive(Debug)]
+pub(crate) enum HistoryCommand {
+    SetVisibility(HistoryVisibility),
+    SetExpiry {
+        /// `None`: messages never expire.
+        seconds: Option<u32>,
+        /// The other participant of a direct conversation.
+        peer: Option<UserId>,
+    },
+    Truncate {
+        up_to: MessageId,
+    },
+    /// For the actor alone.
+    Clear {
+        up_to: OrderKey,
+    },
+}
+
+impl HistoryCommand {
+    /// Whether direct conversations have it, and not only groups.
+    pub(crate) fn is_for_direct(&self, authority: Authority) -> bool {
+        match self {
+            Self::SetVisibility(_) => false,
+            Self::SetExpiry { .. } | Self::Clear { .. } => true,
+            Self::Truncate { .. } => authority == Authority::Service,
+        }
+    }
+}
+
+/// Settings of a conversation, as a client gives them. `None` leaves a setting unchanged.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConversationSettings {
+    pub visibility: Option<HistoryVisibility>,
+    /// `Some(None)`: messages never expire.
+    pub ttl_seconds: Option<Option<i32>>,
+    pub slow_mode_seconds: Option<i32>,
+}
+
+/// An expiry as a client gives it. `None`: messages never expire.
+pub(crate) fn parse_ttl(seconds: Option<i32>) -> Result<Option<u32>> {
+    const RANGE: std::ops::RangeInclusive<u32> =
+        HistorySettings::TTL_SECONDS_MIN..=HistorySettings::TTL_SECONDS_MAX;
+    let parse = |seconds: i32| {
+        let seconds = u32::try_from(seconds).ok();
+        seconds
+            .filter(|seconds| RANGE.contains(seconds))
+            .ok_or_else(|| {
+                let message = format!(
+                    "messageTtlSeconds is {} to {}",
+                    HistorySettings::TTL_SECONDS_MIN,
+                    HistorySettings::TTL_SECONDS_MAX
+                );
+                Error::bad_input(&["input", "messageTtlSeconds"], message)
+            })
+    };
+    seconds.map(parse).transpose()
+}

@@ -1,0 +1,157 @@
+//! Reports in the embedded store: a row for each, the newest first, and a maximum register for its resolution.
+
+use super::Embedded;
+use super::read_context::ReadContext;
+use crate::model::{
+    Direction, OrderKey, OutboxEvent, Report, ReportId, ReportResolution, Timestamp,
+};
+use crate::store::embedded::engine::committer::{Op, Write};
+use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::key::{self, Key};
+use crate::store::{ReportQuery, Result, rules};
+
+const TABLE: &str = "reports_by_week";
+
+impl Embedded {
+    pub(super) async fn report_add(&self, report: &Report) -> Result<()> {
+        let context = &self.inner.context;
+        let mut ops = rows(report);
+        let event = || vec![OutboxEvent::reported(report.id)];
+        ops.extend(context.outbox.put(report.outbox_conversation(), event));
+        let newest_id = Some(report.id);
+        self.commit_report(ops, newest_id).await
+    }
+
+    pub(super) async fn report_resolve(
+        &self,
+        report: ReportId,
+        resolution: Option<&ReportResolution>,
+        at: Timestamp,
+    ) -> Result<()> {
+        if !self.has_report(report).await? {
+            return Ok(());
+        }
+        self.commit_report(resolved(report, resolution, at), None)
+            .await
+    }
+
+    pub(super) async fn report_replace(&self, report: &Report) -> Result<()> {
+        if !self.has_report(report.id).await? {
+            return Ok(());
+        }
+        let ops = vec![Op::Put(
+            key::report(report.id.order_key()),
+            rules::report::encode(report),
+        )];
+        self.commit_report(ops, None).await
+    }
+
+    pub(super) async fn reports_delete(&self, reports: &[ReportId]) -> Result<()> {
+        let keys = reports.iter().map(|id| id.order_key());
+        let ops = keys.flat_map(|at| [key::report(at), key::report_resolution(at)]);
+        self.commit_report(ops.map(Op::Delete).collect(), None)
+            .await
+    }
+
+    async fn has_report(&self, report: ReportId) -> Result<bool> {
+        self.read(move |context| context.view().has(&key::report(report.order_key())))
+            .await
+    }
+
+    async fn commit_report(&self, ops: Vec<Op>, newest_id: Option<ReportId>) -> Result<()> {
+        let write = Write {
+            ops,
+            newest_id,
+            ..Write::default()
+        };
+        self.write(write).await.map(drop)
+    }
+}
+
+/// Rows of a report without a resolution, with their expiry.
+pub(super) fn rows(report: &Report) -> Vec<Op> {
+    let key = key::report(report.id.order_key());
+    let expiry = key::expiry(&key, expires_at(report.id));
+    vec![
+        Op::Put(key, rules::report::encode(report)),
+        Op::Put(expiry, Vec::new()),
+    ]
+}
+
+/// Rows of a resolution, with their expiry.
+pub(super) fn resolved(
+    report: ReportId,
+    resolution: Option<&ReportResolution>,
+    at: Timestamp,
+) -> Vec<Op> {
+    let key = key::report_resolution(report.order_key());
+    let expiry = key::expiry(&key, expires_at(report));
+    vec![
+        Op::Max(key, rules::report::encode_resolution(resolution, at)),
+        Op::Put(expiry, Vec::new()),
+    ]
+}
+
+fn expires_at(report: ReportId) -> Timestamp {
+    report.moment().plus_micros(Report::LIFETIME_MICROS)
+}
+
+pub(super) fn listed(context: &ReadContext, query: &ReportQuery) -> Result<Vec<Report>> {
+    let view = context.view();
+    let newer_than = query
+        .newer_than
+        .max(Report::expired_to(context.clock.now()));
+    let span = key::reports(query.older_than, newer_than);
+    if span.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut reports = Vec::new();
+    for row in view.scan(span, query.direction).take(query.limit) {
+        let (bytes, value) = row?;
+        let id = key::report_of(&bytes).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
+        reports.push(with_resolution(&view, id, &value)?);
+    }
+    Ok(reports)
+}
+
+pub(super) fn by_id(context: &ReadContext, ids: &[ReportId]) -> Result<Vec<Option<Report>>> {
+    let (view, now) = (context.view(), context.clock.now());
+    ids.iter()
+        .map(|id| {
+            let stored = view.get(&key::report(id.order_key()))?;
+            let report = stored.map(|value| with_resolution(&view, *id, &value));
+            Ok(report
+                .transpose()?
+                .filter(|report| !report.has_expired(now)))
+        })
+        .collect()
+}
+
+pub(super) fn count(context: &ReadContext, after: OrderKey, limit: usize) -> Result<usize> {
+    let view = context.view();
+    let span = key::reports(OrderKey::MAX, after);
+    let mut count = 0;
+    for row in view.scan(span, Direction::Forward).take(limit) {
+        row?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn with_resolution(view: &View<'_>, id: ReportId, value: &[u8]) -> Result<Report> {
+    let report = rules::report::decode(id, value)?;
+    let stored = view.get(&key::report_resolution(id.order_key()))?;
+    let resolution = match stored {
+        Some(bytes) => rules::report::decode_resolution(&bytes)?,
+        None => None,
+    };
+    Ok(Report {
+        resolution,
+        ..report
+    })
+}
+
+/// Key of an imported report.
+pub(super) fn key_of(report: &Report) -> Key {
+    key::report(report.id.order_key())
+}
