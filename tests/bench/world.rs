@@ -359,6 +359,7 @@ impl Loader<'_> {
             created_by: Some(user(people[0])),
             input_hash: None,
             slow_mode_seconds: 0,
+            history: Default::default(),
             is_large: false,
         };
         self.push(ImportRow::Conversation {

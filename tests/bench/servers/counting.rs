@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use wideroom::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Pin, Profile, Reaction, Restriction, Revision, TimeUuid, Timestamp,
-    Unread, UserId,
+    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::embedded::Embedded;
@@ -25,8 +25,8 @@ use wideroom::store::{
     Appended, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange, LateChange,
     LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion,
     NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery,
-    ProfileChange, ReaderPosition, Renaming, Restricted, RestrictionChange, Result, Revised, Store,
-    UnreadQuery,
+    ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted, RestrictionChange, Result,
+    Revised, Store, UnreadQuery,
 };
 
 use super::directory::Directory;
@@ -223,6 +223,10 @@ macro_rules! priced {
     ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty => |$store:ident, $given:ident| $price:expr;)*) => {
         #[async_trait]
         impl Store for CountingStore {
+            fn set_outbox_keep(&self, keep: std::time::Duration) {
+                self.inner.set_outbox_keep(keep);
+            }
+
             fn overlap_micros(&self) -> i64 {
                 OVERLAP_MICROS
             }
@@ -297,6 +301,7 @@ priced! {
     last_messages(conversations: &[ConversationId]) -> Vec<Option<MessageId>> => |_store, answer| (answer.len(), answer.len());
     newest_events(conversations: &[ConversationId]) -> Vec<Option<TimeUuid>> => |_store, answer| (answer.len(), answer.len());
     message_counts(conversations: &[ConversationId]) -> Vec<u64> => |_store, answer| (2 * answer.len(), 2 * answer.len());
+    message_counts_after(positions: &[(ConversationId, OrderKey)]) -> Vec<u64> => |_store, answer| (2 * answer.len(), 2 * answer.len());
     inbox(user: &UserId, page: &PageRequest<InboxKey>) -> Page<InboxRow> => |_store, answer| (2, 1 + answer.items.len());
     inbox_rows(user: &UserId, conversations: &[ConversationId]) -> Vec<Option<InboxRow>> => |store, answer| store.row_reads(conversations, answer);
     inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>> => |_store, answer| (4, answer.as_ref().map_or(0, Vec::len));
@@ -310,6 +315,7 @@ priced! {
     move_read_marker(user: &UserId, to: &MarkerMove) -> () => |_store, _answer| (1, 3);
     mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> () => |_store, _answer| (1, 1);
     receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
+    notified_of_all(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<UserId> => |_store, answer| (1, answer.len());
     set_flags(user: &UserId, to: &FlagsChange) -> Option<Flags> => |_store, _answer| (3, 4);
     profiles(users: &[UserId]) -> Vec<Option<Profile>> => |_store, answer| (users.len().div_ceil(PARTITIONS), some(answer));
     change_profile(user: &UserId, to: &ProfileChange) -> () => |_store, _answer| (1, 1);
@@ -325,6 +331,13 @@ priced! {
     dead_letters(reader: &str, limit: usize) -> Vec<DeadLetter> => |_store, _answer| (1, 1);
     delete_dead_letter(reader: &str, letter: &DeadLetter) -> () => |_store, _answer| (1, 3);
     set_block(user: &UserId, block: &Block) -> () => |_store, _answer| (1, 3);
+    add_report(report: &Report, logged_as: TimeUuid) -> () => |_store, _answer| (1, 2);
+    reports(query: &ReportQuery) -> Vec<Report> => |_store, answer| (1, answer.len());
+    reports_by_id(ids: &[ReportId]) -> Vec<Option<Report>> => |_store, answer| (ids.len(), some(answer));
+    report_count(after: OrderKey, limit: usize) -> usize => |_store, answer| (1, *answer);
+    resolve_report(report: ReportId, resolution: Option<&ReportResolution>, at: Timestamp) -> () => |_store, _answer| (1, 1);
+    replace_report(report: &Report) -> () => |_store, _answer| (2, 2);
+    delete_reports(reports: &[ReportId]) -> () => |_store, _answer| (reports.len(), reports.len());
 }
 
 /// Whether the conversation is large, for the directory.

@@ -8,7 +8,9 @@ use wideroom::chat::Chat;
 use wideroom::model::{ConversationId, UserId};
 use wideroom::store::embedded::Embedded;
 
-use super::{Conversations, Fleet, name};
+use super::fleet::Fleet;
+use super::scale::Scale;
+use super::{Conversations, name};
 use crate::report::{self, Verdicts};
 
 const STREAMS: usize = 10_000;
@@ -25,6 +27,7 @@ enum StreamKind {
 pub(super) async fn measure(
     store: &Arc<Embedded>,
     conversations: &Conversations,
+    scale: &Scale,
     verdicts: &mut Verdicts,
 ) {
     report::heading(
@@ -38,7 +41,7 @@ pub(super) async fn measure(
         StreamKind::Messages,
         StreamKind::Conversation,
     ] {
-        let fleet = Fleet::open(1, store, conversations).await;
+        let fleet = Fleet::open(1, store, conversations, scale).await;
         let (chat, _) = &fleet.servers[0];
         let count = match kind {
             StreamKind::Inbox => STREAMS,

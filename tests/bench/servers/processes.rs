@@ -13,7 +13,8 @@ use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::UserId;
 use wideroom::store::cql::{Address, migrate};
 
-use super::{ENTRIES, SETTLE};
+use super::SETTLE;
+use super::fleet::ENTRIES;
 use crate::Size;
 use crate::cassandra;
 use crate::report::{self, number};
