@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { entry, message, openId, send, sendMany } from "./chat.js";
 import { fits, launch } from "./page.js";
 
 const [base, executablePath, folder] = process.argv.slice(2);
@@ -17,31 +18,7 @@ async function server(command) {
 }
 
 const shoot = (page, name) => page.screenshot({ path: join(folder, `demo-${name}.png`) });
-const entry = (page, name) => page.locator(".entry", { has: page.locator(".entry-name", { hasText: name }) });
-const message = (page, text) => page.locator("li.message", { hasText: text }).last();
 const lastBodies = (page, count) => page.locator("li.message .body").allTextContents().then((all) => all.slice(-count));
-
-async function send(page, text) {
-  await page.locator("#text").fill(text);
-  await page.locator("#text").press("Enter");
-}
-
-/** Many at once, past the page: the API of the same token. */
-async function sendMany(username, conversationId, bodies) {
-  const post = async (path, body, token) => (await fetch(new URL(path, base), {
-    method: "POST",
-    headers: { "content-type": "application/json", ...(token && { authorization: `Bearer ${token}` }) },
-    body: JSON.stringify(body),
-  })).json();
-  const { token } = await post("demo/token", { username });
-  const query = "mutation($input: SendMessageInput!) { sendMessage(input: $input) { messageEdge { cursor } } }";
-  for (const body of bodies) {
-    const answer = await post("graphql", { query, variables: { input: { conversationId, body } } }, token);
-    assert.equal(answer.errors, undefined, JSON.stringify(answer.errors));
-  }
-}
-
-const openId = (page) => page.evaluate(() => decodeURIComponent(location.hash.slice(1)));
 
 /** Signs of typing are never replayed: who has only just begun to listen hears the next one. */
 async function typeUntil(page, sign) {
@@ -78,6 +55,7 @@ async function aConversationInTwoWindows(alice, bob) {
   await message(alice, "Soup at twelve?").locator(".reaction", { hasText: "👍" }).waitFor();
   await message(alice, "Soup at twelve?").locator(".reaction").click();
   await message(bob, "Soup at twelve?").locator(".reaction", { hasText: "2" }).waitFor();
+  await message(alice, "Soup at twelve?").locator(".reaction[aria-pressed=true]").waitFor();
   await message(alice, "Soup at twelve?").locator(".reaction").click();
   await message(bob, "Soup at twelve?").locator(".reaction", { hasText: "2" }).waitFor({ state: "detached" });
 
@@ -109,14 +87,14 @@ async function textIsOnlyText(alice, bob) {
   await message(bob, hostile).waitFor();
   assert.equal(await bob.locator("#list img").count(), 0);
   assert.deepEqual(await message(bob, hostile).locator("a").evaluateAll((all) => all.map((a) => a.href)), ["https://example.org/soup"]);
-  await sendMany("alice", await openId(alice), ["x".repeat(2_000), "ab ".repeat(5_300), "مرحبا، الحساء جاهز", "🎉🍲"]);
+  await sendMany(base, "alice", await openId(alice), ["x".repeat(2_000), "ab ".repeat(5_300), "مرحبا، الحساء جاهز", "🎉🍲"]);
   await message(bob, "🎉🍲").waitFor();
   await fits(bob, "a long word");
 }
 
 async function olderOnesComeWithoutAJump(alice, bob) {
   const id = await openId(bob);
-  await sendMany("alice", id, Array.from({ length: 90 }, (_, index) => `Line ${index + 1}`));
+  await sendMany(base, "alice", id, Array.from({ length: 90 }, (_, index) => `Line ${index + 1}`));
   await message(bob, "Line 90").waitFor();
   await bob.reload();
   await message(bob, "Line 90").waitFor();

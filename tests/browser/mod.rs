@@ -1,5 +1,5 @@
-//! The pages in a real browser: `graphiql.js`, `token.js` and `demo.js` beside this file drive them, each against a server of its own, with
-//! every other host closed.
+//! The pages in a real browser: the drivers beside this file (`graphiql.js`, `token.js`, `demo.js`, `features.js` and `look.js`) use them as
+//! people do, each against a server of its own, with every other host closed.
 //!
 //! It wants node, npm and chromium. Where one is absent a line says so and the test passes, except in CI.
 
@@ -93,6 +93,61 @@ fn the_chat_works_in_two_windows_and_survives_the_death_of_its_server() {
     );
 }
 
+#[test]
+fn people_are_mentioned_from_a_picker_and_find_their_mentions() {
+    drive_feature("mentions");
+}
+
+#[test]
+fn pinned_messages_stand_above_and_are_jumped_to_however_old() {
+    drive_feature("pins");
+}
+
+#[test]
+fn a_blocked_person_is_out_of_sight_until_unblocked() {
+    drive_feature("blocks");
+}
+
+#[test]
+fn a_message_is_reported_with_a_reason() {
+    drive_feature("reports");
+}
+
+#[test]
+fn history_is_cleared_for_one_person_and_expires_for_all() {
+    drive_feature("history");
+}
+
+#[test]
+fn a_search_finds_messages_everywhere_and_in_one_conversation() {
+    drive_feature("search");
+}
+
+#[test]
+fn the_chat_fits_every_screen_and_is_legible_in_light_and_dark() {
+    drive("look.js", &[]);
+}
+
+fn drive_feature(name: &str) {
+    drive("features.js", &[name]);
+}
+
+/// Drives the chat page on a server of its own.
+fn drive(driver: &str, arguments: &[&str]) {
+    let Some(tools) = tools_or_a_line() else {
+        return;
+    };
+    let server_program = Program::new();
+    // The driver writes faster than a person may.
+    let server = Server::start(&server_program, &["--demo", "--rates", "off"]);
+    let mut driver = Running::spawn(tools.driver(driver, &server).args(arguments));
+    assert!(
+        ends_well_within(&mut driver, DRIVES_WITHIN),
+        "see above; the screenshots are in {}",
+        tools.screenshots.display()
+    );
+}
+
 /// Programs that drive a browser.
 struct Tools {
     chromium: String,
@@ -155,6 +210,9 @@ fn tools() -> Result<Tools, String> {
         "graphiql.js",
         "token.js",
         "demo.js",
+        "features.js",
+        "look.js",
+        "chat.js",
         "package.json",
         lock,
     ] {

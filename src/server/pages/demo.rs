@@ -12,7 +12,7 @@ use axum::routing::get;
 use super::{CSS, HtmlPage, JS, escape, fingerprint, forever};
 
 /// Files of the demo. The modules import each other, so their folder holds the hash, not each name.
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 27] = [
     ("demo.css", include_str!("demo/demo.css")),
     ("main.js", include_str!("demo/main.js")),
     ("api.js", include_str!("demo/api.js")),
@@ -20,6 +20,21 @@ const FILES: [(&str, &str); 12] = [
     ("dom.js", include_str!("demo/dom.js")),
     ("inbox.js", include_str!("demo/inbox.js")),
     ("room.js", include_str!("demo/room.js")),
+    ("head.js", include_str!("demo/head.js")),
+    ("history.js", include_str!("demo/history.js")),
+    ("pins.js", include_str!("demo/pins.js")),
+    ("search.js", include_str!("demo/search.js")),
+    ("finder.js", include_str!("demo/finder.js")),
+    ("mentions.js", include_str!("demo/mentions.js")),
+    ("mention-jump.js", include_str!("demo/mention-jump.js")),
+    ("safety.js", include_str!("demo/safety.js")),
+    ("actions.js", include_str!("demo/actions.js")),
+    ("people.js", include_str!("demo/people.js")),
+    ("log.js", include_str!("demo/log.js")),
+    ("marks.js", include_str!("demo/marks.js")),
+    ("report.js", include_str!("demo/report.js")),
+    ("expiry.js", include_str!("demo/expiry.js")),
+    ("typing.js", include_str!("demo/typing.js")),
     ("message.js", include_str!("demo/message.js")),
     ("menu.js", include_str!("demo/menu.js")),
     ("composer.js", include_str!("demo/composer.js")),

@@ -2,6 +2,7 @@
 // an answer or an edit, and the arrow up in an empty field edits one's last message.
 
 import { icon, nameOf, part } from "./dom.js";
+import { EVERYONE, MentionPicker, mentionedIn } from "./mentions.js";
 import { lineOf } from "./message.js";
 
 const BODY_BYTES_MAX = 16 * 1024;
@@ -9,18 +10,23 @@ const SIGN_EVERY = 2_500;
 
 export class Composer {
   #on;
+  #picker;
   #mode = null;
   #isTyping = false;
   #signedAt = 0;
   #stopTimer;
   #listening = new AbortController();
 
-  /** `on`: send(body, replyTo), edit(message, body), typing(isTyping), lastOwn(), problem(words). */
+  /**
+   * `on`: send(body, replyTo, mentions), edit(message, body, mentions), typing(isTyping), lastOwn(), problem(words),
+   * find(prefix): a promise of users for the picker, usernames(): the users whom a text may mention, EVERYONE for all of them.
+   */
   constructor(on, draft = "") {
     this.#on = on;
     const { signal } = this.#listening;
     part("send").replaceChildren(icon("send"));
     part("context-end").replaceChildren(icon("close"));
+    this.#picker = new MentionPicker((prefix) => on.find(prefix), signal);
     part("composer").addEventListener("submit", (event) => { event.preventDefault(); this.#submit(); }, { signal });
     part("text").addEventListener("input", () => this.#changed(), { signal });
     part("text").addEventListener("keydown", (event) => this.#key(event), { signal });
@@ -102,7 +108,7 @@ export class Composer {
   }
 
   #key(event) {
-    if (event.isComposing) return;
+    if (event.isComposing || this.#picker.key(event)) return;
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
       this.#submit();
@@ -127,13 +133,23 @@ export class Composer {
     this.#on.problem("");
     const { repliedTo, edited } = this.#mode ?? {};
     this.#mode = null;
+    this.#picker.close();
     this.#set("");
     this.#showMode();
     clearTimeout(this.#stopTimer);
     this.#isTyping = false;
     this.#signedAt = 0;
-    if (!edited) this.#on.send(body, repliedTo);
-    else if (body !== edited.body) this.#on.edit(edited, body);
+    if (!edited) this.#on.send(body, repliedTo, this.#mentions(body));
+    else if (body !== edited.body) this.#on.edit(edited, body, this.#mentions(body, edited));
     part("text").focus();
+  }
+
+  /** Of an edited message also the mentions that never stood in its text: they stay. */
+  #mentions(body, edited) {
+    const earlier = (edited?.mentions ?? []).map(({ username }) => username);
+    const stood = new Set(mentionedIn(edited?.body ?? "", [...earlier, EVERYONE]));
+    const named = new Set(mentionedIn(body, [...this.#on.usernames(), ...earlier, ...(edited?.mentionsEveryone ? [EVERYONE] : [])]));
+    const isEveryone = named.delete(EVERYONE) || Boolean(edited?.mentionsEveryone && !stood.has(EVERYONE));
+    return { usernames: [...new Set([...named, ...earlier.filter((name) => !stood.has(name))])].slice(0, 50), isEveryone };
   }
 }

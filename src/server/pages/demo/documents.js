@@ -1,18 +1,28 @@
 // Every operation of this page. They are the public API's and nothing else: run them in the playground at /.
 
 const USER = "username displayName";
+const SENDER = `${USER} viewerHasBlocked`;
 
 const MESSAGE = `
-  id uuid kind body clientKey createdAt editedAt deletedAt metadata status
-  sender { ${USER} }
+  id uuid kind body clientKey createdAt editedAt deletedAt metadata expiresAt status isPinned mentionsEveryone
+  sender { ${SENDER} }
+  mentions { ${USER} }
   attachments { url name mimeType }
   reactions { emoji count countIsCapped viewerHasReacted }
-  replyTo { id body deletedAt sender { ${USER} } }`;
+  replyTo { id body deletedAt sender { ${SENDER} } }`;
+
+/** In one line: for the inbox, the bar of pins and results without a snippet. */
+const LINE = `id kind body deletedAt createdAt expiresAt metadata sender { ${SENDER} } attachments { name mimeType }`;
+
+const PIN = `pinnedAt node { ${LINE} }`;
+const PAGE_INFO = "pageInfo { hasNextPage hasPreviousPage startCursor endCursor }";
 
 const ENTRY = `
-  id unreadCount unreadCountIsCapped lastActivityAt isMuted isPinned isArchived
+  id unreadCount unreadCountIsCapped unreadMentionCount lastActivityAt isMuted isPinned isArchived visibleFrom
+  firstUnreadMessage { expiresAt }
+  firstUnreadMention { id createdAt }
   conversation { id kind name directPeer { ${USER} } }
-  lastMessage { id kind body deletedAt createdAt metadata sender { ${USER} } attachments { name } }`;
+  lastMessage { ${LINE} }`;
 
 export const VIEWER = `query Viewer { viewer { ${USER} } }`;
 
@@ -24,6 +34,9 @@ export const INBOX = `query Inbox($after: String) {
   }
 }`;
 
+/** Entries in their current state: messages expire without an event. */
+export const ENTRIES = `query Entries($ids: [ID!]!) { nodes(ids: $ids) { ... on InboxEntry { ${ENTRY} } } }`;
+
 export const INBOX_UPDATED = `subscription InboxUpdated($after: String) {
   inboxUpdated(after: $after) {
     cursor
@@ -31,6 +44,7 @@ export const INBOX_UPDATED = `subscription InboxUpdated($after: String) {
       __typename
       ... on InboxEntryChangedEvent { inboxEntryEdge { node { ${ENTRY} } } }
       ... on InboxEntryRemovedEvent { inboxEntryId conversationId }
+      ... on BlockChangedEvent { user { ${SENDER} } }
     }
   }
 }`;
@@ -38,17 +52,53 @@ export const INBOX_UPDATED = `subscription InboxUpdated($after: String) {
 /** The stream's position is read before the messages are: so nothing falls between. */
 export const ROOM = `query Room($id: ID!, $first: Int!) {
   conversation(id: $id) {
-    id kind name participantCount eventsCursor
-    directPeer { ${USER} presence { isOnline lastSeenAt } }
+    id kind name participantCount eventsCursor messageTtlSeconds
+    viewerParticipant { role askedMessageTtlSeconds }
+    directPeer { ${SENDER} presence { isOnline lastSeenAt } }
     participants(first: 10) { edges { node { user { ${USER} } } } }
-    inboxEntry { unreadCount unreadCountIsCapped firstUnreadMessage { id } }
-    messages(first: $first) { edges { node { ${MESSAGE} } } pageInfo { hasNextPage endCursor } }
+    inboxEntry { visibleFrom unreadCount unreadCountIsCapped unreadMentionCount firstUnreadMessage { id } firstUnreadMention { id createdAt } }
+    pinnedMessages(first: 100) { edges { ${PIN} } }
+    messages(first: $first) { edges { node { ${MESSAGE} } } ${PAGE_INFO} }
   }
 }`;
 
-export const OLDER = `query Older($id: ID!, $after: String) {
+/** A page from the newest message, or after or before a cursor. */
+export const PAGE = `query Page($id: ID!, $first: Int, $after: String, $last: Int, $before: String) {
   conversation(id: $id) {
-    messages(first: 30, after: $after) { edges { node { ${MESSAGE} } } pageInfo { hasNextPage endCursor } }
+    messages(first: $first, after: $after, last: $last, before: $before) { edges { node { ${MESSAGE} } } ${PAGE_INFO} }
+  }
+}`;
+
+/** The page with a message in its middle, however old it is. */
+export const AROUND = `query Around($id: ID!, $messageId: ID!) {
+  conversation(id: $id) {
+    messages(around: $messageId, first: 40) { edges { node { ${MESSAGE} } } ${PAGE_INFO} }
+  }
+}`;
+
+export const CONVERSATION = `query Conversation($id: ID!) { conversation(id: $id) { id directPeer { ${SENDER} } } }`;
+
+export const PARTICIPANTS = `query Participants($id: ID!, $prefix: String) {
+  conversation(id: $id) { participants(first: 8, usernamePrefix: $prefix) { edges { node { user { ${USER} } } } } }
+}`;
+
+// ---- Search. Without words, a filter alone is the gallery of a conversation.
+
+const MATCHES = "isCapped pageInfo { hasNextPage endCursor }";
+
+export const SEARCH = `query Search($query: String, $filter: MessageFilter, $after: String) {
+  searchMessages(query: $query, filter: $filter, first: 20, after: $after) {
+    ${MATCHES}
+    edges { snippet { text isMatch } node { ${LINE} conversation { id kind name directPeer { ${USER} } } } }
+  }
+}`;
+
+export const SEARCH_ROOM = `query SearchRoom($id: ID!, $query: String, $filter: MessageFilter, $after: String) {
+  conversation(id: $id) {
+    searchMessages(query: $query, filter: $filter, first: 20, after: $after) {
+      ${MATCHES}
+      edges { snippet { text isMatch } node { ${LINE} } }
+    }
   }
 }`;
 
@@ -63,8 +113,11 @@ export const EVENTS = `subscription Events($id: ID!, $after: String) {
       ... on MessageEditedEvent { message { ${MESSAGE} } }
       ... on MessageDeletedEvent { message { ${MESSAGE} } }
       ... on ReactionsChangedEvent { message { ${MESSAGE} } }
+      ... on PinsChangedEvent { message { ${MESSAGE} } pinnedMessageEdge { ${PIN} } }
       ... on MarkerMovedEvent { participant { user { username } } }
       ... on ConversationRenamedEvent { conversation { name } }
+      ... on ConversationUpdatedEvent { conversation { messageTtlSeconds } }
+      ... on HistoryExpiredEvent { conversation { id } }
     }
   }
 }`;
@@ -96,3 +149,26 @@ export const START_DIRECT = `mutation StartDirect($input: StartDirectConversatio
 export const CREATE_GROUP = `mutation CreateGroup($input: CreateGroupConversationInput!) {
   createGroupConversation(input: $input) { conversation { id } inboxEntryEdge { node { ${ENTRY} } } }
 }`;
+
+export const PIN_MESSAGE = `mutation Pin($input: PinMessageInput!) {
+  pinMessage(input: $input) { message { ${MESSAGE} } pinnedMessageEdge { ${PIN} } }
+}`;
+export const UNPIN_MESSAGE = `mutation Unpin($input: UnpinMessageInput!) { unpinMessage(input: $input) { message { ${MESSAGE} } } }`;
+
+// ---- What a conversation keeps.
+
+export const CLEAR = `mutation Clear($input: ClearHistoryInput!) { clearHistory(input: $input) { inboxEntry { ${ENTRY} } } }`;
+export const UPDATE = `mutation Update($input: UpdateConversationInput!) {
+  updateConversation(input: $input) { conversation { messageTtlSeconds viewerParticipant { role askedMessageTtlSeconds } } }
+}`;
+
+// ---- Blocks and reports.
+
+export const BLOCKED_USERS = `query BlockedUsers($after: String) {
+  blockedUsers(first: 100, after: $after) { edges { node { ${SENDER} } } pageInfo { hasNextPage endCursor } }
+}`;
+export const BLOCK = `mutation Block($input: BlockUserInput!) { blockUser(input: $input) { user { ${SENDER} } removedInboxEntryId } }`;
+export const UNBLOCK = `mutation Unblock($input: UnblockUserInput!) {
+  unblockUser(input: $input) { user { ${SENDER} } inboxEntryEdge { node { ${ENTRY} } } }
+}`;
+export const REPORT = `mutation Report($input: ReportMessageInput!) { reportMessage(input: $input) { reportId } }`;

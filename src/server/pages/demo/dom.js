@@ -24,6 +24,10 @@ export function replaceItems(list, wanted) {
   }
 }
 
+/** The part of the address after its #: a conversation, and the message to jump to. */
+export const addressOf = (conversationId, messageId) =>
+  `#${encodeURIComponent(conversationId)}${messageId ? `/${encodeURIComponent(messageId)}` : ""}`;
+
 export const part = (id) => document.getElementById(id);
 
 const SHAPES = {
@@ -37,6 +41,9 @@ const SHAPES = {
   sent: "M5 12.5l4.5 4.5L19 7.5",
   twice: "M2 12.5l4.5 4.5L16 7.5M11 16l1 1 9.5-9.5",
   muted: "M4 10v4h4l5 4V6L8 10zM17 9l5 6M22 9l-5 6",
+  search: "M11 4a7 7 0 1 0 .01 0M16 16l5 5",
+  file: "M6 3h8l4 4v14H6zM14 3v4h4",
+  blocked: "M12 3a9 9 0 1 0 .01 0M6 6l12 12",
   pinned: "M9 4h6l-1 7 4 3H6l4-3zM12 14v6",
 };
 

@@ -1,7 +1,8 @@
 // The list of conversations: the newest activity first, pinned ones above, live. It also says that messages have arrived here.
 
-import { INBOX, INBOX_UPDATED, MARK_DELIVERED } from "./documents.js";
-import { avatar, el, icon, nameOf, part, replaceItems, shortTime, titleOf, titleParts } from "./dom.js";
+import { ENTRIES, INBOX, INBOX_UPDATED, MARK_DELIVERED } from "./documents.js";
+import { addressOf, avatar, el, icon, nameOf, part, replaceItems, shortTime, titleOf, titleParts } from "./dom.js";
+import { ExpiryTimer, isExpired } from "./expiry.js";
 import { lineOf } from "./message.js";
 
 export class Inbox {
@@ -16,9 +17,12 @@ export class Inbox {
   #problem = "";
   #open = "";
   #unsubscribe = () => {};
+  #expiry = new ExpiryTimer(() => this.#expire());
   #listening = new AbortController();
 
-  /** `on`: loaded(), changed(entry), removed(conversationId), presence(username), which says whether somebody is there. */
+  /**
+   * `on`: loaded(), changed(entry), removed(conversationId), blocked(user), presence(username), which says whether somebody is there.
+   */
   constructor({ api, viewer, on }) {
     this.#api = api;
     this.#viewer = viewer;
@@ -31,6 +35,7 @@ export class Inbox {
   close() {
     this.#listening.abort();
     this.#unsubscribe();
+    this.#expiry.stop();
     part("inbox").replaceChildren();
   }
 
@@ -52,12 +57,22 @@ export class Inbox {
 
   read(conversationId) {
     const entry = this.entries.find(({ conversation }) => conversation.id === conversationId);
-    if (entry?.unreadCount) this.upsert({ ...entry, unreadCount: 0 });
+    if (entry?.unreadCount) this.upsert({ ...entry, unreadCount: 0, unreadMentionCount: 0, firstUnreadMessage: null, firstUnreadMention: null });
   }
 
   /** Back after a cut: what did not load is tried again. */
   wake() {
     if (this.#problem) this.#load();
+  }
+
+  /** The last messages of a user look different once the user is blocked, or no longer. */
+  blockChanged({ username, viewerHasBlocked }) {
+    for (const [id, entry] of this.#entries) {
+      const { lastMessage } = entry;
+      if (lastMessage?.sender.username !== username) continue;
+      this.#entries.set(id, { ...entry, lastMessage: { ...lastMessage, sender: { ...lastMessage.sender, viewerHasBlocked } } });
+    }
+    this.render();
   }
 
   async #load() {
@@ -117,6 +132,7 @@ export class Inbox {
       this.render();
       return;
     }
+    if (event.__typename === "BlockChangedEvent") return this.#on.blocked(event.user);
     const entry = event.inboxEntryEdge.node;
     this.upsert(entry);
     this.#delivered(entry);
@@ -129,6 +145,22 @@ export class Inbox {
     this.#api.ask(MARK_DELIVERED, { input: { conversationId: conversation.id } }).catch(() => {});
   }
 
+  /** Reads the entries whose messages have expired again, 100 at once. */
+  async #expire() {
+    const due = this.entries.filter(({ lastMessage, firstUnreadMessage }) => isExpired(lastMessage) || isExpired(firstUnreadMessage)).slice(0, 100);
+    if (!due.length) return this.render();
+    const { nodes } = await this.#api.ask(ENTRIES, { ids: due.map(({ id }) => id) }).catch(() => ({ nodes: [] }));
+    if (this.#listening.signal.aborted) return;
+    for (const entry of nodes.filter(Boolean)) this.#entries.set(entry.id, entry);
+    // While the server is away, what has expired is not shown any more.
+    for (const { id } of due) {
+      const entry = this.#entries.get(id);
+      if (isExpired(entry?.lastMessage)) this.#entries.set(id, { ...entry, lastMessage: null });
+      if (isExpired(entry?.firstUnreadMessage)) this.#entries.set(id, { ...this.#entries.get(id), firstUnreadMessage: null, unreadCount: 0 });
+    }
+    this.render();
+  }
+
   render() {
     const list = part("inbox");
     const order = (a, b) => b.isPinned - a.isPinned || (a.lastActivityAt < b.lastActivityAt ? 1 : a.lastActivityAt > b.lastActivityAt ? -1 : 0);
@@ -138,6 +170,7 @@ export class Inbox {
       this.#nodes.clear();
       return;
     }
+    this.#expiry.set(entries.flatMap(({ lastMessage, firstUnreadMessage }) => [lastMessage?.expiresAt, firstUnreadMessage?.expiresAt]));
     const focused = document.activeElement?.closest?.("#inbox a")?.hash;
     const wanted = entries.map((entry) => this.#node(entry));
     // Only what changed is touched: a replaced list would lose the reader's place in it.
@@ -168,17 +201,19 @@ export class Inbox {
   }
 
   #draw(entry, isOnline, isOpen) {
-    const { conversation, lastMessage, unreadCount, unreadCountIsCapped } = entry;
+    const { conversation, lastMessage, unreadCount, unreadCountIsCapped, unreadMentionCount } = entry;
     const title = titleOf(conversation, this.#viewer);
     const count = `${unreadCount}${unreadCountIsCapped ? "+" : ""}`;
     return el("li", {},
-      el("a", { class: "entry", href: `#${encodeURIComponent(conversation.id)}`, "aria-current": isOpen ? "true" : undefined },
+      el("a", { class: "entry", href: addressOf(conversation.id), "aria-current": isOpen ? "true" : undefined },
         avatar(title, isOnline),
         el("span", { class: "entry-name" }, ...titleParts(conversation, this.#viewer), isOnline ? el("span", { class: "sr" }, ", online") : null,
           entry.isPinned ? icon("pinned") : null, entry.isMuted ? icon("muted") : null),
         el("time", { dateTime: entry.lastActivityAt }, shortTime(entry.lastActivityAt)),
         el("span", { class: "entry-line" }, ...this.#line(conversation, lastMessage)),
-        unreadCount ? el("span", { class: `badge${entry.isMuted ? " muted" : ""}` }, count, el("span", { class: "sr" }, " unread")) : null));
+        el("span", { class: "badges" },
+          unreadMentionCount ? el("span", { class: "badge at" }, el("span", { "aria-hidden": "true" }, "@"), el("span", { class: "sr" }, "You are mentioned. ")) : null,
+          unreadCount ? el("span", { class: `badge${entry.isMuted ? " muted" : ""}` }, count, el("span", { class: "sr" }, " unread")) : null)));
   }
 
   #line(conversation, message) {

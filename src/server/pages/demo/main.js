@@ -2,10 +2,13 @@
 
 import { Api, ApiError } from "./api.js";
 import * as documents from "./documents.js";
-import { avatar, displayOf, el, icon, nameOf, nameParts, part } from "./dom.js";
+import { addressOf, avatar, displayOf, el, icon, nameOf, nameParts, part, titleOf } from "./dom.js";
+import { drawMatch } from "./finder.js";
 import { Inbox } from "./inbox.js";
 import { Outbox } from "./outbox.js";
 import { Room } from "./room.js";
+import { Blocks } from "./safety.js";
+import { Search } from "./search.js";
 
 const people = JSON.parse(document.querySelector("meta[name=people]").content);
 const isDemo = people.length > 0;
@@ -68,6 +71,8 @@ async function signInWith(token) {
 function signOut(problem = "") {
   closeRoom();
   session?.inbox.close();
+  session?.blocks?.close();
+  session?.search?.close();
   session?.stopPresence();
   session?.api.close();
   session = null;
@@ -97,13 +102,46 @@ async function start(token, newToken) {
     api,
     viewer: viewer.username,
     on: {
-      changed: (entry) => { watchPeers(); announceElsewhere(entry); },
-      removed: (id) => { if (session.room?.id === id) location.hash = ""; },
+      changed: (entry) => {
+        watchPeers();
+        announceElsewhere(entry);
+        if (entry.conversation.id === session.room?.id) session.room.entryChanged(entry);
+      },
+      removed: (id) => { if (session.room?.id === id) session.room.removed(); },
+      blocked: (user) => session.blocks.changed(user),
       presence: (username) => session?.presence.get(username)?.isOnline ?? false,
       loaded: watchPeers,
     },
   });
+  session.blocks = new Blocks({
+    api,
+    on: {
+      changed: (user) => { session.inbox.blockChanged(user); session.room?.blockChanged(user); },
+      returned: (entry) => session.inbox.upsert(entry),
+    },
+  });
+  session.search = searchEverywhere(api);
   route();
+}
+
+// ---- The search over all conversations: its matches are shown in place of the inbox.
+
+function searchEverywhere(api) {
+  const stop = new AbortController();
+  part("search").value = "";
+  const search = new Search({
+    parts: { field: part("search"), list: part("results"), scroller: part("results-scroll"), status: part("search-status") },
+    find: async (query, filter, after) => (await api.ask(documents.SEARCH, { query, filter, after })).searchMessages,
+    draw: ({ node, snippet }) => {
+      const title = titleOf(node.conversation, session.viewer);
+      const isPeer = node.sender.username === node.conversation.directPeer?.username;
+      const sender = node.sender.username === session.viewer ? "You" : nameOf(node.sender);
+      return drawMatch(addressOf(node.conversation.id, node.id), isPeer ? sender : `${sender} in ${title}`, node, snippet);
+    },
+    onShown: (isShown) => { [part("results-scroll").hidden, part("inbox-scroll").hidden] = [!isShown, isShown]; },
+    signal: stop.signal,
+  });
+  return { close: () => { search.clear(); stop.abort(); } };
 }
 
 // ---- Who is there: of those with whom one talks alone.
@@ -137,13 +175,15 @@ function closeRoom() {
 
 function route() {
   if (!session) return;
-  let id = "";
+  let [id, messageId] = ["", ""];
   try {
-    id = decodeURIComponent(location.hash.slice(1));
+    [id = "", messageId = ""] = location.hash.slice(1).split("/").map(decodeURIComponent);
   } catch {
     // Somebody else's address: no conversation of ours.
   }
-  if (session.room?.id === id) return;
+  // Once it is on its way to the message, the same address can be chosen again.
+  if (messageId) history.replaceState(null, "", addressOf(id));
+  if (session.room?.id === id) return messageId && session.room.jump(messageId);
   const wasOpen = Boolean(session.room);
   closeRoom();
   part("app").dataset.view = id ? "room" : "inbox";
@@ -156,11 +196,15 @@ function route() {
       outbox: session.outbox,
       viewer: session.viewer,
       conversationId: id,
+      messageId,
       draft: session.drafts.get(id) ?? "",
       on: {
         read: (conversationId) => session.inbox.read(conversationId),
         announce,
         presence: (username) => session.presence.get(username),
+        block: (username, isBlocked) => session.blocks.set(username, isBlocked),
+        cleared: (entry) => session.inbox.upsert(entry),
+        gone: () => { location.hash = ""; },
       },
     });
     // On a telephone the keyboard would cover what one came to read.
@@ -266,7 +310,7 @@ async function startConversation(event) {
     session.inbox.upsert(inboxEntryEdge.node);
     watchPeers();
     part("dialog").close();
-    location.hash = encodeURIComponent(conversation.id);
+    location.hash = addressOf(conversation.id);
   } catch (error) {
     part("dialog-problem").textContent = error.message;
   }
@@ -280,6 +324,8 @@ part("new").addEventListener("click", openDialog);
 part("leave").addEventListener("click", () => { signOut(); location.hash = ""; });
 for (const id of ["names", "group-name"]) part(id).addEventListener("input", showDialogFields);
 part("dialog-form").addEventListener("submit", startConversation);
+part("blocked").addEventListener("click", () => session.blocks.open());
+part("blocked-close").addEventListener("click", () => part("blocked-dialog").close());
 part("dialog-cancel").addEventListener("click", () => part("dialog").close());
 part("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -289,7 +335,7 @@ part("token-form").addEventListener("submit", (event) => {
 });
 addEventListener("hashchange", route);
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && session?.room && !part("dialog").open) location.hash = "";
+  if (event.key === "Escape" && session?.room && !document.querySelector("dialog[open]")) location.hash = "";
 });
 
 const wanted = new URLSearchParams(location.search).get("as") ?? recall("wideroom:person");

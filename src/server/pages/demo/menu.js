@@ -1,4 +1,4 @@
-// The menu of a message: a row of emoji, then what one may do. Arrow keys walk, Enter chooses, Escape goes back to where one was.
+// The menu of a message or of a conversation. Arrow keys walk, Enter chooses, Escape goes back to where one was.
 
 import { el } from "./dom.js";
 
@@ -6,16 +6,20 @@ const EMOJI = [["👍", "Thumbs up"], ["❤️", "Heart"], ["😂", "Laughing"],
 
 let close = () => {};
 
-/** `items`: { label, run, asks }. One that asks has to be chosen twice. */
-export function openMenu(anchor, { react, items }) {
+/**
+ * `react`: called with an emoji; without it there is no row of them. `items`: { label, run, asks, isChecked }. One that `asks` has to be
+ * chosen twice. One with `isChecked` is a choice of several.
+ */
+export function openMenu(anchor, { name, react, items }) {
   close();
   const choose = (run) => () => { close(); run(); };
-  const emoji = EMOJI.map(([sign, name]) =>
-    el("button", { role: "menuitem", type: "button", "aria-label": name, onclick: choose(() => react(sign)) }, sign));
-  const rows = items.map(({ label, run, asks }) => {
+  const emoji = react ? EMOJI.map(([sign, words]) =>
+    el("button", { role: "menuitem", type: "button", "aria-label": words, onclick: choose(() => react(sign)) }, sign)) : [];
+  const rows = items.map(({ label, run, asks, isChecked }) => {
     let isSure = !asks;
     return el("button", {
-      role: "menuitem", type: "button", class: asks ? "danger" : undefined,
+      role: isChecked === undefined ? "menuitem" : "menuitemradio", "aria-checked": isChecked === undefined ? undefined : String(isChecked),
+      type: "button", class: asks ? "danger" : undefined,
       onclick: (event) => {
         if (isSure) return choose(run)();
         isSure = true;
@@ -23,7 +27,7 @@ export function openMenu(anchor, { react, items }) {
       },
     }, label);
   });
-  const menu = el("div", { class: "menu", role: "menu", "aria-label": "Message" }, el("div", { class: "menu-emoji" }, ...emoji), ...rows);
+  const menu = el("div", { class: "menu", role: "menu", "aria-label": name }, react ? el("div", { class: "menu-emoji" }, ...emoji) : null, ...rows);
   document.body.append(menu);
   place(menu, anchor);
   anchor.setAttribute("aria-expanded", "true");
@@ -41,7 +45,7 @@ export function openMenu(anchor, { react, items }) {
   addEventListener("pointerdown", ({ target }) => menu.contains(target) || close(false), { signal, capture: true });
   addEventListener("resize", () => close(false), { signal });
   document.getElementById("scroller").addEventListener("scroll", () => close(false), { signal });
-  emoji[0].focus({ preventScroll: true });
+  (emoji[0] ?? rows[0]).focus({ preventScroll: true });
 }
 
 function walk(event, emoji, rows) {
@@ -51,7 +55,7 @@ function walk(event, emoji, rows) {
   const to = {
     ArrowRight: () => all[(at + 1) % all.length],
     ArrowLeft: () => all[(at - 1 + all.length) % all.length],
-    ArrowDown: () => (isInRow ? rows[0] ?? all[at] : all[at + 1] ?? emoji[0]),
+    ArrowDown: () => (isInRow ? rows[0] ?? all[at] : all[at + 1] ?? all[0]),
     ArrowUp: () => (isInRow ? all.at(-1) : at === emoji.length ? emoji[0] : all[at - 1]),
     Home: () => all[0],
     End: () => all.at(-1),

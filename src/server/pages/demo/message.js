@@ -1,14 +1,18 @@
 // How one message looks. It knows nothing of the server: what is done to it goes to `on`.
 
-import { dayKey, el, fullTime, icon, nameOf, nameParts, timeOf, withLinks, link } from "./dom.js";
+import { dayKey, el, fullTime, icon, link, nameOf, nameParts, timeOf, withLinks } from "./dom.js";
+import { spanOf } from "./expiry.js";
+import { EVERYONE, mentionPattern } from "./mentions.js";
 
 const LONG = 1_200;
 const ONLY_EMOJI = /^(?:\p{Extended_Pictographic}[\u{FE0F}\u{200D}\u{1F3FB}-\u{1F3FF}]*){1,6}$/u;
+const FOLDED = "A message of somebody you have blocked";
 const RUN_TIME = 5 * 60_000;
 
 /** What it says in one line: for the inbox, for a quote, for who listens. */
 export function lineOf(message) {
   if (message.deletedAt) return "This message was deleted";
+  if (message.sender?.viewerHasBlocked) return FOLDED;
   if (message.kind === "SYSTEM") return systemLine(message);
   return message.body || message.attachments?.map(({ name }) => name || "Attachment").join(", ") || "";
 }
@@ -18,7 +22,7 @@ const ROLES = { OWNER: "an owner", ADMIN: "an admin", MEMBER: "a member" };
 
 /** The server says in the metadata what happened. */
 export function systemLine({ metadata, sender }) {
-  const { event, usernames = [], name, role } = metadata ?? {};
+  const { event, usernames = [], name, role, seconds } = metadata ?? {};
   const who = nameOf(sender);
   const whom = and.format(usernames.map(String));
   switch (event) {
@@ -27,6 +31,7 @@ export function systemLine({ metadata, sender }) {
     case "left": return `${who} left`;
     case "renamed": return `${who} named the group “${name}”`;
     case "roleChanged": return `${who} made ${whom} ${ROLES[String(role).toUpperCase()] ?? "something else"}`;
+    case "expiryChanged": return seconds ? `${who} lets messages disappear after ${spanOf(seconds)}` : `${who} lets messages stay`;
     default: return `${who} changed the conversation`;
   }
 }
@@ -51,16 +56,22 @@ export function isRun(before, after) {
     && Math.abs(Date.parse(after.createdAt) - Date.parse(before.createdAt)) < RUN_TIME);
 }
 
-/** `look`: isOwn, isGroup, startsRun, endsRun. `on`: react, menu, quote. */
+/** `look`: isOwn, isGroup, startsRun, endsRun, isUnfolded, viewer. `on`: react, menu, quote, unfold. */
 export function drawMessage(message, look, on) {
   if (message.kind === "SYSTEM") {
     return el("li", { class: "system", "data-id": message.id }, systemLine(message));
   }
   const bubble = el("div", { class: "bubble" });
-  const isEmoji = !message.deletedAt && !message.replyTo && ONLY_EMOJI.test(message.body ?? "");
+  const isEmoji = !message.deletedAt && !message.replyTo && !message.sender.viewerHasBlocked && ONLY_EMOJI.test(message.body ?? "");
   if (look.isGroup && !look.isOwn && look.startsRun) bubble.append(el("p", { class: "author" }, ...nameParts(message.sender)));
-  if (message.replyTo && !message.deletedAt) bubble.append(quote(message.replyTo, on));
-  bubble.append(bodyOf(message), ...attachmentsOf(message), meta(message, look));
+  const isFolded = look.isGroup && message.sender.viewerHasBlocked && !look.isUnfolded && !message.deletedAt;
+  if (isFolded) {
+    bubble.append(el("p", { class: "body deleted" }, `${FOLDED}. `), el("button", { class: "quiet", type: "button", onclick: () => on.unfold(message) }, "Show"));
+  } else {
+    if (message.replyTo && !message.deletedAt) bubble.append(quote(message.replyTo, on));
+    bubble.append(bodyOf(message, look.viewer), ...attachmentsOf(message));
+  }
+  bubble.append(meta(message, look));
 
   const more = el("button", {
     class: "round more", type: "button", tabIndex: -1, "aria-haspopup": "menu",
@@ -69,19 +80,33 @@ export function drawMessage(message, look, on) {
   }, icon("more"));
 
   return el("li", {
-    class: `message${look.isOwn ? " own" : ""}${look.startsRun ? " starts" : ""}${look.endsRun ? " ends" : ""}${isEmoji ? " emoji" : ""}`,
+    class: `message${look.isOwn ? " own" : ""}${look.startsRun ? " starts" : ""}${look.endsRun ? " ends" : ""}${isEmoji ? " emoji" : ""}${isMentioned(message, look) ? " mentioned" : ""}`,
     "data-id": message.id,
-  }, el("div", { class: "row" }, bubble, message.deletedAt ? null : more), reactionsOf(message, on));
+  }, el("div", { class: "row" }, bubble, message.deletedAt ? null : more), isFolded ? null : reactionsOf(message, on));
 }
 
-function bodyOf(message) {
+const isMentioned = ({ deletedAt, mentions, mentionsEveryone }, { isOwn, viewer }) =>
+  !deletedAt && !isOwn && (mentionsEveryone || mentions.some(({ username }) => username === viewer));
+
+/** Links, and the mentions of the message where they stand in its text. */
+function richText(text, { mentions, mentionsEveryone }, viewer) {
+  const names = mentions.map(({ username }) => username);
+  const pattern = mentionPattern(mentionsEveryone ? [...names, EVERYONE] : names);
+  if (!pattern) return withLinks(text);
+  const isViewer = (mention) => mention === `@${viewer}` || (mentionsEveryone && mention === `@${EVERYONE}`);
+  return withLinks(text).flatMap((piece) => (typeof piece === "string"
+    ? piece.split(pattern).map((words, index) => (index % 2 ? el("span", { class: `mention${isViewer(words) ? " me" : ""}` }, words) : words))
+    : [piece]));
+}
+
+function bodyOf(message, viewer) {
   if (message.deletedAt) return el("p", { class: "body deleted" }, lineOf(message));
   const body = message.body ?? "";
   const text = el("p", { class: "body", dir: "auto" });
   if (body.length <= LONG + 200) {
-    text.append(...withLinks(body));
+    text.append(...richText(body, message, viewer));
   } else {
-    const showAll = () => text.replaceChildren(...withLinks(body));
+    const showAll = () => text.replaceChildren(...richText(body, message, viewer));
     text.append(`${body.slice(0, LONG)}… `, el("button", { class: "quiet", type: "button", onclick: showAll }, "Show all"));
   }
   return text;
@@ -99,6 +124,7 @@ function quote(original, on) {
 
 function meta(message, { isOwn }) {
   return el("p", { class: "meta" },
+    message.isPinned && !message.deletedAt ? el("span", { class: "tick", title: "Pinned" }, icon("pinned"), el("span", { class: "sr" }, "Pinned")) : null,
     message.editedAt && !message.deletedAt ? el("span", {}, "edited") : null,
     el("time", { dateTime: message.createdAt, title: fullTime(message.createdAt) }, timeOf(message.createdAt)),
     isOwn && message.status && !message.deletedAt ? tick(message.status) : null);
@@ -118,7 +144,7 @@ function reactionsOf(message, on) {
 export function drawWaiting(waiting, look, on) {
   const bubble = el("div", { class: "bubble" });
   if (waiting.replyTo) bubble.append(quote(waiting.replyTo, on));
-  bubble.append(el("p", { class: "body", dir: "auto" }, ...withLinks(waiting.body)),
+  bubble.append(el("p", { class: "body", dir: "auto" }, ...richText(waiting.body, waiting, look.viewer)),
     el("p", { class: "meta" }, el("time", {}, timeOf(waiting.createdAt)), waiting.failure ? null : tick("WAITING")));
   const failure = waiting.failure
     ? el("p", { class: "failure", role: "alert" }, `Not sent: ${waiting.failure} `,

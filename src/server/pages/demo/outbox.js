@@ -26,8 +26,10 @@ export class Outbox {
     return this.#waiting.filter((message) => message.conversationId === conversationId);
   }
 
-  send(conversationId, body, replyTo) {
-    const message = { key: crypto.randomUUID(), conversationId, body, replyTo, createdAt: new Date().toISOString(), failure: "" };
+  /** `mentions`: { usernames, isEveryone }. */
+  send(conversationId, body, replyTo, { usernames, isEveryone }) {
+    const mentions = usernames.map((username) => ({ username }));
+    const message = { key: crypto.randomUUID(), conversationId, body, replyTo, mentions, mentionsEveryone: isEveryone, createdAt: new Date().toISOString(), failure: "" };
     this.#waiting.push(message);
     this.#onChange(conversationId);
     this.#run();
@@ -59,9 +61,12 @@ export class Outbox {
     this.#isSending = true;
     let wait = WAIT;
     for (let message; (message = this.#waiting.find(({ failure }) => !failure)); ) {
-      const { conversationId, body, replyTo, key } = message;
+      const { conversationId, body, replyTo, mentions, mentionsEveryone, key } = message;
+      const mentionedUsernames = mentions.map(({ username }) => username);
       try {
-        const { sendMessage } = await this.#api.ask(SEND, { input: { conversationId, body, replyToId: replyTo?.id, idempotencyKey: key } });
+        const { sendMessage } = await this.#api.ask(SEND, {
+          input: { conversationId, body, replyToId: replyTo?.id, mentionedUsernames, mentionsEveryone, idempotencyKey: key },
+        });
         wait = WAIT;
         this.#forget(key);
         this.#onSent(conversationId, sendMessage.messageEdge.node);

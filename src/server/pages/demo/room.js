@@ -1,16 +1,27 @@
-// One conversation: its messages in order, older ones as one scrolls up, and everything that happens in it, live. The position of the
-// event stream is read together with the first page, so nothing falls between them, and after a cut the stream goes on from its cursor.
+// One conversation: its messages in order, and everything that happens in it, live. The position of the event stream is read together
+// with the first page, so nothing falls between them, and after a cut the stream goes on from its cursor.
 
+import { Actions } from "./actions.js";
 import { Composer } from "./composer.js";
 import * as documents from "./documents.js";
-import { avatar, dayKey, dayName, el, icon, nameOf, orderKey, part, replaceItems, shortTime, titleOf, titleParts } from "./dom.js";
-import { openMenu } from "./menu.js";
-import { drawMessage, drawWaiting, isRun, lineOf } from "./message.js";
+import { el, icon, nameOf, part, replaceItems } from "./dom.js";
+import { ExpiryTimer, isExpired } from "./expiry.js";
+import { Finder } from "./finder.js";
+import { RoomHead } from "./head.js";
+import { History } from "./history.js";
+import { Log } from "./log.js";
+import { Marks } from "./marks.js";
+import { UnreadMentions } from "./mention-jump.js";
+import { lineOf } from "./message.js";
+import { People } from "./people.js";
+import { PinBar } from "./pins.js";
 import { Scroll } from "./scroll.js";
+import { TypingLine } from "./typing.js";
 
 const PAGE = 30;
-const PAGE_MOST = 100;
-const STATUSES_MOST = 50;
+const FOUND_TIME = 2_000;
+/** A conversation is large once it has had more participants: then its admins alone pin and mention everyone. */
+const SMALL_MOST = 32;
 
 export class Room {
   #api;
@@ -21,39 +32,64 @@ export class Room {
   #conversation;
   #composer;
   #scroll;
-  #messages = [];
-  #nodes = new Map();
-  #pageInfo = { hasNextPage: false };
-  #isLoadingOlder = false;
+  #head;
+  #pins;
+  #finder;
+  #mentions;
+  #history;
+  #log;
+  #actions;
+  #known;
   #firstUnread = null;
   #newCount = 0;
-  #markedKey = "";
-  #typing = new Map();
+  #marks;
+  #typing;
   #stops = [];
-  #statusTimer;
+  #visibleFrom = null;
+  #expiry = new ExpiryTimer(() => this.#expire());
   #listening = new AbortController();
 
-  /** `on`: read(conversationId), announce(words), presence(username). */
-  constructor({ api, outbox, viewer, conversationId, draft, on }) {
+  /**
+   * `on`: read(conversationId), announce(words), presence(username), block(username, isBlocked), a promise, cleared(entry), gone().
+   * `messageId`: the message to begin at, or nothing.
+   */
+  constructor({ api, outbox, viewer, conversationId, messageId, draft, on }) {
     Object.assign(this, { draft });
     [this.#api, this.#outbox, this.#viewer, this.#id, this.#on] = [api, outbox, viewer, conversationId, on];
     const { signal } = this.#listening;
     this.#scroll = new Scroll(part("scroller"), part("list"), signal);
     part("scroller").addEventListener("scroll", () => this.#scrolled(), { signal, passive: true });
     part("list").addEventListener("keydown", (event) => this.#walk(event), { signal });
-    part("pill").addEventListener("click", () => this.#scroll.toEnd(), { signal });
+    part("pill").addEventListener("click", () => this.#toEnd(), { signal });
+    this.#typing = new TypingLine(viewer);
+    this.#log = this.#newLog();
+    this.#known = new People(api, conversationId, viewer);
+    this.#actions = this.#newActions();
+    this.#history = new History(api, conversationId);
+    this.#head = new RoomHead({ viewer, signal, on: { search: () => this.#finder.open(), menu: (button) => this.#actions.conversationMenu(button), presence: on.presence } });
+    this.#pins = new PinBar((id) => this.jump(id), signal);
+    this.#finder = new Finder({ api, conversationId, viewer, signal });
+    this.#mentions = new UnreadMentions({ api, conversationId, viewer, jump: (id) => this.jump(id), signal });
+    this.#marks = new Marks({
+      api, conversationId, viewer, history: this.#history, signal,
+      on: {
+        read: () => { on.read(conversationId); this.#mentions.set(null); },
+        statuses: () => this.#isClosed || this.#render(),
+      },
+    });
+    part("notice-undo").addEventListener("click", () => this.#actions.block(this.#conversation.directPeer.username, false), { signal });
     document.addEventListener("visibilitychange", () => this.#markRead(), { signal });
-    this.#load();
+    this.#load(messageId);
   }
 
   /** Lets go of everything; gives what was being written. */
   close() {
     this.#listening.abort();
-    clearTimeout(this.#statusTimer);
+    this.#expiry.stop();
     for (const stop of this.#stops) stop();
     part("list").replaceChildren();
-    part("typing").replaceChildren();
-    part("pill").hidden = true;
+    this.#typing.clear();
+    for (const id of ["pill", "pins", "notice"]) part(id).hidden = true;
     return this.#composer?.close() ?? this.draft;
   }
 
@@ -67,45 +103,78 @@ export class Room {
 
   // ---- Loading.
 
-  async #load(size = PAGE) {
+  async #load(messageId) {
     for (const stop of this.#stops.splice(0)) stop();
     if (!this.#conversation) this.#showSkeleton();
     let conversation;
     try {
-      ({ conversation } = await this.#api.ask(documents.ROOM, { id: this.#id, first: size }));
+      ({ conversation } = await this.#api.ask(documents.ROOM, { id: this.#id, first: PAGE }));
     } catch (error) {
       return this.#isClosed || this.#fail(error.message);
     }
     if (this.#isClosed) return;
     if (!conversation) return this.#fail("There is no such conversation, or you are not in it.");
-    const { firstUnreadMessage, unreadCount } = conversation.inboxEntry ?? {};
-    const nodes = conversation.messages.edges.map(({ node }) => node);
-    // So that the first unread message is there to be scrolled to.
-    if (firstUnreadMessage && size === PAGE && unreadCount >= PAGE - 10) return this.#load(Math.min(PAGE_MOST, unreadCount + 20));
     this.#conversation = conversation;
-    this.#messages = [];
-    this.#pageInfo = conversation.messages.pageInfo;
-    this.#firstUnread ??= firstUnreadMessage?.id ?? null;
-    this.#insert(nodes);
-    this.#showHead();
+    this.#visibleFrom = conversation.inboxEntry?.visibleFrom ?? null;
+    this.#history.begin(conversation.messages);
+    this.#firstUnread ??= conversation.inboxEntry?.firstUnreadMessage?.id ?? null;
+    this.#known.learn(conversation.participants.edges.map(({ node }) => node.user));
+    this.#known.mayMentionEveryone = conversation.kind === "GROUP" && this.#mayLead;
+    this.#pins.set(conversation.pinnedMessages.edges);
     this.#composer ??= this.#newComposer();
+    this.#showHead();
+    this.#listen(conversation.eventsCursor);
+    // The first unread message is there to be scrolled to, however many follow it.
+    if (!messageId && this.#firstUnread && !this.#history.has(this.#firstUnread)) await this.#history.around(this.#firstUnread).catch(() => {});
+    if (this.#isClosed) return;
     this.#render();
     this.#scroll.toEnd();
     if (part("unread")) this.#scroll.to(part("unread"));
+    if (messageId) await this.jump(messageId);
+    this.entryChanged(conversation.inboxEntry);
     this.#scrolled();
-    this.#listen(conversation.eventsCursor);
+  }
+
+  #newActions() {
+    return new Actions(this.#api, this.#viewer, {
+      conversation: () => this.#conversation,
+      mayLead: () => this.#mayLead,
+      isBlocked: () => this.#isBlocked,
+      changed: (message) => this.#isClosed || this.#changed(message),
+      pinned: (message, edge) => this.#isClosed || this.#pinned(message, edge),
+      updated: (conversation) => this.#isClosed || this.#updated(conversation),
+      cleared: (entry) => { this.#on.cleared(entry); this.entryChanged(entry); },
+      problem: (words) => this.#isClosed || this.#say(words),
+      block: this.#on.block,
+      reply: (message) => this.#composer.reply(message),
+      edit: (message) => this.#composer.edit(message),
+      search: (kind) => this.#finder.open(kind),
+    });
+  }
+
+  #newLog() {
+    return new Log(this.#viewer, {
+      react: (message, emoji, isWanted) => this.#actions.react(message, emoji, isWanted),
+      menu: (message, button) => this.#actions.messageMenu(message, button),
+      quote: (id) => this.jump(id),
+      again: (message) => this.#outbox.again(message),
+      discard: (message) => this.#outbox.discard(message),
+      unfolded: () => this.#render(),
+    });
   }
 
   #newComposer() {
     return new Composer({
-      send: (body, replyTo) => {
+      send: (body, replyTo, mentions) => {
         this.#firstUnread = null;
-        this.#outbox.send(this.#id, body, replyTo);
-        this.#scroll.toEnd();
+        this.#outbox.send(this.#id, body, replyTo, mentions);
+        this.#toEnd();
       },
-      edit: (message, body) => this.#do(documents.EDIT, { messageId: message.id, body }),
+      edit: (message, body, mentions) => this.#actions.edit(message, body, mentions),
+      find: (prefix) => this.#known.find(prefix),
+      usernames: () => this.#known.usernames,
       typing: (typing) => this.#api.ask(documents.SET_TYPING, { input: { conversationId: this.#id, typing } }).catch(() => {}),
-      lastOwn: () => this.#messages.findLast((message) => this.#isOwn(message) && message.kind === "TEXT" && !message.deletedAt),
+      lastOwn: () => this.#history.messages.findLast((message) => this.#isOwn(message) && message.kind === "TEXT" && !message.deletedAt),
       problem: (words) => this.#say(words),
     }, this.draft);
   }
@@ -120,20 +189,41 @@ export class Room {
       el("button", { class: "quiet", type: "button", onclick: () => this.#load() }, "Try again")));
   }
 
-  async #loadOlder() {
-    if (this.#isLoadingOlder || !this.#pageInfo.hasNextPage) return;
-    this.#isLoadingOlder = true;
+  /** Older or newer messages, and what one reads stays where it is. */
+  async #loadMore(direction) {
+    const isChanged = await this.#history[direction]();
+    if (isChanged && !this.#isClosed) this.#render();
+  }
+
+  /** Scrolls to a message and marks it for a moment, however old it is. */
+  async jump(id) {
+    if (!this.#conversation) return;
     try {
-      const { conversation } = await this.#api.ask(documents.OLDER, { id: this.#id, after: this.#pageInfo.endCursor });
-      if (this.#isClosed || !conversation) return;
-      this.#pageInfo = conversation.messages.pageInfo;
-      this.#insert(conversation.messages.edges.map(({ node }) => node));
-      this.#render();
-    } catch {
-      // The next scroll asks again.
-    } finally {
-      this.#isLoadingOlder = false;
+      if (!this.#history.has(id)) {
+        await this.#history.around(id);
+        if (this.#isClosed) return;
+        this.#render();
+      }
+    } catch (error) {
+      if (error.code !== "NOT_FOUND") return this.#actions.failed(error);
     }
+    const node = this.#scroll.find(id);
+    if (!node) return this.#say("That message is no longer there.");
+    this.#say("");
+    this.#scroll.to(node, true);
+    node.classList.add("found");
+    setTimeout(() => node.classList.remove("found"), FOUND_TIME);
+    (node.querySelector(".more") ?? part("scroller")).focus({ preventScroll: true });
+    this.#showPill();
+  }
+
+  async #toEnd() {
+    try {
+      if (!this.#history.isLive && await this.#history.newest() && !this.#isClosed) this.#render();
+    } catch (error) {
+      return this.#actions.failed(error);
+    }
+    this.#scroll.toEnd();
   }
 
   // ---- What is known.
@@ -142,18 +232,13 @@ export class Room {
     return message.sender.username === this.#viewer;
   }
 
-  /** Each once, in the order of their ids. */
-  #insert(messages) {
-    const known = new Map(this.#messages.map((message) => [message.id, message]));
-    for (const message of messages) known.set(message.id, { ...message, key: orderKey(message.uuid) });
-    this.#messages = [...known.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
+  get #mayLead() {
+    const { participantCount, viewerParticipant } = this.#conversation;
+    return participantCount <= SMALL_MOST || viewerParticipant?.role !== "MEMBER";
   }
 
-  /** One that lies above what is loaded is left to the scrolling. */
   #upsert(message) {
-    const oldest = this.#messages[0];
-    if (this.#pageInfo.hasNextPage && oldest && orderKey(message.uuid) < oldest.key) return;
-    this.#insert([message]);
+    this.#history.upsert(message);
     this.#render();
   }
 
@@ -170,7 +255,6 @@ export class Room {
   /** The socket is gone: who was typing is not known any more. */
   offline() {
     this.#typing.clear();
-    this.#showTyping();
     if (!this.#conversation) return;
     if (this.#conversation.directPeer) this.#conversation.directPeer.presence = null;
     this.#showHead();
@@ -192,107 +276,117 @@ export class Room {
         next: ({ event }) => event && this.#hear(event),
         end: (error) => this.#ended(error),
       }),
-      this.#api.subscribe({ query: documents.TYPING, variables: { id }, next: (payload) => this.#hearTyping(payload) }),
+      this.#typing.listen(this.#api, id),
     );
   }
 
   #ended(error) {
     // Away for longer than the server remembers: read anew.
     if (error?.code === "CURSOR_EXPIRED") return this.#load();
-    this.#composer.enable(false);
-    this.#say("You are no longer in this conversation.");
+    this.removed(!error);
+  }
+
+  /**
+   * The conversation has left the inbox, or its stream has ended: the viewer is no longer in it, or has blocked its other participant.
+   * Otherwise a stream that has ended without an error begins anew.
+   */
+  async removed(beginsAnew = false) {
+    let conversation;
+    try {
+      ({ conversation } = await this.#api.ask(documents.CONVERSATION, { id: this.#id }));
+    } catch {
+      return;
+    }
+    if (this.#isClosed || !this.#conversation) return;
+    if (!conversation) this.#on.gone();
+    else if (conversation.directPeer?.viewerHasBlocked) this.blockChanged(conversation.directPeer);
+    else if (beginsAnew) this.#load();
+  }
+
+  /** The viewer has blocked a user, or has ended it: here, or on another device. */
+  blockChanged({ username, viewerHasBlocked }) {
+    if (!this.#conversation) return;
+    const { directPeer } = this.#conversation;
+    const change = (user) => (user?.username === username ? { ...user, viewerHasBlocked } : user);
+    this.#history.change((message) => ({
+      ...message, sender: change(message.sender), replyTo: message.replyTo && { ...message.replyTo, sender: change(message.replyTo.sender) },
+    }));
+    this.#pins.changeSender(change);
+    if (directPeer?.username === username && directPeer.viewerHasBlocked !== viewerHasBlocked) {
+      this.#conversation.directPeer = change(directPeer);
+      // The streams of a blocked conversation have ended.
+      if (!viewerHasBlocked) return this.#load();
+    }
+    this.#showHead();
+    this.#render();
+  }
+
+  /** The viewer's inbox entry has changed: of it, the unread mentions. */
+  entryChanged(entry) {
+    // Cleared, here or on another device.
+    if (this.#conversation && entry && entry.visibleFrom !== this.#visibleFrom) return this.#load();
+    this.#mentions.set(entry);
+    this.#showPill();
+  }
+
+  /** An expiry takes the past too: every message expires at another time now. */
+  #updated(conversation) {
+    const isOther = conversation.messageTtlSeconds !== this.#conversation.messageTtlSeconds;
+    Object.assign(this.#conversation, conversation);
+    if (isOther) this.#load();
+    else this.#showHead();
+  }
+
+  /** Drops the messages whose time has come: no event says so. */
+  #expire() {
+    this.#history.change((message) => (isExpired(message) ? null : message));
+    this.#pins.keep((message) => !isExpired(message));
+    this.#render();
   }
 
   #hear(event) {
     const message = event.messageEdge?.node ?? event.message;
     if (event.__typename === "MessageAddedEvent") this.#added(message);
-    else if (message) this.#upsert(message);
-    else if (event.__typename === "MarkerMovedEvent") this.#markersMoved(event.participant);
+    else if (event.__typename === "PinsChangedEvent") this.#pinned(message, event.pinnedMessageEdge);
+    else if (message) this.#changed(message);
+    else if (event.__typename === "MarkerMovedEvent") this.#marks.moved(event.participant);
+    else if (event.__typename === "HistoryExpiredEvent") this.#load();
+    else if (event.__typename === "ConversationUpdatedEvent") this.#updated(event.conversation);
     else if (event.__typename === "ConversationRenamedEvent") Object.assign(this.#conversation, event.conversation);
     this.#showHead();
   }
 
   #added(message) {
-    const isKnown = this.#messages.some(({ id }) => id === message.id);
-    this.#typing.delete(message.sender.username);
-    this.#showTyping();
-    if (!isKnown && !this.#isOwn(message)) {
+    const isNew = this.#history.isNew(message);
+    this.#typing.ended(message.sender.username);
+    if (isNew && !this.#isOwn(message) && !message.sender.viewerHasBlocked) {
       this.#on.announce(`${nameOf(message.sender)}: ${lineOf(message)}`);
-      if (!this.#scroll.isAtBottom) this.#newCount += 1;
+      if (!this.#isAtEnd) this.#newCount += 1;
     }
     this.#upsert(message);
     this.#showPill();
     this.#markRead();
   }
 
-  /** What a marker means for each message is the server's to say. */
-  #markersMoved({ user }) {
-    if (user.username === this.#viewer) return;
-    clearTimeout(this.#statusTimer);
-    this.#statusTimer = setTimeout(async () => {
-      const open = this.#messages.filter((message) => this.#isOwn(message) && message.status && message.status !== "READ");
-      const ids = open.slice(-STATUSES_MOST).map(({ id }) => id);
-      if (!ids.length) return;
-      const answer = await this.#api.ask(documents.STATUSES, { ids }).catch(() => ({ nodes: [] }));
-      const statuses = new Map(answer.nodes.filter(Boolean).map(({ id, status }) => [id, status]));
-      this.#messages = this.#messages.map((message) => (statuses.has(message.id) ? { ...message, status: statuses.get(message.id) } : message));
-      if (!this.#isClosed) this.#render();
-    }, 120);
+  #changed(message) {
+    this.#pins.refresh(message);
+    this.#upsert(message);
   }
 
-  #hearTyping({ user, isTyping }) {
-    if (user.username === this.#viewer) return;
-    if (isTyping) this.#typing.set(user.username, nameOf(user));
-    else this.#typing.delete(user.username);
-    this.#showTyping();
+  #pinned(message, edge) {
+    this.#pins.changed(message, edge);
+    this.#upsert(message);
+  }
+
+  get #isAtEnd() {
+    return this.#history.isLive && this.#scroll.isAtBottom;
   }
 
   #markRead() {
-    const newest = this.#messages.at(-1);
-    if (!newest || document.hidden || !this.#scroll.isAtBottom || newest.key <= this.#markedKey) return;
-    const before = this.#markedKey;
-    this.#markedKey = newest.key;
-    this.#on.read(this.#id);
-    this.#api.ask(documents.MARK_READ, { input: { conversationId: this.#id, messageId: newest.id } }).catch(() => {
-      this.#markedKey = before;
-    });
+    if (!document.hidden && this.#isAtEnd && !this.#isBlocked) this.#marks.read();
   }
 
-  // ---- What one does to a message.
-
-  async #do(document, input) {
-    try {
-      const answer = await this.#api.ask(document, { input });
-      this.#say("");
-      if (!this.#isClosed) this.#upsert(Object.values(answer)[0].message);
-    } catch (error) {
-      this.#say(error.code === "OFFLINE" ? "You are offline. Try again when you are back." : error.message);
-    }
-  }
-
-  #react(message, emoji, isWanted) {
-    return this.#do(isWanted ? documents.REACT : documents.UNREACT, { messageId: message.id, emoji });
-  }
-
-  #menu(message, button) {
-    const items = [{ label: "Reply", run: () => this.#composer.reply(message) }];
-    if (this.#isOwn(message)) {
-      items.push(
-        { label: "Edit", run: () => this.#composer.edit(message) },
-        { label: "Delete", asks: "Delete for everyone?", run: () => this.#do(documents.DELETE, { messageId: message.id }) },
-      );
-    }
-    const mine = (emoji) => message.reactions.some((reaction) => reaction.emoji === emoji && reaction.viewerHasReacted);
-    openMenu(button, { react: (emoji) => this.#react(message, emoji, !mine(emoji)), items });
-  }
-
-  #quoted(id) {
-    const node = this.#scroll.find(id);
-    if (!node) return this.#say("That message is further up.");
-    this.#scroll.to(node, true);
-    node.classList.add("found");
-    setTimeout(() => node.classList.remove("found"), 1_500);
-  }
+  // ---- What is shown.
 
   /** The arrows walk the messages; only one of them is in the order of Tab. */
   #walk(event) {
@@ -306,23 +400,20 @@ export class Room {
     to.focus();
   }
 
-  // ---- What is shown.
-
   #say(words) {
     part("room-problem").textContent = words;
   }
 
+  get #isBlocked() {
+    return Boolean(this.#conversation?.directPeer?.viewerHasBlocked);
+  }
+
   #showHead() {
-    const { kind, participants, participantCount, directPeer } = this.#conversation;
-    const title = titleOf(this.#conversation, this.#viewer);
-    const presence = directPeer && (this.#on.presence(directPeer.username) ?? directPeer.presence);
-    const names = participants.edges.map(({ node }) => (node.user.username === this.#viewer ? "you" : nameOf(node.user)));
-    const rest = participantCount - names.length;
-    let state = rest > 0 ? `${participantCount} people` : names.join(", ");
-    if (kind === "DIRECT") state = presence?.isOnline ? "online" : presence?.lastSeenAt ? `last seen ${shortTime(presence.lastSeenAt)}` : "";
-    part("room-title").replaceChildren(...titleParts(this.#conversation, this.#viewer).filter(Boolean));
-    part("room-avatar").replaceChildren(avatar(title, presence?.isOnline));
-    part("room-state").textContent = state;
+    const { directPeer } = this.#conversation;
+    this.#head.show(this.#conversation);
+    part("notice").hidden = !this.#isBlocked;
+    if (this.#isBlocked) part("notice-text").textContent = `You have blocked ${nameOf(directPeer)}: no messages come or go.`;
+    this.#composer.enable(!this.#isBlocked);
   }
 
   /** Somebody came or went. */
@@ -330,23 +421,25 @@ export class Room {
     if (this.#conversation) this.#showHead();
   }
 
-  #showTyping() {
-    const names = [...this.#typing.values()];
-    const words = names.length > 2 ? "Several people are typing" : `${names.join(" and ")} ${names.length > 1 ? "are" : "is"} typing`;
-    part("typing").replaceChildren(...(names.length ? [el("span", { class: "dots", "aria-hidden": "true" }, el("i"), el("i"), el("i")), words] : []));
-  }
-
   #showPill() {
-    if (this.#scroll.isAtBottom) this.#newCount = 0;
-    part("pill").hidden = !this.#newCount && !this.#scroll.isFar;
+    if (this.#isAtEnd) this.#newCount = 0;
+    this.#mentions.show(!this.#isAtEnd);
+    part("pill").hidden = !this.#newCount && !this.#scroll.isFar && this.#history.isLive;
     part("pill").replaceChildren(icon("down"), this.#newCount ? `${this.#newCount} new` : el("span", { class: "sr" }, "To the newest message"));
   }
 
   #render() {
     const focused = document.activeElement?.closest?.("#list [data-id]")?.dataset.id;
-    const arrived = new Set(this.#messages.map(({ clientKey }) => clientKey));
+    const arrived = new Set(this.#history.messages.map(({ clientKey }) => clientKey));
     const waiting = this.#outbox.of(this.#id).filter(({ key }) => !arrived.has(key));
-    this.#scroll.around(() => replaceItems(part("list"), this.#items(waiting)));
+    this.#scroll.around(() => replaceItems(part("list"), this.#log.draw({
+      messages: this.#history.messages,
+      waiting: this.#history.isLive ? waiting : [],
+      isGroup: this.#conversation.kind === "GROUP",
+      firstUnread: this.#firstUnread,
+    })));
+    this.#scroll.sticks = this.#history.isLive;
+    this.#expiry.set(this.#history.messages.map(({ expiresAt }) => expiresAt));
     const buttons = part("list").querySelectorAll(".more");
     buttons.forEach((button, index) => { button.tabIndex = index === buttons.length - 1 ? 0 : -1; });
     if (focused && !document.activeElement?.closest?.("#list")) this.#scroll.find(focused)?.querySelector(".more")?.focus({ preventScroll: true });
@@ -354,46 +447,9 @@ export class Room {
   }
 
   #scrolled() {
-    if (this.#scroll.isNearTop) this.#loadOlder();
+    if (this.#scroll.isNearTop) this.#loadMore("older");
+    if (this.#scroll.isNearBottom) this.#loadMore("newer");
     this.#showPill();
     this.#markRead();
-  }
-
-  #items(waiting) {
-    const items = [];
-    const on = {
-      react: (message, emoji, isWanted) => this.#react(message, emoji, isWanted),
-      menu: (message, button) => this.#menu(message, button),
-      quote: (id) => this.#quoted(id),
-      again: (message) => this.#outbox.again(message),
-      discard: (message) => this.#outbox.discard(message),
-    };
-    const isGroup = this.#conversation.kind === "GROUP";
-    const self = { username: this.#viewer };
-    const all = [...this.#messages, ...waiting.map((message) => ({ ...message, id: message.key, kind: "TEXT", sender: self, waiting: message }))];
-    all.forEach((message, index) => {
-      const before = all[index - 1];
-      const isNewDay = !before || dayKey(before.createdAt) !== dayKey(message.createdAt);
-      const isFirstUnread = message.id === this.#firstUnread;
-      if (isNewDay) items.push(this.#kept(`day ${dayKey(message.createdAt)}`, dayName(message.createdAt), (name) => el("li", { class: "day" }, el("span", {}, name))));
-      if (isFirstUnread) items.push(this.#kept("unread", "", () => el("li", { class: "unread", id: "unread" }, el("span", {}, "New messages"))));
-      const look = {
-        isOwn: this.#isOwn(message), isGroup, startsRun: isFirstUnread || !isRun(before, message),
-        endsRun: !isRun(message, all[index + 1] ?? { kind: "" }) || all[index + 1].id === this.#firstUnread,
-      };
-      const draw = message.waiting ? () => drawWaiting(message.waiting, look, on) : () => drawMessage(message, look, on);
-      items.push(this.#kept(message.id, JSON.stringify([message, look]), draw));
-    });
-    if (!items.length) items.push(this.#kept("empty", "", () => el("li", { class: "empty" }, "No messages yet. Say hello.")));
-    return items;
-  }
-
-  /** The node from before, where nothing of it has changed. */
-  #kept(key, signature, draw) {
-    const known = this.#nodes.get(key);
-    if (known?.signature === signature) return known.node;
-    const node = draw(signature);
-    this.#nodes.set(key, { signature, node });
-    return node;
   }
 }

@@ -8,12 +8,14 @@ export class Scroll {
   #scroller;
   #list;
   #wasAtBottom = true;
+  /** Whether the end of the list is the end of the conversation: only there new messages keep one at the end. */
+  sticks = true;
 
   constructor(scroller, list, signal) {
     [this.#scroller, this.#list] = [scroller, list];
     scroller.addEventListener("scroll", () => { this.#wasAtBottom = this.isAtBottom; }, { signal, passive: true });
     // The keyboard of a telephone, or a window made smaller.
-    const watcher = new ResizeObserver(() => this.#wasAtBottom && this.toEnd());
+    const watcher = new ResizeObserver(() => this.#wasAtBottom && this.sticks && this.toEnd());
     watcher.observe(scroller);
     signal.addEventListener("abort", () => watcher.disconnect());
   }
@@ -35,9 +37,13 @@ export class Scroll {
     return this.#scroller.scrollTop < 600;
   }
 
+  get isNearBottom() {
+    return this.#left < 600;
+  }
+
   /** Changes what is shown, and keeps the first message in sight where it is. */
   around(change) {
-    if (this.isAtBottom) {
+    if (this.isAtBottom && this.sticks) {
       change();
       this.toEnd();
       return;

@@ -1,0 +1,55 @@
+// The list of messages as elements: days, the line before the first unread one, runs of one sender. An element stays as long as nothing
+// of its message has changed.
+
+import { dayKey, dayName, el } from "./dom.js";
+import { drawMessage, drawWaiting, isRun } from "./message.js";
+
+export class Log {
+  #viewer;
+  #on;
+  #nodes = new Map();
+  #unfolded = new Set();
+
+  /** `on`: react, menu, quote, again, discard, and unfolded(), which draws anew. */
+  constructor(viewer, on) {
+    this.#viewer = viewer;
+    this.#on = { ...on, unfold: (message) => { this.#unfolded.add(message.id); on.unfolded(); } };
+  }
+
+  /** The elements of these messages, and of those that wait to be sent. */
+  draw({ messages, waiting, isGroup, firstUnread }) {
+    const items = [];
+    const sender = { username: this.#viewer };
+    const all = [...messages, ...waiting.map((message) => ({ ...message, id: message.key, kind: "TEXT", sender, waiting: message }))];
+    all.forEach((message, index) => {
+      const [before, after] = [all[index - 1], all[index + 1]];
+      const day = dayKey(message.createdAt);
+      const isFirstUnread = message.id === firstUnread;
+      if (!before || dayKey(before.createdAt) !== day) {
+        items.push(this.#kept(`day ${day}`, dayName(message.createdAt), (name) => el("li", { class: "day" }, el("span", {}, name))));
+      }
+      if (isFirstUnread) items.push(this.#kept("unread", "", () => el("li", { class: "unread", id: "unread" }, el("span", {}, "New messages"))));
+      const look = {
+        viewer: this.#viewer,
+        isOwn: message.sender.username === this.#viewer,
+        isGroup,
+        isUnfolded: this.#unfolded.has(message.id),
+        startsRun: isFirstUnread || !isRun(before, message),
+        endsRun: !isRun(message, after ?? { kind: "" }) || after.id === firstUnread,
+      };
+      const draw = message.waiting ? () => drawWaiting(message.waiting, look, this.#on) : () => drawMessage(message, look, this.#on);
+      items.push(this.#kept(message.id, JSON.stringify([message, look]), draw));
+    });
+    if (!items.length) items.push(this.#kept("empty", "", () => el("li", { class: "empty" }, "No messages yet. Say hello.")));
+    return items;
+  }
+
+  /** The node from before, where nothing of it has changed. */
+  #kept(key, signature, draw) {
+    const known = this.#nodes.get(key);
+    if (known?.signature === signature) return known.node;
+    const node = draw(signature);
+    this.#nodes.set(key, { signature, node });
+    return node;
+  }
+}

@@ -1,0 +1,129 @@
+// Mentions. The API never parses them from a text: the client names the users. This page names a user whose `@username` stands in the
+// text, if the picker has shown that user or the user is in the conversation's head.
+
+import { el, nameParts, part } from "./dom.js";
+
+export const EVERYONE = "everyone";
+export const EVERYONE_USER = { username: EVERYONE };
+const WAIT = 120;
+
+const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
+
+/** A pattern that splits a text at these mentions, each as `@username`. The longest name goes first. */
+export function mentionPattern(usernames) {
+  const names = [...usernames].sort((a, b) => b.length - a.length).map(escaped);
+  return names.length ? new RegExp(`(?<![\\p{L}\\p{N}_@])(@(?:${names.join("|")}))(?![\\p{L}\\p{N}_-]|\\.[\\p{L}\\p{N}])`, "gu") : null;
+}
+
+/** The names of these that stand in the text. */
+export function mentionedIn(text, usernames) {
+  const pattern = mentionPattern(usernames);
+  return pattern ? [...new Set([...text.matchAll(pattern)].map(([, mention]) => mention.slice(1)))] : [];
+}
+
+/** A listbox over the text field: names that begin with the word after the @. */
+export class MentionPicker {
+  #find;
+  #field = part("text");
+  #list = part("mentions");
+  #users = [];
+  #at = 0;
+  #timer;
+  #asked = 0;
+  #dismissed = null;
+
+  /** `find`: returns a promise of the users for a beginning of a name. */
+  constructor(find, signal) {
+    this.#find = find;
+    this.#field.addEventListener("input", () => this.#changed(), { signal });
+    this.#field.addEventListener("click", () => this.#changed(), { signal });
+    this.#field.addEventListener("blur", () => this.close(), { signal });
+    // The text field keeps the focus.
+    this.#list.addEventListener("pointerdown", (event) => event.preventDefault(), { signal });
+    this.#list.addEventListener("click", ({ target }) => this.#choose([...this.#list.children].indexOf(target.closest("li"))), { signal });
+    signal.addEventListener("abort", () => this.close());
+  }
+
+  get #isOpen() {
+    return !this.#list.hidden;
+  }
+
+  /** The word from its @ to the caret, or null. */
+  get #word() {
+    const { value, selectionStart, selectionEnd } = this.#field;
+    if (selectionStart !== selectionEnd) return null;
+    return /(?<![\p{L}\p{N}_@])@([^\s@]{0,64})$/u.exec(value.slice(0, selectionStart))?.[1] ?? null;
+  }
+
+  #changed() {
+    const word = this.#word;
+    clearTimeout(this.#timer);
+    // A word that the reader has dismissed stays closed while it grows.
+    if (word === null) return this.close();
+    if (this.#dismissed !== null && word.startsWith(this.#dismissed)) return this.close(true);
+    this.#dismissed = null;
+    this.#timer = setTimeout(() => this.#ask(word), this.#isOpen || !word ? 0 : WAIT);
+  }
+
+  async #ask(word) {
+    const question = ++this.#asked;
+    const users = await this.#find(word).catch(() => []);
+    if (question !== this.#asked || this.#word !== word || document.activeElement !== this.#field) return;
+    if (users.length) this.#open(users);
+    else this.close();
+  }
+
+  #open(users) {
+    [this.#users, this.#at] = [users, 0];
+    this.#list.replaceChildren(...users.map((user, index) => el("li", { role: "option", id: `mention-${index}`, "aria-selected": "false" },
+      ...(user === EVERYONE_USER ? [el("b", {}, "Everyone"), el("span", { class: "handle" }, "@everyone")] : nameParts(user)))));
+    this.#list.hidden = false;
+    for (const [name, value] of [["role", "combobox"], ["aria-autocomplete", "list"], ["aria-controls", "mentions"], ["aria-expanded", "true"]]) {
+      this.#field.setAttribute(name, value);
+    }
+    this.#move(0);
+  }
+
+  close(keepsDismissal = false) {
+    clearTimeout(this.#timer);
+    this.#asked += 1;
+    if (!keepsDismissal) this.#dismissed = null;
+    if (!this.#isOpen) return;
+    this.#list.hidden = true;
+    this.#list.replaceChildren();
+    for (const name of ["role", "aria-autocomplete", "aria-controls", "aria-expanded", "aria-activedescendant"]) this.#field.removeAttribute(name);
+  }
+
+  #move(step) {
+    this.#at = (this.#at + step + this.#users.length) % this.#users.length;
+    [...this.#list.children].forEach((item, index) => item.setAttribute("aria-selected", String(index === this.#at)));
+    this.#list.children[this.#at].scrollIntoView({ block: "nearest" });
+    this.#field.setAttribute("aria-activedescendant", `mention-${this.#at}`);
+  }
+
+  #choose(index) {
+    const user = this.#users[index];
+    if (!user) return;
+    const from = this.#field.selectionStart - this.#word.length;
+    this.#field.setRangeText(`${user.username} `, from, this.#field.selectionStart, "end");
+    this.close();
+    this.#field.dispatchEvent(new Event("input"));
+  }
+
+  /** Takes the key if the list is open and the key is for it. */
+  key(event) {
+    if (!this.#isOpen) return false;
+    const run = {
+      ArrowDown: () => this.#move(1),
+      ArrowUp: () => this.#move(-1),
+      Enter: () => this.#choose(this.#at),
+      Tab: () => this.#choose(this.#at),
+      Escape: () => { this.#dismissed = this.#word; this.close(true); },
+    }[event.key];
+    if (!run || event.shiftKey) return false;
+    event.preventDefault();
+    event.stopPropagation();
+    run();
+    return true;
+  }
+}

@@ -1,0 +1,47 @@
+// Steps that the drivers of the chat page share.
+
+import assert from "node:assert/strict";
+
+export const entry = (page, name) => page.locator(".entry", { has: page.locator(".entry-name", { hasText: name }) });
+export const message = (page, text) => page.locator("li.message", { hasText: text }).last();
+export const openId = (page) => page.evaluate(() => decodeURIComponent(location.hash.slice(1)));
+
+export async function send(page, text) {
+  await page.locator("#text").fill(text);
+  await page.locator("#text").press("Enter");
+}
+
+export async function chooseAction(page, text, ...names) {
+  await message(page, text).hover();
+  await message(page, text).locator(".more").click();
+  for (const name of names) await page.getByRole("menuitem", { name, exact: true }).click();
+}
+
+/** The API of a user, past the page. */
+export function apiOf(base, username) {
+  const post = async (path, body, token) => (await fetch(new URL(path, base), {
+    method: "POST",
+    headers: { "content-type": "application/json", ...(token && { authorization: `Bearer ${token}` }) },
+    body: JSON.stringify(body),
+  })).json();
+  let token;
+  return async (query, variables = {}) => {
+    token ??= (await post("demo/token", { username })).token;
+    const answer = await post("graphql", { query, variables }, token);
+    assert.equal(answer.errors, undefined, JSON.stringify(answer.errors));
+    return answer.data;
+  };
+}
+
+const SEND = "mutation($input: SendMessageInput!) { sendMessage(input: $input) { messageEdge { node { id } } } }";
+
+/** Bodies, or inputs with more fields. Returns the ids. */
+export async function sendMany(base, username, conversationId, messages) {
+  const api = apiOf(base, username);
+  const ids = [];
+  for (const one of messages) {
+    const input = { conversationId, ...(typeof one === "string" ? { body: one } : one) };
+    ids.push((await api(SEND, { input })).sendMessage.messageEdge.node.id);
+  }
+  return ids;
+}

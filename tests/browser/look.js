@@ -1,0 +1,145 @@
+// Looks at the chat page at the sizes of a telephone, a tablet and a desk, light and dark, with hard texts: nothing is wider than the
+// screen, every control has a name, and every text has a contrast of at least 4.5 to what lies under it.
+// Usage: node look.js BASE_URL CHROMIUM SCREENSHOT_FOLDER. Exit code 0: all of it held. The screenshots are to be looked at.
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { apiOf, chooseAction, entry, message, sendMany } from "./chat.js";
+import { fits, launch } from "./page.js";
+
+const [base, executablePath, folder] = process.argv.slice(2);
+const { newContext, open, check, close } = await launch(base, executablePath);
+
+const SIZES = { telephone: { width: 390, height: 844 }, tablet: { width: 820, height: 1180 }, desk: { width: 1440, height: 900 } };
+const LONG = "A very long name of a group that nobody would ever choose, but somebody did, with many words in it";
+const CREATE = "mutation($input: CreateGroupConversationInput!) { createGroupConversation(input: $input) { conversation { id } } }";
+const PIN = "mutation($input: PinMessageInput!) { pinMessage(input: $input) { message { id } } }";
+const BLOCK = "mutation($input: BlockUserInput!) { blockUser(input: $input) { user { username } } }";
+
+async function hardTexts() {
+  const bob = apiOf(base, "bob");
+  const create = async (name, usernames = ["alice"]) => (await bob(CREATE, { input: { name, usernames } })).createGroupConversation.conversation.id;
+  for (let count = 1; count <= 40; count += 1) await create(`Group ${count}`);
+  const rightToLeft = await create("مجموعة الحساء");
+  await sendMany(base, "bob", rightToLeft, [{ body: "مرحبا @alice، الحساء جاهز", mentionedUsernames: ["alice"] }, "🎉🍲"]);
+  const id = await create(LONG, ["alice", "carol", "dave"]);
+  const ids = await sendMany(base, "bob", id, [
+    "x".repeat(2_000), "word ".repeat(80), "مرحبا، الحساء جاهز", "🎉🍲", "Soup: https://example.org/soup",
+    { body: "Hello @alice, and @everyone: مرحبا", mentionedUsernames: ["alice"], mentionsEveryone: true },
+    { body: "", attachments: [{ url: "https://example.org/a.png", mimeType: "image/png", name: "a picture with a very long name that goes on and on and on.png" }] },
+  ]);
+  for (const messageId of ids.slice(0, 6)) await bob(PIN, { input: { messageId } });
+  await sendMany(base, "dave", id, ["Nobody should read this."]);
+  await apiOf(base, "alice")(BLOCK, { input: { username: "dave" } });
+  await sendMany(base, "alice", id, ["Well, @bob."]);
+}
+
+/** Runs in the page. Returns the visible texts with too little contrast. */
+function paleTexts() {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (color) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = color;
+    canvas.fillRect(0, 0, 1, 1);
+    const [red, green, blue, alpha] = canvas.getImageData(0, 0, 1, 1).data;
+    return [red, green, blue, alpha / 255];
+  };
+  const over = (top, under) => [0, 1, 2].map((index) => top[index] * top[3] + under[index] * (1 - top[3])).concat(1);
+  const luminance = (color) => {
+    const [red, green, blue] = color.slice(0, 3).map((value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const under = (element) => {
+    const layers = [];
+    for (let node = element; node; node = node.parentElement) layers.unshift(rgba(getComputedStyle(node).backgroundColor));
+    return layers.reduce((color, layer) => over(layer, color), [255, 255, 255, 1]);
+  };
+  const pale = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+    const element = text.parentElement;
+    if (!text.textContent.trim() || element.closest(".sr, script, noscript") || !element.checkVisibility({ opacityProperty: true })) continue;
+    const ground = under(element);
+    const [light, dark] = [luminance(over(rgba(getComputedStyle(element).color), ground)), luminance(ground)].sort((a, b) => b - a);
+    const contrast = (light + 0.05) / (dark + 0.05);
+    if (contrast < 4.5) pale.push(`${contrast.toFixed(2)} ${element.outerHTML.slice(0, 90)}`);
+  }
+  return pale;
+}
+
+/** Runs in the page. */
+function nameless() {
+  return [...document.querySelectorAll("button, a, input, textarea, [role=option]")]
+    .filter((control) => control.checkVisibility() && !(control.ariaLabel || control.textContent.trim() || control.labels?.length))
+    .map((control) => control.outerHTML.slice(0, 90));
+}
+
+async function look(page, name) {
+  await fits(page, name);
+  assert.deepEqual(await page.evaluate(paleTexts), [], `${name}: contrast`);
+  assert.deepEqual(await page.evaluate(nameless), [], `${name}: names`);
+  await page.screenshot({ path: join(folder, `look-${name}.png`) });
+}
+
+/** The focus shows on each of the first stops of Tab. */
+async function focusShows(page, name) {
+  for (let stop = 0; stop < 12; stop += 1) {
+    await page.keyboard.press("Tab");
+    const outline = await page.evaluate(() => {
+      const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
+      return document.activeElement === document.body || document.activeElement.id === "scroller" || (outlineStyle !== "none" && outlineWidth !== "0px")
+        ? "" : document.activeElement.outerHTML.slice(0, 90);
+    });
+    assert.equal(outline, "", `${name}: the focus shows`);
+  }
+}
+
+try {
+  await hardTexts();
+  for (const [size, viewport] of Object.entries(SIZES)) {
+    for (const colorScheme of ["light", "dark"]) {
+      const hands = size === "telephone" ? { hasTouch: true, isMobile: true } : {};
+      const context = await newContext({ viewport, colorScheme, ...hands });
+      const page = await open(context, "/demo?as=alice");
+      const name = (what) => `${size}-${colorScheme}-${what}`;
+      await entry(page, "Group 40").waitFor();
+      await look(page, name("inbox"));
+      await page.locator("#search").fill("hello");
+      await page.locator("#results a").first().waitFor();
+      await look(page, name("search"));
+      await page.locator("#search").fill("");
+      await entry(page, "A very long name").click();
+      await message(page, "Well, @bob.").waitFor();
+      await look(page, name("room"));
+      await page.locator("#pins").click();
+      await page.locator(".found").waitFor();
+      await look(page, name("jump"));
+      await page.locator("#text").pressSequentially("@");
+      await page.getByRole("option").first().waitFor();
+      await look(page, name("picker"));
+      await page.locator("#text").fill("");
+      await page.getByRole("button", { name: "Actions for this conversation" }).click();
+      await look(page, name("menu"));
+      await page.keyboard.press("Escape");
+      await chooseAction(page, "Soup: https://example.org", "Report…");
+      await look(page, name("report"));
+      await page.getByRole("button", { name: "Cancel" }).click();
+      await page.getByRole("button", { name: "Search in this conversation" }).click();
+      await page.getByRole("button", { name: "Images" }).click();
+      await page.locator("#find-list a").first().waitFor();
+      await look(page, name("gallery"));
+      await page.keyboard.press("Escape");
+      if (size !== "telephone") {
+        await page.getByRole("button", { name: "Blocked (1)" }).click();
+        await page.locator("#blocked-list li").first().waitFor();
+        await look(page, name("blocked"));
+        await page.getByRole("button", { name: "Close", exact: true }).click();
+        await focusShows(page, name("focus"));
+      }
+      await context.close();
+    }
+  }
+  check();
+} finally {
+  await close();
+}
