@@ -68,6 +68,8 @@ try {
   assert.equal(older.edges.length, 2, "the sample has seven messages here");
 
   const bob = await open(context, "/?as=bob");
+  // The page runs its first query by itself, and its button would stop that one.
+  await waitForResult(bob, "Alice & Bob");
   await toTab(bob, "NewMessages");
   await execute(bob);
   await bob.locator("#socket[data-state=connected]").waitFor();

@@ -333,14 +333,18 @@ function mount(username, start, isSwitch) {
   if (username && isQuery && (isSwitch || !stored)) runWhenReady();
 }
 
-/** GraphiQL loads its editors by and by, and has no other way in from outside than its button. */
+/** GraphiQL loads its editors by and by, and has no other way in from outside than its button. Whoever acts first runs what they like. */
 function runWhenReady() {
   const before = Date.now();
+  const acted = new AbortController();
+  for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => acted.abort(), { capture: true, signal: acted.signal });
   const timer = setInterval(() => {
     const editors = document.querySelectorAll("#graphiql :is(.graphiql-query-editor, .result-window) .CodeMirror");
-    if (editors.length < 2 && Date.now() - before < 5000) return;
+    const isLate = Date.now() - before > 30_000;
+    if (editors.length < 2 && !isLate && !acted.signal.aborted) return;
     clearInterval(timer);
-    document.querySelector(".graphiql-execute-button")?.click();
+    if (!isLate && !acted.signal.aborted) document.querySelector(".graphiql-execute-button")?.click();
+    acted.abort();
   }, 50);
 }
 

@@ -14,6 +14,8 @@ export class RoomHead {
     part("room-menu").replaceChildren(icon("more"));
     part("room-search").addEventListener("click", () => on.search(), { signal });
     part("room-menu").addEventListener("click", ({ currentTarget }) => on.menu(currentTarget), { signal });
+    // Its entries depend on the conversation.
+    part("room-menu").disabled = true;
     for (const id of ["room-title", "room-avatar", "room-state"]) part(id).replaceChildren();
   }
 
@@ -33,5 +35,6 @@ export class RoomHead {
     part("room-title").replaceChildren(...titleParts(conversation, this.#viewer).filter(Boolean));
     part("room-avatar").replaceChildren(avatar(title, presence?.isOnline));
     part("room-state").textContent = state;
+    part("room-menu").disabled = false;
   }
 }

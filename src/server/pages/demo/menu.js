@@ -44,7 +44,9 @@ export function openMenu(anchor, { name, react, items }) {
   menu.addEventListener("keydown", (event) => walk(event, emoji, rows), { signal });
   addEventListener("pointerdown", ({ target }) => menu.contains(target) || close(false), { signal, capture: true });
   addEventListener("resize", () => close(false), { signal });
-  document.getElementById("scroller").addEventListener("scroll", () => close(false), { signal });
+  // A message that comes moves the others: the menu stays with its own.
+  const scroller = document.getElementById("scroller");
+  scroller.addEventListener("scroll", () => (isSeen(anchor, scroller) ? place(menu, anchor) : close(false)), { signal });
   (emoji[0] ?? rows[0]).focus({ preventScroll: true });
 }
 
@@ -65,6 +67,13 @@ function walk(event, emoji, rows) {
   else return;
   event.preventDefault();
   event.stopPropagation();
+}
+
+/** One outside of what scrolls stays where it is. */
+function isSeen(anchor, scroller) {
+  if (!scroller.contains(anchor)) return anchor.isConnected;
+  const [inner, outer] = [anchor.getBoundingClientRect(), scroller.getBoundingClientRect()];
+  return inner.bottom > outer.top && inner.top < outer.bottom;
 }
 
 /** Beside its button, and wholly on the screen. */
