@@ -5,8 +5,8 @@ use std::ops::Bound;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use wideroom::model::{
-    ConversationId, Cut, Direction, IgnoredSenders, InboxKey, InboxRow, MessageId, OrderKey, Page,
-    PageRequest, Participant, ReadMarker, TimeUuid, Unread, UserId,
+    Conversation, ConversationId, Cut, Direction, IgnoredSenders, InboxKey, InboxRow, MessageId,
+    OrderKey, Page, PageRequest, Participant, ReadMarker, TimeUuid, Unread, UserId,
 };
 use wideroom::store::{Audience, Created, MarkerMove, Store, StoreAdmin, UnreadQuery};
 
@@ -23,6 +23,18 @@ pub async fn make(store: &dyn Store, conversation: ConversationId, people: &[Use
             .unwrap(),
         Created::New
     );
+}
+
+/// The conversation as an export reads it, wherever it is among those of other cases.
+pub async fn exported(store: &dyn StoreAdmin, on: ConversationId) -> Conversation {
+    let mut after = None;
+    loop {
+        let page = store.all_conversations(after, 100).await.unwrap();
+        after = Some(page.last().expect("the export has it").0.id);
+        if let Some((found, _)) = page.into_iter().find(|(one, _)| one.id == on) {
+            return found;
+        }
+    }
 }
 
 /// Sends one text at that microsecond.

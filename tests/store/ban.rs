@@ -10,7 +10,7 @@ use wideroom::store::{
     StoreAdmin, TransitionKind,
 };
 
-use super::ask::{history, inbox, make, only, participant, send};
+use super::ask::{exported, history, inbox, make, only, participant, send};
 use super::membership::{changing, joins};
 use super::outbox::events_of;
 use crate::support::words::{START, change, conversation_id, crowd, group_row, id, users};
@@ -437,9 +437,7 @@ pub async fn a_slow_mode_is_logged_and_shows_in_no_inbox(store: &dyn StoreAdmin)
         // It stays with what changes later.
         send(store, on, 35, ann).await;
         decide_on(store, on, 40, &people[1]).await;
-        let all = store.all_conversations(None, 100).await.unwrap();
-        let exported = all.iter().find(|(one, _)| one.id == on).unwrap();
-        assert_eq!(exported.0.slow_mode_seconds, 21_600);
+        assert_eq!(exported(store, on).await.slow_mode_seconds, 21_600);
     }
 }
 

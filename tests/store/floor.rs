@@ -9,7 +9,7 @@ use wideroom::store::{
     StoreAdmin, TransitionKind,
 };
 
-use super::ask::{history, make, only, send};
+use super::ask::{exported, history, make, only, send};
 use super::membership::{changing, joins};
 use crate::support::words::{START, change, conversation_id, crowd, group_row, id, users};
 
@@ -126,9 +126,7 @@ pub async fn settings_of_a_history_are_changed_with_the_membership(store: &dyn S
         let outcome = store.change_membership(on, &stale).await.unwrap();
         assert!(outcome.is_none(), "another change came first");
         assert_eq!(settings(store, on, ann).await, raised);
-        let all = store.all_conversations(None, 100).await.unwrap();
-        let exported = all.iter().find(|(one, _)| one.id == on).unwrap();
-        assert_eq!(exported.0.history, raised);
+        assert_eq!(exported(store, on).await.history, raised);
     }
 }
 

@@ -7,13 +7,14 @@ use wideroom::model::{
     OutboxRow, OutboxShard, Revision, TimeUuid,
 };
 use wideroom::store::{
-    DeadLetter, OutboxPage, OutboxRead, ReaderLease, ReaderPosition, Renaming, Store, StoreAdmin,
+    DeadLetter, NewConversation, OutboxPage, OutboxRead, ReaderLease, ReaderPosition, Renaming,
+    Store, StoreAdmin,
 };
 
 use super::ask::{PAGES_MAX, make, send};
 use super::membership::{changing, joins, leaves};
 use crate::support::words::{
-    HOUR, START, change, content, conversation_id, id, new, system, text, users,
+    HOUR, START, change, content, conversation_id, group, id, new, system, text, users,
 };
 
 /// All rows of some conversations, by shard, in pages of about `limit` rows, after one position and
@@ -208,11 +209,16 @@ pub async fn rows_are_read_in_pages_from_any_position(store: &dyn StoreAdmin) {
     let [ann] = users(["ann"]);
     store.set_outbox(Some(START)).await.unwrap();
     let all: Vec<_> = (0..20).map(conversation_id).collect();
-    for conversation in &all {
-        make(store, *conversation, std::slice::from_ref(&ann)).await;
+    for (conversation, number) in all.iter().zip(1..) {
+        // A page ends between two ids: those of the other cases are alike, as ids of servers never are.
+        let made = NewConversation {
+            change: change(-number),
+            ..group(*conversation, std::slice::from_ref(&ann))
+        };
+        store.create_conversation(&made).await.unwrap();
     }
     // Minutes apart, so that the rows of a cluster lie in several partitions.
-    let times = [1, 2, 3, 70_000_001, 70_000_002, 700_000_001];
+    let times = [5_001, 5_002, 5_003, 70_000_001, 70_000_002, 700_000_001];
     for at in times {
         for (conversation, number) in all.iter().zip(0..) {
             send(store, *conversation, at + 10 * number, &ann).await;
@@ -231,7 +237,7 @@ pub async fn rows_are_read_in_pages_from_any_position(store: &dyn StoreAdmin) {
             "{limit}"
         );
     }
-    for at in [id(12), change(12), id(70_000_051), id(700_000_000)] {
+    for at in [id(5_012), change(5_012), id(70_000_051), id(700_000_000)] {
         let at = at.order_key();
         let before = rows_of(store, &all, (start, at), 20).await;
         let after = rows_of(store, &all, (at, end), 20).await;
