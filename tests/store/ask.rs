@@ -239,6 +239,28 @@ pub async fn assert_sound(store: &dyn StoreAdmin) {
     }
 }
 
+/// The findings of a verification about one conversation whose texts have this word, each with whether it was repaired.
+pub async fn findings(
+    store: &dyn StoreAdmin,
+    on: ConversationId,
+    word: &str,
+    repair: bool,
+) -> Vec<(&'static str, bool)> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let verified = store.verify(after.as_ref(), repair).await.unwrap();
+        let own = verified
+            .findings
+            .into_iter()
+            .filter(|one| one.example.contains(&on.to_string()) && one.what.contains(word));
+        found.extend(own.map(|one| (one.what, one.is_repaired)));
+        match verified.next {
+            Some(next) => after = Some(next),
+            None => return found,
+        }
+    }
+}
+
 /// The one answer to one question.
 pub fn only<T>(answers: Vec<T>) -> T {
     let [answer] = <[T; 1]>::try_from(answers)

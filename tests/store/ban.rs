@@ -10,7 +10,7 @@ use wideroom::store::{
     StoreAdmin, TransitionKind,
 };
 
-use super::ask::{exported, history, inbox, make, only, participant, send};
+use super::ask::{exported, findings, history, inbox, make, only, participant, send};
 use super::membership::{changing, joins};
 use super::outbox::events_of;
 use crate::support::words::{START, change, conversation_id, crowd, group_row, id, users};
@@ -448,24 +448,6 @@ async fn decide_on(store: &dyn Store, on: ConversationId, micros: i64, user: &Us
     assert!(decided.is_some());
 }
 
-/// The findings about bans of the first conversation, each with whether it was repaired.
-async fn findings(store: &dyn StoreAdmin, repair: bool) -> Vec<(&'static str, bool)> {
-    let (mut found, mut after) = (Vec::new(), None);
-    let on = conversation_id(1).to_string();
-    loop {
-        let verified = store.verify(after.as_ref(), repair).await.unwrap();
-        let of_bans = verified
-            .findings
-            .into_iter()
-            .filter(|one| one.example.contains(&on) && one.what.contains("ban"));
-        found.extend(of_bans.map(|one| (one.what, one.is_repaired)));
-        match verified.next {
-            Some(next) => after = Some(next),
-            None => return found,
-        }
-    }
-}
-
 pub async fn bans_that_disagree_with_memberships_are_found(store: &dyn StoreAdmin) {
     if store.to_string() == "naive" {
         // Nothing follows from anything there.
@@ -495,10 +477,13 @@ pub async fn bans_that_disagree_with_memberships_are_found(store: &dyn StoreAdmi
         "a ban of a user who is not banned",
         "a banned user whom no list of bans names",
     );
-    let found = findings(store, false).await;
+    let found = findings(store, conversation_id(1), "ban", false).await;
     assert_eq!(found, [(stray, false), (missing, false)]);
-    let repaired = findings(store, true).await;
+    let repaired = findings(store, conversation_id(1), "ban", true).await;
     assert_eq!(repaired, [(stray, true), (missing, false)]);
-    assert_eq!(findings(store, false).await, [(missing, false)]);
+    assert_eq!(
+        findings(store, conversation_id(1), "ban", false).await,
+        [(missing, false)]
+    );
     assert_eq!(bans(store).await, []);
 }

@@ -11,8 +11,9 @@ use wideroom::model::{
 use wideroom::store::cql::Cql;
 use wideroom::store::{Store, StoreAdmin, UnreadQuery};
 
-use super::ask::{assert_sound, make, only, send_all};
+use super::ask::{assert_sound, findings, make, only, send_all};
 use super::stage::keyspace;
+use crate::support::cassandra::shared;
 use crate::support::words::{
     NOW, change, content, conversation_id, id, new, new_salt_among_others, text, users,
 };
@@ -116,6 +117,45 @@ async fn edits_of_two_servers_at_once_leave_no_stale_mention() {
     assert_sound(&one as &dyn StoreAdmin).await;
     one.close().await.unwrap();
     other.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_entry_that_does_not_know_of_its_mention_is_found_and_repaired() {
+    let Some(address) = keyspace().await else {
+        return;
+    };
+    new_salt_among_others();
+    let store = Cql::open(address.clone(), Arc::new(ManualClock::at(NOW)))
+        .await
+        .unwrap();
+    let [ann, ben, cat] = users(["ann", "ben", "cat"]);
+    let on = conversation_id(1);
+    make(&store, on, &[ann.clone(), ben.clone()]).await;
+    let message = Message {
+        content: Some(mentioning(&[], 1)),
+        ..text(on, id(5), &ann)
+    };
+    store.append_messages(on, &[new(message)]).await.unwrap();
+    assert_eq!(findings(&store, on, "mention", false).await, []);
+    // Cat takes part, as ben does, and nothing else was ever written for her.
+    let session = shared().await.unwrap().session().await;
+    let table = format!("{}.participants_by_conversation", address.keyspace);
+    let select =
+        format!("SELECT membership FROM {table} WHERE conversation_id = ? AND user_id = ?");
+    let found = session.query_unpaged(select, (on.0, ben.as_str())).await;
+    let rows = found.unwrap().into_rows_result().unwrap();
+    let (membership,): (Vec<u8>,) = rows.single_row().unwrap();
+    let insert =
+        format!("INSERT INTO {table} (conversation_id, user_id, membership) VALUES (?, ?, ?)");
+    let row = (on.0, cat.as_str(), membership);
+    session.query_unpaged(insert, row).await.unwrap();
+    assert_eq!(counted(&store, &cat).await, 0);
+    let behind = "an inbox entry that does not know of its newest mention";
+    let found = findings(&store, on, "mention", true).await;
+    assert_eq!(found, [(behind, true)]);
+    assert_eq!(findings(&store, on, "mention", false).await, []);
+    assert_eq!(counted(&store, &cat).await, 1);
+    store.close().await.unwrap();
 }
 
 #[tokio::test]

@@ -37,6 +37,8 @@ pub(in crate::store) const UNREADABLE: &str = "a row that cannot be read";
 
 /// Findings of the store on a cluster alone.
 pub(in crate::store) const AHEAD: &str = "a conversation whose head is ahead of its history";
+pub(in crate::store) const MENTION_BEHIND: &str =
+    "an inbox entry that does not know of its newest mention";
 pub(in crate::store) const BEHIND: &str = "an inbox entry that is behind its conversation";
 pub(in crate::store) const HINT: &str = "an inbox entry that no page of the inbox finds";
 pub(in crate::store) const BUCKET: &str = "a bucket of messages that the index does not know";

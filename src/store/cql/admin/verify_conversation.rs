@@ -3,7 +3,6 @@
 //! Registers are maxima: one that is behind is advanced; one that is ahead of the history cannot go back and is only reported.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use futures_util::future::try_join3;
 
@@ -11,12 +10,12 @@ use super::Admin;
 use super::verify::skip_damaged;
 use crate::model::id::pair_key;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Membership, Mentions, Message, MessageId,
+    Conversation, ConversationId, ConversationKind, Membership, Mentions, MessageId, OrderKey,
     PageRequest, Pin, Timestamp, UserId,
 };
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::values;
+use crate::store::cql::driver::value::{order_key, values};
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::inbox::writes::slot_of;
 use crate::store::cql::message::conversation::Head;
@@ -26,7 +25,7 @@ use crate::store::rules::{finding, pair};
 use crate::store::{DAMAGED_MESSAGE, Result, StoredMessage};
 
 statements! {
-    SELECT_ENTRY: Read "SELECT membership, last_message, last_activity FROM inbox_by_user WHERE user_id = ? AND conversation_id = ?";
+    SELECT_ENTRY: Read "SELECT membership, last_message, last_activity, mentioned_up_to FROM inbox_by_user WHERE user_id = ? AND conversation_id = ?";
     SELECT_HINT: Read "SELECT last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot = ? AND conversation_id = ?";
 }
 
@@ -37,7 +36,7 @@ const MESSAGES_MAX: usize = 200;
 const BANS_MAX: usize = 1_000;
 
 /// Findings, each with its conversation or entry.
-type Findings = Vec<(&'static str, String)>;
+pub(super) type Findings = Vec<(&'static str, String)>;
 
 /// The findings of one check, and the rows that it read.
 pub(super) struct CheckedConversation {
@@ -59,6 +58,8 @@ struct History {
     newest: Option<MessageId>,
     /// Findings of messages and their mentions.
     damaged: Findings,
+    /// The newest mention of each user who is named, and of everyone.
+    mentions: BTreeMap<Mentioned, MessageId>,
     /// Pins of messages that are pinned.
     pins: BTreeMap<MessageId, Pin>,
 }
@@ -67,6 +68,22 @@ struct History {
 struct ExpectedHead {
     last: Option<LastMessage>,
     activity: Timestamp,
+}
+
+/// The mentions that the maxima of entries have to cover.
+struct ExpectedMentions {
+    newest: BTreeMap<Mentioned, MessageId>,
+    /// Maximum in the head of a large conversation, which stands for those of all entries.
+    everyone_up_to: Option<OrderKey>,
+}
+
+impl ExpectedMentions {
+    /// The newest mention of a user that no maximum covers.
+    fn uncovered(&self, user: &UserId, mentioned_up_to: Option<OrderKey>) -> Option<MessageId> {
+        let named = self.newest.get(&Mentioned::User(user.clone()));
+        let newest = *named.max(self.newest.get(&Mentioned::Everyone))?;
+        (mentioned_up_to.max(self.everyone_up_to) < Some(newest.order_key())).then_some(newest)
+    }
 }
 
 /// Checks everything derived from one conversation, and repairs it if asked to.
@@ -92,6 +109,7 @@ pub(super) async fn check(
         count,
         newest,
         damaged,
+        mentions,
         pins,
     } = check.history().await?;
     check.findings.extend(damaged);
@@ -99,11 +117,18 @@ pub(super) async fn check(
     check.bans(&memberships).await?;
     let is_large = check.large(head.is_large, &memberships).await?;
     let expected = check.head(&head, newest).await?;
+    let mentions = ExpectedMentions {
+        newest: mentions,
+        everyone_up_to: match is_large {
+            true => admin.inboxes.everyone_up_to(id).await?,
+            false => None,
+        },
+    };
     let joined = memberships
         .iter()
         .filter(|(_, membership)| membership.is_joined());
-    let entries =
-        joined.map(|(user, membership)| check.entry(user, membership, &expected, is_large));
+    let entries = joined
+        .map(|(user, membership)| check.entry(user, membership, &expected, &mentions, is_large));
     let found = concurrently(entries.collect()).await?;
     check.findings.extend(found.into_iter().flatten());
     check.count(count).await?;
@@ -142,6 +167,8 @@ impl ConversationCheck<'_> {
                         history.pins.extend(pin.map(|pin| (message, pin)));
                         let since = read.id.moment().plus_micros(Mentions::LIFETIME_MICROS);
                         if read.mentions().is_some() && since > now {
+                            let named = Mentioned::of(&read).into_iter();
+                            history.mentions.extend(named.map(|one| (one, message)));
                             mentioning.push(read);
                         }
                     }
@@ -151,7 +178,8 @@ impl ConversationCheck<'_> {
                     )),
                 }
             }
-            history.damaged.extend(self.mentions(mentioning).await?);
+            let found = self.admin.check_mentions(&mentioning, self.repair).await?;
+            history.damaged.extend(found);
             if is_last {
                 return Ok(history);
             }
@@ -311,9 +339,15 @@ impl ConversationCheck<'_> {
         user: &UserId,
         membership: &Membership,
         expected: &ExpectedHead,
+        mentions: &ExpectedMentions,
         is_large: bool,
     ) -> Result<Findings> {
-        type Columns = (Option<Vec<u8>>, Option<Vec<u8>>, Option<i64>);
+        type Columns = (
+            Option<Vec<u8>>,
+            Option<Vec<u8>>,
+            Option<i64>,
+            Option<Vec<u8>>,
+        );
         let id = self.id();
         let now = self.admin.clock.now();
         let mut found = Findings::new();
@@ -323,7 +357,7 @@ impl ConversationCheck<'_> {
             .executor
             .read_one(&SELECT_ENTRY, values![user, id])
             .await?;
-        let (given, last, activity) = row.unwrap_or_default();
+        let (given, last, activity, mentioned_up_to) = row.unwrap_or_default();
         let given = given
             .map(|bytes| decode_membership("inbox_by_user", &bytes))
             .transpose()?;
@@ -353,6 +387,14 @@ impl ConversationCheck<'_> {
                 Some(expected.activity),
                 None,
             );
+        }
+        let mentioned_up_to = mentioned_up_to
+            .map(|bytes| order_key("inbox_by_user", &bytes))
+            .transpose()?;
+        if let Some(mention) = mentions.uncovered(user, mentioned_up_to) {
+            found.push((finding::MENTION_BEHIND, example()));
+            let inboxes = &self.admin.inboxes;
+            inboxes.put_mentioned_up_to(&mut writes, user, id, mention);
         }
         let listed_at = activity
             .max(Some(expected.activity))
@@ -394,31 +436,6 @@ impl ConversationCheck<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Checks that the mentions of messages are counted.
-    async fn mentions(&self, messages: Vec<Arc<Message>>) -> Result<Findings> {
-        let (id, inboxes) = (self.id(), &self.admin.inboxes);
-        let now = self.admin.clock.now().micros();
-        let mut findings = Findings::new();
-        for message in messages {
-            let all = Mentioned::of(&message);
-            let each = all
-                .iter()
-                .map(|one| inboxes.has_mention(id, message.id, one));
-            let found = concurrently(each.collect()).await?;
-            if found.iter().all(|is_counted| *is_counted) {
-                continue;
-            }
-            let what = format!("{}, conversation {id}", message.id);
-            findings.push((finding::MENTION, what));
-            if self.repair {
-                let mut writes = Writes::logged();
-                inboxes.put_mentions(&mut writes, &message, &all, now);
-                self.admin.executor.write_all(writes).await?;
-            }
-        }
-        Ok(findings)
     }
 
     /// Compares the list of pins with the messages, which decide.

@@ -1,11 +1,14 @@
-//! Verification of mentions: rows of messages that do not have them, list by list.
+//! Verification of mentions: messages without their rows, and, list by list, rows of messages that do not have them.
+
+use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::Admin;
 use super::verify::{PartitionKey, found, skip_damaged, uuid_of};
-use crate::model::{ConversationId, MessageId, UserId};
-use crate::store::cql::driver::executor::Writes;
+use super::verify_conversation::Findings;
+use crate::model::{ConversationId, Message, MessageId, UserId};
+use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{user, values};
 use crate::store::cql::inbox::mention::Mentioned;
@@ -109,5 +112,34 @@ impl Admin {
         let stored = self.messages.by_ids(&[(id, message)]).await;
         let stored = skip_damaged(stored.map(|found| found.into_iter().next().flatten()))?;
         Ok(stored.is_some_and(|stored| Mentioned::of(&stored).contains(mentioned)))
+    }
+
+    /// Checks that the mentions of these messages are counted.
+    pub(super) async fn check_mentions(
+        &self,
+        messages: &[Arc<Message>],
+        repair: bool,
+    ) -> Result<Findings> {
+        let now = self.clock.now().micros();
+        let mut findings = Findings::new();
+        for message in messages {
+            let id = message.conversation;
+            let all = Mentioned::of(message);
+            let each = all
+                .iter()
+                .map(|one| self.inboxes.has_mention(id, message.id, one));
+            let found = concurrently(each.collect()).await?;
+            if found.iter().all(|is_counted| *is_counted) {
+                continue;
+            }
+            let what = format!("{}, conversation {id}", message.id);
+            findings.push((finding::MENTION, what));
+            if repair {
+                let mut writes = Writes::logged();
+                self.inboxes.put_mentions(&mut writes, message, &all, now);
+                self.executor.write_all(writes).await?;
+            }
+        }
+        Ok(findings)
     }
 }

@@ -259,24 +259,45 @@ impl Inboxes {
         let everyone = async {
             let large = self.large_among(user, conversations).await?;
             let each = large.into_iter().map(async |conversation| {
-                let row: Option<(Option<Vec<u8>>,)> = self
-                    .executor
-                    .read_one(&SELECT_EVERYONE_UP_TO, values![conversation])
-                    .await?;
-                Ok((conversation.0, row.and_then(|(newest,)| newest)))
+                Ok((conversation, self.everyone_up_to(conversation).await?))
             });
             concurrently(each.collect()).await
         };
         let (own, everyone) = try_join(try_join_all(own), everyone).await?;
         let mut maxima: HashMap<ConversationId, OrderKey> = HashMap::new();
-        for (conversation, newest) in own.into_iter().flatten().chain(everyone) {
+        let mut add = |conversation, newest: OrderKey| {
+            let known = maxima.entry(conversation).or_insert(newest);
+            *known = newest.max(*known);
+        };
+        for (conversation, newest) in own.into_iter().flatten() {
             if let Some(newest) = newest {
-                let newest = order_key("inbox_by_user", &newest)?;
-                let known = maxima.entry(ConversationId(conversation)).or_insert(newest);
-                *known = newest.max(*known);
+                add(
+                    ConversationId(conversation),
+                    order_key("inbox_by_user", &newest)?,
+                );
+            }
+        }
+        for (conversation, newest) in everyone {
+            if let Some(newest) = newest {
+                add(conversation, newest);
             }
         }
         Ok(maxima)
+    }
+
+    /// The newest mention of everyone in a large conversation, or a later message.
+    pub(crate) async fn everyone_up_to(
+        &self,
+        conversation: ConversationId,
+    ) -> Result<Option<OrderKey>> {
+        let row: Option<(Option<Vec<u8>>,)> = self
+            .executor
+            .read_one(&SELECT_EVERYONE_UP_TO, values![conversation])
+            .await?;
+        let newest = row.and_then(|(newest,)| newest);
+        newest
+            .map(|newest| order_key("conversations", &newest))
+            .transpose()
     }
 
     async fn count_mentions(
