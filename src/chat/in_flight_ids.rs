@@ -54,7 +54,7 @@ pub(crate) struct InFlightIds {
     leases: Arc<Mutex<BTreeSet<TimeUuid>>>,
     /// Greatest ids of other servers that were ahead of the clock when they were seen.
     raised: Arc<Mutex<RaisedQueues>>,
-    /// Signals that ids were released, to readers of the outbox.
+    /// Signals to readers of the outbox that there may be more rows.
     released: Arc<watch::Sender<()>>,
     /// This server's part in a cluster. `None` on a store of one server.
     cluster: Option<Cluster>,
@@ -262,9 +262,17 @@ impl InFlightIds {
         }
     }
 
-    /// Receives a signal whenever ids are released: the low watermark may have advanced.
+    /// Receives a signal whenever ids are released, as the low watermark may have advanced, and
+    /// whenever another server tells of an event.
     pub(crate) fn watch_released(&self) -> watch::Receiver<()> {
         self.released.subscribe()
+    }
+
+    /// Tells readers of the outbox that there may be more rows.
+    pub(crate) fn signal_readers(&self) {
+        if self.released.receiver_count() > 0 {
+            self.released.send_replace(());
+        }
     }
 
     fn low_watermark_without(&self, own: Option<TimeUuid>) -> OrderKey {
@@ -339,9 +347,7 @@ impl IdLease {
 impl Drop for IdLease {
     fn drop(&mut self) {
         self.in_flight.leases.lock().remove(&self.ids[0]);
-        if self.in_flight.released.receiver_count() > 0 {
-            self.in_flight.released.send_replace(());
-        }
+        self.in_flight.signal_readers();
     }
 }
 
@@ -349,6 +355,20 @@ impl Drop for IdLease {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
+
+    #[test]
+    fn readers_hear_of_released_ids_and_of_other_servers() {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000)));
+        let in_flight = InFlightIds::new(clock, Arc::new(IdGenerator::new([7; 8])), None);
+        let mut released = in_flight.watch_released();
+        let lease = in_flight.lease(1, Timestamp::ZERO);
+        assert!(!released.has_changed().unwrap());
+        drop(lease);
+        assert!(released.has_changed().unwrap());
+        released.borrow_and_update();
+        in_flight.signal_readers();
+        assert!(released.has_changed().unwrap());
+    }
 
     #[test]
     fn the_low_watermark_never_passes_an_id_in_flight() {

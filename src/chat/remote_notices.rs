@@ -96,6 +96,7 @@ impl RemoteNotices {
     fn publish(&self, noticed: &NoticedEvents<'_>, id: TimeUuid, event: Event) {
         let (publisher, conversation) = (&self.publisher, noticed.conversation);
         self.in_flight.observe(conversation, [id]);
+        self.in_flight.signal_readers();
         let origin = Origin::Remote {
             oldest: noticed.oldest,
         };

@@ -15,7 +15,8 @@ use crate::model::{OrderKey, OutboxRow, OutboxShard};
 /// another closely are read together.
 const PASS_EVERY: Duration = Duration::from_millis(10);
 const SHARED_PASS_EVERY: Duration = Duration::from_millis(250);
-/// Longest pause of a reader of a shared store, which hears nothing of other servers.
+/// Longest pause of a reader of a shared store, which hears of other servers' events only where
+/// somebody here listens to their conversation.
 const SHARED_PASS_MAX: Duration = Duration::from_secs(5);
 /// Pause of a reader that trails: no signal tells it when a row is old enough.
 const TRAILING_PASS_EVERY: Duration = Duration::from_millis(250);
