@@ -11,6 +11,7 @@ use scylla::errors::{ExecutionError, PrepareError};
 use scylla::response::query_result::QueryResult;
 use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::value::MaybeUnset;
+use tokio::sync::SemaphorePermit;
 use uuid::Uuid;
 
 use super::error::{corrupt, is_logged_once, of_decision, of_read, of_write, unknown};
@@ -20,6 +21,7 @@ use super::request::batch_log::BatchLog;
 use super::request::hedging::{Hedging, RequestKind};
 use super::request::metrics::RequestMetrics;
 use super::request::permits::{RequestPermit, RequestPermits};
+use super::request::range_limiter::RangeLimiter;
 use super::statement::{ExecutionProfiles, Kind, PreparedStatements, Statement};
 use super::value::{Value, Values};
 use crate::metrics::Metrics;
@@ -35,6 +37,7 @@ pub(crate) struct Executor {
     profiles: ExecutionProfiles,
     prepared: PreparedStatements,
     permits: RequestPermits,
+    ranges: RangeLimiter,
     hedging: Hedging,
     batch_log: BatchLog,
     nodes: Arc<NodeTable>,
@@ -62,6 +65,7 @@ impl Executor {
         );
         Ok(Self {
             permits: RequestPermits::new(),
+            ranges: RangeLimiter::new(Arc::clone(&session), Arc::clone(&nodes)),
             hedging: Hedging::new(
                 Arc::clone(&nodes),
                 profiles.attempt_max,
@@ -118,6 +122,7 @@ impl Executor {
 
     async fn query(&self, statement: &'static Statement, values: &Values) -> Result<QueryResult> {
         let _permit = self.permits.read(&self.metrics).await?;
+        let _range = self.admit(&[statement], std::slice::from_ref(values))?;
         self.sent.fetch_add(1, Ordering::Relaxed);
         self.execute(RequestKind::Read, statement, values, of_read)
             .await
@@ -125,6 +130,7 @@ impl Executor {
 
     pub(crate) async fn write(&self, statement: &'static Statement, values: Values) -> Result<()> {
         let _permit = self.write_permit().await?;
+        let _range = self.admit(&[statement], std::slice::from_ref(&values))?;
         self.execute(RequestKind::Write, statement, &values, of_write)
             .await?;
         Ok(())
@@ -140,10 +146,12 @@ impl Executor {
             }
             _ if writes.kind == BatchType::Logged => {
                 let _permit = self.write_permit().await?;
+                let _range = self.admit(&writes.statements, &writes.values)?;
                 self.write_logged(writes).await
             }
             _ => {
                 let _permit = self.write_permit().await?;
+                let _range = self.admit(&writes.statements, &writes.values)?;
                 let (batch, values) = &self.prepared_batch(writes);
                 let attempt = Attempt::first();
                 let first = attempt.run(self.send_batch(batch, values)).boxed();
@@ -250,6 +258,7 @@ impl Executor {
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         let _permit = self.write_permit().await?;
+        let _range = self.admit(&[statement], std::slice::from_ref(&values))?;
         let kind = if statement.kind == Kind::Claim {
             RequestKind::Claim
         } else {
@@ -265,6 +274,7 @@ impl Executor {
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         let _permit = self.write_permit().await?;
+        let _range = self.admit(&writes.statements, &writes.values)?;
         let (mut batch, values) = self.prepared_batch(writes);
         batch.set_is_idempotent(false);
         batch.set_execution_profile_handle(Some(self.profiles.conditional.clone()));
@@ -304,6 +314,16 @@ impl Executor {
         let first = send(Arc::clone(&attempt));
         let second = || send(Attempt::beside(&attempt));
         self.hedging.run(kind, &attempt, first, second).await
+    }
+
+    /// Admission of a request to the ranges of its statements.
+    fn admit(
+        &self,
+        statements: &[&'static Statement],
+        values: &[Values],
+    ) -> Result<Option<SemaphorePermit<'_>>> {
+        let prepared = statements.iter().map(|one| self.prepared.get(one));
+        self.ranges.admit(prepared.zip(values), &self.metrics)
     }
 
     async fn write_permit(&self) -> Result<RequestPermit<'_>> {

@@ -192,6 +192,27 @@ impl NodeTable {
         silent.map(|node| node.id).collect()
     }
 
+    /// Nodes to probe: the silent ones, and those that will be unless they answer soon.
+    pub(crate) fn suspected(&self) -> Vec<Uuid> {
+        let nodes = self.nodes.read();
+        let is_suspected = |node: &&Arc<NodeState>| {
+            node.is_waited_for(self.micros(), self.silence / 2) || self.is_silent(node)
+        };
+        let suspected = nodes.values().filter(is_suspected);
+        suspected.map(|node| node.id).collect()
+    }
+
+    /// Whether a quorum of some replicas answers. Those of another data centre do not count.
+    pub(crate) fn has_quorum(&self, replicas: impl Iterator<Item = Uuid>) -> bool {
+        let nodes = self.nodes.read();
+        let (mut all, mut answering) = (0, 0);
+        for node in replicas.filter_map(|id| nodes.get(&id)) {
+            all += 1;
+            answering += usize::from(!self.is_silent(node));
+        }
+        all == 0 || answering > all / 2
+    }
+
     /// Whether some nodes are silent while others answer. If none answers, this server may itself
     /// have stood still.
     pub(crate) fn is_partly_silent(&self) -> bool {
@@ -211,10 +232,8 @@ impl NodeTable {
     }
 
     fn is_silent(&self, node: &NodeState) -> bool {
-        let asked_at = node.asked_at.load(Ordering::Relaxed);
-        let is_waited_for =
-            asked_at > 0 && self.micros().saturating_sub(asked_at) > micros_of(self.silence);
-        is_waited_for || !node.is_connected.load(Ordering::Relaxed)
+        node.is_waited_for(self.micros(), self.silence)
+            || !node.is_connected.load(Ordering::Relaxed)
     }
 
     fn micros(&self) -> u64 {
@@ -230,6 +249,13 @@ impl NodeState {
             requests: AtomicUsize::new(0),
             asked_at: AtomicU64::new(0),
         }
+    }
+
+    /// Whether a request has waited for the node for longer than this, and the node has answered
+    /// nothing since.
+    fn is_waited_for(&self, now: u64, longer_than: Duration) -> bool {
+        let asked_at = self.asked_at.load(Ordering::Relaxed);
+        asked_at > 0 && now.saturating_sub(asked_at) > micros_of(longer_than)
     }
 }
 
@@ -279,6 +305,32 @@ mod tests {
         assert!(!table.is_usable(two) && table.is_partly_silent());
         table.refresh([one, two, three].into_iter().map(|id| (id, true)));
         assert!(table.is_usable(two) && !table.is_partly_silent());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_answers_a_probe_in_time_is_never_silent() {
+        let (table, [one, ..]) = three();
+        table.note_asked(one);
+        assert!(table.suspected().is_empty());
+        tokio::time::advance(SILENCE / 2 + Duration::from_millis(1)).await;
+        assert_eq!(table.suspected(), [one]);
+        assert!(table.is_usable(one));
+        // The probe is answered; the first request still waits for a replica behind the node.
+        table.note_answer(one);
+        tokio::time::advance(SILENCE).await;
+        assert!(table.is_usable(one) && table.suspected().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_range_has_a_quorum_while_most_of_its_replicas_answer() {
+        let (table, [one, two, three]) = three();
+        table.refresh([(one, true), (two, false), (three, true)].into_iter());
+        let has_quorum = |replicas: &[Uuid]| table.has_quorum(replicas.iter().copied());
+        assert!(has_quorum(&[one, two, three]));
+        assert!(!has_quorum(&[two]) && has_quorum(&[one]));
+        assert!(!has_quorum(&[one, two]), "of two, both are a quorum");
+        let elsewhere = Uuid::from_u128(9);
+        assert!(!has_quorum(&[two, elsewhere]) && has_quorum(&[elsewhere]));
     }
 
     #[tokio::test(start_paused = true)]

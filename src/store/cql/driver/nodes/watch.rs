@@ -1,5 +1,5 @@
-//! Watch over the nodes: keeps the node table up to date, and probes silent nodes until they
-//! answer.
+//! Watch over the nodes: keeps the node table up to date, and probes suspected and silent nodes
+//! until they answer.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,10 @@ use uuid::Uuid;
 use super::table::NodeTable;
 use crate::store::cql::driver::statement::statements;
 
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A probe finds out within half of the silence whether a suspected node answers.
+const PROBE_EVERY: Duration = Duration::from_millis(20);
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(250);
+const REFRESH_EVERY: Duration = Duration::from_millis(250);
 
 statements! {
     PROBE_NODE: Read "SELECT key FROM system.local WHERE key = 'local'";
@@ -43,12 +46,17 @@ impl NodeWatch {
         probes.refresh();
         let probes = Arc::new(probes);
         let task = tokio::spawn(async move {
-            let mut next = tokio::time::interval(LOOK_EVERY);
-            next.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let every = |period| {
+                let mut next = tokio::time::interval(period);
+                next.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                next
+            };
+            let (mut probe, mut refresh) = (every(PROBE_EVERY), every(REFRESH_EVERY));
             loop {
-                next.tick().await;
-                probes.refresh();
-                probes.probe_silent();
+                tokio::select! {
+                    _ = refresh.tick() => probes.refresh(),
+                    _ = probe.tick() => probes.probe_suspected(),
+                }
             }
         });
         Self(task.abort_handle())
@@ -90,26 +98,33 @@ impl NodeProbes {
         );
     }
 
-    fn probe_silent(self: &Arc<Self>) {
-        for id in self.nodes.silent() {
+    fn probe_suspected(self: &Arc<Self>) {
+        for id in self.nodes.suspected() {
             if self.probed.lock().insert(id) {
                 let probes = Arc::clone(self);
                 tokio::spawn(async move {
-                    probes.probe(id).await;
+                    if !probes.probe(id).await {
+                        tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+                    }
                     probes.probed.lock().remove(&id);
                 });
             }
         }
     }
 
-    async fn probe(&self, id: Uuid) {
+    /// Whether a node answers.
+    async fn probe(&self, id: Uuid) -> bool {
         let mut probe = self.probe.clone();
         let target = NodeIdentifier::HostId(id);
         probe.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(target, None)));
         match self.session.execute_unpaged(&probe, ()).await {
-            Ok(_) => self.nodes.note_answer(id),
+            Ok(_) => {
+                self.nodes.note_answer(id);
+                true
+            }
             Err(error) => {
                 tracing::debug!(node = %id, %error, "a silent node does not answer a probe");
+                false
             }
         }
     }
