@@ -57,6 +57,8 @@ use crate::model::Timestamp;
 pub use self::driver::ClusterOpenError;
 pub use self::driver::address::{Address, AddressError};
 pub use self::driver::migrate::{Migrated, finish, migrate, record_data_centre};
+#[cfg(debug_assertions)]
+pub use self::driver::next_version::pretend_next_version;
 
 /// The statements of all folders, prepared when the store opens.
 fn statements() -> Vec<&'static [&'static Statement]> {

@@ -15,6 +15,7 @@ use tokio::sync::SemaphorePermit;
 use uuid::Uuid;
 
 use super::error::{corrupt, is_logged_once, of_decision, of_read, of_write, unknown};
+use super::next_version;
 use super::nodes::table::{Attempt, NodeTable};
 use super::nodes::watch::{NodeWatch, PROBE_NODE};
 use super::request::batch_log::BatchLog;
@@ -129,6 +130,10 @@ impl Executor {
     }
 
     pub(crate) async fn write(&self, statement: &'static Statement, values: Values) -> Result<()> {
+        if let Some(further) = next_version::further_row(statement, &values) {
+            self.execute(RequestKind::Write, statement, &further, of_write)
+                .await?;
+        }
         let _permit = self.write_permit().await?;
         let _range = self.admit(&[statement], std::slice::from_ref(&values))?;
         self.execute(RequestKind::Write, statement, &values, of_write)
@@ -407,6 +412,10 @@ impl Writes {
     }
 
     pub(crate) fn push(&mut self, statement: &'static Statement, values: Values) {
+        if let Some(further) = next_version::further_row(statement, &values) {
+            self.statements.push(statement);
+            self.values.push(further);
+        }
         self.statements.push(statement);
         self.values.push(values);
     }

@@ -15,9 +15,10 @@ use uuid::Uuid;
 use super::address::Address;
 use super::connect::connect;
 use super::data_centre;
+use super::next_version::migrations;
 use super::open_error::ClusterOpenError;
 use super::schema::{
-    AddedColumns, MIGRATIONS, Migration, OLDEST_SERVER_MIN, OLDEST_SERVER_SINCE, SCHEMA_MIGRATIONS,
+    AddedColumns, Migration, OLDEST_SERVER_MIN, OLDEST_SERVER_SINCE, SCHEMA_MIGRATIONS,
     SpeculativeRetry, in_keyspace, with_options,
 };
 use super::{scylladb, unprepared};
@@ -86,12 +87,12 @@ pub async fn migrate(
     }
     refuse_early_servers(&session, address, clock).await?;
     // No older server has served a keyspace without a migration: it may hold every form from the start.
-    let is_new = match MIGRATIONS.first() {
+    let is_new = match migrations().next() {
         Some(first) => !is_applied(&session, keyspace, first).await?,
         None => true,
     };
     let mut applied = Vec::new();
-    for migration in MIGRATIONS {
+    for migration in migrations() {
         if is_applied(&session, keyspace, migration).await? {
             continue;
         }
@@ -130,7 +131,8 @@ async fn refuse_early_servers(
     clock: &dyn Clock,
 ) -> Result<(), ClusterOpenError> {
     let keyspace = &address.keyspace;
-    let [first, second, ..] = MIGRATIONS else {
+    let mut steps = migrations();
+    let (Some(first), Some(second)) = (steps.next(), steps.next()) else {
         return Ok(());
     };
     let is_early = is_applied(session, keyspace, first).await?
@@ -156,7 +158,6 @@ async fn refuse_early_servers(
     Ok(())
 }
 
-/// Records a migration as applied. Another run may record it at the same time.
 /// Records a migration as applied: in a keyspace that is made new, as one that every server must know.
 /// Another run may record it at the same time.
 async fn record(
@@ -325,7 +326,7 @@ pub(crate) async fn check(session: &Session, address: &Address) -> Result<(), Cl
         address: address.to_string(),
     };
     data_centre::check(session, address).await?;
-    for migration in MIGRATIONS {
+    for migration in migrations() {
         if !is_applied(session, &address.keyspace, migration).await? {
             return Err(missing());
         }
@@ -364,7 +365,7 @@ async fn oldest_server(
 
 /// Number of migrations that this version knows, by which a server names itself to the others.
 pub(crate) fn newest() -> i32 {
-    MIGRATIONS.last().map_or(0, |migration| migration.version)
+    migrations().last().map_or(0, |migration| migration.version)
 }
 
 async fn is_applied(

@@ -8,6 +8,7 @@ mod data_centre;
 pub(crate) mod error;
 pub(crate) mod executor;
 pub(crate) mod migrate;
+pub(crate) mod next_version;
 pub(crate) mod nodes;
 mod open_error;
 mod request;

@@ -7,6 +7,7 @@
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::next_version::migrations;
 use crate::store::FormVersion;
 
 /// All migrations, in order. A released one never changes. Every statement can be repeated.
@@ -362,9 +363,7 @@ pub(crate) fn with_options(statement: &str) -> String {
     let mut text = statement.to_owned();
     if text.starts_with("CREATE TABLE") {
         let table = table_of(statement);
-        let speculations = MIGRATIONS
-            .iter()
-            .filter_map(|migration| migration.speculation.as_ref());
+        let speculations = migrations().filter_map(|migration| migration.speculation.as_ref());
         for speculation in speculations.filter(|one| one.tables.contains(&table)) {
             text.push_str(" AND ");
             text.push_str(&speculation.clause());

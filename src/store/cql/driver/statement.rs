@@ -9,6 +9,7 @@ use scylla::client::session::Session;
 use scylla::errors::PrepareError;
 use scylla::statement::prepared::PreparedStatement;
 
+use super::next_version;
 use super::nodes::table::NodeTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +86,7 @@ async fn prepare(
     Statement { kind, text, .. }: &Statement,
 ) -> Result<PreparedStatement, PrepareError> {
     let mut statement = session
-        .prepare(in_keyspace(text, &profiles.keyspace))
+        .prepare(in_keyspace(&next_version::text(text), &profiles.keyspace))
         .await?;
     let profile = match kind {
         Kind::Read => &profiles.read,

@@ -8,6 +8,7 @@ use crate::store::Result;
 
 use super::bucket::Bucket;
 use crate::store::cql::driver::error::corrupt;
+use crate::store::cql::driver::next_version;
 use crate::store::cql::driver::value::user;
 
 /// The newest message, with the bucket to read it from. A maximum register: its bytes begin with the order key.
@@ -59,6 +60,11 @@ const HAS_SILENCED_UNTIL: u8 = 8;
 /// State, role and the moment of joining, if it is not that of creation. A ban or a silence takes version 2,
 /// which servers of the first version do not read.
 pub(crate) fn encode_membership(membership: &Membership) -> Vec<u8> {
+    let has_left = membership.state == MembershipState::Left;
+    next_version::encode(membership_bytes(membership), has_left)
+}
+
+fn membership_bytes(membership: &Membership) -> Vec<u8> {
     let state = match membership.state {
         MembershipState::Joined => 0,
         MembershipState::Left => 1,
@@ -112,6 +118,7 @@ pub(crate) fn encode_membership(membership: &Membership) -> Vec<u8> {
 }
 
 pub(crate) fn decode_membership(table: &'static str, bytes: &[u8]) -> Result<Membership> {
+    let bytes = next_version::known(bytes);
     let broken = || corrupt(table, "a membership is a state, a role and perhaps a time");
     // A later version decides on it: for this one, the user does not take part.
     let unknown = Membership {
@@ -218,17 +225,21 @@ const CONTENT_VERSION: u8 = 1;
 /// The format of a content with mentions, which follow the fields of the first version.
 const MENTIONING_VERSION: u8 = 2;
 
+/// Opening of a text that the next version, where it is pretended, has a new form for.
+const NEW_BODY: &str = "next: ";
+
 pub(crate) fn encode_content(content: &Content) -> Vec<u8> {
     let bytes = if content.mentions.is_empty() {
         postcard::to_extend(content, vec![CONTENT_VERSION])
     } else {
         postcard::to_extend(&(content, &content.mentions), vec![MENTIONING_VERSION])
     };
-    bytes.expect("plain data serialises")
+    let is_new = content.body.as_str().starts_with(NEW_BODY);
+    next_version::encode(bytes.expect("plain data serialises"), is_new)
 }
 
 pub(crate) fn decode_content(bytes: &[u8]) -> Result<Content> {
-    match bytes.split_first() {
+    match next_version::known(bytes).split_first() {
         Some((&CONTENT_VERSION, rest)) => {
             postcard::from_bytes(rest).map_err(|error| corrupt("messages_by_conversation", error))
         }

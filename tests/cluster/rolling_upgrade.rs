@@ -1,0 +1,224 @@
+//! Two versions at once: a keyspace is upgraded under load and back, one server after the other,
+//! with a program that pretends to be the next version.
+//!
+//! It knows one more migration, whose columns it fills, and writes a kind of change, of session and
+//! of notice, a form of contents and a form of memberships that this version does not know.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::club::Club;
+use super::crowd::{Crowd, Keys};
+use super::novelties::Novelties;
+use super::place::migrated;
+use crate::binary::follower::{Follower, Place};
+use crate::binary::ledger::Ledger;
+use crate::binary::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage};
+use crate::support::cassandra::{say, shared};
+use crate::support::program::Ended;
+use crate::support::server::Server;
+
+/// Makes a debug build pretend.
+const VARIABLE: &str = "WIDEROOM_PRETEND_NEXT_VERSION";
+const SERVERS: usize = 2;
+const SENDERS: usize = 6;
+/// Acknowledged sends between two steps.
+const KEPT: usize = 30;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    Present,
+    Next,
+}
+
+pub(super) struct RunningVersion {
+    pub(super) version: Version,
+    pub(super) server: Server,
+}
+
+struct Upgrade {
+    stage: Arc<Stage>,
+    servers: Vec<RunningVersion>,
+    places: watch::Sender<Vec<SocketAddr>>,
+    place: watch::Sender<Option<Place>>,
+    number: usize,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_versions_share_a_keyspace_through_a_rolling_upgrade_and_back() {
+    if !cfg!(debug_assertions) {
+        say("upgrade: a release pretends nothing");
+        return;
+    }
+    let Some(shared) = shared().await else {
+        return;
+    };
+    let program = migrated(|keyspace| shared.url(keyspace), "1");
+    let mut upgrade = Upgrade::begin(Stage::set_up(program).await);
+    let stage = Arc::clone(&upgrade.stage);
+    let listen = |at| Follower::of_messages_on_a_cluster(&stage, at, upgrade.place.subscribe());
+    let listeners: Vec<_> = [GROUP_AT, LARGE_AT, SMALL_AT].map(listen).into();
+    let inbox = |user| Follower::of_inbox_on_a_cluster(&stage, user, upgrade.place.subscribe());
+    let inboxes: Vec<_> = [0, 3].map(inbox).into();
+    let mut ledger = Ledger::default();
+    let places = upgrade.places.subscribe();
+    let mut crowd = Crowd::gather(&stage, "upgrade", SENDERS, Keys::ThreeOfFour, &places);
+    let mut club = Club::found(&stage.program, upgrade.address()).await;
+    let meeting = club.meet_through(places);
+    let mut novelties = Novelties::begin(&stage.program, upgrade.address()).await;
+    crowd.keeps(KEPT).await;
+
+    upgrade
+        .run(Version::Next, &["migrate", "--replication", "1"])
+        .succeeded();
+    for version in [Version::Next, Version::Present] {
+        for index in 0..SERVERS {
+            upgrade.replace(index, version);
+            let took = crowd.keeps(KEPT).await;
+            novelties.pass(&upgrade.servers).await;
+            say(&format!(
+                "upgrade: server {index} is of the {version:?} version; {KEPT} more were kept in {took:.1?}"
+            ));
+            if index == 0 {
+                let finished = upgrade.run(Version::Next, &["migrate", "--finish"]);
+                assert_ne!(finished.code, Some(0), "{}", finished.stdout);
+                assert!(
+                    finished.stderr.contains("still serve"),
+                    "{}",
+                    finished.stderr
+                );
+            }
+        }
+    }
+    let tries = crowd.end(&mut ledger).await;
+    let deeds = club.end(meeting).await;
+    let found = ledger.check(&stage, upgrade.address()).await;
+    club.check(upgrade.address()).await;
+    say(&format!(
+        "upgrade: {} sends in {} tries and {deeds} deeds of a club; this version verified {}",
+        ledger.attempts.len(),
+        tries.len(),
+        upgrade
+            .run(Version::Present, &["verify"])
+            .succeeded()
+            .trim()
+    ));
+
+    // Up again, for good.
+    for index in 0..SERVERS {
+        upgrade.replace(index, Version::Next);
+    }
+    for follower in listeners {
+        follower.check_all_heard(&found).await;
+    }
+    for follower in inboxes {
+        follower.check_all_shown(&stage, &found).await;
+    }
+    novelties.pass(&upgrade.servers).await;
+    ledger.check(&stage, upgrade.address()).await;
+    club.check(upgrade.address()).await;
+    upgrade
+        .run(Version::Next, &["migrate", "--finish"])
+        .succeeded();
+    upgrade.run(Version::Next, &["verify"]).succeeded();
+    let refused = upgrade.run(Version::Present, &["serve", "--listen", "127.0.0.1:0"]);
+    assert_ne!(refused.code, Some(0));
+    assert!(
+        refused.stderr.trim_end().ends_with("upgrade this server"),
+        "{}",
+        refused.stderr
+    );
+    upgrade.end();
+}
+
+impl Upgrade {
+    fn begin(stage: Stage) -> Self {
+        let mut upgrade = Self {
+            stage: Arc::new(stage),
+            servers: Vec::new(),
+            places: watch::channel(Vec::new()).0,
+            place: watch::channel(None).0,
+            number: 0,
+        };
+        for _ in 0..SERVERS {
+            let server = upgrade.start(Version::Present);
+            upgrade.servers.push(server);
+        }
+        upgrade.tell_places();
+        upgrade
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.servers[0].server.address()
+    }
+
+    fn command(&self, version: Version, arguments: &[&str]) -> Command {
+        let mut command = self.stage.program.command(arguments);
+        if version == Version::Next {
+            command.env(VARIABLE, "1");
+        }
+        command
+    }
+
+    fn run(&self, version: Version, arguments: &[&str]) -> Ended {
+        self.command(version, arguments).output().unwrap().into()
+    }
+
+    fn start(&self, version: Version) -> RunningVersion {
+        let arguments = [
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--log",
+            "warn",
+            "--rates",
+            "off",
+        ];
+        RunningVersion {
+            version,
+            server: Server::spawn(&mut self.command(version, &arguments)),
+        }
+    }
+
+    /// Clients whose server is gone go to the next one.
+    fn tell_places(&mut self) {
+        let all: Vec<_> = self
+            .servers
+            .iter()
+            .map(|one| one.server.address())
+            .collect();
+        self.number += 1;
+        let address = all[self.number % all.len()];
+        self.places.send_replace(all);
+        self.place.send_replace(Some(Place {
+            number: self.number,
+            address,
+        }));
+    }
+
+    /// Drains a server, and starts one of a version in its place.
+    fn replace(&mut self, index: usize, version: Version) {
+        let gone = self.servers.remove(index);
+        self.tell_places();
+        drain(gone.server);
+        let server = self.start(version);
+        self.servers.insert(index, server);
+        self.tell_places();
+    }
+
+    fn end(self) {
+        for running in self.servers {
+            drain(running.server);
+        }
+    }
+}
+
+fn drain(server: Server) {
+    server.signal("-TERM");
+    let (code, _, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains("panicked"), "{log}");
+}
