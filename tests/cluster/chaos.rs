@@ -10,14 +10,13 @@
 //! Clocks are set by libfaketime, where the machine has it.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
 use super::club::Club;
-use super::crowd::{Crowd, Keys};
+use super::crowd::{Crowd, DEADLINE, Keys};
 use super::line::{Line, written};
 use super::place::migrated;
 use crate::binary::Dice;
@@ -25,6 +24,7 @@ use crate::binary::follower::{Follower, Place};
 use crate::binary::ledger::Ledger;
 use crate::binary::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage};
 use crate::support::cassandra::{Ring, say};
+use crate::support::faketime::FakeClock;
 use crate::support::server::Server;
 
 /// Seconds of chaos.
@@ -34,8 +34,7 @@ const SERVERS: usize = 3;
 const SENDERS: usize = 10;
 /// Acknowledged sends between two troubles: it goes on.
 const KEPT: usize = 10;
-/// Path of libfaketime on Debian.
-const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+const START_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
@@ -51,8 +50,7 @@ enum Trouble {
 
 struct RunningServer {
     server: Server,
-    /// Offset of its clock, which libfaketime reads.
-    clock: PathBuf,
+    clock: FakeClock,
 }
 
 struct Chaos {
@@ -137,35 +135,43 @@ impl Chaos {
             .iter()
             .map(|point| point.parse().unwrap())
             .collect();
-        let has_clocks = Path::new(FAKETIME).exists();
-        if !has_clocks {
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "a landing sets clocks: install libfaketime"
-            );
-            say("chaos: no clock is set, because libfaketime is missing");
-        }
         let mut chaos = Self {
             line: Some(Line::to(&nodes).await),
             ring,
             stage,
             servers: Vec::new(),
-            has_clocks,
+            has_clocks: FakeClock::is_available(),
             dice: Dice::new(),
             places: watch::channel(Vec::new()).0,
             place: watch::channel(None).0,
             number: 0,
         };
         for index in 0..SERVERS {
-            let server = chaos.start(index);
+            let server = chaos.start(index).await;
             chaos.servers.push(server);
         }
         chaos.tell_places();
         chaos
     }
 
+    /// A supervisor: a server that ends at its start, because the nodes do not answer in time, is
+    /// started again.
+    async fn start(&mut self, index: usize) -> RunningServer {
+        let began = Instant::now();
+        loop {
+            let log = match self.try_start(index) {
+                Ok(started) => return started,
+                Err(log) => log,
+            };
+            assert!(!log.contains("panicked"), "{log}");
+            assert!(began.elapsed() < DEADLINE, "no server starts: {log}");
+            say(&format!("chaos: a server is started again: {}", log.trim()));
+            tokio::time::sleep(START_AGAIN_AFTER).await;
+        }
+    }
+
     /// The first server has the line between itself and the nodes, while there is one.
-    fn start(&mut self, index: usize) -> RunningServer {
+    fn try_start(&mut self, index: usize) -> Result<RunningServer, String> {
         self.number += 1;
         let arguments = [
             "serve",
@@ -177,20 +183,9 @@ impl Chaos {
             "off",
         ];
         let mut command = self.stage.program.command(&arguments);
-        let clock = self
-            .stage
-            .program
-            .dir
-            .path()
-            .join(format!("clock-{}", self.number));
-        std::fs::write(&clock, "+0").unwrap();
-        if self.has_clocks {
-            command
-                .env("LD_PRELOAD", FAKETIME)
-                .env("FAKETIME_TIMESTAMP_FILE", &clock)
-                .env("FAKETIME_CACHE_DURATION", "1")
-                .env("DONT_FAKE_MONOTONIC", "1");
-        }
+        let folder = self.stage.program.dir.path();
+        let clock = FakeClock::new(folder.join(format!("clock-{}", self.number)));
+        clock.put_before(&mut command);
         if let Some(line) = self.line.as_ref().filter(|_| index == 0) {
             let keyspace = self.stage.program.store().rsplit_once('/').unwrap().1;
             command.env(
@@ -198,10 +193,8 @@ impl Chaos {
                 format!("cql://{}/{keyspace}", line.address),
             );
         }
-        RunningServer {
-            server: Server::spawn(&mut command),
-            clock,
-        }
+        let server = Server::try_spawn(&mut command)?;
+        Ok(RunningServer { server, clock })
     }
 
     /// Clients whose server is gone go to the next one; those who follow all go to one of them.
@@ -292,9 +285,9 @@ impl Chaos {
                 let offset = *self
                     .dice
                     .pick(&["+60", "-60", "+1.9", "-1.9", "+3", "-0.5"]);
-                std::fs::write(&self.servers[index].clock, offset).unwrap();
+                self.servers[index].clock.set(offset);
                 tokio::time::sleep(self.some_millis(2_000, 6_000)).await;
-                std::fs::write(&self.servers[index].clock, "+0").unwrap();
+                self.servers[index].clock.set("+0");
             }
             Trouble::StopNode => {
                 self.ring.stop(node);
@@ -329,7 +322,7 @@ impl Chaos {
     async fn replace(&mut self, index: usize) {
         self.tell_places();
         tokio::time::sleep(self.some_millis(100, 3_000)).await;
-        let server = self.start(index);
+        let server = self.start(index).await;
         self.servers.insert(index, server);
     }
 

@@ -4,6 +4,7 @@ pub mod admin;
 pub mod cassandra;
 pub mod client;
 pub mod door;
+pub mod faketime;
 pub mod ground;
 pub mod nats;
 pub mod node;

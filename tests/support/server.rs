@@ -35,6 +35,11 @@ impl Server {
 
     /// The same by a command of one's own.
     pub(crate) fn spawn(command: &mut Command) -> Self {
+        Self::try_spawn(command).unwrap_or_else(|log| panic!("the server did not start: {log}"))
+    }
+
+    /// The same, where it may end instead. The error has what it said.
+    pub(crate) fn try_spawn(command: &mut Command) -> Result<Self, String> {
         let mut process = Running::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let stderr = BufReader::new(process.child.stderr.take().unwrap());
         let (lines, logged) = mpsc::channel();
@@ -58,16 +63,16 @@ impl Server {
         });
         let line = first_line.recv_timeout(DEADLINE).unwrap_or_default();
         match line.trim().strip_prefix("Wideroom listens on ") {
-            Some(url) => Self {
+            Some(url) => Ok(Self {
                 process,
                 url: url.to_owned(),
                 stdout,
                 log,
                 logged,
-            },
+            }),
             None => {
                 process.kill();
-                panic!("the server did not start: {line}{}", log.join().unwrap())
+                Err(line + &log.join().unwrap())
             }
         }
     }
