@@ -18,3 +18,4 @@ mod ranges;
 mod restriction;
 mod rolling_upgrade;
 mod webhook;
+mod wrong_clocks;

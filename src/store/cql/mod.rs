@@ -36,7 +36,7 @@ use self::admin::Admin;
 use self::cluster::ClusterTables;
 use self::cluster_store::ClusterDirectory;
 use self::driver::executor::Executor;
-use self::driver::nodes::watch;
+use self::driver::nodes::{clocks, watch};
 use self::driver::statement::Statement;
 use self::driver::{connect, migrate as migrations, upgrade};
 use self::inbox::Inboxes;
@@ -62,7 +62,7 @@ pub use self::driver::next_version::pretend_next_version;
 
 /// The statements of all folders, prepared when the store opens.
 fn statements() -> Vec<&'static [&'static Statement]> {
-    let own: &[&[&Statement]] = &[watch::STATEMENTS, upgrade::STATEMENTS];
+    let own: &[&[&Statement]] = &[watch::STATEMENTS, clocks::STATEMENTS, upgrade::STATEMENTS];
     [
         own,
         message::STATEMENTS,

@@ -3,6 +3,7 @@
 //! It wants Java 17 and, once, Maven. Where they are absent a line says so and the tests on Cassandra return; in CI they fail.
 //! The nodes end with this process, however it ends, and leave no folder behind.
 
+mod clock;
 mod jars;
 mod net;
 pub(crate) mod ring;

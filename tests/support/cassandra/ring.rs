@@ -12,6 +12,7 @@ use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use tokio::net::TcpStream;
 
+use super::clock::NodeClock;
 use super::net::Net;
 use super::wait::Not;
 use super::{builder, jars, session, wait};
@@ -39,6 +40,7 @@ pub(crate) struct Ring {
     guard: Child,
     nodes: Vec<Option<Child>>,
     options: RingOptions,
+    clock: Option<NodeClock>,
 }
 
 /// How a ring differs from the usual one.
@@ -48,6 +50,8 @@ pub(crate) struct RingOptions {
     pub(crate) data_centres: &'static [&'static str],
     /// Whether clients may use TLS. [`Ring::certificate`] is the root to trust.
     pub(crate) has_tls: bool,
+    /// Node whose clock can be set.
+    pub(crate) clock_of: Option<u8>,
 }
 
 impl Ring {
@@ -75,6 +79,7 @@ impl Ring {
         let mut ring = Self {
             net: Net::free(nodes),
             jars,
+            clock: options.clock_of.map(|_| NodeClock::new(&folder)),
             folder,
             guard,
             nodes: (0..nodes).map(|_| None).collect(),
@@ -175,6 +180,12 @@ impl Ring {
         self.signal(node, Signal::CONT);
     }
 
+    /// Sets the clock of the node that has one of its own.
+    pub(crate) fn set_clock(&self, seconds_ahead: i64) {
+        let clock = self.clock.as_ref().expect("a node has a clock of its own");
+        clock.set(seconds_ahead);
+    }
+
     fn signal(&self, node: u8, signal: Signal) {
         let child = self.nodes[usize::from(node) - 1].as_ref().expect("it runs");
         let pid = Pid::from_raw(child.id().cast_signed()).expect("a process has a number");
@@ -236,6 +247,11 @@ impl Ring {
         }
         if let Some(data_centre) = self.options.data_centres.get(usize::from(node) - 1) {
             command.env("DATA_CENTRE", data_centre);
+        }
+        if let Some(clock) = self.clock.as_ref()
+            && self.options.clock_of == Some(node)
+        {
+            clock.put_before(&mut command);
         }
         if self.options.has_tls {
             command.env("CLIENT_KEYSTORE", self.folder.join(KEYSTORE));

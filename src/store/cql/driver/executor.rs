@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::error::{corrupt, is_logged_once, of_decision, of_read, of_write, unknown};
 use super::next_version;
+use super::nodes::clocks::SELECT_NOW;
 use super::nodes::table::{Attempt, NodeTable};
 use super::nodes::watch::{NodeWatch, PROBE_NODE};
 use super::request::batch_log::BatchLog;
@@ -60,7 +61,7 @@ impl Executor {
         let metrics = Arc::new(RequestMetrics::default());
         let watch = NodeWatch::spawn(
             Arc::clone(&session),
-            prepared.get(&PROBE_NODE).clone(),
+            [&PROBE_NODE, &SELECT_NOW].map(|one| prepared.get(one).clone()),
             Arc::clone(&nodes),
             profiles.data_centre.clone(),
         );
@@ -370,6 +371,11 @@ impl Executor {
             "wideroom_cql_silent_nodes",
             "Nodes of the cluster that do not answer, so that requests avoid them.",
             |nodes| nodes.silent().len(),
+        );
+        read(
+            "wideroom_cql_wrong_clocks",
+            "Nodes of the cluster whose clock disagrees with most others, so that requests avoid them.",
+            NodeTable::wrong_clocks,
         );
         read(
             "wideroom_cql_requests_in_flight",

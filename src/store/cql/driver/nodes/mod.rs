@@ -2,5 +2,6 @@
 //! ones.
 
 pub(crate) mod choice;
+pub(crate) mod clocks;
 pub(crate) mod table;
 pub(crate) mod watch;

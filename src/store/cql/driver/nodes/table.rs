@@ -17,6 +17,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::clocks::ClockLead;
+
 /// Requests of this server in flight at one node: half of all that a server sends. A node that is
 /// slow, but answers, leaves the other half to the others.
 const NODE_REQUESTS_MAX: usize = 512;
@@ -42,6 +44,8 @@ struct NodeState {
     is_connected: AtomicBool,
     /// Requests in flight.
     requests: AtomicUsize,
+    /// Whether its clock disagrees with most others (`clocks`).
+    has_wrong_clock: AtomicBool,
     /// Microseconds from the opening of the table to the first request after the node's last
     /// answer, at least 1. 0: nothing was asked since.
     asked_at: AtomicU64,
@@ -163,20 +167,22 @@ impl NodeTable {
         let is_avoided = ATTEMPT
             .try_with(|attempt| attempt.avoided == Some(id))
             .unwrap_or(false);
-        !is_avoided
-            && self.get(id).is_none_or(|node| {
-                !self.is_silent(&node) && node.requests.load(Ordering::Relaxed) < NODE_REQUESTS_MAX
-            })
+        !is_avoided && self.get(id).is_none_or(|node| self.takes_requests(&node))
     }
 
     /// Whether a second attempt would find another node that answers.
     pub(crate) fn has_other(&self, first: &Attempt) -> bool {
         let waits_for = first.node();
-        self.nodes.read().values().any(|node| {
-            Some(node.id) != waits_for
-                && !self.is_silent(node)
-                && node.requests.load(Ordering::Relaxed) < NODE_REQUESTS_MAX
-        })
+        self.nodes
+            .read()
+            .values()
+            .any(|node| Some(node.id) != waits_for && self.takes_requests(node))
+    }
+
+    fn takes_requests(&self, node: &NodeState) -> bool {
+        !self.is_silent(node)
+            && !node.has_wrong_clock.load(Ordering::Relaxed)
+            && node.requests.load(Ordering::Relaxed) < NODE_REQUESTS_MAX
     }
 
     /// Whether the node that an attempt waits for is silent, or unknown.
@@ -190,6 +196,30 @@ impl NodeTable {
         let nodes = self.nodes.read();
         let silent = nodes.values().filter(|node| self.is_silent(node));
         silent.map(|node| node.id).collect()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Uuid> {
+        self.nodes.read().keys().copied().collect()
+    }
+
+    /// Notes which of the nodes that told their time have a wrong clock.
+    pub(crate) fn note_clocks(&self, told: &[ClockLead], wrong: &[Uuid]) {
+        for node in told.iter().filter_map(|lead| self.get(lead.node)) {
+            let is_wrong = wrong.contains(&node.id);
+            let was_wrong = node.has_wrong_clock.swap(is_wrong, Ordering::Relaxed);
+            if is_wrong && !was_wrong {
+                tracing::error!(node = %node.id, "the clock of a node disagrees with the others: the server sends its requests to them; synchronise that node's clock, for example with NTP");
+            } else if was_wrong && !is_wrong {
+                tracing::info!(node = %node.id, "the clock of a node agrees with the others again");
+            }
+        }
+    }
+
+    /// Nodes whose clock is wrong.
+    pub(crate) fn wrong_clocks(&self) -> usize {
+        let nodes = self.nodes.read();
+        let is_wrong = |node: &&Arc<NodeState>| node.has_wrong_clock.load(Ordering::Relaxed);
+        nodes.values().filter(is_wrong).count()
     }
 
     /// Nodes to probe: the silent ones, and those that will be unless they answer soon.
@@ -247,6 +277,7 @@ impl NodeState {
             id,
             is_connected: AtomicBool::new(true),
             requests: AtomicUsize::new(0),
+            has_wrong_clock: AtomicBool::new(false),
             asked_at: AtomicU64::new(0),
         }
     }

@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
+use super::clocks;
 use super::table::NodeTable;
 use crate::store::cql::driver::statement::statements;
 
@@ -32,13 +33,14 @@ impl NodeWatch {
     /// `data_centre`: only nodes of this one are asked, if it is named.
     pub(crate) fn spawn(
         session: Arc<Session>,
-        probe: PreparedStatement,
+        [probe, now]: [PreparedStatement; 2],
         nodes: Arc<NodeTable>,
         data_centre: Option<String>,
     ) -> Self {
         let probes = NodeProbes {
             session,
             probe,
+            now,
             nodes,
             data_centre,
             probed: Mutex::default(),
@@ -52,8 +54,20 @@ impl NodeWatch {
                 next
             };
             let (mut probe, mut refresh) = (every(PROBE_EVERY), every(REFRESH_EVERY));
+            let mut compare = every(clocks::COMPARE_EVERY);
+            let mut round = 0;
             loop {
                 tokio::select! {
+                    _ = compare.tick() => {
+                        round += 1;
+                        if !clocks::is_compared_in(round, probes.nodes.all().len()) {
+                            continue;
+                        }
+                        let probes = Arc::clone(&probes);
+                        tokio::spawn(async move {
+                            clocks::compare(&probes.session, &probes.now, &probes.nodes).await;
+                        });
+                    }
                     _ = refresh.tick() => probes.refresh(),
                     _ = probe.tick() => probes.probe_suspected(),
                 }
@@ -72,6 +86,7 @@ impl Drop for NodeWatch {
 struct NodeProbes {
     session: Arc<Session>,
     probe: PreparedStatement,
+    now: PreparedStatement,
     nodes: Arc<NodeTable>,
     data_centre: Option<String>,
     /// Nodes with a probe in flight.
