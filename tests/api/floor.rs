@@ -455,3 +455,39 @@ async fn an_entry_whose_last_message_has_expired_shows_none() {
         json!({"inboxSummary": {"unreadConversationCount": 0}, "inbox": {"edges": []}})
     );
 }
+
+async fn send_keyed(actor: &Actor, conversation: &str, body: &str, key: &str) -> Answer {
+    let document = "mutation($c: ID!, $b: String!, $k: String!) { sendMessage(input: {conversationId: $c, body: $b, idempotencyKey: $k}) { messageEdge { node { id } } } }";
+    let variables = json!({"c": conversation, "b": body, "k": key});
+    actor.ask(document, variables).await
+}
+
+#[tokio::test]
+async fn a_retry_whose_message_lies_below_the_floor_finds_none_and_sends_none() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.group("friends", &["bob"]).await;
+    let first = send_keyed(&alice, &c, "secret", "k1").await.data();
+    let first = text(&first["sendMessage"]["messageEdge"]["node"]["id"]);
+    let of_bob = send_keyed(&bob, &c, "from bob", "k1").await.data();
+    let of_bob = &of_bob["sendMessage"]["messageEdge"]["node"]["id"];
+
+    truncate(&alice, &c, &first).await.data();
+    for _ in 0..2 {
+        let answer = send_keyed(&alice, &c, "secret", "k1").await;
+        assert_eq!(answer.code(), "NOT_FOUND");
+    }
+    let answer = send_keyed(&alice, &c, "another", "k1").await;
+    assert_eq!(answer.code(), "CONFLICT", "the key stays taken");
+    let again = send_keyed(&bob, &c, "from bob", "k1").await.data();
+    assert_eq!(again["sendMessage"]["messageEdge"]["node"]["id"], *of_bob);
+
+    clear(&bob, &c).await;
+    let answer = send_keyed(&bob, &c, "from bob", "k1").await;
+    assert_eq!(answer.code(), "NOT_FOUND", "bob has cleared it");
+    for actor in [&alice, &bob] {
+        let new = texts(actor, &c).await;
+        assert!(!new.contains(&"secret".to_owned()), "{new:?}");
+    }
+    assert_eq!(texts(&alice, &c).await, ["from bob"]);
+}

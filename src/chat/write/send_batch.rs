@@ -172,6 +172,7 @@ impl ConversationWriter {
             conflicts.into_iter().map(|(send, _)| send),
             &Error::Conflict,
         );
+        let retries = self.refuse_below_floor(retries).await;
         let keys: Vec<_> = retries
             .iter()
             .map(|(_, first)| (self.conversation(), first.message))
@@ -203,6 +204,25 @@ impl ConversationWriter {
                 None => self.finish(send, first.message).await,
             }
         }
+    }
+
+    /// Refuses the retries whose messages lie below the floors of their senders: such a message does not exist, and
+    /// must not be stored again.
+    async fn refuse_below_floor(
+        &self,
+        retries: Vec<(SendJob, EarlierSend)>,
+    ) -> Vec<(SendJob, EarlierSend)> {
+        let access = &self.context().access;
+        let mut visible = Vec::with_capacity(retries.len());
+        for (send, first) in retries {
+            let own = access.participation(&send.sender, self.conversation());
+            match own.await {
+                Ok(own) if access.floor_of(&own).shows(first.message) => visible.push((send, first)),
+                Ok(_) => refuse_all([send], &Error::NotFound("the message")),
+                Err(error) => refuse_all([send], &error),
+            }
+        }
+        visible
     }
 
     /// Finishes an earlier attempt that claimed its key and has not persisted its message: the same
