@@ -9,6 +9,7 @@ mod conversation;
 mod cql_bounds;
 mod cql_cluster;
 mod cql_cost;
+mod cql_floor;
 mod cql_history;
 mod cql_inbox;
 mod cql_mention;

@@ -41,6 +41,8 @@ pub(in crate::store) const MENTION_BEHIND: &str =
     "an inbox entry that does not know of its newest mention";
 pub(in crate::store) const BEHIND: &str = "an inbox entry that is behind its conversation";
 pub(in crate::store) const HINT: &str = "an inbox entry that no page of the inbox finds";
+pub(in crate::store) const HISTORY: &str =
+    "a conversation whose two copies of its history's settings differ";
 pub(in crate::store) const BUCKET: &str = "a bucket of messages that the index does not know";
 
 /// Whether a repair can correct a finding of this kind.

@@ -9,6 +9,7 @@ mod notes;
 mod token_scan;
 mod verify;
 mod verify_conversation;
+mod verify_history;
 mod verify_mention;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     notes::STATEMENTS,
     verify::STATEMENTS,
     verify_conversation::STATEMENTS,
+    verify_history::STATEMENTS,
     verify_mention::STATEMENTS,
 ];
 

@@ -114,6 +114,10 @@ pub(super) async fn check(
     } = check.history().await?;
     check.findings.extend(damaged);
     check.roster(&seen, &memberships).await?;
+    let is_settled = seen.is_settled();
+    if is_settled && admin.have_settings_diverged(id, repair).await? {
+        check.found(finding::HISTORY);
+    }
     check.bans(&memberships).await?;
     let is_large = check.large(head.is_large, &memberships).await?;
     let expected = check.head(&head, newest).await?;
