@@ -9,26 +9,28 @@ use tokio::time::Instant;
 
 use super::cluster::ClusterStore;
 use super::{
-    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, Error,
-    FlagsChange, FormVersion, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction,
-    MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation,
-    NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition,
+    Appended, Audience, ChangedRow, Created, DeadLetter, DueQuery, DueRemoval, EarlierSend,
+    EntryPreview, Error, FlagsChange, FormVersion, HistoryRemoval, ImportPositions, ImportRow,
+    Imported, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
+    MembershipVersion, NewConversation, NewMessage, OldestBucket, OutboxPage, OutboxRead,
+    Participation, PreviewQuery, ProfileChange, ReaderPosition, RemovalStore, RemovedHistory,
     Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin,
     StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{Ban, Block, IgnoredSenders};
 use crate::model::{
-    Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
-    InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard, Page, PageRequest,
-    Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution, Restriction, Revision,
-    TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, HistorySettings,
+    IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard,
+    Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store with metrics. Its answers are those of the store in it.
 pub struct InstrumentedStore {
     store: Arc<dyn StoreAdmin>,
     live: LiveOperations,
+    removal: RemovalOperations,
     admin: AdminOperations,
     seconds: HistogramVec,
     failures: IntCounterVec,
@@ -50,6 +52,7 @@ impl InstrumentedStore {
         Self {
             store,
             live: LiveOperations::new(&seconds),
+            removal: RemovalOperations::new(&seconds),
             admin: AdminOperations::new(&seconds),
             seconds,
             failures,
@@ -207,6 +210,26 @@ instrumented! {
             replace_report(report: &Report) -> ();
             delete_reports(reports: &[ReportId]) -> ();
             close() -> ();
+        }
+    }
+}
+
+instrumented! {
+    RemovalStore by RemovalOperations in removal {
+        plain {}
+        settings {
+            set_retention(seconds: Option<u32>);
+        }
+        measured {
+            scheduled_retention() -> Option<u32>;
+            note_scheduled_retention(seconds: Option<u32>) -> ();
+            histories(after: Option<ConversationId>, limit: usize) -> Vec<(ConversationId, HistorySettings)>;
+            schedule_removal(due: DueRemoval) -> ();
+            due_removals(query: &DueQuery) -> Vec<DueRemoval>;
+            end_removal(due: DueRemoval) -> ();
+            oldest_bucket(conversation: ConversationId) -> Option<OldestBucket>;
+            remove_history(conversation: ConversationId, removal: &HistoryRemoval) -> RemovedHistory;
+            log_expiry(conversation: ConversationId, event: TimeUuid) -> ();
         }
     }
 }

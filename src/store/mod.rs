@@ -31,6 +31,7 @@
 //! | `bans_by_conversation` | conversation, user | users who are kept out of a conversation: by whom, until when and why |
 //! | `blocks_by_user` | user, blocked user | users whom a user blocks, and ended blocks (35 days) |
 //! | `reports_by_week` | week, report, newest first | reports of users and messages, and how services resolved them (400 days) |
+//! | `expiries_by_hour` | hour, shard, conversation | which conversations have messages to remove from the disk |
 //! | `outbox_by_shard` | shard, write | which events services have yet to receive (7 days), if the deployment has an outbox |
 //! | `outbox_positions` | reader, shard | up to where a webhook was delivered, and which server delivers it |
 //! | `outbox_dead` | reader, event | which events the receiver of a webhook refused (30 days) |
@@ -57,6 +58,7 @@ mod message;
 mod outbox;
 mod profile;
 mod read_permit;
+mod removal;
 mod report;
 mod restriction;
 mod rules;
@@ -92,8 +94,12 @@ pub use self::outbox::{
 };
 pub use self::profile::ProfileChange;
 pub use self::read_permit::ReadShares;
+pub use self::removal::{
+    DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RESCHEDULE, RemovalStore, RemovedHistory,
+};
 pub use self::report::ReportQuery;
 pub use self::restriction::{LoggedRestriction, Restricted, RestrictionChange};
+pub use self::rules::expiry::{REMOVAL_DELAY_MICROS, hour_of, removal_hour, widest_micros};
 pub use self::rules::pair::of_stored as pair_of_participants;
 use crate::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
@@ -111,7 +117,7 @@ use crate::model::{
 /// Roles are effective ones: in a group without an OWNER, the oldest ADMIN has that role, else the
 /// oldest participant ([`crate::model::Membership::succession`]).
 #[async_trait]
-pub trait Store: fmt::Display + Send + Sync + 'static {
+pub trait Store: RemovalStore + fmt::Display + Send + Sync + 'static {
     /// How far before a cursor a resumed stream must read, because an event with a smaller id may
     /// have become visible after one with a greater id. Zero where one server allocates all ids.
     fn overlap_micros(&self) -> i64;

@@ -9,19 +9,19 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use crate::model::{
-    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard,
-    Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
-    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags,
+    HistorySettings, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Membership, Message,
+    MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
+    Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, Error, FlagsChange,
-    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
-    MembershipChange, MembershipSnapshot, NewConversation, NewMessage, OutboxPage, OutboxRead,
-    Participation, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
-    VerifyPosition,
+    Appended, Audience, ChangedRow, Created, DeadLetter, DueQuery, DueRemoval, EarlierSend, Error,
+    FlagsChange, HistoryRemoval, ImportPositions, ImportRow, Imported, LateChange,
+    LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
+    NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition,
+    RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted, RestrictionChange, Result,
+    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 
 #[derive(Default)]
@@ -175,6 +175,47 @@ impl StoreAdmin for Memory {
         _: Option<&(Emoji, UserId)>,
         _: usize,
     ) -> Result<Vec<(Emoji, UserId)>> {
+        unreachable!("not part of an import")
+    }
+}
+
+#[async_trait]
+impl RemovalStore for Memory {
+    fn set_retention(&self, _: Option<u32>) {}
+
+    async fn note_scheduled_retention(&self, _: Option<u32>) -> Result<()> {
+        Ok(())
+    }
+    async fn scheduled_retention(&self) -> Result<Option<u32>> {
+        unreachable!("not part of an import")
+    }
+    async fn histories(
+        &self,
+        _: Option<ConversationId>,
+        _: usize,
+    ) -> Result<Vec<(ConversationId, HistorySettings)>> {
+        unreachable!("not part of an import")
+    }
+    async fn schedule_removal(&self, _: DueRemoval) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn due_removals(&self, _: &DueQuery) -> Result<Vec<DueRemoval>> {
+        unreachable!("not part of an import")
+    }
+    async fn end_removal(&self, _: DueRemoval) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn oldest_bucket(&self, _: ConversationId) -> Result<Option<OldestBucket>> {
+        unreachable!("not part of an import")
+    }
+    async fn remove_history(
+        &self,
+        _: ConversationId,
+        _: &HistoryRemoval,
+    ) -> Result<RemovedHistory> {
+        unreachable!("not part of an import")
+    }
+    async fn log_expiry(&self, _: ConversationId, _: TimeUuid) -> Result<()> {
         unreachable!("not part of an import")
     }
 }

@@ -19,6 +19,7 @@ mod random;
 mod restriction;
 mod seam;
 mod slow;
+mod slow_removal;
 mod storm;
 mod upgrade;
 mod versions;

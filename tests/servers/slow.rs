@@ -25,7 +25,7 @@ use wideroom::store::{
 
 /// A store behind which sends wait for as long as a test says.
 pub(super) struct Slow {
-    inner: Arc<dyn Store>,
+    pub(super) inner: Arc<dyn Store>,
     delay: Mutex<Duration>,
     creation_delay: Mutex<Duration>,
     reads: AtomicUsize,

@@ -36,6 +36,7 @@ mod profile;
 mod race;
 mod reaction;
 mod receipt;
+mod removal;
 mod report;
 mod restriction;
 mod revision;
@@ -126,6 +127,15 @@ contract! {
             bounds_of_an_import_are_read_back,
             a_rising_floor_is_an_event_of_the_outbox,
             messages_after_a_position_are_counted,
+        }
+        removal {
+            removed_messages_are_gone_with_all_that_belongs_to_them,
+            a_removal_goes_on_in_steps_from_the_oldest_on,
+            a_late_write_brings_nothing_back,
+            only_whole_buckets_go_where_they_are_narrow,
+            due_removals_are_listed_by_hour,
+            a_message_that_opens_a_bucket_lists_its_conversation,
+            an_expiry_is_an_event_of_the_outbox,
         }
         history {
             appended_messages_are_read_back_whole,

@@ -219,6 +219,16 @@ impl OutboxEvent {
         }
     }
 
+    /// Messages of a conversation have expired.
+    pub const fn history_expired(id: TimeUuid) -> Self {
+        Self {
+            id,
+            kind: OutboxEventKind::HistoryExpired,
+            message: id,
+            user: None,
+        }
+    }
+
     pub fn of_change(change: &Change) -> Self {
         let kind = match change.kind {
             ChangeKind::MessageLate => return Self::message_added(change.message),

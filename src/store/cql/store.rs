@@ -9,21 +9,82 @@ use super::driver::executor::concurrently;
 use super::driver::upgrade;
 use super::{Cql, message};
 use crate::model::{
-    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard,
-    Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
-    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags,
+    HistorySettings, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Membership, Message,
+    MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
+    Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange,
-    FormVersion, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
-    MembershipChange, MembershipSnapshot, MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT,
-    NOTE_OUTBOX_SINCE, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
-    PreviewQuery, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
+    Appended, Audience, ChangedRow, Created, DeadLetter, DueQuery, DueRemoval, EarlierSend,
+    EntryPreview, FlagsChange, FormVersion, HistoryRemoval, ImportPositions, ImportRow, Imported,
+    LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
+    MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE, NewConversation,
+    NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange,
+    ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
     RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
     UnreadReader, Verified, VerifyPosition, rules,
 };
+
+/// Note with the expiry for which all conversations were scheduled, in seconds.
+const NOTE_RETENTION: &str = "scheduled_retention";
+
+#[async_trait]
+impl RemovalStore for Cql {
+    fn set_retention(&self, seconds: Option<u32>) {
+        self.sends.set_retention(seconds);
+    }
+
+    async fn scheduled_retention(&self) -> Result<Option<u32>> {
+        let note = self.admin.note(NOTE_RETENTION).await?;
+        Ok(note.and_then(|seconds| seconds.parse().ok()))
+    }
+
+    async fn note_scheduled_retention(&self, seconds: Option<u32>) -> Result<()> {
+        let note = seconds.map(|seconds| seconds.to_string());
+        self.admin.set_note(NOTE_RETENTION, note.as_deref()).await
+    }
+
+    async fn histories(
+        &self,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationId, HistorySettings)>> {
+        let all = self.admin.all_conversations(after, limit).await?;
+        Ok(all
+            .into_iter()
+            .map(|(one, _)| (one.id, one.history))
+            .collect())
+    }
+
+    async fn schedule_removal(&self, due: DueRemoval) -> Result<()> {
+        self.messages.schedule_removal(due).await
+    }
+
+    async fn due_removals(&self, query: &DueQuery) -> Result<Vec<DueRemoval>> {
+        self.messages.due_removals(query).await
+    }
+
+    async fn end_removal(&self, due: DueRemoval) -> Result<()> {
+        self.messages.end_removal(due).await
+    }
+
+    async fn oldest_bucket(&self, conversation: ConversationId) -> Result<Option<OldestBucket>> {
+        self.messages.oldest_bucket(conversation).await
+    }
+
+    async fn remove_history(
+        &self,
+        conversation: ConversationId,
+        removal: &HistoryRemoval,
+    ) -> Result<RemovedHistory> {
+        self.sends.remove_history(conversation, removal).await
+    }
+
+    async fn log_expiry(&self, conversation: ConversationId, event: TimeUuid) -> Result<()> {
+        self.sends.log_expiry(conversation, event).await
+    }
+}
 
 #[async_trait]
 impl Store for Cql {

@@ -13,6 +13,7 @@ use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{HeadRecord, MessageLead, MessageRecord};
+use crate::store::embedded::write::removal;
 use crate::store::{Result, StoredMessage, UnreadQuery, UnreadReader};
 
 /// Key range of a cut. The newest message comes first, so the cut's end is the range's start.
@@ -163,11 +164,13 @@ pub(super) fn counts_after(
     positions: &[(ConversationId, OrderKey)],
 ) -> Result<Vec<u64>> {
     let each = |(id, position): &(ConversationId, OrderKey)| {
-        let Some(state) = context.state(*id)? else {
+        let view = context.view();
+        let head: Option<HeadRecord> = view.record(&key::head(*id))?;
+        let Some(head) = head else {
             return Ok(0);
         };
-        let (from, counted) = context.floors.known(*id, *position);
-        let view = context.view();
+        let removed = removal::removed_up_to(&view, *id)?;
+        let (from, counted) = context.floors.known(*id, removed, *position);
         let (from_key, to_key) = (
             key::message_position(*id, from),
             key::message_position(*id, *position),
@@ -178,8 +181,8 @@ pub(super) fn counts_after(
             row?;
             below += 1;
         }
-        context.floors.put(*id, *position, below);
-        Ok(state.head.message_count.saturating_sub(below))
+        context.floors.put(*id, removed, *position, below);
+        Ok(head.message_count.saturating_sub(below))
     };
     positions.iter().map(each).collect()
 }

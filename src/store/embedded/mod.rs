@@ -27,6 +27,7 @@ mod write;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -97,6 +98,8 @@ struct OpenStore {
     copies: Arc<Semaphore>,
     /// Permits one import at a time.
     import: tokio::sync::Mutex<()>,
+    /// Messages that were removed since the last compaction.
+    removed_messages: AtomicU64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -142,6 +145,7 @@ impl Embedded {
                 unread: UnreadLists::new(),
                 floors: FloorCounts::new(),
                 outbox: OutboxWriter::new(since.as_deref()),
+                retention: AtomicU32::new(0),
                 clock,
             });
             let (turns, copies) = (
@@ -157,6 +161,7 @@ impl Embedded {
                 turns,
                 copies,
                 import,
+                removed_messages: AtomicU64::new(0),
             }))
         });
         let inner = opening.await.map_err(|error| failed(Box::new(error)))??;

@@ -1,6 +1,7 @@
 //! Context of reads and of write plans: engine, caches and clock. Every method blocks.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use crate::clock::Clock;
 use crate::model::{ConversationId, Message, MessageId, UserId};
@@ -19,6 +20,8 @@ pub(super) struct ReadContext {
     pub(super) unread: UnreadLists,
     pub(super) floors: FloorCounts,
     pub(super) outbox: OutboxWriter,
+    /// Expiry of all messages in seconds. 0: none.
+    pub(super) retention: AtomicU32,
     pub(super) clock: Arc<dyn Clock>,
 }
 

@@ -104,7 +104,7 @@ impl Cost {
 }
 
 pub struct CountingStore {
-    inner: Arc<Embedded>,
+    pub(super) inner: Arc<Embedded>,
     directory: Arc<Directory>,
     meter: Arc<Meter>,
     met: Mutex<Met>,

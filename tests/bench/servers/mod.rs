@@ -8,6 +8,7 @@ mod directory;
 mod fleet;
 mod memory;
 mod processes;
+mod removal;
 mod scale;
 
 use std::sync::Arc;

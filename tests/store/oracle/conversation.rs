@@ -37,6 +37,10 @@ pub(super) struct OracleConversation {
     pub(super) version: Option<TimeUuid>,
     /// Those that have ended included.
     pub(super) bans: BTreeMap<UserId, Ban>,
+    /// Messages up to here were removed.
+    pub(super) removed_up_to: OrderKey,
+    /// The newest of those.
+    pub(super) removed_last: Option<MessageId>,
 }
 
 /// A user's part in a conversation.
@@ -107,6 +111,8 @@ impl OracleConversation {
             made: None,
             version: None,
             bans: BTreeMap::new(),
+            removed_up_to: OrderKey::MIN,
+            removed_last: None,
         }
     }
 
@@ -117,7 +123,8 @@ impl OracleConversation {
     }
 
     pub(super) fn last_message(&self) -> Option<MessageId> {
-        self.messages.keys().next_back().copied()
+        let last = self.messages.keys().next_back().copied();
+        last.max(self.removed_last)
     }
 
     pub(super) fn newest_event(&self) -> Option<TimeUuid> {

@@ -1,6 +1,6 @@
 //! All that the naive engine keeps, and what an import adds to it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use wideroom::model::{
@@ -8,7 +8,9 @@ use wideroom::model::{
     OutboxRow, OutboxShard, Pin, Profile, Report, ReportId, Restriction, TimeUuid, Timestamp,
     UserId,
 };
-use wideroom::store::{DeadLetter, EarlierSend, ImportRow, Imported, ReaderPosition, Restricted};
+use wideroom::store::{
+    DeadLetter, DueRemoval, EarlierSend, ImportRow, Imported, ReaderPosition, Restricted,
+};
 
 use super::conversation::{OracleConversation, OracleParticipant};
 
@@ -30,6 +32,9 @@ pub(super) struct Kept {
     pub(super) readers: BTreeMap<(String, OutboxShard), ReaderPosition>,
     /// Dead letters of each reader, by event and part.
     pub(super) dead: BTreeMap<(String, TimeUuid, u8, String), DeadLetter>,
+    pub(super) retention: Option<u32>,
+    pub(super) scheduled_retention: Option<u32>,
+    pub(super) due: BTreeSet<DueRemoval>,
 }
 
 impl Kept {

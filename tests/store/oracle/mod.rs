@@ -5,6 +5,7 @@
 mod admin;
 mod conversation;
 mod kept;
+mod removal;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -436,6 +437,10 @@ impl Store for Naive {
             ..
         } in &messages
         {
+            if message.id.order_key() <= stored.removed_up_to {
+                // It was stored, and was removed.
+                continue;
+            }
             if !stored.messages.contains_key(&message.id) {
                 events.push(OutboxEvent::message_added(message.id));
             }
@@ -459,6 +464,7 @@ impl Store for Naive {
         } in messages
         {
             kept.saw(message.id);
+            removal::list(&mut kept, message);
             if let (Some(key), Some(input_hash)) = (&message.client_key, *input_hash) {
                 let send = EarlierSend {
                     message: message.id,

@@ -102,6 +102,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[],
         speculation: Some(QUICK_REPORTS),
     },
+    Migration {
+        version: 16,
+        statements: &[EXPIRY_TABLE],
+        columns: &[REMOVED_UP_TO],
+        speculation: Some(QUICK_EXPIRIES),
+    },
 ];
 
 /// The migration that begins to record the oldest server.
@@ -238,6 +244,17 @@ const QUICK_MENTIONS: SpeculativeRetry = SpeculativeRetry {
 const QUICK_REPORTS: SpeculativeRetry = SpeculativeRetry {
     tables: &["reports_by_week"],
     millis: 50,
+};
+
+const QUICK_EXPIRIES: SpeculativeRetry = SpeculativeRetry {
+    tables: &["expiries_by_hour"],
+    millis: 50,
+};
+
+/// The last position up to which messages were removed.
+const REMOVED_UP_TO: AddedColumns = AddedColumns {
+    table: "conversations",
+    columns: &[("removed_up_to", "blob")],
 };
 
 /// The newest mention of an entry, and its notification level.
@@ -582,6 +599,14 @@ const REPORT_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.reports_by_wee
     resolution blob,
     PRIMARY KEY ((week), report_id)
 ) WITH CLUSTERING ORDER BY (report_id DESC) AND default_time_to_live = 34560000 AND ID = {id}";
+
+/// Conversations with messages to remove, by the hour from which they may go. An entry is deleted once they are gone.
+const EXPIRY_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.expiries_by_hour (
+    hour int,
+    shard tinyint,
+    conversation_id uuid,
+    PRIMARY KEY ((hour, shard), conversation_id)
+) WITH ID = {id}";
 
 /// The directory of servers, and their mailboxes. No LOGGED batch writes them. The registrations keep their tombstones as long as a row could
 /// live, so that no removed one comes back from a replica that was away.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::Inboxes;
 use super::row::PIECE;
-use crate::model::{ConversationId, Message, MessageId, OrderKey, Unread, UserId};
+use crate::model::{ConversationId, Message, MessageId, OrderKey, Timestamp, Unread, UserId};
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::{Statement, statements};
 use crate::store::cql::driver::value::{
@@ -37,6 +37,8 @@ statements! {
     INSERT_MENTION: Write "INSERT INTO mentions_by_entry (user_id, conversation_id, message_id, sender_id) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
     DELETE_MENTION: Write "DELETE FROM mentions_by_entry USING TIMESTAMP ? WHERE user_id = ? AND conversation_id = ? AND message_id = ?";
     INSERT_EVERYONE: Write "INSERT INTO everyone_by_conversation (conversation_id, message_id, sender_id) VALUES (?, ?, ?) USING TIMESTAMP ?";
+    DELETE_MENTIONS_UP_TO: Write "DELETE FROM mentions_by_entry USING TIMESTAMP ? WHERE user_id = ? AND conversation_id = ? AND message_id <= ?";
+    DELETE_EVERYONE_UP_TO: Write "DELETE FROM everyone_by_conversation USING TIMESTAMP ? WHERE conversation_id = ? AND message_id <= ?";
     DELETE_EVERYONE: Write "DELETE FROM everyone_by_conversation USING TIMESTAMP ? WHERE conversation_id = ? AND message_id = ?";
     SELECT_MENTIONED_UP_TO: Read "SELECT conversation_id, mentioned_up_to FROM inbox_by_user WHERE user_id = ? AND conversation_id IN ?";
     SELECT_EVERYONE_UP_TO: Read "SELECT everyone_up_to FROM conversations WHERE conversation_id = ?";
@@ -126,6 +128,24 @@ impl Inboxes {
                 writes.push(&DELETE_MENTION, values![at, user, conversation, message]);
             }
         }
+    }
+
+    /// Deletes the mentions of a user, or those of everyone, by all messages up to one.
+    pub(crate) async fn delete_mentions_up_to(
+        &self,
+        user: Option<&UserId>,
+        conversation: ConversationId,
+        up_to: MessageId,
+        at: Timestamp,
+    ) -> Result<()> {
+        let (statement, values) = match user {
+            Some(user) => (
+                &DELETE_MENTIONS_UP_TO,
+                values![at, user, conversation, up_to],
+            ),
+            None => (&DELETE_EVERYONE_UP_TO, values![at, conversation, up_to]),
+        };
+        self.executor.write(statement, values).await
     }
 
     /// Advances the maximum of a user's entry.

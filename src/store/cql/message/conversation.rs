@@ -102,6 +102,7 @@ pub(crate) struct Head {
     /// Whether the row is that of a conversation. A late write leaves a row without a kind.
     pub(crate) exists: bool,
     pub(crate) is_large: bool,
+    pub(crate) history: HistorySettings,
     pub(crate) last: Option<LastMessage>,
     pub(crate) newest_change: Option<TimeUuid>,
     pub(crate) last_activity: Option<Timestamp>,
@@ -247,7 +248,7 @@ impl Messages {
             _,
             is_large,
             _,
-            _,
+            history,
             _,
             last,
             newest_change,
@@ -269,6 +270,7 @@ impl Messages {
         Ok(Head {
             exists: kind.is_some(),
             is_large: is_large.unwrap_or_default(),
+            history: decode_history(history.as_deref())?,
             last,
             newest_change: newest_change.as_ref().map(change).transpose()?,
             last_activity: last_activity.map(Timestamp::from_micros),

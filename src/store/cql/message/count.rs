@@ -113,6 +113,24 @@ impl Messages {
         );
     }
 
+    /// Invalidates the checkpoint of the conversation, and that of a bucket, after a removal.
+    pub(crate) fn invalidate_count(
+        &self,
+        writes: &mut Writes,
+        conversation: ConversationId,
+        bucket: Option<Bucket>,
+    ) {
+        let at = self.clock.now().plus_micros(AHEAD_MICROS);
+        let rows = bucket.map(|bucket| (bucket.width.number(), bucket.start));
+        for (width, start) in rows.into_iter().chain([(SUMMARY_WIDTH, Timestamp::ZERO)]) {
+            let none = Checkpoint::INVALIDATED.to_vec();
+            writes.push(
+                &UPDATE_CHECKPOINT,
+                values![at, none, conversation, width, start],
+            );
+        }
+    }
+
     /// Invalidates all checkpoints of a conversation.
     pub(crate) async fn invalidate_counts(&self, conversation: ConversationId) -> Result<()> {
         let counter = MessageCounter::begin(self, conversation);

@@ -4,6 +4,7 @@ pub(crate) mod bucket;
 pub(crate) mod change_log;
 pub(crate) mod conversation;
 pub(crate) mod count;
+pub(crate) mod due;
 pub(crate) mod head_cache;
 pub(crate) mod history;
 pub(crate) mod id_range;
@@ -22,10 +23,12 @@ use crate::clock::Clock;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     bucket::index::STATEMENTS,
+    bucket::removal::STATEMENTS,
     bucket::view::STATEMENTS,
     change_log::STATEMENTS,
     conversation::STATEMENTS,
     count::STATEMENTS,
+    due::STATEMENTS,
     history::STATEMENTS,
     pin::STATEMENTS,
     reaction::STATEMENTS,

@@ -23,7 +23,7 @@ const EARLIER_MAX: usize = 8;
 const VERSION: u8 = 1;
 
 statements! {
-    SELECT_ROSTER: Read "SELECT roster, settled FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
+    SELECT_ROSTER: Read "SELECT roster, settled, history FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
     SELECT_MEMBERSHIPS: Read "SELECT user_id, membership, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id IN ?";
 }
 
@@ -147,6 +147,8 @@ impl RosterSnapshot {
 pub(crate) struct RosterCells {
     pub(crate) bytes: Option<Vec<u8>>,
     settled: Option<Vec<u8>>,
+    /// Settings of the history.
+    pub(crate) history: Option<Vec<u8>>,
 }
 
 impl RosterCells {
@@ -168,13 +170,17 @@ impl RosterCells {
 
 impl Participants {
     pub(crate) async fn roster_cells(&self, conversation: ConversationId) -> Result<RosterCells> {
-        type Columns = (Option<Vec<u8>>, Option<Vec<u8>>);
+        type Columns = (Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
         let row = self
             .executor
             .read_one::<Columns>(&SELECT_ROSTER, values![conversation])
             .await?;
-        let (bytes, settled) = row.unwrap_or_default();
-        Ok(RosterCells { bytes, settled })
+        let (bytes, settled, history) = row.unwrap_or_default();
+        Ok(RosterCells {
+            bytes,
+            settled,
+            history,
+        })
     }
 
     pub(crate) async fn roster(&self, conversation: ConversationId) -> Result<RosterSnapshot> {

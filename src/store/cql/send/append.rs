@@ -23,7 +23,8 @@ use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::bucket::fill::{ROW_BYTES, stored_bytes};
 use crate::store::cql::message::register::LastMessage;
-use crate::store::{Appended, Audience, NewMessage, Result};
+use crate::store::rules::expiry;
+use crate::store::{Appended, Audience, DueRemoval, NewMessage, Result};
 
 /// Estimated bytes of a batch, of which Cassandra refuses 50 KiB. One message always fits.
 const BATCH_BYTES_MAX: usize = 40 * 1024;
@@ -226,6 +227,17 @@ impl Sends {
             None,
             Some(activity),
         );
+        if let Some(ttl) = participants.ttl_seconds {
+            // A late message may open a bucket whose hour has passed.
+            let hour = expiry::hour_of(self.clock.now());
+            for bucket in &new_buckets {
+                let due = DueRemoval {
+                    hour: expiry::removal_hour(bucket.end(), ttl).max(hour),
+                    conversation: effects.conversation,
+                };
+                self.messages.put_due(&mut writes, due, activity.micros());
+            }
+        }
         effects.put(&self.inboxes, &mut writes, participants, hint);
         let apart = self.put_mentions(&mut writes, participants, part);
         (extra.put)(&mut writes);

@@ -11,9 +11,11 @@ mod mention;
 mod pending_change;
 mod pin;
 mod reaction;
+mod removal;
 mod revision;
 mod writer_cache;
 
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 
 use self::completion::Completions;
@@ -47,6 +49,8 @@ pub(crate) struct Sends {
     outbox: Arc<Outbox>,
     completions: Completions,
     writers: WriterCache,
+    /// Expiry of all messages in seconds. 0: none.
+    retention: AtomicU32,
 }
 
 impl Sends {
@@ -67,6 +71,7 @@ impl Sends {
             outbox,
             completions: Completions::default(),
             writers: WriterCache::new(),
+            retention: AtomicU32::new(0),
         }
     }
 

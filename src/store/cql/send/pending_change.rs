@@ -385,8 +385,12 @@ impl Sends {
         if has_grown {
             self.grow(message, &joined).await?;
         }
+        let history_after = history.unwrap_or(head.history);
         state.set_participants(Arc::new(KnownParticipants {
             roster: None,
+            history: None,
+            row_history: history_after,
+            ttl_seconds: self.ttl_seconds(&history_after),
             is_large,
             joined: if is_large {
                 Arc::default()

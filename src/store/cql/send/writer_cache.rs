@@ -13,10 +13,11 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::Sends;
 use super::pending_change::joined;
-use crate::model::{Conversation, ConversationId, MessageId, Timestamp, UserId};
+use crate::model::{Conversation, ConversationId, HistorySettings, MessageId, Timestamp, UserId};
 use crate::store::cql::inbox::writes::{HINT_LAG_MICROS, slot_of};
-use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::bucket::choice::BucketChooser;
+use crate::store::cql::message::bucket::{Bucket, Width};
+use crate::store::cql::message::conversation::decode_history;
 use crate::store::cql::message::register::LastMessage;
 use crate::store::cql::participant::roster::RosterCells;
 use crate::store::{Audience, Result};
@@ -94,7 +95,11 @@ impl ConversationWriteState {
     }
 
     pub(super) fn set_participants(&self, participants: Arc<KnownParticipants>) {
-        self.lock().participants = participants;
+        let mut state = self.lock();
+        state
+            .buckets
+            .set_widest(Width::widest(participants.ttl_seconds));
+        state.participants = participants;
     }
 }
 
@@ -153,6 +158,12 @@ pub(super) struct HintUpdate {
 pub(super) struct KnownParticipants {
     /// The roster as it was read before them. Every change of the participants, also an import, changes it. `None` if it is unknown.
     pub(super) roster: Option<Vec<u8>>,
+    /// The settings of the history, as they were read with it. `None`: those of the conversation's row count.
+    pub(super) history: Option<Vec<u8>>,
+    /// The settings in the row of the conversation. Every change of them writes the cell, too.
+    pub(super) row_history: HistorySettings,
+    /// Expiry of new messages.
+    pub(super) ttl_seconds: Option<u32>,
     pub(super) is_large: bool,
     /// Empty for a large conversation.
     pub(super) joined: Arc<[UserId]>,
@@ -197,11 +208,13 @@ impl Sends {
             return Ok(None);
         }
         let participants = self
-            .participants_under(conversation, roster, head.is_large)
+            .participants_under(conversation, roster, head.is_large, head.history)
             .await?;
+        let mut buckets = BucketChooser::from(head.last.as_ref().map(|last| last.bucket));
+        buckets.set_widest(Width::widest(participants.ttl_seconds));
         let state = WriteState {
             participants: Arc::new(participants),
-            buckets: BucketChooser::from(head.last.as_ref().map(|last| last.bucket)),
+            buckets,
             newest_when_read: head.last.map(|last| last.id),
             last_activity: head.last_activity.unwrap_or(Timestamp::ZERO),
             indexed: VecDeque::new(),
@@ -233,12 +246,13 @@ impl Sends {
         let (seen, is_large) =
             try_join(self.participants.roster_cells(conversation), is_large).await?;
         let has_settled = known.growing.is_some() && seen.is_settled();
-        if (&seen.bytes, is_large) == (&known.roster, known.is_large) && !has_settled {
+        let is_same = (&seen.bytes, &seen.history) == (&known.roster, &known.history);
+        if is_same && is_large == known.is_large && !has_settled {
             return Ok(None);
         }
         let is_large = is_large || self.messages.head(conversation).await?.is_large;
         Ok(Some(Arc::new(
-            self.participants_under(conversation, seen, is_large)
+            self.participants_under(conversation, seen, is_large, known.row_history)
                 .await?,
         )))
     }
@@ -249,6 +263,7 @@ impl Sends {
         conversation: ConversationId,
         seen: RosterCells,
         is_large: bool,
+        row_history: HistorySettings,
     ) -> Result<KnownParticipants> {
         let is_growing = is_large && !seen.is_settled() && self.is_growing(conversation).await?;
         let joined: Arc<[UserId]> = if is_large && !is_growing {
@@ -261,8 +276,15 @@ impl Sends {
         } else {
             (joined, None)
         };
+        let history = match &seen.history {
+            Some(cell) => decode_history(Some(cell))?,
+            None => row_history,
+        };
         Ok(KnownParticipants {
             roster: seen.bytes,
+            history: seen.history,
+            row_history,
+            ttl_seconds: self.ttl_seconds(&history),
             is_large,
             joined,
             growing,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::model::{ConversationId, Direction, Timestamp};
 use crate::store::embedded::OpenStore;
+use crate::store::embedded::admin::compaction;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
@@ -109,6 +110,10 @@ pub(in crate::store::embedded) async fn run(store: Weak<OpenStore>) {
             && let Ok(Err(error)) = tokio::time::timeout(SWEEP_MAX, sweep.run(&inner)).await
         {
             tracing::warn!(%error, "the store failed to delete expired rows; it retries later");
+        }
+        if tick % TICKS_BETWEEN_SWEEPS == 0 {
+            // It takes long, and nothing waits for it.
+            drop(compaction::begin_if_due(&inner));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Administration of the embedded store: import, export, verification, backup and background maintenance.
 
 pub(in crate::store::embedded) mod backup;
+pub(super) mod compaction;
 pub(in crate::store::embedded) mod export;
 pub(in crate::store::embedded) mod import;
 mod import_conversation;

@@ -17,7 +17,7 @@ use crate::store::embedded::engine::record::{
 };
 use crate::store::embedded::mention;
 use crate::store::embedded::message::stored;
-use crate::store::embedded::write::pin;
+use crate::store::embedded::write::{pin, removal};
 use crate::store::rules::import::activity;
 use crate::store::rules::{finding, pair};
 use crate::store::{DAMAGED_MESSAGE, Error, Result, StoredMessage};
@@ -165,9 +165,15 @@ impl PieceCheck<'_> {
             .and_then(|bytes| record::decode(bytes).ok());
         let before = found.unwrap_or_else(|| HeadRecord::new(conversation.created_at, None));
         let given = before.given_activity;
-        let activity = activity(conversation.created_at, given, truth.last_message);
+        // A removal leaves the head as it is, but for the count.
+        let removed = removal::removed_up_to(&self.view, id)?;
+        let last = before.last_message;
+        let last_message = last
+            .filter(|last| last.order_key() <= removed)
+            .max(truth.last_message);
+        let activity = activity(conversation.created_at, given, last_message);
         let head = HeadRecord {
-            last_message: truth.last_message,
+            last_message,
             last_activity: activity,
             message_count: truth.message_count,
             participant_count: truth.joined.len() as u64,

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice, Snapshot};
 use serde::de::DeserializeOwned;
@@ -16,6 +17,9 @@ use crate::store::{Error, Result};
 /// Bound of journals: an open replays at most this much.
 const JOURNALS_BYTES_MAX: u64 = 128 << 20;
 const MEMTABLE_BYTES_MAX: u64 = 8 << 20;
+/// How long a compaction waits for the flush before it.
+const FLUSH_MAX: Duration = Duration::from_secs(10);
+const FLUSH_LOOK: Duration = Duration::from_millis(10);
 /// The engine's folder with a folder for each keyspace.
 const KEYSPACES_FOLDER: &str = "keyspaces";
 
@@ -92,6 +96,31 @@ impl Db {
     /// Bytes on disk, journals included.
     pub(in crate::store::embedded) fn disk_bytes(&self) -> u64 {
         self.database.disk_space().unwrap_or_default()
+    }
+
+    /// Approximate number of rows of a table, tombstones included.
+    pub(in crate::store::embedded) fn rows_of(&self, table: Table) -> u64 {
+        self.keyspace(table).approximate_len() as u64
+    }
+
+    /// Bytes of a table on disk, without journals.
+    pub(in crate::store::embedded) fn bytes_of(&self, table: Table) -> u64 {
+        self.keyspace(table).disk_space()
+    }
+
+    /// Compacts a table whole: deleted rows and their tombstones leave the disk. Writes go on.
+    pub(in crate::store::embedded) fn compact(&self, table: Table) -> Result<()> {
+        let keyspace = self.keyspace(table);
+        let compacted = || {
+            keyspace.rotate_memtable()?;
+            // The next compaction takes rows that are not flushed in time.
+            let began = Instant::now();
+            while keyspace.sealed_memtable_count() > 0 && began.elapsed() < FLUSH_MAX {
+                std::thread::sleep(FLUSH_LOOK);
+            }
+            keyspace.major_compact()
+        };
+        compacted().map_err(|error| read_error(table.name(), error))
     }
 
     pub(in crate::store::embedded) fn sync(&self) -> fjall::Result<()> {

@@ -4,10 +4,14 @@
 //! so that every list is a forward scan. A zero byte terminates a username: names hold no control characters,
 //! and `a` still sorts before `ab`.
 
+mod removal;
 mod row;
 
 use uuid::Uuid;
 
+pub(in crate::store::embedded) use self::removal::{
+    due_removal, due_removal_of, due_removals, removed_up_to,
+};
 pub(in crate::store::embedded) use self::row::{
     all_activities, all_blocks, all_busy, all_everyones, all_larges, all_mentions, all_pairs,
     all_reports, ban, ban_place, banned_of, bans, behind, block, blocked_of, blocker_of, blocks,
@@ -87,6 +91,8 @@ enum Tag {
     Report = 23,
     ReportResolution = 24,
     NotifyAll = 28,
+    Removed = 44,
+    DueRemoval = 45,
 }
 
 /// First byte of a row of [`Table::Changes`]: its owner's kind.
@@ -166,6 +172,8 @@ impl Key {
             (Table::Rows, Some(&tag)) if tag == Tag::NotifyAll as u8 => {
                 "notify_all_by_conversation"
             }
+            (Table::Rows, Some(&tag)) if tag == Tag::Removed as u8 => "removed_histories",
+            (Table::Rows, Some(&tag)) if tag == Tag::DueRemoval as u8 => "expiries_by_hour",
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),
             (table, _) => table.name(),
         }

@@ -13,6 +13,7 @@ use crate::store::embedded::engine::key::{self, EntryCell};
 use crate::store::embedded::engine::record::{self, MessageRecord, SendRecord};
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
+use crate::store::embedded::write::removal;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended, mention};
 use crate::store::{Appended, EarlierSend, NewMessage, Result, Store as _};
 
@@ -172,6 +173,8 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
     }
     let after = Arc::new(state.with_head(head));
     ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
+    let ids = messages.iter().map(|new| new.message.id);
+    ops.extend(removal::due(context, state, ids));
     ops.extend(context.outbox.put(id, || added(messages)));
     let (states, known) = (Arc::clone(&context.states), Arc::clone(&context.known));
     let kept = messages
@@ -218,16 +221,19 @@ fn unused_keys(messages: &[NewMessage]) -> impl Iterator<Item = Condition> {
     })
 }
 
-/// Filters messages that are stored already: a write of unknown outcome may have succeeded, and must not count twice.
+/// Filters messages that were stored already: a write of unknown outcome may have succeeded, and must not count twice.
 fn not_yet_kept(
     context: &ReadContext,
     conversation: ConversationId,
     messages: &[NewMessage],
 ) -> Result<Vec<NewMessage>> {
     let view = context.view();
+    let removed = removal::removed_up_to(&view, conversation)?;
     let mut rest = Vec::with_capacity(messages.len());
     for new in messages {
-        if !view.has(&key::message(conversation, new.message.id.order_key()))? {
+        // A message that was removed was stored.
+        let is_removed = new.message.id.order_key() <= removed;
+        if !is_removed && !view.has(&key::message(conversation, new.message.id.order_key()))? {
             rest.push(new.clone());
         }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::compare_and_set::Plan;
-use super::revision;
+use super::{removal, revision};
 use crate::model::{
     Change, Conversation, ConversationId, Membership, Message, OutboxEvent, ReadMarker, Role,
     TimeUuid, UserId,
@@ -142,6 +142,8 @@ fn plan(
     // Every change of the membership is a change of the head, on which the next one depends.
     head.newest_change = head.newest_change.max(Some(change.version));
     let message = change.message.as_deref();
+    let ids = message.map(|message| message.id);
+    ops.extend(removal::due(context, state, ids));
     ops.extend(outbox_row(
         context,
         conversation.id,
@@ -353,6 +355,7 @@ fn rename(
         &to.message,
         std::slice::from_ref(&to.change),
     );
+    ops.extend(removal::due(context, state, [to.message.id]));
     ops.extend(outbox_row(
         context,
         id,

@@ -5,4 +5,5 @@ pub(in crate::store::embedded) mod compare_and_set;
 pub(in crate::store::embedded) mod membership;
 pub(in crate::store::embedded) mod pin;
 pub(in crate::store::embedded) mod reaction;
+pub(in crate::store::embedded) mod removal;
 pub(in crate::store::embedded) mod revision;

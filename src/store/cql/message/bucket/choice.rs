@@ -48,6 +48,8 @@ pub(crate) struct BucketChooser {
     newest: Option<OrderKey>,
     /// The newest message of any server.
     newest_of_all: Option<TimeUuid>,
+    /// New buckets are not wider. Messages that expire have narrow ones, which are removed as a whole.
+    widest: Width,
     meter: Meter,
 }
 
@@ -87,6 +89,7 @@ impl BucketChooser {
             runs: VecDeque::new(),
             newest: None,
             newest_of_all: None,
+            widest: Width::TenDays,
             meter: Meter::default(),
         };
         if let Some(last) = last {
@@ -97,6 +100,10 @@ impl BucketChooser {
         chooser
     }
 
+    pub(crate) fn set_widest(&mut self, widest: Width) {
+        self.widest = widest;
+    }
+
     /// The bucket of a message; the same one when the message is retried. `None` if even the narrowest bucket is full.
     pub(crate) fn choose(&mut self, id: TimeUuid, bytes: usize) -> Option<Bucket> {
         let position = id.order_key();
@@ -105,11 +112,12 @@ impl BucketChooser {
         }
         let is_new = self.newest.is_none_or(|newest| newest < position);
         if !is_new || id.moment() < self.current.start {
-            let bucket = Bucket::holding(id.moment(), self.current.width);
+            let bucket = Bucket::holding(id.moment(), self.current.width.max(self.widest));
             self.remember(id, bucket);
             return Some(bucket);
         }
-        let bucket = if self.current.can_hold(id) && self.has_room(self.current) {
+        let is_narrow = self.current.width >= self.widest;
+        let bucket = if is_narrow && self.current.can_hold(id) && self.has_room(self.current) {
             self.current
         } else {
             self.next(id)?
@@ -245,8 +253,9 @@ impl BucketChooser {
             self.has_room(*bucket) && (is_wide_enough || bucket.width == Width::Minute)
         };
         Width::ALL
-            .map(|width| Bucket::holding(id.moment(), width))
             .into_iter()
+            .filter(|width| *width >= self.widest)
+            .map(|width| Bucket::holding(id.moment(), width))
             .find(fits)
     }
 

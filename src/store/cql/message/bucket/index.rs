@@ -41,7 +41,7 @@ pub(crate) struct BucketIndex {
     cached: Mutex<LruCache<ConversationId, CachedIndex>>,
     /// When this server last wrote to an old bucket.
     late: Mutex<LruCache<ConversationId, Timestamp>>,
-    /// Buckets that hold messages. A bucket never becomes empty again.
+    /// Buckets that hold messages. A removal may have emptied one.
     present: Mutex<LruCache<(ConversationId, Bucket), ()>>,
 }
 
@@ -90,6 +90,11 @@ impl BucketIndex {
         if bucket.end() <= now.plus_micros(-OVERLAP_MICROS) {
             self.late.lock().put(conversation, now);
         }
+    }
+
+    /// Evicts the cached index of a conversation.
+    pub(super) fn forget(&self, conversation: ConversationId) {
+        self.cached().pop(&conversation);
     }
 
     /// Remembers that a bucket holds messages. A read by id tries it first.

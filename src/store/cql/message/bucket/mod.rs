@@ -9,11 +9,13 @@ pub(crate) mod fill;
 pub(crate) mod index;
 mod interval_set;
 pub(crate) mod merge;
+pub(crate) mod removal;
 pub(crate) mod view;
 
 use crate::model::{OrderKey, TimeUuid, Timestamp};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
+use crate::store::rules::expiry;
 
 const MINUTE_MICROS: i64 = 60 * 1_000_000;
 
@@ -40,6 +42,15 @@ impl Width {
 
     pub(crate) const fn number(self) -> i8 {
         self as i8
+    }
+
+    /// The widest one for messages that expire after these seconds.
+    pub(crate) fn widest(ttl_seconds: Option<u32>) -> Self {
+        let widest = ttl_seconds.map_or(i64::MAX, expiry::widest_micros);
+        Self::ALL
+            .into_iter()
+            .find(|width| width.micros() <= widest)
+            .unwrap_or(Self::Minute)
     }
 
     pub(crate) fn from_number(number: i8) -> Option<Self> {

@@ -1,0 +1,154 @@
+//! Tests of removals by the bytes that stay on the disk.
+
+use std::sync::Arc;
+
+use crate::clock::{Clock as _, ManualClock};
+use crate::model::{
+    Body, Content, Conversation, ConversationId, ConversationKind, HistorySettings, Message,
+    MessageKind, OrderKey, OutboxShard, Role, TimeUuid, Timestamp, UserId,
+};
+use crate::store::embedded::admin::compaction;
+use crate::store::embedded::engine::key::Table;
+use crate::store::embedded::{Embedded, Options};
+use crate::store::rules::expiry;
+use crate::store::{
+    DueQuery, HistoryRemoval, NewConversation, NewMessage, RemovalStore as _, Store as _,
+    StoreAdmin as _,
+};
+
+const HOUR: i64 = 3_600 * 1_000_000;
+const DAY_HOURS: i64 = 24;
+const TTL: u32 = 86_400;
+/// 1,000 short messages an hour are as many bytes.
+const HOURLY: i64 = 50;
+const BODY_BYTES: usize = 4_000;
+
+/// Text that hardly compresses.
+fn noise() -> String {
+    let parts = (1..=32 << 10_u64).map(|part| {
+        let mixed = u64::wrapping_mul(part, 0x9e37_79b9_7f4a_7c15);
+        format!("{:08x}", (mixed ^ (mixed >> 29)) >> 24 & 0xffff_ffff)
+    });
+    parts.collect()
+}
+
+async fn send_hour(
+    store: &Embedded,
+    id: ConversationId,
+    from: Timestamp,
+    (user, noise): (&UserId, &str),
+) {
+    let message = |number: i64| {
+        let moment = from.plus_micros(number * HOUR / HOURLY);
+        let seed = (moment.micros() / 1_000_000).unsigned_abs() as usize;
+        let start = seed.wrapping_mul(7_919) % (noise.len() - BODY_BYTES);
+        let body = noise[start..start + BODY_BYTES].to_owned();
+        let message = Message {
+            conversation: id,
+            id: TimeUuid::new(moment, [0; 8]),
+            sender: user.clone(),
+            kind: MessageKind::Text,
+            content: Some(Content {
+                body: Body::parse(body, Body::BYTES_MAX, false).unwrap(),
+                ..Content::default()
+            }),
+            reply_to: None,
+            client_key: None,
+            deleted_at: None,
+            has_reactions: false,
+            pin: None,
+        };
+        NewMessage {
+            message: Arc::new(message),
+            input_hash: None,
+            is_by_service: false,
+        }
+    };
+    let hour: Vec<_> = (0..HOURLY).map(message).collect();
+    store.append_messages(id, &hour).await.unwrap();
+}
+
+/// A history with an expiry of a day, for thirty days: the store stays within twice the size of two days.
+#[tokio::test]
+async fn a_history_that_expires_keeps_its_size_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = Timestamp::from_micros(1_767_225_600_000_000);
+    let clock = Arc::new(ManualClock::at(start));
+    let options = Options {
+        free_bytes_min: 0,
+        ..Options::new(folder.path())
+    };
+    let store = Embedded::open(options, clock.clone()).await.unwrap();
+    let (user, id) = (UserId::parse("ann").unwrap(), ConversationId::random());
+    let new = NewConversation {
+        conversation: Conversation {
+            id,
+            kind: ConversationKind::Group,
+            name: None,
+            created_at: start,
+            created_by: None,
+            input_hash: None,
+            slow_mode_seconds: 0,
+            history: HistorySettings {
+                ttl_seconds: Some(TTL),
+                ..HistorySettings::default()
+            },
+            is_large: false,
+        },
+        participants: vec![(user.clone(), Role::Owner)],
+        change: TimeUuid::new(start, [0; 8]),
+    };
+    store.create_conversation(&new).await.unwrap();
+    let db = store.inner.context.db.clone();
+    let bytes = || {
+        db.compact(Table::Messages).unwrap();
+        db.bytes_of(Table::Messages)
+    };
+    let noise = noise();
+    let (mut two_days, mut removed, mut greatest) = (0, 0, 0);
+    for hour in 0..30 * DAY_HOURS {
+        send_hour(&store, id, clock.now(), (&user, &noise)).await;
+        clock.set(start.plus_micros((hour + 1) * HOUR));
+        let now = clock.now();
+        let query = DueQuery {
+            shard: OutboxShard::of(id),
+            from: 0,
+            up_to: expiry::hour_of(now),
+            after: None,
+            limit: 10,
+        };
+        for due in store.due_removals(&query).await.unwrap() {
+            let expired = now.plus_micros(-DAY_HOURS * HOUR - expiry::REMOVAL_DELAY_MICROS);
+            let removal = HistoryRemoval {
+                up_to: OrderKey::first_at(expired).before(),
+                ttl_seconds: Some(TTL),
+                limit: 1_000,
+            };
+            removed += store.remove_history(id, &removal).await.unwrap().messages;
+            store.end_removal(due).await.unwrap();
+        }
+        if hour == 2 * DAY_HOURS - 1 {
+            two_days = bytes();
+        }
+        if let Some(compaction) = compaction::begin_if_due(&store.inner) {
+            compaction.await.unwrap();
+        }
+        if hour > 3 * DAY_HOURS {
+            greatest = greatest.max(db.bytes_of(Table::Messages));
+        }
+    }
+    let left = store.all_messages(id, None, 100_000).await.unwrap().len() as i64;
+    assert!(
+        (DAY_HOURS * HOURLY..=(DAY_HOURS + 4) * HOURLY).contains(&left),
+        "{left} messages are left"
+    );
+    assert_eq!(
+        left + i64::try_from(removed).unwrap(),
+        30 * DAY_HOURS * HOURLY
+    );
+    let in_the_end = bytes();
+    println!("{two_days} bytes after two days, then at most {greatest}, {in_the_end} in the end");
+    assert!(greatest <= 2 * two_days + (8 << 20), "{greatest} bytes");
+    assert!(in_the_end <= 2 * two_days, "{in_the_end} bytes");
+    store.close().await.unwrap();
+}
