@@ -17,7 +17,7 @@
 //! - [`bus`]: publish/subscribe: a broadcast channel per topic in this process, and payloads between servers over NATS.
 //! - [`cluster`]: delivery between the servers that share a store: a directory of sessions,
 //!   mailboxes, and their poller.
-//! - [`chat`]: the rules, in services: access, writes, inbox, history, participants, presence, streams.
+//! - [`chat`]: the rules, in services: access, writes, inbox, history, participants, presence, streams, removal from the disk.
 //! - [`graphql`]: the translation between GraphQL and the chat. Documents are prepared (parsed,
 //!   guarded, cached) and executed. Equal subscriptions share executions. No rule lives here.
 //! - [`server`]: the transports. GraphQL over HTTP (subscriptions as Server-Sent Events or multipart) and over WebSocket

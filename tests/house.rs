@@ -108,6 +108,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "search",
             "safety",
             "presence",
+            "removal",
             "components",
             "participants",
             "history",

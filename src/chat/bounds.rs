@@ -60,6 +60,14 @@ pub struct Bounds {
     pub retention: Option<Duration>,
 }
 
+impl Bounds {
+    /// The expiry of all messages, in seconds.
+    pub(crate) fn retention_seconds(&self) -> Option<u32> {
+        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+        self.retention.map(seconds)
+    }
+}
+
 /// Rates of one user, through any transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateBounds {

@@ -47,9 +47,7 @@ impl Components {
             bus.clone(),
             in_flight.clone(),
             Arc::clone(&publisher),
-            bounds
-                .retention
-                .map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX)),
+            bounds.retention_seconds(),
         ));
         restrictions.tell_blocks(access.blocks());
         let relationships = Relationships::new(Arc::clone(&store), Arc::clone(&access));

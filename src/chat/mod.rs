@@ -24,6 +24,7 @@ mod publisher;
 mod rate_limit;
 mod recent_ids;
 mod remote_notices;
+mod removal;
 mod replay_limiter;
 mod safety;
 mod search;
@@ -57,6 +58,7 @@ pub use self::outbox::{
 pub use self::participants::ParticipantService;
 pub use self::presence::typing::TypingService;
 pub use self::presence::{PresenceGuard, PresenceService};
+pub use self::removal::{RemovalService, RemovalWorker};
 pub use self::safety::block::{BlockKey, BlockService, Blocked, Unblocked};
 pub use self::safety::report::{ReportInput, ReportPage, ReportService};
 pub use self::safety::send_hook::{HookFailureMode, SendHook, SendHookError, SendHookSettings};
@@ -110,6 +112,7 @@ pub struct Services {
     pub streams: Arc<StreamService>,
     pub outbox: OutboxService,
     pub notifications: Arc<NotificationService>,
+    pub removals: RemovalService,
     components: Components,
     read_shares: Arc<ReadShares>,
     bounds: Bounds,
@@ -191,6 +194,7 @@ impl Services {
             streams: Arc::new(streams),
             outbox,
             notifications,
+            removals: RemovalService::new(&components, &bounds),
             read_shares: ReadShares::new(bounds.user_reads_max),
             bounds,
             components,
@@ -207,6 +211,7 @@ impl Services {
         self.search.register(metrics);
         self.reports.register(metrics);
         self.streams.register(metrics);
+        self.removals.register(metrics);
         if let Some(cluster) = self.components.in_flight.cluster() {
             cluster.register(metrics);
         }

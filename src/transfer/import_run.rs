@@ -50,6 +50,8 @@ impl ImportRun<'_> {
                 Some(&self.import.clock.now().to_string()),
             )
             .await?;
+        // Imported messages may have expired, or lie below a floor.
+        store.note_scheduled_retention(store::RESCHEDULE).await?;
         let outcome = self.bring_in(input, tell).await?;
         if !self.has_added {
             store

@@ -16,6 +16,7 @@ mod outbox;
 mod presence;
 pub(crate) mod read;
 mod refusals;
+mod removal;
 mod sample;
 mod shutdown;
 mod socket_doors;

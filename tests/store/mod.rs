@@ -21,6 +21,7 @@ mod cql_send;
 mod demo_cost;
 mod differential;
 mod disk;
+mod expiry;
 mod export;
 mod flags;
 mod floor;

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use futures_util::future::{Either, select};
 
 use self::blocks::BlockLists;
-use self::floor::FloorRule;
 pub use self::floor::VisibleConversation;
+use self::floor::{FloorRule, expired_at};
 use self::form_gate::FormGate;
 use self::leave_epoch::LeaveEpoch;
 use self::membership_versions::MembershipVersions;
@@ -194,6 +194,16 @@ impl Access {
     pub fn gone_before(&self, conversation: &Conversation) -> Timestamp {
         let floor = self.floor_above(conversation, OrderKey::MIN);
         floor.key.moment().plus_micros(1)
+    }
+
+    /// The last position that had expired at a moment. `None` without an expiry.
+    pub(crate) fn expired_at(
+        &self,
+        conversation: &Conversation,
+        at: Timestamp,
+    ) -> Option<OrderKey> {
+        let ttl = self.ttl_seconds(conversation);
+        ttl.map(|seconds| expired_at(at, seconds))
     }
 
     /// Seconds after which messages of a conversation expire: by its own setting, or the

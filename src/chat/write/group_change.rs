@@ -14,13 +14,14 @@ use crate::chat::access::authority::Authority;
 use crate::chat::access::floor::bound_before;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::IdLease;
+use crate::chat::removal::hour_of_change;
 use crate::model::{
     Ban, Change, ChangeKind, Content, Conversation, Event, MembershipState, Message, MessageKind,
     Metadata, PageRequest, Timestamp, UserId,
 };
 use crate::store::{
-    self, Audience, BanChange, MembershipChange, MembershipSnapshot, MembershipTransition,
-    Renaming, TransitionKind,
+    self, Audience, BanChange, DueRemoval, MembershipChange, MembershipSnapshot,
+    MembershipTransition, Renaming, TransitionKind,
 };
 
 /// Decisions on one command, each after another server has changed the membership.
@@ -198,6 +199,10 @@ impl ConversationWriter {
                 (lease, Some(Audience { users: None }))
             }
             (_, None, message) => {
+                // Whatever becomes of the change, its removal from the disk is listed.
+                if history.is_some() {
+                    self.schedule_removal().await?;
+                }
                 let change = MembershipChange {
                     seen: members.version,
                     transitions: transitions.clone(),
@@ -213,9 +218,23 @@ impl ConversationWriter {
         let Some(audience) = audience else {
             return Ok(ChangeAttempt::Stale);
         };
+        // The write may have taken longer than the first entry waits.
+        if history.is_some()
+            && let Err(error) = self.schedule_removal().await
+        {
+            tracing::warn!(%error, "the server failed to list a change of a floor a second time");
+        }
         let outgoing =
             self.publish_group_change(&changes, &transitions, message, &audience, &lease);
         Ok(ChangeAttempt::Published(outgoing))
+    }
+
+    async fn schedule_removal(&self) -> store::Result<()> {
+        let due = DueRemoval {
+            hour: hour_of_change(self.context().in_flight.now()),
+            conversation: self.conversation(),
+        };
+        self.context().store.schedule_removal(due).await
     }
 
     async fn persist_renaming(

@@ -217,7 +217,9 @@ impl ConversationWriter {
         for (send, first) in retries {
             let own = access.participation(&send.sender, self.conversation());
             match own.await {
-                Ok(own) if access.floor_of(&own).shows(first.message) => visible.push((send, first)),
+                Ok(own) if access.floor_of(&own).shows(first.message) => {
+                    visible.push((send, first))
+                }
                 Ok(_) => refuse_all([send], &Error::NotFound("the message")),
                 Err(error) => refuse_all([send], &error),
             }

@@ -139,12 +139,15 @@ async fn serve_store(
         .transpose()?;
     let pages = page_router(config, auth, clock);
     print(&greeting(address, config))?;
+    // The runtime's hook logs a panic of this task.
+    let removals = tokio::spawn(chat.removals.worker().run());
     let drain = config.server.drain;
     let stopping = async move {
         stop.cancelled().await;
         tracing::info!(?drain, "the server is stopping");
     };
     let served = server::run(listener, server, pages, stopping).await;
+    removals.abort();
     webhooks.finish().await;
     chat.finish().await;
     end.cancel();

@@ -1,0 +1,176 @@
+//! Shards of the lists of removals that this server holds. On a cluster each has a lease and a position in the store, as
+//! one cell that changes by compare-and-set.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::chat::error::Result;
+use crate::chat::in_flight_ids::InFlightIds;
+use crate::model::{OrderKey, OutboxShard, Timestamp};
+use crate::store::{ReaderLease, ReaderPosition, Store, hour_of};
+
+/// Name of the positions among those of the readers of the outbox. No webhook can have it.
+const READER: &str = "wideroom:removal";
+/// Life of a lease. Its holder renews it with each pass.
+const LEASE_FOR: Duration = Duration::from_secs(180);
+const LEASE_MARGIN: Duration = Duration::from_secs(10);
+/// Hours that are looked at again: a write that took long may list something in an hour that has passed.
+const LATE_HOURS: u32 = 4;
+/// Hours before the present one at which a shard without a position begins. Older entries have expired.
+const FIRST_HOURS: u32 = 35 * 24;
+const HOUR_MICROS: i64 = 3_600 * 1_000_000;
+
+/// A shard that this server works through.
+pub(super) struct HeldShard {
+    pub(super) shard: OutboxShard,
+    /// The first hour that may have entries.
+    pub(super) from: u32,
+    /// `None` on a store of a single server.
+    lease: Option<HeldLease>,
+}
+
+struct HeldLease {
+    state: ReaderPosition,
+    valid_until: Instant,
+}
+
+impl HeldShard {
+    /// Whether this server still holds the shard.
+    pub(super) fn is_valid(&self) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_none_or(|lease| Instant::now() < lease.valid_until)
+    }
+
+    /// Notes that the entries until this hour are done.
+    pub(super) fn advance(&mut self, hour: u32) {
+        self.from = self.from.max(hour.saturating_sub(LATE_HOURS));
+    }
+}
+
+pub(super) struct ShardHolder {
+    store: Arc<dyn Store>,
+    in_flight: InFlightIds,
+    holder: Uuid,
+    held: Vec<HeldShard>,
+}
+
+impl ShardHolder {
+    pub(super) fn new(store: Arc<dyn Store>, in_flight: InFlightIds) -> Self {
+        Self {
+            store,
+            in_flight,
+            holder: Uuid::new_v4(),
+            held: Vec::new(),
+        }
+    }
+
+    pub(super) fn held_mut(&mut self) -> &mut [HeldShard] {
+        &mut self.held
+    }
+
+    /// Whether this server holds the first shard, whose holder does what is done once for all.
+    pub(super) fn holds_first(&self) -> bool {
+        self.held
+            .iter()
+            .any(|held| held.shard.number() == 0 && held.is_valid())
+    }
+
+    /// Acquires the shards that nobody holds: an equal part of all for each server, about.
+    pub(super) async fn acquire(&mut self, now: Timestamp) -> Result<()> {
+        if !self.in_flight.is_shared() {
+            if self.held.is_empty() {
+                let every = OutboxShard::all().map(|shard| HeldShard {
+                    shard,
+                    from: 0,
+                    lease: None,
+                });
+                self.held = every.collect();
+            }
+            return Ok(());
+        }
+        self.held.retain(HeldShard::is_valid);
+        let servers = match self.store.cluster() {
+            Some(cluster) => cluster.beats().await?.len().max(1),
+            None => 1,
+        };
+        let share = usize::from(OutboxShard::COUNT).div_ceil(servers);
+        let positions = self.store.reader_positions(READER).await?;
+        let mut shards: Vec<_> = OutboxShard::all().zip(positions).collect();
+        let [random, ..] = *self.holder.as_bytes();
+        let start = usize::from(random) % shards.len();
+        shards.rotate_left(start);
+        for (shard, seen) in shards {
+            let is_held = self.held.iter().any(|held| held.shard == shard);
+            let lease = seen.and_then(|seen| seen.lease);
+            let has_ended = |lease: ReaderLease| {
+                lease.until.plus_micros(micros(LEASE_MARGIN)) < now || lease.holder == self.holder
+            };
+            if is_held || self.held.len() >= share || !lease.is_none_or(has_ended) {
+                continue;
+            }
+            let from = seen.map_or(hour_of(now).saturating_sub(FIRST_HOURS), |seen| {
+                hour_of(seen.position.moment())
+            });
+            let lease = self.swap(shard, seen.as_ref(), from, now).await?;
+            self.held.extend(lease.map(|lease| HeldShard {
+                shard,
+                from,
+                lease: Some(lease),
+            }));
+        }
+        Ok(())
+    }
+
+    /// Renews the leases, with the positions. A shard that another server has acquired is dropped.
+    pub(super) async fn renew(&mut self, now: Timestamp) -> Result<()> {
+        let mut renewed = Vec::with_capacity(self.held.len());
+        for held in std::mem::take(&mut self.held) {
+            let lease = match held.lease {
+                None => None,
+                Some(lease) => {
+                    let seen = Some(&lease.state);
+                    match self.swap(held.shard, seen, held.from, now).await? {
+                        Some(lease) => Some(lease),
+                        None => continue,
+                    }
+                }
+            };
+            renewed.push(HeldShard { lease, ..held });
+        }
+        self.held = renewed;
+        Ok(())
+    }
+
+    async fn swap(
+        &self,
+        shard: OutboxShard,
+        seen: Option<&ReaderPosition>,
+        from: u32,
+        now: Timestamp,
+    ) -> Result<Option<HeldLease>> {
+        let began = Instant::now();
+        let begin = Timestamp::from_micros(i64::from(from) * HOUR_MICROS);
+        let state = ReaderPosition {
+            position: OrderKey::first_at(begin),
+            lease: Some(ReaderLease {
+                holder: self.holder,
+                until: now.plus_micros(micros(LEASE_FOR)),
+            }),
+        };
+        let swapped = self
+            .store
+            .swap_reader_position(READER, shard, seen, &state)
+            .await?;
+        Ok(swapped.then(|| HeldLease {
+            state,
+            valid_until: began + LEASE_FOR - LEASE_MARGIN,
+        }))
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
