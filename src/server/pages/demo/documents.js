@@ -19,7 +19,6 @@ const PAGE_INFO = "pageInfo { hasNextPage hasPreviousPage startCursor endCursor 
 
 const ENTRY = `
   id unreadCount unreadCountIsCapped unreadMentionCount lastActivityAt isMuted isPinned isArchived visibleFrom
-  firstUnreadMessage { expiresAt }
   firstUnreadMention { id createdAt }
   conversation { id kind name directPeer { ${USER} } }
   lastMessage { ${LINE} }`;
@@ -33,6 +32,9 @@ export const INBOX = `query Inbox($after: String) {
     updatesCursor
   }
 }`;
+
+/** Unread counts fall when their first message expires. Asked only where the last message expires: then all do. */
+export const UNREAD_EXPIRIES = `query UnreadExpiries($ids: [ID!]!) { nodes(ids: $ids) { ... on InboxEntry { id firstUnreadMessage { expiresAt } } } }`;
 
 /** Entries in their current state: messages expire without an event. */
 export const ENTRIES = `query Entries($ids: [ID!]!) { nodes(ids: $ids) { ... on InboxEntry { ${ENTRY} } } }`;

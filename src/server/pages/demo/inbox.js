@@ -1,6 +1,6 @@
 // The list of conversations: the newest activity first, pinned ones above, live. It also says that messages have arrived here.
 
-import { ENTRIES, INBOX, INBOX_UPDATED, MARK_DELIVERED } from "./documents.js";
+import { ENTRIES, INBOX, INBOX_UPDATED, MARK_DELIVERED, UNREAD_EXPIRIES } from "./documents.js";
 import { addressOf, avatar, el, icon, nameOf, part, replaceItems, shortTime, titleOf, titleParts } from "./dom.js";
 import { ExpiryTimer, isExpired } from "./expiry.js";
 import { lineOf } from "./message.js";
@@ -13,6 +13,7 @@ export class Inbox {
   #nodes = new Map();
   #pageInfo = { hasNextPage: false };
   #isLoading = false;
+  #isAsking = false;
   #isLoaded = false;
   #problem = "";
   #open = "";
@@ -145,6 +146,24 @@ export class Inbox {
     this.#api.ask(MARK_DELIVERED, { input: { conversationId: conversation.id } }).catch(() => {});
   }
 
+  /** Asks when the first unread messages expire, where messages do, 100 at once. */
+  async #askExpiries() {
+    const isUnknown = ({ unreadCount, lastMessage, firstUnreadMessage }) => unreadCount && lastMessage?.expiresAt && firstUnreadMessage === undefined;
+    const unknown = this.entries.filter(isUnknown).slice(0, 100);
+    if (!unknown.length || this.#isAsking) return;
+    this.#isAsking = true;
+    const { nodes } = await this.#api.ask(UNREAD_EXPIRIES, { ids: unknown.map(({ id }) => id) }).catch(() => ({ nodes: [] }));
+    this.#isAsking = false;
+    if (this.#listening.signal.aborted) return;
+    for (const entry of unknown) {
+      // An entry that has changed meanwhile is asked for again.
+      if (this.#entries.get(entry.id) !== entry) continue;
+      const found = nodes.find((node) => node?.id === entry.id);
+      this.#entries.set(entry.id, { ...entry, firstUnreadMessage: found?.firstUnreadMessage ?? null });
+    }
+    this.render();
+  }
+
   /** Reads the entries whose messages have expired again, 100 at once. */
   async #expire() {
     const due = this.entries.filter(({ lastMessage, firstUnreadMessage }) => isExpired(lastMessage) || isExpired(firstUnreadMessage)).slice(0, 100);
@@ -170,6 +189,7 @@ export class Inbox {
       this.#nodes.clear();
       return;
     }
+    this.#askExpiries();
     this.#expiry.set(entries.flatMap(({ lastMessage, firstUnreadMessage }) => [lastMessage?.expiresAt, firstUnreadMessage?.expiresAt]));
     const focused = document.activeElement?.closest?.("#inbox a")?.hash;
     const wanted = entries.map((entry) => this.#node(entry));
