@@ -743,3 +743,82 @@ async fn a_late_message_makes_a_count_read_its_own_bucket_only() {
     assert_eq!(count, expected + 1);
     assert!(sent <= 2, "{sent} statements for a count that was kept");
 }
+
+/// 100,000 expired messages in 20 buckets below a floor, a page of messages above it.
+#[tokio::test]
+async fn a_page_just_above_a_floor_costs_what_a_newest_page_costs() {
+    const BUCKETS: i64 = 20;
+    const EACH: i64 = 5_000;
+    const NEW: i64 = 60;
+    let Some(bench) = Bench::open().await else {
+        return;
+    };
+    let (expired, young) = (new_conversation(), new_conversation());
+    let content = postcard::to_extend(&crate::support::words::content("hi"), vec![1]).unwrap();
+    for bucket in 0..BUCKETS {
+        let from = TODAY - (BUCKETS - bucket + 2) * DAY;
+        let start = bucket_start(at(from), ONE_DAY);
+        let day_start = start - (at(0).moment().micros());
+        let width = i8::try_from(ONE_DAY).unwrap();
+        let message = &bench.message;
+        futures_util::stream::iter(0..EACH)
+            .for_each_concurrent(128, |index| {
+                let (id, content) = (at(day_start + index * 1_000), content.clone());
+                let micros = id.moment().micros();
+                let id = CqlTimeuuid::from(id.uuid());
+                let row = (expired.0, width, start, id, "ben", 0_i8, content, micros);
+                async {
+                    bench.session.execute_unpaged(message, row).await.unwrap();
+                }
+            })
+            .await;
+        let row = (expired.0, width, start);
+        bench
+            .session
+            .execute_unpaged(&bench.bucket, row)
+            .await
+            .unwrap();
+    }
+    for conversation in [expired, young] {
+        let fresh: Vec<_> = (0..NEW)
+            .map(|index| say(conversation, at(TODAY - (NEW - index) * SECOND), ONE_HOUR))
+            .collect();
+        bench.put_all(&fresh).await;
+    }
+    let floor = at(TODAY - DAY).order_key();
+    let cut = Cut {
+        start: std::ops::Bound::Excluded(floor),
+        end: std::ops::Bound::Unbounded,
+    };
+    let cost = async |conversation: ConversationId, request: &PageRequest<OrderKey>| {
+        // The index of a conversation is read once and cached.
+        let page = async || {
+            bench
+                .store
+                .history(conversation, &cut, request)
+                .await
+                .unwrap()
+        };
+        page().await;
+        bench.statements();
+        let page = page().await;
+        (page.items.len(), bench.statements())
+    };
+    let oldest = at(TODAY - (NEW - 20) * SECOND).order_key();
+    for (what, request) in [
+        ("the newest page", PageRequest::first(20)),
+        (
+            "the page just above the floor",
+            PageRequest::first(20).after(oldest),
+        ),
+        ("the oldest messages", PageRequest::last(20)),
+    ] {
+        let behind = cost(expired, &request).await;
+        let without = cost(young, &request).await;
+        println!(
+            "{what}: {behind:?} rows and statements behind 100,000 expired messages, {without:?} without"
+        );
+        assert_eq!(behind, without, "{what}");
+        assert_eq!(behind.0, 20, "{what}");
+    }
+}
