@@ -12,6 +12,7 @@
 mod access;
 mod bounds;
 mod components;
+mod erasure;
 mod error;
 mod history;
 mod in_flight_ids;
@@ -37,11 +38,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::DropGuard;
+
 pub use self::access::blocks::{BlockList, BlockLists};
 pub use self::access::membership_guard::MembershipGuard;
 pub use self::access::restrictions::{Refusal, RestrictionWatch, Restrictions};
 pub use self::access::{Access, VisibleConversation, client_key};
 pub use self::bounds::{Bounds, RateBounds};
+pub use self::erasure::ErasureService;
 pub use self::error::{Error, Result, StoreFailure};
 pub use self::history::{HistoryRequest, HistoryService};
 pub use self::inbox::InboxService;
@@ -106,6 +110,7 @@ pub struct Services {
     pub inbox: Arc<InboxService>,
     pub blocks: Arc<BlockService>,
     pub reports: Arc<ReportService>,
+    pub erasure: Arc<ErasureService>,
     pub search: SearchService,
     pub presence: Arc<PresenceService>,
     pub typing: TypingService,
@@ -118,6 +123,7 @@ pub struct Services {
     bounds: Bounds,
     /// The cluster holds it weakly.
     _remote_notices: Option<Arc<RemoteNotices>>,
+    _erasure_stop: DropGuard,
 }
 
 impl Deref for Chat {
@@ -152,11 +158,9 @@ impl Chat {
         let in_flight = InFlightIds::new(Arc::clone(&clock), ids, cluster);
         let restrictions = Restrictions::open(&store, Arc::clone(&clock), &bounds).await?;
         let components = Components::new(store, bus, clock, in_flight, restrictions, &bounds);
-        Ok(Self(Arc::new(Services::new(
-            components,
-            bounds,
-            imported_at,
-        ))))
+        let services = Services::new(components, bounds, imported_at);
+        services.erasure.resume().await?;
+        Ok(Self(Arc::new(services)))
     }
 }
 
@@ -179,15 +183,19 @@ impl Services {
             &bounds,
             imported_at,
         );
+        let writes = Arc::new(WriteService::new(&components, &bounds));
+        let erasure = Arc::new(ErasureService::new(&components, &writes));
         Self {
             access: Arc::clone(&components.access),
             restrictions: Arc::clone(&components.restrictions),
             history: Arc::clone(&components.history),
             participants: Arc::clone(&components.participants),
-            writes: Arc::new(WriteService::new(&components, &bounds)),
+            writes,
             inbox,
             blocks: Arc::new(BlockService::new(&components)),
             reports: Arc::new(ReportService::new(&components, &bounds)),
+            _erasure_stop: erasure.stop_on_drop(),
+            erasure,
             search: SearchService::new(&components, &bounds),
             presence,
             typing: TypingService::new(&components, &bounds.rates),
@@ -272,6 +280,7 @@ impl Services {
     /// Waits for the outcome of every accepted write, and persists the last-seen times. The caller
     /// must accept no new requests. On a cluster, the other servers notify this one no more.
     pub async fn finish(&self) {
+        self.erasure.finish().await;
         self.components.tasks.finish().await;
         self.presence.finish().await;
         if let Some(cluster) = self.components.in_flight.cluster() {

@@ -2,10 +2,12 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use lru::LruCache;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::chat::access::{Access, VisibleConversation};
 use crate::chat::error::{Error, Result};
@@ -21,8 +23,14 @@ const DIRECT_PAIRS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is n
 pub struct ParticipantService {
     store: Arc<dyn Store>,
     access: Arc<Access>,
-    direct_pairs: Mutex<LruCache<ConversationId, [UserId; 2]>>,
+    direct_pairs: Mutex<LruCache<ConversationId, CachedPair>>,
 }
+
+/// Two usernames, and the time of their read.
+type CachedPair = ([UserId; 2], Instant);
+
+/// Time after which a pair is read again: another server may have erased one of the two.
+const DIRECT_PAIR_KEPT: Duration = Duration::from_secs(3_600);
 
 impl ParticipantService {
     pub(crate) fn new(store: Arc<dyn Store>, access: Arc<Access>) -> Self {
@@ -213,25 +221,37 @@ impl ParticipantService {
         conversations: &[ConversationId],
     ) -> Result<Vec<Option<UserId>>> {
         let pairs = conversations.iter().map(|id| self.direct_pair(*id));
-        let peer = |pair: Vec<UserId>| {
-            let takes_part = pair.contains(viewer);
+        let peer = |(pair, id): (Vec<UserId>, &ConversationId)| {
+            if !pair.contains(viewer) {
+                return None;
+            }
             let peer = pair.into_iter().find(|user| user != viewer);
-            takes_part.then(|| peer.unwrap_or_else(|| viewer.clone()))
+            // A user who is left alone by an erasure has no peer.
+            peer.or_else(|| id.is_with_oneself(viewer).then(|| viewer.clone()))
         };
-        Ok(try_join_all(pairs).await?.into_iter().map(peer).collect())
+        let pairs = try_join_all(pairs).await?;
+        Ok(pairs.into_iter().zip(conversations).map(peer).collect())
     }
 
-    /// The participants of a direct conversation. Nobody joins or leaves one, so a pair is cached.
-    /// A single participant is not: an import may add the other one.
+    /// Reads the pair of a conversation again when it is needed.
+    pub(crate) fn forget_pair(&self, conversation: ConversationId) {
+        self.direct_pairs.lock().pop(&conversation);
+    }
+
+    /// The participants of a direct conversation. Nobody joins one, and only erased users leave, so a pair is
+    /// cached. A single participant is not: an import may add the other one.
     async fn direct_pair(&self, conversation: ConversationId) -> Result<Vec<UserId>> {
-        if let Some(pair) = self.direct_pairs.lock().get(&conversation) {
+        if let Some((pair, read_at)) = self.direct_pairs.lock().get(&conversation)
+            && read_at.elapsed() < DIRECT_PAIR_KEPT
+        {
             return Ok(pair.to_vec());
         }
         let page = PageRequest::first(2);
         let participants = self.store.participants(conversation, &page).await?.items;
         let users: Vec<_> = participants.into_iter().map(|one| one.user).collect();
         if let Ok(pair) = <[UserId; 2]>::try_from(users.clone()) {
-            self.direct_pairs.lock().put(conversation, pair);
+            let read = (pair, Instant::now());
+            self.direct_pairs.lock().put(conversation, read);
         }
         Ok(users)
     }

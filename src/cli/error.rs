@@ -43,6 +43,12 @@ pub(super) enum Error {
         "servers run on this cluster ({0} of them): stop all of them, then import; they would learn of the data late"
     )]
     Served(usize),
+    #[error(
+        "servers run on this cluster ({0} of them): stop all of them, or ask one of them with the mutation eraseUser"
+    )]
+    ServedErasure(usize),
+    #[error("the user is not erased yet: {0}; the same command resumes from here")]
+    Erasure(String),
     #[error("there is no store in {}", .0.display())]
     NoStore(PathBuf),
     #[error("--ttl: the server accepts tokens with a life of at most {} (--token-life-max)", config::show_duration(*.0))]

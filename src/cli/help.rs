@@ -132,7 +132,8 @@ Examples:
 
 pub(super) const EXPORT: &str = "\
 Write the whole store as JSON lines, which `wideroom import` reads into any store: users, conversations, \
-participants with their roles, markers and flags, messages with edits, deletions and replies, and reactions. The command names a message \
+participants with their roles, markers and flags, messages with edits, deletions and replies, and reactions. With --user, write the data of \
+one person alone: the profile, memberships, messages, reactions, pins, blocks and reports of that user. The command names a message \
 that it cannot read on standard error and leaves it out; the exit code is then 1.
 
 Only your own user can read FILE; run `chmod` to share it, or write to a pipe. The export writes to FILE.partial, which becomes FILE once it \
@@ -143,7 +144,25 @@ pub(super) const EXPORT_EXAMPLES: &str = "\
 Examples:
   wideroom export chats.jsonl --data /var/lib/wideroom
   wideroom export - --store cql://10.0.0.1/wideroom | gzip > chats.jsonl.gz
+  wideroom export alice.jsonl --user alice
   wideroom export - | wideroom import - --store cql://10.0.0.1/wideroom";
+
+pub(super) const ERASE: &str = "\
+Erase a user: suspend them, remove them from every conversation, delete their messages, reactions, blocks, reports and profile, and put \
+`wideroom:erased` in place of their name where something of them stays.
+
+The mutation `eraseUser` does the same beside running servers. The command is for a store that no server uses. At its end it rewrites \
+the files of an embedded store, so that none of them holds the erased texts; run it again for a user whom the mutation has erased, for \
+that alone. It needs the free space of a copy. The same command resumes an interrupted erasure.
+
+The name stays suspended, and may stay for 35 days in logs of changes and keys, and in mentions and blocks by others. Backups \
+and exports keep what they have.";
+
+pub(super) const ERASE_EXAMPLES: &str = "\
+Examples:
+  wideroom export alice.jsonl --user alice --data /var/lib/wideroom
+  wideroom erase --user alice --data /var/lib/wideroom
+  wideroom erase --user alice --store cql://10.0.0.1/wideroom";
 
 pub(super) const VERIFY: &str = "\
 Read the whole store and compare derived data with messages and participants: the heads of conversations, counts, \

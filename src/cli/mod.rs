@@ -24,14 +24,16 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::bench::{BENCH, BENCH_EXAMPLES, BenchFlags};
 use self::data::{
-    BackupFlags, ExportFlags, ImportFlags, MigrateFlags, OutboxFlags, VerifyFlags, WebhookFlags,
+    BackupFlags, EraseFlags, ExportFlags, ImportFlags, MigrateFlags, OutboxFlags, VerifyFlags,
+    WebhookFlags,
 };
 use self::error::Error;
 use self::help::{
     BACKUP, BACKUP_EXAMPLES, CHECK_CONFIG, CHECK_CONFIG_EXAMPLES, DEFAULT_CONFIG,
-    DEFAULT_CONFIG_EXAMPLES, EXAMPLES, EXPORT, EXPORT_EXAMPLES, IMPORT, IMPORT_EXAMPLES, MIGRATE,
-    MIGRATE_EXAMPLES, OUTBOX, OUTBOX_EXAMPLES, SCHEMA, SCHEMA_EXAMPLES, SERVE, SERVE_EXAMPLES,
-    TOKEN, TOKEN_EXAMPLES, VERIFY, VERIFY_EXAMPLES, WEBHOOK, WEBHOOK_EXAMPLES,
+    DEFAULT_CONFIG_EXAMPLES, ERASE, ERASE_EXAMPLES, EXAMPLES, EXPORT, EXPORT_EXAMPLES, IMPORT,
+    IMPORT_EXAMPLES, MIGRATE, MIGRATE_EXAMPLES, OUTBOX, OUTBOX_EXAMPLES, SCHEMA, SCHEMA_EXAMPLES,
+    SERVE, SERVE_EXAMPLES, TOKEN, TOKEN_EXAMPLES, VERIFY, VERIFY_EXAMPLES, WEBHOOK,
+    WEBHOOK_EXAMPLES,
 };
 use self::settings::SettingFlags;
 use self::token::TokenFlags;
@@ -60,6 +62,8 @@ enum Command {
     Import(ImportFlags),
     #[command(about = "Write the whole store to a file", long_about = EXPORT, after_help = EXPORT_EXAMPLES)]
     Export(ExportFlags),
+    #[command(about = "Erase a user from the store", long_about = ERASE, after_help = ERASE_EXAMPLES)]
+    Erase(EraseFlags),
     #[command(about = "Check the consistency of the store", long_about = VERIFY, after_help = VERIFY_EXAMPLES)]
     Verify(VerifyFlags),
     #[command(about = "Create the tables on a cluster of Cassandra or ScyllaDB", long_about = MIGRATE, after_help = MIGRATE_EXAMPLES)]
@@ -130,6 +134,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
         Some(Command::Token(flags)) => token::run(flags),
         Some(Command::Import(flags)) => data::import(flags),
         Some(Command::Export(flags)) => data::export(flags),
+        Some(Command::Erase(flags)) => data::erase(flags),
         Some(Command::Verify(flags)) => data::verify(flags),
         Some(Command::Migrate(flags)) => data::migrate(flags),
         Some(Command::Outbox(flags)) => data::outbox(flags),

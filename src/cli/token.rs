@@ -24,8 +24,8 @@ pub(super) struct TokenFlags {
     given: SettingFlags<DATA>,
 }
 
-fn parse_user(text: &str) -> Result<UserId, UserIdError> {
-    UserId::parse(text)
+pub(super) fn parse_user(text: &str) -> Result<UserId, UserIdError> {
+    UserId::parse_living(text)
 }
 
 pub(super) fn run(flags: &TokenFlags) -> Result<(), Error> {

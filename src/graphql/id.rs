@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use super::error::{Error, Result};
-use crate::model::{ConversationId, MessageId, ReportId, UserId};
+use crate::model::{ConversationId, JobId, MessageId, ReportId, UserId};
 
 const VERSION: u8 = 1;
 /// Longer texts are refused without decoding.
@@ -24,6 +24,7 @@ pub(super) enum GlobalId {
     /// Ban of one user from a conversation.
     Ban(ConversationId, UserId),
     Report(ReportId),
+    Job(JobId),
 }
 
 impl GlobalId {
@@ -57,6 +58,10 @@ impl GlobalId {
             Self::Report(report) => {
                 bytes.push(b'r');
                 bytes.extend_from_slice(report.uuid().as_bytes());
+            }
+            Self::Job(job) => {
+                bytes.push(b'j');
+                bytes.extend_from_slice(job.0.as_bytes());
             }
             Self::Ban(conversation, user) => {
                 bytes.push(b'b');
@@ -99,6 +104,7 @@ impl GlobalId {
             b'r' => Some(Self::Report(ReportId::from_uuid(
                 Uuid::from_slice(rest).ok()?,
             )?)),
+            b'j' => Some(Self::Job(JobId(Uuid::from_slice(rest).ok()?))),
             b'b' => {
                 let (conversation, name) = conversation(rest)?;
                 Some(Self::Ban(conversation, user(name)?))
@@ -126,7 +132,8 @@ pub(super) fn conversation_id(id: &ID) -> Option<ConversationId> {
         | GlobalId::Participant(..)
         | GlobalId::InboxEntry(..)
         | GlobalId::Ban(..)
-        | GlobalId::Report(_) => None,
+        | GlobalId::Report(_)
+        | GlobalId::Job(_) => None,
     }
 }
 
@@ -144,7 +151,8 @@ pub(super) fn message_id(id: &ID) -> Option<(ConversationId, MessageId)> {
         | GlobalId::Participant(..)
         | GlobalId::InboxEntry(..)
         | GlobalId::Ban(..)
-        | GlobalId::Report(_) => None,
+        | GlobalId::Report(_)
+        | GlobalId::Job(_) => None,
     }
 }
 
@@ -157,7 +165,8 @@ pub(super) fn report_id(id: &ID) -> Option<ReportId> {
         | GlobalId::Message(..)
         | GlobalId::Participant(..)
         | GlobalId::InboxEntry(..)
-        | GlobalId::Ban(..) => None,
+        | GlobalId::Ban(..)
+        | GlobalId::Job(_) => None,
     }
 }
 
@@ -178,6 +187,7 @@ mod tests {
             GlobalId::InboxEntry(conversation, user.clone()),
             GlobalId::Ban(conversation, user),
             GlobalId::Report(message),
+            GlobalId::Job(JobId(conversation.0)),
         ] {
             assert_eq!(GlobalId::decode(&id.encode()), Some(id));
         }

@@ -6,6 +6,7 @@ pub mod conversation;
 pub mod event;
 pub mod id;
 pub mod inbox;
+pub mod job;
 pub mod message;
 pub mod metadata;
 pub mod page;
@@ -32,6 +33,7 @@ pub use inbox::{
     ActPosition, Flags, IgnoredSenders, InboxKey, InboxRow, NotificationLevel, ReadMarker, Unread,
     hidden_larges,
 };
+pub use job::{ErasureStep, Job, JobId, JobLease, JobState};
 pub use message::{IdempotencyKey, InputHash, Mentions, Message, MessageKind, Pin, PinKey};
 pub use metadata::{Metadata, MetadataError};
 pub use page::{Cut, Direction, Page, PageRequest};

@@ -21,10 +21,25 @@ pub enum UserIdError {
     TooLong,
     #[error("a username must not hold control characters")]
     Control,
+    #[error(
+        "`{}` stands for users who were erased, and nobody has this name",
+        UserId::ERASED
+    )]
+    Erased,
 }
 
 impl UserId {
     pub const BYTES_MAX: usize = 128;
+    const ERASED: &str = "wideroom:erased";
+
+    /// The name that takes the place of an erased user's. Nobody can sign in with it, nor be imported.
+    pub fn erased() -> Self {
+        Self(Self::ERASED.into())
+    }
+
+    pub fn is_erased(&self) -> bool {
+        self.as_str() == Self::ERASED
+    }
 
     pub fn parse(text: &str) -> Result<Self, UserIdError> {
         if text.is_empty() {
@@ -37,6 +52,15 @@ impl UserId {
             return Err(UserIdError::Control);
         }
         Ok(Self(text.into()))
+    }
+
+    /// Parses the name of somebody who acts, joins or is described: any but [`UserId::erased`].
+    pub fn parse_living(text: &str) -> Result<Self, UserIdError> {
+        let user = Self::parse(text)?;
+        if user.is_erased() {
+            return Err(UserIdError::Erased);
+        }
+        Ok(user)
     }
 
     pub fn as_str(&self) -> &str {
@@ -147,5 +171,14 @@ mod tests {
         assert_eq!(UserId::parse(&"a".repeat(129)), Err(UserIdError::TooLong));
         assert_eq!(UserId::parse("a\u{0}b"), Err(UserIdError::Control));
         assert_eq!(UserId::parse("a\u{85}b"), Err(UserIdError::Control));
+    }
+
+    #[test]
+    fn nobody_has_the_name_of_erased_users() {
+        let erased = UserId::erased();
+        assert_eq!(UserId::parse("wideroom:erased"), Ok(erased.clone()));
+        let refused = UserId::parse_living(erased.as_str());
+        assert_eq!(refused, Err(UserIdError::Erased));
+        assert!(UserId::parse_living("wideroom:erase").is_ok());
     }
 }

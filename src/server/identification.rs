@@ -178,7 +178,7 @@ impl ActedUser {
             Problem::new(StatusCode::BAD_REQUEST, Code::BadUserInput, sentence)
                 .with_input_path(AS_PATH)
         };
-        Self(match name.map(UserId::parse) {
+        Self(match name.map(UserId::parse_living) {
             Some(Ok(user)) => Ok(user),
             Some(Err(error)) => Err(refuse(&error.to_string())),
             None => Err(refuse("a username is UTF-8")),

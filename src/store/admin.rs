@@ -85,6 +85,10 @@ pub trait StoreAdmin: Store {
     /// Switches the outbox on from this time, or off. This server's writes follow at once, those of
     /// the others with their next [`Store::outbox_since`].
     async fn set_outbox(&self, since: Option<Timestamp>) -> Result<()>;
+
+    /// Rewrites the files of the store, so that none of them holds a deleted or overwritten value. It needs
+    /// the time and the free space of a copy. A cluster does this by itself, in its own time.
+    async fn compact(&self) -> Result<()>;
 }
 
 /// One row of an import. A row that the store has already stays as it is, so an import can be repeated.

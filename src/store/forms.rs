@@ -18,4 +18,6 @@ impl FormVersion {
     pub const HISTORY: Self = Self(14);
     /// Reports in the outbox.
     pub const REPORTS: Self = Self(15);
+    /// Jobs, participants who leave without a message, and erased users in the outbox.
+    pub const ERASURE: Self = Self(17);
 }

@@ -9,21 +9,22 @@ use tokio::time::Instant;
 
 use super::cluster::ClusterStore;
 use super::{
-    Appended, Audience, ChangedRow, Created, DeadLetter, DueQuery, DueRemoval, EarlierSend,
-    EntryPreview, Error, FlagsChange, FormVersion, HistoryRemoval, ImportPositions, ImportRow,
-    Imported, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
-    MembershipVersion, NewConversation, NewMessage, OldestBucket, OutboxPage, OutboxRead,
-    Participation, PreviewQuery, ProfileChange, ReaderPosition, RemovalStore, RemovedHistory,
-    Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin,
-    StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    Appended, Audience, ChangedRow, ConversationsPiece, Created, DeadLetter, DueQuery, DueRemoval,
+    EarlierSend, EntryPreview, ErasureStore, Error, FlagsChange, FormVersion, HistoryRemoval,
+    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
+    MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation, NewMessage,
+    OldestBucket, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange,
+    ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
+    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
+    VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{Ban, Block, IgnoredSenders};
 use crate::model::{
-    Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, HistorySettings,
-    IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, OutboxShard,
-    Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
-    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, HistorySettings,
+    IdempotencyKey, InboxKey, InboxRow, Job, JobId, Membership, Message, MessageId, OrderKey,
+    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
+    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store with metrics. Its answers are those of the store in it.
@@ -31,6 +32,7 @@ pub struct InstrumentedStore {
     store: Arc<dyn StoreAdmin>,
     live: LiveOperations,
     removal: RemovalOperations,
+    erasure: ErasureOperations,
     admin: AdminOperations,
     seconds: HistogramVec,
     failures: IntCounterVec,
@@ -53,6 +55,7 @@ impl InstrumentedStore {
             store,
             live: LiveOperations::new(&seconds),
             removal: RemovalOperations::new(&seconds),
+            erasure: ErasureOperations::new(&seconds),
             admin: AdminOperations::new(&seconds),
             seconds,
             failures,
@@ -235,6 +238,23 @@ instrumented! {
 }
 
 instrumented! {
+    ErasureStore by ErasureOperations in erasure {
+        plain {}
+        settings {}
+        measured {
+            conversations_of(user: &UserId, after: Option<ConversationId>, limit: usize) -> ConversationsPiece;
+            erase_messages(conversation: ConversationId, user: &UserId, messages: &[MessageId], change: ChangeId) -> ();
+            erase_participant(conversation: ConversationId, user: &UserId, change: ChangeId) -> ();
+            erase_user(user: &UserId, at: Timestamp) -> ();
+            add_user_erased(user: &UserId, event: TimeUuid, logged_as: TimeUuid) -> ();
+            jobs(ids: &[JobId]) -> Vec<Option<Job>>;
+            running_jobs(limit: usize) -> Vec<Job>;
+            swap_job(seen: Option<&Job>, to: &Job) -> bool;
+        }
+    }
+}
+
+instrumented! {
     StoreAdmin by AdminOperations in admin {
         plain {}
         settings {}
@@ -255,6 +275,7 @@ instrumented! {
             set_note(name: &str, value: Option<&str>) -> ();
             note_once(name: &str, value: &str) -> String;
             set_outbox(since: Option<Timestamp>) -> ();
+            compact() -> ();
         }
     }
 }

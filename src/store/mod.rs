@@ -32,6 +32,7 @@
 //! | `blocks_by_user` | user, blocked user | users whom a user blocks, and ended blocks (35 days) |
 //! | `reports_by_week` | week, report, newest first | reports of users and messages, and how services resolved them (400 days) |
 //! | `expiries_by_hour` | hour, shard, conversation | which conversations have messages to remove from the disk |
+//! | `jobs` | shard, job | erasures of users: how far each is, and which server works on it (400 days once ended) |
 //! | `outbox_by_shard` | shard, write | which events services have yet to receive (7 days), if the deployment has an outbox |
 //! | `outbox_positions` | reader, shard | up to where a webhook was delivered, and which server delivers it |
 //! | `outbox_dead` | reader, event | which events the receiver of a webhook refused (30 days) |
@@ -49,6 +50,7 @@ pub mod cluster;
 mod conversation;
 pub mod cql;
 pub mod embedded;
+mod erasure;
 mod error;
 mod forms;
 mod inbox;
@@ -76,6 +78,7 @@ pub use self::admin::{
 };
 use self::cluster::ClusterStore;
 pub use self::conversation::{Created, NewConversation, Participation};
+pub use self::erasure::{ConversationsPiece, ErasureStore};
 pub use self::error::{Cause, Error, Result};
 pub use self::forms::FormVersion;
 use self::inbox::UnreadReader;
@@ -117,7 +120,7 @@ use crate::model::{
 /// Roles are effective ones: in a group without an OWNER, the oldest ADMIN has that role, else the
 /// oldest participant ([`crate::model::Membership::succession`]).
 #[async_trait]
-pub trait Store: RemovalStore + fmt::Display + Send + Sync + 'static {
+pub trait Store: ErasureStore + RemovalStore + fmt::Display + Send + Sync + 'static {
     /// How far before a cursor a resumed stream must read, because an event with a smaller id may
     /// have become visible after one with a greater id. Zero where one server allocates all ids.
     fn overlap_micros(&self) -> i64;

@@ -5,6 +5,8 @@
 //! Reports come last. An unreadable message is reported and left out. Users and conversations are in
 //! the order of the store, and the last line shows the position from which an export resumes.
 
+mod person;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -35,6 +37,8 @@ pub struct Export {
     pub clock: Arc<dyn Clock>,
     /// Ends the export after the current page.
     pub stop: CancellationToken,
+    /// The person whose data alone is written. `None`: the whole store.
+    pub user: Option<UserId>,
 }
 
 /// Progress of a running export.
@@ -120,6 +124,9 @@ struct Beginning {
 
 impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W, J> {
     async fn go_on(&mut self, position: Position) -> Result<bool> {
+        if let Some(user) = &self.export.user {
+            return self.person(user).await;
+        }
         let (after_user, after_conversation) = match position {
             Position::End => return Ok(true),
             Position::Start => {

@@ -10,18 +10,20 @@ use parking_lot::Mutex;
 
 use crate::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags,
-    HistorySettings, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Membership, Message,
-    MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
-    Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    HistorySettings, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId, Membership,
+    Message, MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile,
+    Reaction, Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp,
+    Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, DeadLetter, DueQuery, DueRemoval, EarlierSend, Error,
-    FlagsChange, HistoryRemoval, ImportPositions, ImportRow, Imported, LateChange,
-    LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
-    NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition,
-    RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted, RestrictionChange, Result,
-    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    Appended, Audience, ChangedRow, ConversationsPiece, Created, DeadLetter, DueQuery, DueRemoval,
+    EarlierSend, ErasureStore, Error, FlagsChange, HistoryRemoval, ImportPositions, ImportRow,
+    Imported, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
+    NewConversation, NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation,
+    ProfileChange, ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
+    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
+    VerifyPosition,
 };
 
 #[derive(Default)]
@@ -134,6 +136,10 @@ impl StoreAdmin for Memory {
         unreachable!("not part of an import")
     }
 
+    async fn compact(&self) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+
     async fn verify(&self, _: Option<&VerifyPosition>, _: bool) -> Result<Verified> {
         unreachable!("not part of an import")
     }
@@ -216,6 +222,45 @@ impl RemovalStore for Memory {
         unreachable!("not part of an import")
     }
     async fn log_expiry(&self, _: ConversationId, _: TimeUuid) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+}
+
+#[async_trait]
+impl ErasureStore for Memory {
+    async fn conversations_of(
+        &self,
+        _: &UserId,
+        _: Option<ConversationId>,
+        _: usize,
+    ) -> Result<ConversationsPiece> {
+        unreachable!("not part of an import")
+    }
+    async fn erase_messages(
+        &self,
+        _: ConversationId,
+        _: &UserId,
+        _: &[MessageId],
+        _: TimeUuid,
+    ) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn erase_participant(&self, _: ConversationId, _: &UserId, _: TimeUuid) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn erase_user(&self, _: &UserId, _: Timestamp) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn add_user_erased(&self, _: &UserId, _: TimeUuid, _: TimeUuid) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn jobs(&self, _: &[JobId]) -> Result<Vec<Option<Job>>> {
+        unreachable!("not part of an import")
+    }
+    async fn running_jobs(&self, _: usize) -> Result<Vec<Job>> {
+        unreachable!("not part of an import")
+    }
+    async fn swap_job(&self, _: Option<&Job>, _: &Job) -> Result<bool> {
         unreachable!("not part of an import")
     }
 }

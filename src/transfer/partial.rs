@@ -73,6 +73,12 @@ impl Partial {
         ))
     }
 
+    /// Empties the file: the export begins anew. Blocks.
+    pub fn clear(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.seek(SeekFrom::Start(0)).map(drop)
+    }
+
     /// Opens the journal of omitted messages. Blocks.
     pub fn journal(&self, written: &Written) -> io::Result<tokio::fs::File> {
         let mut open = OpenOptions::new();

@@ -99,14 +99,14 @@ fn user_row(user: line::UserLine) -> Result<ImportRow> {
         last_seen_at: moment("lastSeenAt", user.last_seen_at)?,
     };
     Ok(ImportRow::User {
-        user: name(&user.username)?,
+        user: living(&user.username)?,
         profile,
         restriction: restriction(user.suspension, user.tokens_from)?,
     })
 }
 
 fn block_row(line: line::BlockLine) -> Result<ImportRow> {
-    let (user, blocked) = (name(&line.username)?, name(&line.blocked)?);
+    let (user, blocked) = (living(&line.username)?, living(&line.blocked)?);
     if user == blocked {
         return Err("nobody blocks themselves".to_owned());
     }
@@ -195,7 +195,7 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
         MembershipState::Joined => joined_at,
         MembershipState::Left | MembershipState::Banned => left_at,
     };
-    let user = name(&line.username)?;
+    let user = living(&line.username)?;
     let ban = ban(state, &user, line.ban)?;
     let silence = silence(line.silenced_since, line.silenced_until)?;
     let position = |field, id: Option<String>| id.map(|id| message_id(field, &id, now)).transpose();
@@ -354,7 +354,7 @@ fn reaction_row(line: line::ReactionLine, now: Timestamp) -> Result<ImportRow> {
         conversation: ConversationId(line.conversation_id),
         message: message_id("messageId", &line.message_id, now)?,
         emoji: Emoji::parse(&line.emoji).map_err(|error| format!("`emoji` {error}"))?,
-        user: name(&line.username)?,
+        user: living(&line.username)?,
     })
 }
 
@@ -440,6 +440,11 @@ fn attachment(line: line::AttachmentLine) -> Result<Attachment> {
 
 fn name(username: &str) -> Result<UserId> {
     UserId::parse(username).map_err(|error| error.to_string())
+}
+
+/// Name of somebody who acts, joins or is described.
+fn living(username: &str) -> Result<UserId> {
+    UserId::parse_living(username).map_err(|error| error.to_string())
 }
 
 fn text(field: &str, text: Option<String>, bytes_max: usize) -> Result<Option<String>> {

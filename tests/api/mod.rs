@@ -6,6 +6,7 @@ mod block;
 mod characters;
 mod cluster;
 mod conversation;
+mod erasure;
 mod events;
 mod flags;
 mod floor;

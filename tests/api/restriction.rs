@@ -54,6 +54,7 @@ async fn a_service_field_is_forbidden_to_everyone_else_whatever_its_target() {
         "restoreUser(input: {username: $u}) { user { id } }",
         "revokeTokens(input: {username: $u}) { revokedBefore }",
         "upsertUsers(input: {users: [{username: $u, displayName: \"x\"}]}) { users { id } }",
+        "eraseUser(input: {username: $u}) { job { id } }",
     ];
     let strangers = [door.user("mallory"), door.service().acting_as("alice")];
     for field in fields {
@@ -113,6 +114,7 @@ async fn introspection_shows_service_fields_to_services_alone() {
             "restoreUser",
             "revokeTokens",
             "upsertUsers",
+            "eraseUser",
             "SuspendUserInput",
             "UserInput",
             "UpsertUsersPayload",
@@ -401,6 +403,7 @@ async fn restrictions_survive_an_export_and_an_import() {
         store: store.clone(),
         clock: clock.clone(),
         stop: CancellationToken::new(),
+        user: None,
     };
     let (mut text, mut journal) = (Vec::new(), Vec::new());
     export

@@ -253,6 +253,7 @@ async fn what_was_left_out_before_an_interruption_still_counts() {
             store: store.clone(),
             clock: Arc::new(SystemClock),
             stop: stop.clone(),
+            user: None,
         };
         let (partial, written) = Partial::open(&target, "store").unwrap();
         let journal = partial.journal(&written).unwrap();

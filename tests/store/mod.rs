@@ -21,6 +21,7 @@ mod cql_send;
 mod demo_cost;
 mod differential;
 mod disk;
+mod erasure;
 mod expiry;
 mod export;
 mod flags;
@@ -121,6 +122,17 @@ contract! {
             the_time_of_the_newest_import_is_read_back,
             conversations_are_counted_where_a_user_is_in_them_now,
             an_empty_store_answers_everything,
+        }
+        erasure {
+            conversations_of_a_user_are_found_after_leaving,
+            a_user_who_leaves_without_a_message_moves_no_inbox,
+            a_user_is_erased_from_messages_and_nothing_else_changes,
+            a_user_is_erased_from_a_group,
+            a_direct_conversation_stays_with_the_other_user,
+            a_profile_and_blocks_are_erased,
+            a_job_is_replaced_as_it_was_seen,
+            one_of_several_servers_takes_a_job,
+            the_end_of_an_erasure_is_an_event,
         }
         floor {
             settings_of_a_history_are_changed_with_the_membership,

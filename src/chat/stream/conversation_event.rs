@@ -64,7 +64,8 @@ pub(crate) fn is_visible_in(change: &Change, message: Option<&Message>) -> bool 
             | ChangeKind::ConversationUpdated
             | ChangeKind::HistoryRaised
     );
-    if is_unannounced {
+    let is_silent_leaving = change.message == change.id;
+    if is_unannounced || is_silent_leaving {
         // The participant and the setting are written with the log, or before it.
         return true;
     }

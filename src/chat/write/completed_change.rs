@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::outgoing::Publication;
-use super::outgoing_creation::OutgoingCreation;
+use super::outgoing::creation::OutgoingCreation;
 use super::write_context::WriteContext;
 use crate::chat::publisher::Origin;
 use crate::cluster::{Recipients, RemoteNotice};

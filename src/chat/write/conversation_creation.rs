@@ -6,7 +6,7 @@ use super::WriteService;
 use super::command::draft::parse_key;
 use super::command::group::{parse_group_name, parse_username, parse_usernames};
 use super::introduction::StrangerCharge;
-use super::outgoing_creation::OutgoingCreation;
+use super::outgoing::creation::OutgoingCreation;
 use crate::chat::error::{Error, Result};
 use crate::chat::late_rule::EventAge;
 use crate::chat::publisher::Origin;
@@ -47,7 +47,7 @@ impl WriteService {
         // now.
         let id = match known {
             Some(id) => id,
-            None => self.direct_ids().await?.id(viewer, &peer),
+            None => self.new_direct_id(viewer, &peer).await?,
         };
         let introductions = &context.introductions;
         introductions
@@ -163,6 +163,22 @@ impl WriteService {
                 .await?;
         }
         introductions.charge_strangers(caller, users).await
+    }
+
+    /// Id of the direct conversation of two users who have none. The pair's own id stays with the other user
+    /// after an erasure: then another one is chosen.
+    async fn new_direct_id(&self, viewer: &UserId, peer: &UserId) -> Result<ConversationId> {
+        let id = self.direct_ids().await?.id(viewer, peer);
+        let store = &self.context.store;
+        let is_taken = store
+            .conversations(&[id])
+            .await?
+            .iter()
+            .any(Option::is_some);
+        if is_taken && !self.has_taken_part(viewer, id).await? {
+            return Ok(DirectIds::random().id(viewer, peer));
+        }
+        Ok(id)
     }
 
     /// Ids of new direct conversations, read from the store once.

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::backlog::{Backlog, BacklogPermit, BacklogSize};
 use super::command::draft::Draft;
+use super::command::erasure::ErasureCommand;
 use super::command::group::GroupCommand;
 use super::command::pin::PinDraft;
 use super::command::reaction::ReactionDraft;
@@ -59,13 +60,13 @@ type Queues = Mutex<HashMap<ConversationId, ConversationQueue>>;
 
 #[derive(Default)]
 struct ConversationQueue {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<QueuedCommand>,
     bytes: usize,
     /// Number of the last job.
     number: u64,
 }
 
-struct Job {
+struct QueuedCommand {
     /// Identifies the job to a caller that cancels it.
     number: u64,
     user: UserId,
@@ -80,6 +81,7 @@ pub(crate) enum Work {
     React(ReactionDraft, Reply<Arc<Message>>),
     Pin(PinDraft, Reply<Arc<Message>>),
     Group(GroupCommand, Authority, Reply<()>),
+    Erase(ErasureCommand, Reply<()>),
 }
 
 impl Work {
@@ -90,6 +92,7 @@ impl Work {
             Self::React(..) => ReactionDraft::BYTES,
             Self::Pin(..) => PinDraft::BYTES,
             Self::Group(command, ..) => command.bytes(),
+            Self::Erase(command, _) => command.bytes(),
         }
     }
 }
@@ -97,7 +100,7 @@ impl Work {
 /// Consecutive sends run together, every other command alone.
 enum JobBatch {
     Sends(Vec<SendJob>),
-    Single(Box<Job>),
+    Single(Box<QueuedCommand>),
 }
 
 impl ConversationQueues {
@@ -195,7 +198,7 @@ impl ConversationQueues {
         queue.bytes += work.bytes();
         queue.number += 1;
         let number = queue.number;
-        queue.jobs.push_back(Job {
+        queue.jobs.push_back(QueuedCommand {
             number,
             user,
             work,
@@ -230,8 +233,8 @@ impl QueueTask {
     }
 
     /// A reply to a client that has disconnected is dropped.
-    async fn run_single(&self, job: Job) {
-        let Job {
+    async fn run_single(&self, job: QueuedCommand) {
+        let QueuedCommand {
             user, work, permit, ..
         } = job;
         let writer = &self.writer;
@@ -262,6 +265,11 @@ impl QueueTask {
                 let _permit = permit;
                 let changed = writer.change_group(&user, authority, &command).await;
                 self.reply(reply, changed.map(|outgoing| ((), outgoing)));
+            }
+            Work::Erase(command, reply) => {
+                let _permit = permit;
+                let erased = writer.erase(&command).await;
+                self.reply(reply, erased.map(|()| ((), None)));
             }
         }
     }
@@ -294,7 +302,7 @@ impl QueueTask {
             let job_bytes = job.work.bytes();
             let is_full = sends.len() >= BATCH_MESSAGES_MAX || bytes + job_bytes > BATCH_BYTES_MAX;
             match job {
-                Job {
+                QueuedCommand {
                     user,
                     work: Work::Send(draft, reply),
                     permit,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::command::WriterCheck;
+use super::command::erasure::{ErasureCommand, ErasureTarget};
 use super::command::pin::PinDraft;
 use super::command::reaction::{EMOJI_PATH, ReactionDraft};
 use super::command::revision::RevisionDraft;
@@ -269,6 +270,26 @@ impl ConversationWriter {
             return Err(Error::bad_input(EMOJI_PATH, message));
         }
         Ok(true)
+    }
+
+    /// Erases a user from a part of the conversation. Nothing is published.
+    pub(crate) async fn erase(&self, command: &ErasureCommand) -> Result<()> {
+        let WriteContext {
+            store, in_flight, ..
+        } = self.context().as_ref();
+        let ErasureCommand { user, target } = command;
+        let lease = in_flight.allocate(self.conversation, 1).await?;
+        let (id, change) = (self.conversation, lease.newest());
+        let (_lease, ()) = retry_until_known(&self.context().unsettled, lease, || async move {
+            match target {
+                ErasureTarget::Messages(messages) => {
+                    store.erase_messages(id, user, messages, change).await
+                }
+                ErasureTarget::Participant => store.erase_participant(id, user, change).await,
+            }
+        })
+        .await?;
+        Ok(())
     }
 
     /// Begins to publish the events of a batch.

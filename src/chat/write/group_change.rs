@@ -73,6 +73,7 @@ impl ConversationWriter {
                     | GroupCommand::Remove(_)
                     | GroupCommand::SetRole(..)
                     | GroupCommand::Leave
+                    | GroupCommand::Withdraw
                     | GroupCommand::Ban(_)
                     | GroupCommand::LiftBan(_)
                     | GroupCommand::Silence(..)
@@ -155,10 +156,11 @@ impl ConversationWriter {
         let version = lease.newest();
         let message = metadata.map(|metadata| self.system_message(actor, &lease, &metadata));
         let message = message.map(Arc::new);
+        let is_announced = message.is_some();
         let change = |(id, (kind, user)): (_, (ChangeKind, UserId))| Change {
             id,
             kind,
-            message: version,
+            message: if is_announced { version } else { id },
             user,
         };
         let changes: Vec<_> = lease
@@ -341,7 +343,8 @@ impl ConversationWriter {
             let event = Event::Changed(self.conversation(), change.clone());
             publication.event(change.id, event);
         }
-        // No inbox shows a change without a message, unless it raises the floor of everyone, or of one.
+        // No inbox shows a change without a message, unless it raises the floor of everyone, or of one, or the user
+        // leaves.
         let Some(message) = message else {
             if changes
                 .iter()
@@ -349,7 +352,7 @@ impl ConversationWriter {
             {
                 publication.audience(lease.newest(), audience);
             }
-            publication.inboxes(lease.newest(), clears);
+            publication.inboxes(lease.newest(), clears.chain(leavers));
             return publication.finish();
         };
         publication.event(message.id, Event::MessageAdded(Arc::clone(&message)));

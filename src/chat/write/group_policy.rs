@@ -141,6 +141,7 @@ impl<'a> GroupPolicy<'a> {
             GroupCommand::Remove(user) => self.remove(user),
             GroupCommand::SetRole(user, role) => self.set_role(user, *role),
             GroupCommand::Leave => Ok(Some(self.leave())),
+            GroupCommand::Withdraw => Ok(Some(self.withdraw())),
             GroupCommand::Ban(draft) => self.ban(draft).map(Some),
             GroupCommand::LiftBan(user) => self.lift_ban(user),
             GroupCommand::Silence(user, until) => self.silence(user, *until),
@@ -305,6 +306,14 @@ impl<'a> GroupPolicy<'a> {
                 .push((ChangeKind::RoleChanged, next.clone()));
         }
         decision
+    }
+
+    /// An erased user leaves without a message: it would name the user, and move everyone's inbox.
+    fn withdraw(&self) -> GroupDecision {
+        GroupDecision {
+            metadata: None,
+            ..self.leave()
+        }
     }
 
     /// An ADMIN bans and silences MEMBERs, an OWNER anyone else. A user who does not take part counts as

@@ -5,6 +5,8 @@
 //! that is hard to reach delays an answer, and not the conversation. The late rule
 //! (`chat::late_rule`) decides when they are logged again.
 
+pub(crate) mod creation;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -50,7 +50,8 @@ impl WriteService {
             .map(|(index, (username, input))| {
                 let refused =
                     |why: String| Error::bad_input(USERS_PATH, format!("user {index}: {why}"));
-                let user = UserId::parse(&username).map_err(|error| refused(error.to_string()))?;
+                let user =
+                    UserId::parse_living(&username).map_err(|error| refused(error.to_string()))?;
                 let change = parse(input).map_err(|error| refused(error.to_string()))?;
                 Ok((user, change))
             })

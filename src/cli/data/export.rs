@@ -11,9 +11,11 @@ use crate::cli::error::Error;
 use crate::cli::progress::Reporter;
 use crate::cli::settings::{STORE, SettingFlags};
 use crate::cli::signals::{self, Stop};
+use crate::cli::token::parse_user;
 use crate::cli::{RESUMABLE, print, storage};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, StoreChoice};
+use crate::model::UserId;
 use crate::telemetry;
 use crate::transfer::export::{
     Damaged, Export, ExportCounts, ExportOutcome, ExportReport, Written,
@@ -32,6 +34,9 @@ pub(in crate::cli) struct ExportFlags {
     /// File, or `-` for standard output
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Write the data of this user alone
+    #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_user)]
+    user: Option<UserId>,
     #[command(flatten)]
     given: SettingFlags<STORE>,
 }
@@ -41,7 +46,8 @@ pub(in crate::cli) fn run(flags: &ExportFlags) -> Result<(), Error> {
     telemetry::init("warn", config.log_format)?;
     storage::require_existing(&config)?;
     let (output, name) = (output(&flags.file)?, storage::name(&config));
-    signals::run(|stop| export(config, output, name, stop))
+    let user = flags.user.clone();
+    signals::run(|stop| export(config, output, (name, user), stop))
 }
 
 fn output(path: &Path) -> Result<ExportOutput, Error> {
@@ -71,7 +77,7 @@ fn output(path: &Path) -> Result<ExportOutput, Error> {
 async fn export(
     config: Config,
     output: ExportOutput,
-    name: String,
+    (name, user): (String, Option<UserId>),
     stop: Stop,
 ) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -85,6 +91,7 @@ async fn export(
         store: store.clone(),
         clock,
         stop,
+        user,
     };
     let outcome = match output {
         ExportOutput::Stdout => to_pipe(&export, tokio::io::stdout()).await,
@@ -114,7 +121,11 @@ async fn to_file(export: &Export, path: PathBuf, store: String) -> Result<(), Er
     let opened = tokio::task::spawn_blocking(move || Partial::open(&target, &store))
         .await
         .expect("opening a file does not panic");
-    let (partial, written) = opened.map_err(unwritable)?;
+    let (mut partial, mut written) = opened.map_err(unwritable)?;
+    if export.user.is_some() {
+        partial.clear().map_err(unwritable)?;
+        written = Written::default();
+    }
     if written.is_begun() {
         let (lines, path) = (written.counts.lines, partial.path.display());
         eprintln!(

@@ -117,7 +117,7 @@ async fn import(config: Config, input: ImportInput, stop: Stop) -> Result<(), Er
 
 /// Refuses to import into a cluster on which servers run: they would learn of the data late. The beat
 /// of a server that was killed stands still, and does not count.
-async fn refuse_while_served(store: &dyn StoreAdmin) -> Result<(), Error> {
+pub(super) async fn refuse_while_served(store: &dyn StoreAdmin) -> Result<(), Error> {
     let Some(cluster) = store.cluster() else {
         return Ok(());
     };

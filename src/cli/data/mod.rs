@@ -1,6 +1,7 @@
-//! Commands on the data of a store: import, export, verify, backup, migrate, outbox and webhooks.
+//! Commands on the data of a store: import, export, erase, verify, backup, migrate, outbox and webhooks.
 
 mod backup;
+mod erase;
 mod export;
 mod import;
 mod migrate;
@@ -9,6 +10,7 @@ mod verify;
 mod webhook;
 
 pub(super) use self::backup::{BackupError, BackupFlags, run as backup};
+pub(super) use self::erase::{EraseFlags, run as erase};
 pub(super) use self::export::{ExportFlags, run as export};
 pub(super) use self::import::{ImportFlags, run as import};
 pub(super) use self::migrate::{MigrateFlags, run as migrate};

@@ -75,7 +75,8 @@ fn echo(client_mutation_id: Option<String>) -> Result<Option<String>> {
 }
 
 fn username(text: &str) -> Result<UserId> {
-    UserId::parse(text).map_err(|error| Error::bad_input(&["input", "username"], error.to_string()))
+    UserId::parse_living(text)
+        .map_err(|error| Error::bad_input(&["input", "username"], error.to_string()))
 }
 
 fn message_in(conversation: ConversationId, id: &ID) -> Result<MessageId> {

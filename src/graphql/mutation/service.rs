@@ -1,4 +1,4 @@
-//! Mutations of services: profiles of users, suspensions, revoked tokens, and reports.
+//! Mutations of services: profiles of users, suspensions, revoked tokens, erasures, and reports.
 //!
 //! The chat refuses everyone else before it looks at a target. Introspection hides these fields from
 //! everyone else too.
@@ -12,7 +12,7 @@ use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::report_id;
 use crate::graphql::scalar::{DateTime, Json};
 use crate::graphql::scope::{ViewerScope, is_service};
-use crate::graphql::types::{Report, ReportState, User};
+use crate::graphql::types::{Job, Report, ReportState, User};
 
 /// Input of `upsertUsers`.
 #[derive(InputObject)]
@@ -108,6 +108,24 @@ pub(super) struct RevokeTokensPayload {
     client_mutation_id: Option<String>,
 }
 
+/// Input of `eraseUser`.
+#[derive(InputObject)]
+pub(super) struct EraseUserInput {
+    /// Username of the user.
+    username: String,
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `eraseUser`.
+#[derive(SimpleObject)]
+pub(super) struct EraseUserPayload {
+    /// The job that erases the user.
+    job: Job,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
 /// Input of `resolveReport`.
 #[derive(InputObject)]
 pub(super) struct ResolveReportInput {
@@ -187,6 +205,30 @@ impl ServiceMutation {
             restrictions.restore(&scope.caller, &user).await?;
             Ok(Some(RestoreUserPayload {
                 user: User::new(&scope, user),
+                client_mutation_id,
+            }))
+        })
+        .await
+    }
+
+    /// For services. Erases a user in the background: suspends them, removes them from every conversation,
+    /// deletes their messages, reactions, blocks, reports and profile, and puts `wideroom:erased` in
+    /// place of their name where something of them stays. The name may stay for 35 days in logs, and in
+    /// mentions and blocks by others. A second call returns the same job, unless the job failed or the user
+    /// was restored since: then it begins again.
+    #[graphql(visible = "is_service")]
+    async fn erase_user(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The user.")] input: EraseUserInput,
+    ) -> Nullable<EraseUserPayload> {
+        nullable(async {
+            let scope = ViewerScope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let erasure = &scope.chat.erasure;
+            let job = erasure.erase(&scope.caller, &input.username).await?;
+            Ok(Some(EraseUserPayload {
+                job: Job::new(job),
                 client_mutation_id,
             }))
         })

@@ -54,6 +54,8 @@ pub(super) enum OutboxEventType {
     HistoryExpired,
     /// A user or a message was reported.
     Reported,
+    /// A user was erased: the last event of the erasure.
+    UserErased,
     /// Users are to be notified of a message. A reader that asks for it receives all events some seconds later, so that users who
     /// read the message at once are not notified.
     Notification,
@@ -86,6 +88,7 @@ fn kind_of(kind: OutboxEventType) -> Option<OutboxEventKind> {
         OutboxEventType::PinsChanged => OutboxEventKind::PinsChanged,
         OutboxEventType::HistoryExpired => OutboxEventKind::HistoryExpired,
         OutboxEventType::Reported => OutboxEventKind::Reported,
+        OutboxEventType::UserErased => OutboxEventKind::UserErased,
         OutboxEventType::Notification => return None,
     })
 }
@@ -119,8 +122,8 @@ impl OutboxPayload {
         source.map(|(item, _)| DateTime(item.event.id.moment()))
     }
 
-    /// Conversation of the event, in its current state. Null without an event, and for a report
-    /// without a conversation.
+    /// Conversation of the event, in its current state. Null without an event, for a report
+    /// without a conversation, and for an erasure.
     async fn conversation(&self) -> Nullable<Conversation> {
         nullable(async {
             match &self.source {
@@ -155,6 +158,7 @@ pub(super) enum OutboxEvent {
     PinsChanged(PinsChangedEvent),
     HistoryExpired(HistoryExpiredEvent),
     Reported(ReportedEvent),
+    UserErased(UserErasedEvent),
     Notification(NotificationEvent),
 }
 
@@ -170,6 +174,13 @@ pub(super) struct ConversationCreatedEvent {
 pub(super) struct ReportedEvent {
     /// The report in its current state.
     report: Report,
+}
+
+/// A user was erased. Each deleted message had its `MessageDeletedEvent`.
+#[derive(async_graphql::SimpleObject)]
+pub(super) struct UserErasedEvent {
+    /// Username of the user, for the last time.
+    username: String,
 }
 
 /// Event that the caller hands to the resolver of `outbox`, which then reads no log: the payload of a
@@ -252,6 +263,10 @@ impl OutboxEvent {
             return Ok(Self::of_message(scope, event.kind, message));
         }
         if let Some(user) = event.user {
+            if event.kind == OutboxEventKind::UserErased {
+                let username = user.as_str().to_owned();
+                return Ok(Some(Self::UserErased(UserErasedEvent { username })));
+            }
             if event.kind == OutboxEventKind::ParticipantRemoved {
                 let user = User::new(scope, user);
                 return Ok(Some(Self::ParticipantRemoved(ParticipantRemovedEvent {
@@ -322,7 +337,8 @@ impl OutboxEvent {
             | OutboxEventKind::ParticipantUpdated
             | OutboxEventKind::ConversationUpdated
             | OutboxEventKind::HistoryExpired
-            | OutboxEventKind::Reported => None,
+            | OutboxEventKind::Reported
+            | OutboxEventKind::UserErased => None,
         }
     }
 }

@@ -111,7 +111,7 @@ impl Conversation {
     }
 
     /// The other participant of a direct conversation; the viewer in a conversation with oneself.
-    /// Null for a group, and for a service that takes no part.
+    /// Null for a group, after the erasure of the other one, and for a service that takes no part.
     async fn direct_peer(&self) -> Nullable<User> {
         nullable(async {
             if self.conversation.kind != model::ConversationKind::Direct {

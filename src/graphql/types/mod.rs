@@ -3,6 +3,7 @@
 mod ban;
 mod conversation;
 mod inbox;
+mod job;
 mod message;
 mod participant;
 mod pin;
@@ -20,6 +21,7 @@ pub(super) use conversation::Conversation;
 pub(super) use inbox::{
     InboxEntry, InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary,
 };
+pub(super) use job::Job;
 pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge, message_edge_at};
 pub(super) use participant::{Participant, ParticipantEdge};
 pub(super) use pin::PinnedMessageEdge;
@@ -47,6 +49,7 @@ pub(super) enum Node {
     InboxEntry(InboxEntry),
     Ban(Ban),
     Report(Report),
+    Job(Job),
 }
 
 impl Node {
@@ -78,6 +81,7 @@ impl Node {
             }
             GlobalId::InboxEntry(..) => None,
             GlobalId::Report(id) => Report::load(scope, id).await?.map(Self::Report),
+            GlobalId::Job(id) => Job::load(scope, id).await?.map(Self::Job),
             GlobalId::Ban(conversation, user) => {
                 let participants = &scope.chat.participants;
                 let found = participants.ban(&scope.caller, conversation, &user).await?;

@@ -70,10 +70,11 @@ pub struct OutboxEvent {
     pub id: TimeUuid,
     pub kind: OutboxEventKind,
     /// The message that was added or changed, or the SYSTEM message that announces the event. The
-    /// creation of a conversation has none, and repeats its id, as do a report and a change without a
-    /// message.
+    /// creation of a conversation has none, and repeats its id, as do a report, an erasure and a change
+    /// without a message.
     pub message: MessageId,
-    /// The participant who was added, removed, silenced or unsilenced, or whose role changed.
+    /// The participant who was added, removed, silenced or unsilenced, or whose role changed. The user who
+    /// was erased.
     pub user: Option<UserId>,
 }
 
@@ -94,10 +95,11 @@ pub enum OutboxEventKind {
     PinsChanged,
     HistoryExpired,
     Reported,
+    UserErased,
 }
 
 impl OutboxEventKind {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::MessageAdded,
         Self::MessageEdited,
         Self::MessageDeleted,
@@ -112,6 +114,7 @@ impl OutboxEventKind {
         Self::PinsChanged,
         Self::HistoryExpired,
         Self::Reported,
+        Self::UserErased,
     ];
 
     /// Index in the list above.
@@ -141,6 +144,7 @@ impl OutboxEventKind {
             Self::PinsChanged => "PINS_CHANGED",
             Self::HistoryExpired => "HISTORY_EXPIRED",
             Self::Reported => "REPORTED",
+            Self::UserErased => "USER_ERASED",
         }
     }
 
@@ -164,7 +168,8 @@ impl OutboxEventKind {
             | Self::ParticipantUpdated
             | Self::ConversationUpdated
             | Self::HistoryExpired
-            | Self::Reported => false,
+            | Self::Reported
+            | Self::UserErased => false,
         }
     }
 
@@ -184,7 +189,8 @@ impl OutboxEventKind {
             | Self::ConversationCreated
             | Self::ConversationUpdated
             | Self::HistoryExpired
-            | Self::Reported => false,
+            | Self::Reported
+            | Self::UserErased => false,
         }
     }
 }
@@ -226,6 +232,16 @@ impl OutboxEvent {
             kind: OutboxEventKind::HistoryExpired,
             message: id,
             user: None,
+        }
+    }
+
+    /// The end of an erasure.
+    pub const fn user_erased(id: TimeUuid, user: UserId) -> Self {
+        Self {
+            id,
+            kind: OutboxEventKind::UserErased,
+            message: id,
+            user: Some(user),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Messages with their pins, and the idempotency keys and input hashes that detect retries.
 
+mod erasure;
 mod mentions;
 mod pin;
 

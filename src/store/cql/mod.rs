@@ -18,6 +18,7 @@ mod admin;
 mod cluster;
 mod cluster_store;
 mod driver;
+mod erasure;
 mod inbox;
 mod message;
 mod outbox;
@@ -45,6 +46,7 @@ use self::outbox::Outbox;
 use self::participant::Participants;
 use self::participant::ban::BanTable;
 use self::participant::block::BlockTable;
+use self::participant::job::JobTable;
 use self::participant::profile::Profiles;
 use self::participant::report::ReportTable;
 use self::participant::restriction::RestrictionTable;
@@ -87,6 +89,7 @@ pub struct Cql {
     blocks: BlockTable,
     bans: BanTable,
     reports: ReportTable,
+    jobs: JobTable,
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
     outbox: Arc<Outbox>,
@@ -127,6 +130,7 @@ impl Cql {
         let blocks = BlockTable::new(e(), c());
         let bans = BanTable::new(e(), c());
         let reports = ReportTable::new(e(), c());
+        let jobs = JobTable::new(e());
         outbox.follow(&admin.outbox_since().await);
         Ok(Self {
             address,
@@ -138,6 +142,7 @@ impl Cql {
             blocks,
             bans,
             reports,
+            jobs,
             inboxes,
             sends,
             outbox,

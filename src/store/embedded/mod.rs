@@ -11,6 +11,7 @@ mod block;
 mod cache;
 mod conversation;
 mod engine;
+mod erasure;
 mod inbox;
 mod mention;
 mod message;

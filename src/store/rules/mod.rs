@@ -3,6 +3,7 @@
 pub(super) mod expiry;
 pub(super) mod finding;
 pub(super) mod import;
+pub(super) mod job;
 pub(super) mod note;
 pub(super) mod outbox;
 pub(super) mod pair;

@@ -41,6 +41,8 @@ pub(super) struct OracleConversation {
     pub(super) removed_up_to: OrderKey,
     /// The newest of those.
     pub(super) removed_last: Option<MessageId>,
+    /// Users who were erased, and when: earlier mentions count no more.
+    pub(super) erased: BTreeMap<UserId, ChangeId>,
 }
 
 /// A user's part in a conversation.
@@ -113,6 +115,7 @@ impl OracleConversation {
             bans: BTreeMap::new(),
             removed_up_to: OrderKey::MIN,
             removed_last: None,
+            erased: BTreeMap::new(),
         }
     }
 
@@ -444,7 +447,9 @@ impl OracleConversation {
         let mentions = messages.filter(|message| {
             let position = message.id.order_key();
             let is_in = position > after && position <= up_to;
+            let is_erased = self.erased.get(user).is_some_and(|at| message.id < *at);
             is_in
+                && !is_erased
                 && message.counts_as_mention_for(user)
                 && !ignored.contains(message.sender.as_str())
         });

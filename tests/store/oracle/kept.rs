@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use wideroom::model::{
-    Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, OutboxEvent,
-    OutboxRow, OutboxShard, Pin, Profile, Report, ReportId, Restriction, TimeUuid, Timestamp,
-    UserId,
+    Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Job, JobId, Message,
+    OutboxEvent, OutboxRow, OutboxShard, Pin, Profile, Report, ReportId, Restriction, TimeUuid,
+    Timestamp, UserId,
 };
 use wideroom::store::{
     DeadLetter, DueRemoval, EarlierSend, ImportRow, Imported, ReaderPosition, Restricted,
@@ -30,6 +30,7 @@ pub(super) struct Kept {
     pub(super) outbox: BTreeMap<(TimeUuid, ConversationId), OutboxRow>,
     /// Positions of the readers of the outbox.
     pub(super) readers: BTreeMap<(String, OutboxShard), ReaderPosition>,
+    pub(super) jobs: BTreeMap<JobId, Job>,
     /// Dead letters of each reader, by event and part.
     pub(super) dead: BTreeMap<(String, TimeUuid, u8, String), DeadLetter>,
     pub(super) retention: Option<u32>,

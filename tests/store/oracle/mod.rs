@@ -4,6 +4,7 @@
 
 mod admin;
 mod conversation;
+mod erasure;
 mod kept;
 mod removal;
 
@@ -16,19 +17,20 @@ use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Direction, Emoji, Flags,
-    IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Membership, Message, MessageId,
+    IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId, Membership, Message, MessageId,
     MessageKind, NotificationLevel, OrderKey, OutboxEvent, OutboxShard, Page, PageRequest,
     Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution, Restriction, Revision,
     TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
-    Appended, Archive, Audience, BanChange, ChangedRow, Created, DeadLetter, EarlierSend, Error,
-    FlagsChange, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
-    MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE,
-    NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange,
-    ReaderPosition, Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, Store,
-    StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    Appended, Archive, Audience, BanChange, ChangedRow, ConversationsPiece, Created, DeadLetter,
+    EarlierSend, ErasureStore, Error, FlagsChange, ImportPositions, ImportRow, Imported,
+    LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
+    NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE, NewConversation, NewMessage,
+    OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition, Renaming, ReportQuery,
+    Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
+    Verified, VerifyPosition,
 };
 
 use self::conversation::{OracleConversation, OracleParticipant};

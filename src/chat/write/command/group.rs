@@ -13,6 +13,8 @@ pub(crate) enum GroupCommand {
     Remove(UserId),
     SetRole(UserId, Role),
     Leave,
+    /// Leave a conversation of any kind, without a SYSTEM message.
+    Withdraw,
     Ban(BanDraft),
     LiftBan(UserId),
     /// Until a moment, or until lifted.
@@ -40,6 +42,7 @@ impl GroupCommand {
             | Self::Remove(_)
             | Self::SetRole(..)
             | Self::Leave
+            | Self::Withdraw
             | Self::LiftBan(_)
             | Self::Silence(..)
             | Self::Unsilence(_)
@@ -51,7 +54,20 @@ impl GroupCommand {
 
     /// Whether direct conversations have it, and not only groups.
     pub(crate) fn is_for_direct(&self, authority: Authority) -> bool {
-        matches!(self, Self::History(command) if command.is_for_direct(authority))
+        match self {
+            Self::History(command) => command.is_for_direct(authority),
+            Self::Withdraw => true,
+            Self::Rename(_)
+            | Self::Add(..)
+            | Self::Remove(_)
+            | Self::SetRole(..)
+            | Self::Leave
+            | Self::Ban(_)
+            | Self::LiftBan(_)
+            | Self::Silence(..)
+            | Self::Unsilence(_)
+            | Self::SetSlowMode(_) => false,
+        }
     }
 
     /// The users on whose memberships the decision depends: the actor first, then the named users.
@@ -67,7 +83,11 @@ impl GroupCommand {
             Self::History(HistoryCommand::SetExpiry {
                 peer: Some(peer), ..
             }) => std::slice::from_ref(peer),
-            Self::Rename(_) | Self::Leave | Self::SetSlowMode(_) | Self::History(_) => &[],
+            Self::Rename(_)
+            | Self::Leave
+            | Self::Withdraw
+            | Self::SetSlowMode(_)
+            | Self::History(_) => &[],
         };
         std::iter::once(actor)
             .chain(named.iter().filter(|user| *user != actor))
@@ -82,7 +102,7 @@ pub(crate) fn parse_group_name(name: &str) -> Result<GroupName> {
 }
 
 pub(crate) fn parse_username(username: &str) -> Result<UserId> {
-    UserId::parse(username).map_err(|error| Error::bad_input(&["input", "username"], error))
+    UserId::parse_living(username).map_err(|error| Error::bad_input(&["input", "username"], error))
 }
 
 /// Sorts the usernames and removes duplicates.
@@ -99,7 +119,7 @@ pub(crate) fn parse_usernames(usernames: &[String]) -> Result<Vec<UserId>> {
     }
     let mut users = usernames
         .iter()
-        .map(|name| UserId::parse(name))
+        .map(|name| UserId::parse_living(name))
         .collect::<Result<Vec<_>, UserIdError>>();
     if let Ok(users) = &mut users {
         users.sort_unstable();

@@ -1,6 +1,7 @@
 //! Commands: writes to a conversation as plain data, checked as far as possible without the store.
 
 pub(crate) mod draft;
+pub(crate) mod erasure;
 pub(crate) mod group;
 pub(crate) mod history;
 pub(crate) mod pin;

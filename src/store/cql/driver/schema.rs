@@ -108,6 +108,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[REMOVED_UP_TO],
         speculation: Some(QUICK_EXPIRIES),
     },
+    Migration {
+        version: FormVersion::ERASURE.0,
+        statements: &[JOB_TABLE],
+        columns: &[],
+        speculation: Some(QUICK_JOBS),
+    },
 ];
 
 /// The migration that begins to record the oldest server.
@@ -255,6 +261,11 @@ const QUICK_EXPIRIES: SpeculativeRetry = SpeculativeRetry {
 const REMOVED_UP_TO: AddedColumns = AddedColumns {
     table: "conversations",
     columns: &[("removed_up_to", "blob")],
+};
+
+const QUICK_JOBS: SpeculativeRetry = SpeculativeRetry {
+    tables: &["jobs"],
+    millis: 50,
 };
 
 /// The newest mention of an entry, and its notification level.
@@ -606,6 +617,14 @@ const EXPIRY_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.expiries_by_ho
     shard tinyint,
     conversation_id uuid,
     PRIMARY KEY ((hour, shard), conversation_id)
+) WITH ID = {id}";
+
+/// Erasures of users: those that run in one partition, and those that have ended in others, for 400 days.
+const JOB_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.jobs (
+    shard tinyint,
+    job_id uuid,
+    state blob,
+    PRIMARY KEY ((shard), job_id)
 ) WITH ID = {id}";
 
 /// The directory of servers, and their mailboxes. No LOGGED batch writes them. The registrations keep their tombstones as long as a row could

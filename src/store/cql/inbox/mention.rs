@@ -42,6 +42,7 @@ statements! {
     DELETE_EVERYONE: Write "DELETE FROM everyone_by_conversation USING TIMESTAMP ? WHERE conversation_id = ? AND message_id = ?";
     SELECT_MENTIONED_UP_TO: Read "SELECT conversation_id, mentioned_up_to FROM inbox_by_user WHERE user_id = ? AND conversation_id IN ?";
     SELECT_EVERYONE_UP_TO: Read "SELECT everyone_up_to FROM conversations WHERE conversation_id = ?";
+    DELETE_MENTIONS: Write "DELETE FROM mentions_by_entry USING TIMESTAMP ? WHERE user_id = ? AND conversation_id = ?";
     SELECT_MENTIONS: Read "SELECT message_id, sender_id FROM mentions_by_entry WHERE user_id = ? AND conversation_id = ? AND message_id > ? AND message_id <= ? ORDER BY message_id ASC LIMIT ?";
     SELECT_EVERYONE: Read "SELECT message_id, sender_id FROM everyone_by_conversation WHERE conversation_id = ? AND message_id > ? AND message_id <= ? ORDER BY message_id ASC LIMIT ?";
     SELECT_MENTION: Read "SELECT sender_id FROM mentions_by_entry WHERE user_id = ? AND conversation_id = ? AND message_id = ?";
@@ -84,6 +85,17 @@ impl Mentioned {
 }
 
 impl Inboxes {
+    /// Deletes all rows of a user in a conversation, with one tombstone.
+    pub(crate) fn delete_mentions(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        conversation: ConversationId,
+        at: Timestamp,
+    ) {
+        writes.push(&DELETE_MENTIONS, values![at, user, conversation]);
+    }
+
     /// Writes a row of a message, with the microsecond of the message's state.
     pub(crate) fn put_mention(
         &self,

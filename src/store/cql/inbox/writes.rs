@@ -2,9 +2,10 @@
 
 use super::Inboxes;
 use crate::model::{
-    ActPosition, ChangeId, ConversationId, Membership, MembershipState, ReadMarker, Timestamp,
-    UserId,
+    ActPosition, ChangeId, ConversationId, Membership, MembershipState, NotificationLevel,
+    ReadMarker, Timestamp, UserId,
 };
+use crate::store::Result;
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
@@ -13,6 +14,8 @@ use crate::store::cql::message::register::{LastMessage, encode_membership};
 
 /// The span of an activity hint.
 const SLOT_MICROS: i64 = 3_600 * 1_000_000;
+/// Days for which the changes of an inbox are kept.
+const CHANGE_DAYS: i32 = 36;
 /// A send within this time of the last hint in the same slot writes none: an entry is at most so much later than its hint.
 pub(crate) const HINT_LAG_MICROS: i64 = 2_000_000;
 
@@ -22,6 +25,9 @@ statements! {
     UPDATE_READ_MARKER: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET read_up_to = ? WHERE user_id = ? AND conversation_id = ?";
     INSERT_HINT: Write "INSERT INTO inbox_activity_by_user (user_id, slot, conversation_id, last_activity) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
     DELETE_HINT: Write "DELETE FROM inbox_activity_by_user USING TIMESTAMP ? WHERE user_id = ? AND slot = ? AND conversation_id = ?";
+    DELETE_ENTRY: Write "DELETE FROM inbox_by_user USING TIMESTAMP ? WHERE user_id = ? AND conversation_id = ?";
+    DELETE_HINTS: Write "DELETE FROM inbox_activity_by_user USING TIMESTAMP ? WHERE user_id = ?";
+    DELETE_INBOX_CHANGES: Write "DELETE FROM changes_by_user USING TIMESTAMP ? WHERE user_id = ? AND day = ?";
     INSERT_INBOX_CHANGE: Write "INSERT INTO changes_by_user (user_id, day, change_id, kind, conversation_id) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?";
 }
 
@@ -177,6 +183,33 @@ impl Inboxes {
         at: Timestamp,
     ) {
         writes.push(&DELETE_HINT, values![at, user, slot, conversation]);
+    }
+
+    /// Deletes an entry, with its notification level.
+    pub(crate) fn delete_entry(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        id: ConversationId,
+        at: Timestamp,
+    ) {
+        writes.push(&DELETE_ENTRY, values![at, user, id]);
+        self.delete_large(writes, user, id, at.micros());
+        let levels = (Some(NotificationLevel::All), None);
+        Self::put_notify_all(writes, user, id, levels, at.micros());
+    }
+
+    /// Deletes the hints of a user, and the logged changes of the inbox.
+    pub(crate) async fn erase(&self, user: &UserId, at: Timestamp) -> Result<()> {
+        self.executor
+            .write(&DELETE_HINTS, values![at, user])
+            .await?;
+        let today = day_of(at);
+        for day in today - CHANGE_DAYS..=today + 1 {
+            let values = values![at, user, day];
+            self.executor.write(&DELETE_INBOX_CHANGES, values).await?;
+        }
+        Ok(())
     }
 
     /// Logs a change of an inbox, for streams that were disconnected.

@@ -27,6 +27,7 @@ statements! {
     SELECT_CONVERSATION: Read "SELECT kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history, made, last_message, newest_change, last_activity, WRITETIME(last_activity) FROM conversations WHERE conversation_id = ?";
     SELECT_DESCRIPTION: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history FROM conversations WHERE conversation_id = ?";
     SELECT_DESCRIPTIONS: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history FROM conversations WHERE conversation_id IN ?";
+    SWAP_CREATOR: Conditional "UPDATE conversations SET created_by = ? WHERE conversation_id = ? IF created_by = ?";
     CLAIM_CONVERSATION: Conditional "INSERT INTO conversations (conversation_id, kind, created_at, created_by, input_hash, made) VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS";
     UPDATE_HEAD: Write "UPDATE conversations USING TIMESTAMP ? SET last_message = ?, newest_change = ?, last_activity = ? WHERE conversation_id = ?";
     UPDATE_IS_LARGE: Write "UPDATE conversations USING TIMESTAMP ? SET is_large = ? WHERE conversation_id = ?";
@@ -336,6 +337,18 @@ impl Messages {
             id
         ];
         writes.push(&UPDATE_HEAD, values);
+    }
+
+    /// Replaces the creator, whom a lightweight transaction has written.
+    pub(crate) async fn replace_creator(
+        &self,
+        id: ConversationId,
+        from: &UserId,
+        to: &UserId,
+    ) -> Result<()> {
+        let values = values![to, id, from];
+        let answer = self.executor.write_if::<Row>(&SWAP_CREATOR, values).await;
+        answer.map(drop)
     }
 
     /// Marks a conversation as large, for good: no write ever clears the flag.

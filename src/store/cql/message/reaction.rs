@@ -4,11 +4,13 @@ use futures_util::future::try_join_all;
 
 use super::Messages;
 use super::bucket::Bucket;
-use crate::model::{Change, ConversationId, Emoji, Message, MessageId, Reaction, UserId};
+use crate::model::{
+    Change, ConversationId, Emoji, Message, MessageId, Reaction, Timestamp, UserId,
+};
 use crate::store::Result;
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, user, values};
+use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, list, user, values};
 
 const TABLE: &str = "reactions_by_message";
 /// Rows of one read.
@@ -22,6 +24,8 @@ statements! {
     SELECT_FIRST_REACTIONS: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? LIMIT ?";
     SELECT_NEXT_REACTIONS: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND (emoji, user_id) > (?, ?) LIMIT ?";
     SELECT_NEXT_EMOJI: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND emoji > ? LIMIT ?";
+    SELECT_REACTIONS_BY: Read "SELECT emoji FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND emoji IN ? AND user_id = ?";
+    DELETE_REACTION: Write "DELETE FROM reactions_by_message USING TIMESTAMP ? WHERE conversation_id = ? AND message_id = ? AND emoji = ? AND user_id = ?";
     SELECT_REACTION: Read "SELECT is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND emoji = ? AND user_id = ?";
 }
 
@@ -70,6 +74,29 @@ impl Messages {
             self.reactions_to(viewer, *conversation, *message).await
         };
         concurrently(messages.iter().map(each).collect()).await
+    }
+}
+
+impl Messages {
+    /// Adds the deletion of all reactions of a user to a message, those that are off included.
+    pub(crate) async fn delete_reactions_by(
+        &self,
+        writes: &mut Writes,
+        (conversation, message): (ConversationId, MessageId),
+        by: &UserId,
+        at: Timestamp,
+    ) -> Result<()> {
+        let kinds = self.reactions_to(by, conversation, message).await?;
+        let kinds = kinds
+            .iter()
+            .map(|reaction| reaction.emoji.as_str().to_owned());
+        let values = values![conversation, message, list(kinds), by];
+        let own: Vec<(String,)> = self.executor.read(&SELECT_REACTIONS_BY, values).await?;
+        for (emoji,) in own {
+            let values = values![at, conversation, message, emoji, by];
+            writes.push(&DELETE_REACTION, values);
+        }
+        Ok(())
     }
 }
 

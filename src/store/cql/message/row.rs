@@ -172,7 +172,9 @@ pub(crate) fn decode_message(
         kind,
         content,
         reply_to: reply_to.map(|id| time_uuid(TABLE, id)).transpose()?,
+        // An erasure empties it.
         client_key: client_key
+            .filter(|key| !key.is_empty())
             .map(|key| IdempotencyKey::parse(&key))
             .transpose()
             .map_err(|error| corrupt(TABLE, error))?,

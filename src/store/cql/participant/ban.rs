@@ -22,6 +22,8 @@ use crate::store::{BanChange, Result};
 const TABLE: &str = "bans_by_conversation";
 /// Rows of one read.
 const ROWS_MAX: usize = 1_000;
+/// Rows of one write.
+const REPLACED_AT_ONCE: usize = 64;
 /// The format of a ban, in its first byte.
 const VERSION: u8 = 1;
 /// Lifetime of the row of a ban that has ended, in seconds.
@@ -195,6 +197,35 @@ impl BanTable {
         let mut writes = Writes::of_one_partition();
         put(&mut writes, conversation, ban, REGISTER_TIMESTAMP);
         self.executor.write_all(writes).await
+    }
+
+    /// Deletes the ban of a user, and replaces the user's name in the bans of others that hold now.
+    pub(crate) async fn erase(
+        &self,
+        conversation: ConversationId,
+        user: &UserId,
+        change: TimeUuid,
+    ) -> Result<()> {
+        let at = change.moment().micros();
+        let mut writes = Writes::of_one_partition();
+        writes.push(&DELETE_BAN, values![at, conversation, user]);
+        self.executor.write_all(writes).await?;
+        let (all, forward) = (NameRange::all(), Direction::Forward);
+        let listed = self.listed(conversation, all, forward, Ban::COUNT_MAX);
+        let by_user: Vec<_> = listed
+            .await?
+            .into_iter()
+            .filter(|ban| ban.by == *user)
+            .collect();
+        for piece in by_user.chunks(REPLACED_AT_ONCE) {
+            let mut writes = Writes::of_one_partition();
+            for ban in piece {
+                let by = UserId::erased();
+                put(&mut writes, conversation, &Ban { by, ..ban.clone() }, at);
+            }
+            self.executor.write_all(writes).await?;
+        }
+        Ok(())
     }
 
     /// Deletes the ban of a user who is not banned, for a repair.

@@ -23,6 +23,7 @@ const END_SECONDS: i32 = (Block::END_LIFETIME_MICROS / 1_000_000) as i32;
 statements! {
     SELECT_BLOCKS: Read "SELECT blocked_id, state FROM blocks_by_user WHERE user_id = ? LIMIT ?";
     SELECT_BLOCK: Read "SELECT state FROM blocks_by_user WHERE user_id = ? AND blocked_id = ?";
+    DELETE_BLOCKS: Write "DELETE FROM blocks_by_user USING TIMESTAMP ? WHERE user_id = ?";
     UPDATE_BLOCK: Write "UPDATE blocks_by_user USING TIMESTAMP ? AND TTL ? SET state = ? WHERE user_id = ? AND blocked_id = ?";
 }
 
@@ -82,6 +83,11 @@ impl BlockTable {
         writes.push(&INSERT_RESTRICTED_USER, values);
         put_log(&mut writes, self.clock.now(), user.as_str());
         self.executor.write_all(writes).await
+    }
+
+    /// Deletes all blocks of a user.
+    pub(crate) async fn erase(&self, user: &UserId, at: Timestamp) -> Result<()> {
+        self.executor.write(&DELETE_BLOCKS, values![at, user]).await
     }
 
     /// Whether the store has a block of this pair, or the end of one.

@@ -6,9 +6,11 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lru::LruCache;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::roster::TABLE;
 use crate::model::{Conversation, ConversationId, GroupName};
@@ -19,7 +21,10 @@ use crate::store::cql::message::conversation::{decode_history, slow_mode};
 /// Conversations that are cached. One takes at most 600 bytes, with its name and its creator.
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
 
-pub(super) struct DescriptionCache(Mutex<LruCache<ConversationId, Arc<Conversation>>>);
+/// Time after which a row is read again: the erasure of a user replaces the creator.
+const KEPT_FOR: Duration = Duration::from_secs(3_600);
+
+pub(super) struct DescriptionCache(Mutex<LruCache<ConversationId, (Arc<Conversation>, Instant)>>);
 
 impl DescriptionCache {
     pub(super) fn new() -> Self {
@@ -27,11 +32,18 @@ impl DescriptionCache {
     }
 
     pub(super) fn get(&self, id: ConversationId) -> Option<Arc<Conversation>> {
-        self.0.lock().get(&id).cloned()
+        let mut cached = self.0.lock();
+        let (conversation, read_at) = cached.get(&id)?;
+        (read_at.elapsed() < KEPT_FOR).then(|| Arc::clone(conversation))
+    }
+
+    pub(super) fn forget(&self, id: ConversationId) {
+        self.0.lock().pop(&id);
     }
 
     pub(super) fn put(&self, conversation: &Arc<Conversation>) {
-        self.0.lock().put(conversation.id, Arc::clone(conversation));
+        let read = (Arc::clone(conversation), Instant::now());
+        self.0.lock().put(conversation.id, read);
     }
 }
 

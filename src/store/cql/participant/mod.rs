@@ -1,9 +1,10 @@
-//! Participants: their rows, the roster of a conversation, pairs of direct conversations, profiles, restrictions, blocks and bans.
+//! Participants: their rows, the roster of a conversation, pairs of direct conversations, profiles, restrictions, blocks, bans, reports and jobs.
 
 pub(crate) mod ban;
 pub(crate) mod block;
 mod description_cache;
 mod former_runs;
+pub(crate) mod job;
 mod page;
 mod pager;
 pub(crate) mod pair;
@@ -22,6 +23,7 @@ use self::former_runs::FormerRuns;
 use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use super::message::Messages;
+use crate::model::ConversationId;
 
 /// Rows of one read by keys.
 pub(crate) const KEYS_AT_ONCE: usize = 20;
@@ -31,6 +33,7 @@ const ROWS_MAX: usize = 1_000;
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     ban::STATEMENTS,
     block::STATEMENTS,
+    job::STATEMENTS,
     page::STATEMENTS,
     pager::STATEMENTS,
     pair::STATEMENTS,
@@ -52,6 +55,11 @@ pub(crate) struct Participants {
 }
 
 impl Participants {
+    /// Reads the conversation again when it is needed.
+    pub(crate) fn forget_description(&self, id: ConversationId) {
+        self.descriptions.forget(id);
+    }
+
     pub(crate) fn new(executor: Arc<Executor>, messages: Arc<Messages>) -> Self {
         Self {
             executor,

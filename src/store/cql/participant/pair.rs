@@ -13,6 +13,7 @@ use crate::store::cql::driver::value::values;
 
 statements! {
     SELECT_PAIR: Read "SELECT conversation_id FROM direct_by_pair WHERE pair_key = ?";
+    RELEASE_PAIR: Conditional "DELETE FROM direct_by_pair WHERE pair_key = ? IF conversation_id = ?";
     CLAIM_PAIR: Conditional "INSERT INTO direct_by_pair (pair_key, conversation_id) VALUES (?, ?) IF NOT EXISTS";
 }
 
@@ -31,6 +32,13 @@ impl Participants {
             .read_one::<(Option<Uuid>,)>(&SELECT_PAIR, values![pair.to_vec()])
             .await?;
         Ok(row.and_then(|(id,)| id).map(ConversationId))
+    }
+
+    /// Deletes a pair, if it leads to this conversation.
+    pub(crate) async fn release_pair(&self, pair: &[u8], id: ConversationId) -> Result<()> {
+        let values = values![pair.to_vec(), id];
+        let answer = self.executor.write_if::<Row>(&RELEASE_PAIR, values).await;
+        answer.map(drop)
     }
 
     /// Claims a pair for a conversation by a lightweight transaction, and returns the conversation that has it.

@@ -7,15 +7,17 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::model::{Metadata, Profile, Timestamp, UserId};
-use crate::store::cql::driver::executor::{Executor, PARTITIONS_MAX, concurrently};
+use crate::store::cql::driver::executor::{Executor, PARTITIONS_MAX, Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{list, values};
+use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, list, values};
+use crate::store::cql::participant::restriction::INSERT_RESTRICTED_USER;
 use crate::store::{ProfileChange, Result};
 
 statements! {
     SELECT_PROFILE: Read "SELECT display_name, avatar_url, metadata, last_seen_at, WRITETIME(display_name), WRITETIME(avatar_url), WRITETIME(metadata) FROM users WHERE user_id = ?";
     SELECT_PROFILES: Read "SELECT user_id, display_name, avatar_url, metadata, last_seen_at FROM users WHERE user_id IN ?";
     UPDATE_PROFILE: Write "INSERT INTO users (user_id, display_name, avatar_url, metadata) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
+    DELETE_PROFILE: Write "DELETE display_name, avatar_url, metadata, last_seen_at FROM users USING TIMESTAMP ? WHERE user_id = ?";
     UPDATE_LAST_SEEN: Write "INSERT INTO users (user_id, last_seen_at) VALUES (?, ?) USING TIMESTAMP ?";
 }
 
@@ -57,6 +59,15 @@ fn profile(
 impl Profiles {
     pub(crate) fn new(executor: Arc<Executor>, clock: Arc<dyn Clock>) -> Self {
         Self { executor, clock }
+    }
+
+    /// Deletes all but the row itself, by which exports find the restriction of the user.
+    pub(crate) async fn erase(&self, user: &UserId, at: Timestamp) -> Result<()> {
+        let mut writes = Writes::of_one_partition();
+        writes.push(&DELETE_PROFILE, values![at, user]);
+        let values = values![user, REGISTER_TIMESTAMP];
+        writes.push(&INSERT_RESTRICTED_USER, values);
+        self.executor.write_all(writes).await
     }
 
     pub(crate) async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {

@@ -3,6 +3,7 @@
 mod append;
 mod completion;
 mod creation;
+mod erasure;
 mod fill_probe;
 mod idempotency;
 mod inbox_entry;
@@ -33,6 +34,7 @@ use crate::store::Result;
 use crate::store::cluster::CompletionHandler;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
+    erasure::STATEMENTS,
     idempotency::STATEMENTS,
     membership::STATEMENTS,
     mention::STATEMENTS,

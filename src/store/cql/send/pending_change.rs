@@ -171,6 +171,21 @@ impl PendingChange {
         }
     }
 
+    /// A change that is not the last one of the conversation, in place of the last one.
+    pub(super) fn forgotten(conversation: ConversationId, version: TimeUuid) -> Self {
+        Self {
+            conversation,
+            version,
+            announcement: None,
+            was_large: false,
+            transitions: Vec::new(),
+            changes: Vec::new(),
+            bans: Vec::new(),
+            history: None,
+            cleared: Vec::new(),
+        }
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let (transitions, changes) = (self.transitions.clone(), self.changes.clone());
         let bytes = match (&self.announcement, self.bans.as_slice()) {
@@ -250,7 +265,7 @@ impl PendingChange {
         self.changes.iter().map(|(id, kind, user)| Change {
             id: *id,
             kind: *kind,
-            message: self.version,
+            message: self.announcement.as_ref().map_or(*id, |_| self.version),
             user: user.clone(),
         })
     }
@@ -455,8 +470,8 @@ impl Sends {
         Ok(())
     }
 
-    /// The same for a change that no message announces: nobody joins or leaves by it, and no inbox shows it unless it
-    /// raises the floor.
+    /// The same for a change that no message announces: nobody joins by it, and no inbox shows it but those of
+    /// users who leave, unless it raises the floor.
     async fn complete_unannounced(&self, pending: &PendingChange) -> Result<()> {
         let (id, version) = (pending.conversation, pending.version);
         let changes: Vec<_> = pending.changes().collect();
@@ -465,6 +480,18 @@ impl Sends {
             .iter()
             .for_each(|change| self.messages.put_change(&mut writes, id, change));
         (pending.bans.iter()).for_each(|change| ban::put_change(&mut writes, id, change, version));
+        for transition in &pending.transitions {
+            if transition.joins == Some(false) {
+                let (user, at) = (&transition.user, version.moment().micros());
+                let inboxes = &self.inboxes;
+                inboxes.put_membership(&mut writes, user, id, &transition.membership, at);
+                if pending.was_large {
+                    inboxes.delete_large(&mut writes, user, id, at);
+                }
+                let kind = InboxChangeKind::MembershipChanged;
+                inboxes.put_inbox_change(&mut writes, user, id, version, kind);
+            }
+        }
         for user in &pending.cleared {
             let kind = InboxChangeKind::MessageChanged;
             self.inboxes

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::model::{ConversationId, Direction, Timestamp};
+use crate::model::{ConversationId, Direction, Job, Timestamp};
 use crate::store::embedded::OpenStore;
 use crate::store::embedded::admin::compaction;
 use crate::store::embedded::cache::state::ConversationState;
@@ -191,7 +191,7 @@ fn plan(context: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)
     Ok(((!write.ops.is_empty()).then_some(write), next))
 }
 
-/// Whether a row is older than its lifetime. Keys of sends and dead letters may have been written
+/// Whether a row is older than its lifetime. Keys of sends, dead letters and jobs may have been written
 /// again, with a later expiry; no other key with an expiry is.
 fn has_expired(of: &key::Key, value: &[u8], now: Timestamp) -> Result<bool> {
     if key::is_send_by_key(of) {
@@ -203,6 +203,11 @@ fn has_expired(of: &key::Key, value: &[u8], now: Timestamp) -> Result<bool> {
         let letter = rules::outbox::decode_dead(value)?;
         let expires_at = |letter: DeadLetter| letter.died_at.plus_micros(DEAD_LETTER_KEPT_MICROS);
         return Ok(letter.is_none_or(|letter| expires_at(letter) <= now));
+    }
+    if key::is_ended_job(of) {
+        let job = rules::job::decode(value)?;
+        let ended_at = job.finished_at.unwrap_or(job.started_at);
+        return Ok(ended_at.plus_micros(Job::ENDED_LIFETIME_MICROS) <= now);
     }
     Ok(true)
 }

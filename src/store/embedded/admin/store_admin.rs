@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::task::spawn_blocking;
 
 use super::{export, import};
 use crate::model::{
@@ -11,9 +12,9 @@ use crate::model::{
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::{MissingRow, corrupt};
 use crate::store::embedded::engine::{key, record};
-use crate::store::embedded::{Embedded, TRIES_MAX, contended, message};
+use crate::store::embedded::{Busy, Embedded, TRIES_MAX, contended, message};
 use crate::store::{
-    ImportPositions, ImportRow, Imported, Result, StoreAdmin, StoredMessage, Verified,
+    Error, ImportPositions, ImportRow, Imported, Result, StoreAdmin, StoredMessage, Verified,
     VerifyPosition,
 };
 
@@ -121,6 +122,13 @@ impl StoreAdmin for Embedded {
 
     async fn set_outbox(&self, since: Option<Timestamp>) -> Result<()> {
         self.switch_outbox(since).await
+    }
+
+    async fn compact(&self) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        spawn_blocking(move || inner.context.db.compact_all())
+            .await
+            .map_err(|_| Error::Unavailable(Box::new(Busy::Panic)))?
     }
 
     async fn note_once(&self, name: &str, value: &str) -> Result<String> {

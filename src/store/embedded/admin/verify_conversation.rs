@@ -234,18 +234,29 @@ impl PieceCheck<'_> {
         Ok(())
     }
 
-    /// Whether a mention of a message is not listed. Mentions are forgotten after a time.
+    /// Whether a mention of a message is not listed. Mentions are forgotten after a time, and with the erasure
+    /// of the mentioned user.
     fn is_unlisted(&self, message: &Message) -> Result<bool> {
         let expires_at = message.id.moment().plus_micros(Mentions::LIFETIME_MICROS);
-        if message.mentions().is_none() || expires_at <= self.now {
+        let Some(mentions) = message.mentions().filter(|_| expires_at > self.now) else {
             return Ok(false);
-        }
-        for key in mention::keys(message) {
-            if !self.view.has(&key)? {
+        };
+        let (id, at) = (message.conversation, message.id.order_key());
+        for user in mentions.users() {
+            if *user != message.sender
+                && !self.view.has(&key::mention(user, id, at))?
+                && self.is_joined(id, user)?
+            {
                 return Ok(true);
             }
         }
-        Ok(false)
+        Ok(mentions.everyone && !self.view.has(&key::everyone(id, at))?)
+    }
+
+    fn is_joined(&self, id: ConversationId, user: &UserId) -> Result<bool> {
+        let cell = key::participant(id, user, key::Cell::Membership);
+        let membership = self.view.decoded(&cell, record::decode_membership)?;
+        Ok(membership.is_some_and(|membership| membership.is_joined()))
     }
 
     /// Compares the list of pins with the messages, which decide.

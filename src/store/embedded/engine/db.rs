@@ -9,7 +9,7 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Sl
 use serde::de::DeserializeOwned;
 
 use super::journal::open_past_torn_end;
-use super::key::{Key, Span, Table};
+use super::key::{self, Key, Span, Table};
 use super::record::{self, DecodeError};
 use crate::model::Direction;
 use crate::store::{Error, Result};
@@ -20,6 +20,10 @@ const MEMTABLE_BYTES_MAX: u64 = 8 << 20;
 /// How long a compaction waits for the flush before it.
 const FLUSH_MAX: Duration = Duration::from_secs(10);
 const FLUSH_LOOK: Duration = Duration::from_millis(10);
+/// Row that fills a journal, and the size and number of its values: more than a journal holds.
+const FILLER_ROW: &str = "filler";
+const FILLER_BYTES: usize = 1 << 20;
+const FILLERS: usize = 65;
 /// The engine's folder with a folder for each keyspace.
 const KEYSPACES_FOLDER: &str = "keyspaces";
 
@@ -121,6 +125,30 @@ impl Db {
             keyspace.major_compact()
         };
         compacted().map_err(|error| read_error(table.name(), error))
+    }
+
+    /// Rewrites all files without overwritten and deleted values, those of the journals included.
+    ///
+    /// The engine seals its journal once it has 64 MB, and deletes it once all of it is in tables. So this
+    /// fills the journal up with values that nothing reads, flushes every keyspace, and compacts it.
+    pub(in crate::store::embedded) fn compact_all(&self) -> Result<()> {
+        let failed = |error| read_error("all tables", error);
+        let filler = key::meta(FILLER_ROW);
+        let mut bytes = vec![0; FILLER_BYTES];
+        for _ in 0..FILLERS {
+            // Random bytes, which the journal cannot compress.
+            getrandom::fill(&mut bytes).expect("the system gives random bytes");
+            self.commit([(filler.clone(), Some(bytes.clone()))])
+                .map_err(failed)?;
+        }
+        self.commit([(filler, None)]).map_err(failed)?;
+        for keyspace in &*self.keyspaces {
+            keyspace.rotate_memtable_and_wait().map_err(failed)?;
+        }
+        for keyspace in &*self.keyspaces {
+            keyspace.major_compact().map_err(failed)?;
+        }
+        Ok(())
     }
 
     pub(in crate::store::embedded) fn sync(&self) -> fjall::Result<()> {

@@ -16,13 +16,14 @@ pub(in crate::store::embedded) use self::row::{
     all_activities, all_blocks, all_busy, all_everyones, all_larges, all_mentions, all_pairs,
     all_reports, ban, ban_place, banned_of, bans, behind, block, blocked_of, blocker_of, blocks,
     busy, busy_conversation, busy_conversation_id, conversation, conversation_of,
-    conversations_after, dead_letter, dead_letters, everyone, everyone_of, everyones, expired,
-    expired_key, expiry, is_dead_letter, is_send_by_key, larges, listed, listed_id, listing_of,
-    mention, mention_of, mentioned_at, mentions, meta, note, notify_all, notify_all_after,
-    notify_all_of, outbox_row, outbox_row_of, outbox_rows, pair, pin, pinned_of, pins, reaction,
-    reaction_of, reaction_to, reactions, reactions_after, reactions_in, reactions_of,
-    reader_position, report, report_of, report_resolution, reports, restricted_of, restriction,
-    restrictions, roster, send_by_key, user, user_of, users_after,
+    conversations_after, dead_letter, dead_letters, ended_job, entries, everyone, everyone_of,
+    everyones, expired, expired_key, expiry, is_dead_letter, is_ended_job, is_send_by_key, job,
+    jobs, larges, listed, listed_id, listing_of, mention, mention_of, mentioned_at, mentions,
+    mentions_of_user, meta, note, notify_all, notify_all_after, notify_all_of, outbox_row,
+    outbox_row_of, outbox_rows, pair, pin, pinned_of, pins, reaction, reaction_of, reaction_to,
+    reactions, reactions_after, reactions_in, reactions_of, reader_position, report, report_of,
+    report_resolution, reports, restricted_of, restriction, restrictions, roster, send_by_key,
+    user, user_of, users_after,
 };
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
@@ -93,6 +94,8 @@ enum Tag {
     NotifyAll = 28,
     Removed = 44,
     DueRemoval = 45,
+    Job = 36,
+    EndedJob = 37,
 }
 
 /// First byte of a row of [`Table::Changes`]: its owner's kind.
@@ -174,6 +177,9 @@ impl Key {
             }
             (Table::Rows, Some(&tag)) if tag == Tag::Removed as u8 => "removed_histories",
             (Table::Rows, Some(&tag)) if tag == Tag::DueRemoval as u8 => "expiries_by_hour",
+            (Table::Rows, Some(&tag)) if tag == Tag::Job as u8 || tag == Tag::EndedJob as u8 => {
+                "jobs"
+            }
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),
             (table, _) => table.name(),
         }

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::model::message::IdempotencyKey;
 use crate::model::{
-    ConversationId, Emoji, InboxKey, MessageId, OrderKey, OutboxShard, ReportId, TimeUuid,
+    ConversationId, Emoji, InboxKey, JobId, MessageId, OrderKey, OutboxShard, ReportId, TimeUuid,
     Timestamp, UserId,
 };
 use crate::store::{DeadLetter, Restricted};
@@ -568,6 +568,10 @@ pub(in crate::store::embedded) fn is_dead_letter(key: &Key) -> bool {
     has_tag(key, Tag::OutboxDead)
 }
 
+pub(in crate::store::embedded) fn is_ended_job(key: &Key) -> bool {
+    has_tag(key, Tag::EndedJob)
+}
+
 fn has_tag(key: &Key, tag: Tag) -> bool {
     key.table == Table::Rows && key.bytes.first() == Some(&(tag as u8))
 }
@@ -609,4 +613,29 @@ pub(in crate::store::embedded) fn notify_all_after(
 /// Parses the user of a key of [`notify_all_after`].
 pub(in crate::store::embedded) fn notify_all_of(bytes: &[u8]) -> Option<UserId> {
     UserId::parse(std::str::from_utf8(bytes.get(17..)?).ok()?).ok()
+}
+
+// Jobs: those that run, and those that have ended.
+
+pub(in crate::store::embedded) fn job(id: JobId) -> Key {
+    rows(Tag::Job, &[id.0.as_bytes()])
+}
+
+pub(in crate::store::embedded) fn ended_job(id: JobId) -> Key {
+    rows(Tag::EndedJob, &[id.0.as_bytes()])
+}
+
+/// Range of the jobs that run.
+pub(in crate::store::embedded) fn jobs() -> Span {
+    all_after(Tag::Job, None)
+}
+
+/// Range of all mentions of a user, in all conversations.
+pub(in crate::store::embedded) fn mentions_of_user(user: &UserId) -> Span {
+    Span::of_prefix(Table::Rows, rows(Tag::Mention, &[&name(user)]).bytes)
+}
+
+/// Range of the cells of all entries of a user.
+pub(in crate::store::embedded) fn entries(user: &UserId) -> Span {
+    Span::of_prefix(Table::Inbox, name(user))
 }

@@ -7,10 +7,10 @@
 
 use async_trait::async_trait;
 
-use super::unknown_outcome::retry_until_known;
-use super::write_context::WriteContext;
 use crate::chat::late_rule::{EventAge, LateEvents, notify_in_time};
 use crate::chat::publisher::Origin;
+use crate::chat::write::unknown_outcome::retry_until_known;
+use crate::chat::write::write_context::WriteContext;
 use crate::cluster::Cluster;
 use crate::model::{
     Change, ChangeId, ChangeKind, Conversation, ConversationId, OutboxEvent, TimeUuid, UserId,

@@ -1,0 +1,197 @@
+//! Erasure of a user from messages, and from the participants of a conversation.
+
+use scylla::value::Row;
+
+use super::Sends;
+use super::pending_change::PendingChange;
+use crate::model::id::pair_key;
+use crate::model::{ChangeId, ConversationId, ConversationKind, MessageId, MessageKind, UserId};
+use crate::store::Result;
+use crate::store::cql::driver::error::{corrupt, unavailable};
+use crate::store::cql::driver::executor::{Writes, concurrently};
+use crate::store::cql::driver::statement::statements;
+use crate::store::cql::driver::value::values;
+use crate::store::rules::pair;
+
+/// Attempts while other servers change the same membership.
+const TRIES_MAX: usize = 8;
+
+statements! {
+    UPDATE_SENDER: Write "UPDATE messages_by_conversation USING TIMESTAMP ? SET sender_id = ?, client_key = ? WHERE conversation_id = ? AND width = ? AND start = ? AND message_id = ?";
+    FORGET_KEY: Conditional "DELETE FROM sends_by_key WHERE conversation_id = ? AND sender_id = ? AND key = ? IF message_id = ?";
+    FORGET_PARTICIPANT: Conditional "DELETE FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
+    FORGET_CHANGE: Conditional "UPDATE participants_by_conversation SET roster = ?, pending = ? WHERE conversation_id = ? IF roster = ?";
+}
+
+impl Sends {
+    pub(crate) async fn erase_messages(
+        &self,
+        conversation: ConversationId,
+        user: &UserId,
+        messages: &[MessageId],
+        change: ChangeId,
+    ) -> Result<()> {
+        let each = messages
+            .iter()
+            .map(|message| self.erase_message(conversation, user, *message, change));
+        concurrently(each.collect()).await.map(drop)
+    }
+
+    async fn erase_message(
+        &self,
+        conversation: ConversationId,
+        user: &UserId,
+        id: MessageId,
+        change: ChangeId,
+    ) -> Result<()> {
+        let found = self.messages.find_message(conversation, id, None).await?;
+        let Some((message, bucket)) = found else {
+            return Ok(());
+        };
+        let at = change.moment();
+        let mut writes = Writes::logged();
+        if message.has_reactions {
+            self.messages
+                .delete_reactions_by(&mut writes, (conversation, id), user, at)
+                .await?;
+        }
+        if let Some(erased) = message.without_name(user) {
+            if message.sender == *user {
+                if let Some(key) = &message.client_key {
+                    let values = values![conversation, user, key.as_str(), id];
+                    self.executor.write_if::<Row>(&FORGET_KEY, values).await?;
+                }
+                // An empty key, not a null: a page full of erased messages must not be full of tombstones.
+                let values = values![
+                    at,
+                    &erased.sender,
+                    "",
+                    conversation,
+                    bucket.width.number(),
+                    bucket.start,
+                    id
+                ];
+                writes.push(&UPDATE_SENDER, values);
+            }
+            if erased.content != message.content && erased.kind == MessageKind::System {
+                self.messages.put_content(&mut writes, &erased, bucket, at);
+            }
+            if let (Some(before), Some(pin)) = (&message.pin, &erased.pin)
+                && before != pin
+            {
+                let later = pin.change.moment().micros() + 1;
+                self.messages
+                    .put_pin_at(&mut writes, (conversation, id), bucket, pin, later);
+            }
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        self.executor.write_all(writes).await
+    }
+
+    /// The entry goes last: it is by this row that the conversation is found again.
+    pub(crate) async fn erase_participant(
+        &self,
+        conversation: ConversationId,
+        user: &UserId,
+        change: ChangeId,
+    ) -> Result<()> {
+        let at = change.moment();
+        let found = self.messages.conversation(conversation).await?;
+        let Some(found) = found else {
+            return Err(corrupt("conversations", "an entry of no conversation"));
+        };
+        if found.conversation.kind == ConversationKind::Direct {
+            let all = self.participants.memberships(conversation).await?;
+            let names: Vec<_> = all.keys().collect();
+            if let Some((one, other)) = pair::of_stored(conversation, &names) {
+                self.participants
+                    .release_pair(&pair_key(one, other), conversation)
+                    .await?;
+            }
+        }
+        self.erase_listed_pins(conversation, user).await?;
+        if found.conversation.created_by.as_ref() == Some(user) {
+            self.messages
+                .replace_creator(conversation, user, &UserId::erased())
+                .await?;
+        }
+        let mut writes = Writes::logged();
+        self.inboxes
+            .delete_mentions(&mut writes, user, conversation, at);
+        self.executor.write_all(writes).await?;
+        self.participants.forget_description(conversation);
+        self.forget_participant(conversation, user, change).await?;
+        let mut entry = Writes::logged();
+        self.inboxes
+            .delete_entry(&mut entry, user, conversation, at);
+        self.executor.write_all(entry).await
+    }
+
+    /// Pins by the user of messages that were deleted since: no read of a message shows them.
+    async fn erase_listed_pins(&self, conversation: ConversationId, user: &UserId) -> Result<()> {
+        for (message, mut pin) in self.messages.pins(conversation).await? {
+            if pin.by != *user {
+                continue;
+            }
+            pin.by = UserId::erased();
+            let later = pin.change.moment().micros() + 1;
+            let mut writes = Writes::logged();
+            let found = self
+                .messages
+                .find_message(conversation, message, None)
+                .await?;
+            match found {
+                Some((_, bucket)) => {
+                    self.messages.put_pin_at(
+                        &mut writes,
+                        (conversation, message),
+                        bucket,
+                        &pin,
+                        later,
+                    );
+                }
+                None => {
+                    self.messages
+                        .put_listed_pin(&mut writes, (conversation, message), &pin, later);
+                }
+            }
+            self.executor.write_all(writes).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the row of a participant who has left, and the last change of the membership, which may name
+    /// the user. The roster stays as it is.
+    async fn forget_participant(
+        &self,
+        id: ConversationId,
+        user: &UserId,
+        change: ChangeId,
+    ) -> Result<()> {
+        for _ in 0..TRIES_MAX {
+            let Some((_, seen)) = self.settled(id).await? else {
+                return Err(corrupt("conversations", "a conversation that was there"));
+            };
+            if !seen.is_settled() {
+                return Err(unavailable("a conversation is becoming large"));
+            }
+            let Some(roster) = &seen.bytes else {
+                return Ok(());
+            };
+            // Without the version of the roster, it counts as a change that nobody knows.
+            let forgotten = PendingChange::forgotten(id, change).encode();
+            let mut writes = Writes::of_one_partition();
+            let values = values![roster.clone(), forgotten, id, roster.clone()];
+            writes.push(&FORGET_CHANGE, values);
+            writes.push(&FORGET_PARTICIPANT, values![id, user]);
+            if self.executor.write_all_if::<Row>(writes).await?.is_none() {
+                return Ok(());
+            }
+        }
+        Err(unavailable(
+            "the participants of a conversation change all the time",
+        ))
+    }
+}

@@ -1,0 +1,383 @@
+//! Erasure of users in the embedded store, and its jobs.
+//!
+//! The membership cell of each conversation tells whether a user was ever in it, so the conversations of a
+//! user are found by one key lookup for each conversation of the store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::cache::state::{ConversationState, People, memberships};
+use super::engine::committer::{CommitOutcome, Condition, Op, Write};
+use super::engine::db::{MalformedKey, View, corrupt};
+use super::engine::key::{self, Cell, EntryCell, Key, Span};
+use super::engine::record::{self, BanRecord, ConversationRecord, MessageRecord};
+use super::read_context::ReadContext;
+use super::write::compare_and_set::Plan;
+use super::{Embedded, ban};
+use crate::model::{
+    Ban, ChangeId, Conversation, ConversationId, ConversationKind, Direction, IdempotencyKey, Job,
+    JobId, Mentions, Message, MessageId, OrderKey, OutboxEvent, Profile, Report, TimeUuid,
+    Timestamp, UserId,
+};
+use crate::store::rules::pair;
+use crate::store::{ConversationsPiece, ErasureStore, Result, rules};
+
+/// Conversations of the store that one piece looks at.
+const LOOKED_AT_MAX: usize = 10_000;
+/// Rows that one write deletes.
+const DELETED_AT_ONCE: usize = 1_000;
+
+#[async_trait]
+impl ErasureStore for Embedded {
+    async fn conversations_of(
+        &self,
+        user: &UserId,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> Result<ConversationsPiece> {
+        let user = user.clone();
+        self.read(move |context| conversations_of(&context.view(), &user, after, limit))
+            .await
+    }
+
+    async fn erase_messages(
+        &self,
+        conversation: ConversationId,
+        user: &UserId,
+        messages: &[MessageId],
+        change: ChangeId,
+    ) -> Result<()> {
+        let (user, messages) = (user.clone(), messages.to_vec());
+        self.carry_out(conversation, move |context, state| {
+            plan_messages(context, state, (&user, &messages), change)
+        })
+        .await
+    }
+
+    async fn erase_participant(
+        &self,
+        conversation: ConversationId,
+        user: &UserId,
+        change: ChangeId,
+    ) -> Result<()> {
+        let all = (OrderKey::MIN, OrderKey::MAX);
+        self.delete_all(key::mentions(user, conversation, all))
+            .await?;
+        let user = user.clone();
+        self.carry_out(conversation, move |context, state| {
+            plan_participant(context, state, &user, change)
+        })
+        .await
+    }
+
+    async fn erase_user(&self, user: &UserId, _at: Timestamp) -> Result<()> {
+        for span in [
+            key::mentions_of_user(user),
+            key::blocks(user),
+            key::activities(user),
+            key::busy(user),
+            key::larges(user),
+            key::entries(user),
+            key::changes_of_user_after(user, OrderKey::MIN),
+        ] {
+            self.delete_all(span).await?;
+        }
+        let empty = record::encode_profile(&Profile::default());
+        self.write_ops(vec![Op::Put(key::user(user), empty)]).await
+    }
+
+    async fn add_user_erased(
+        &self,
+        user: &UserId,
+        event: TimeUuid,
+        _logged_as: TimeUuid,
+    ) -> Result<()> {
+        let outbox = &self.inner.context.outbox;
+        let events = || vec![OutboxEvent::user_erased(event, user.clone())];
+        let ops = outbox.put(Report::NO_CONVERSATION, events);
+        let write = Write {
+            ops: ops.into_iter().collect(),
+            newest_id: Some(event),
+            ..Write::default()
+        };
+        self.write(write).await.map(drop)
+    }
+
+    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<Job>>> {
+        let ids = ids.to_vec();
+        self.read(move |context| {
+            let view = context.view();
+            ids.iter().map(|id| job(&view, *id)).collect()
+        })
+        .await
+    }
+
+    async fn running_jobs(&self, limit: usize) -> Result<Vec<Job>> {
+        self.read(move |context| {
+            let view = context.view();
+            let rows = view.scan(key::jobs(), Direction::Forward).take(limit);
+            rows.map(|row| rules::job::decode(&row?.1)).collect()
+        })
+        .await
+    }
+
+    async fn swap_job(&self, seen: Option<&Job>, to: &Job) -> Result<bool> {
+        let (running, ended) = (key::job(to.id), key::ended_job(to.id));
+        let condition = match seen {
+            None => Condition::Absent(running.clone()),
+            Some(seen) => Condition::Is(running.clone(), rules::job::encode(seen)),
+        };
+        let bytes = rules::job::encode(to);
+        let ops = match to.finished_at {
+            None => vec![Op::Put(running, bytes), Op::Delete(ended)],
+            Some(finished_at) => {
+                let expires_at = finished_at.plus_micros(Job::ENDED_LIFETIME_MICROS);
+                let expiry = key::expiry(&ended, expires_at);
+                vec![
+                    Op::Delete(running),
+                    Op::Put(ended, bytes),
+                    Op::Put(expiry, Vec::new()),
+                ]
+            }
+        };
+        let write = Write {
+            ops,
+            conditions: vec![condition],
+            ..Write::default()
+        };
+        Ok(self.write(write).await? == CommitOutcome::Done)
+    }
+}
+
+impl Embedded {
+    async fn write_ops(&self, ops: Vec<Op>) -> Result<()> {
+        let write = Write {
+            ops,
+            ..Write::default()
+        };
+        self.write(write).await.map(drop)
+    }
+
+    /// Deletes the rows of a range, some at once. Those that are added meanwhile stay.
+    async fn delete_all(&self, mut span: Span) -> Result<()> {
+        loop {
+            let rest = span.clone();
+            let keys: Vec<Key> = self
+                .read(move |context| {
+                    let table = rest.table;
+                    let rows = context.view();
+                    let rows = rows.scan(rest, Direction::Forward).take(DELETED_AT_ONCE);
+                    let keys = rows.map(|row| {
+                        let bytes = row?.0.to_vec();
+                        Ok(Key { table, bytes })
+                    });
+                    keys.collect()
+                })
+                .await?;
+            let is_last = keys.len() < DELETED_AT_ONCE;
+            let last = keys.last().map(|key| key.bytes.clone());
+            if !keys.is_empty() {
+                self.write_ops(keys.into_iter().map(Op::Delete).collect())
+                    .await?;
+            }
+            if is_last {
+                return Ok(());
+            }
+            // Past the tombstones that were just written.
+            span = key::behind(span, last);
+        }
+    }
+}
+
+fn conversations_of(
+    view: &View<'_>,
+    user: &UserId,
+    after: Option<ConversationId>,
+    limit: usize,
+) -> Result<ConversationsPiece> {
+    let mut found = Vec::new();
+    let rows = view.scan(key::conversations_after(after), Direction::Forward);
+    for (looked_at, row) in rows.enumerate() {
+        let id =
+            key::conversation_of(&row?.0).ok_or_else(|| corrupt("conversations", MalformedKey))?;
+        if view.has(&key::participant(id, user, Cell::Membership))? {
+            found.push(id);
+        }
+        if found.len() == limit || looked_at + 1 == LOOKED_AT_MAX {
+            let next = Some(id);
+            return Ok(ConversationsPiece { found, next });
+        }
+    }
+    Ok(ConversationsPiece { found, next: None })
+}
+
+fn job(view: &View<'_>, id: JobId) -> Result<Option<Job>> {
+    let stored = match view.get(&key::job(id))? {
+        None => view.get(&key::ended_job(id))?,
+        running => running,
+    };
+    stored.map(|bytes| rules::job::decode(&bytes)).transpose()
+}
+
+/// Plans the erasure from some messages, on the condition that the head is that of `state`.
+fn plan_messages(
+    context: &ReadContext,
+    state: &ConversationState,
+    (user, messages): (&UserId, &[MessageId]),
+    change: ChangeId,
+) -> Result<Plan<()>> {
+    let (view, id) = (context.view(), state.conversation.id);
+    let mut ops = Vec::new();
+    for message in messages {
+        if let Some(present) = view.message(id, *message)? {
+            erase_message(&view, user, &present, &mut ops)?;
+        }
+    }
+    if ops.is_empty() {
+        return Ok(((), None));
+    }
+    let after = state_after(state, state.clone(), change);
+    Ok(((), Some(write(context, state, after, ops, change))))
+}
+
+fn erase_message(
+    view: &View<'_>,
+    user: &UserId,
+    message: &Message,
+    ops: &mut Vec<Op>,
+) -> Result<()> {
+    let (id, at) = (message.conversation, message.id.order_key());
+    if let Some(key) = &message.client_key
+        && message.sender == *user
+    {
+        let row = key::send_by_key(id, user, key);
+        let expires_at = message.id.moment();
+        let expires_at = expires_at.plus_micros(IdempotencyKey::LIFETIME_MICROS);
+        ops.push(Op::Delete(key::expiry(&row, expires_at)));
+        ops.push(Op::Delete(row));
+    }
+    if message.has_reactions {
+        for row in view.scan(key::reactions(id, message.id), Direction::Forward) {
+            let (bytes, _) = row?;
+            let (emoji, by) = key::reaction_of(&bytes)
+                .ok_or_else(|| corrupt("reactions_by_message", MalformedKey))?;
+            if by == *user {
+                ops.push(Op::Delete(key::reaction(id, message.id, &emoji, user)));
+            }
+        }
+    }
+    let mentions = message.mentions();
+    if mentions.is_some_and(|mentions| mentions.users().contains(user)) {
+        let row = key::mention(user, id, at);
+        let expires_at = message.id.moment().plus_micros(Mentions::LIFETIME_MICROS);
+        ops.push(Op::Delete(key::expiry(&row, expires_at)));
+        ops.push(Op::Delete(row));
+    }
+    if let Some(erased) = message.without_name(user) {
+        let row = key::message(id, at);
+        ops.push(Op::Put(row, MessageRecord::encode(&erased)));
+        let by_user = message.current_pin().is_some_and(|pin| pin.by == *user);
+        if let Some(pin) = erased.current_pin().filter(|_| by_user) {
+            let row = key::pin(id, message.id);
+            ops.push(Op::Put(row, record::encode(pin)));
+        }
+    }
+    Ok(())
+}
+
+/// Plans the erasure from all but messages, on the condition that the head is that of `state`.
+fn plan_participant(
+    context: &ReadContext,
+    state: &ConversationState,
+    user: &UserId,
+    change: ChangeId,
+) -> Result<Plan<()>> {
+    let (view, id) = (context.view(), state.conversation.id);
+    let mut ops = Vec::new();
+    for cell in [Cell::Membership, Cell::ReadUpTo, Cell::DeliveredUpTo] {
+        ops.push(key::participant(id, user, cell));
+    }
+    ops.extend(EntryCell::ALL.map(|cell| key::entry(user, id, cell)));
+    ops.push(key::notify_all(id, user));
+    ops.push(key::ban(id, user));
+    ops.extend(pair_key(&view, state)?);
+    let mut present = Vec::new();
+    for key in ops {
+        if view.has(&key)? {
+            present.push(Op::Delete(key));
+        }
+    }
+    let mut ops = present;
+    for ban in ban::stored(&view, id)? {
+        if ban.by == *user && ban.user != *user {
+            let by = UserId::erased();
+            let ban = Ban { by, ..ban };
+            ops.push(Op::Put(key::ban(id, &ban.user), BanRecord::encode(&ban)));
+        }
+    }
+    let mut after = state.clone();
+    if state.conversation.created_by.as_ref() == Some(user) {
+        after.conversation = Arc::new(Conversation {
+            created_by: Some(UserId::erased()),
+            ..(*state.conversation).clone()
+        });
+        let record = ConversationRecord::encode(&after.conversation);
+        ops.push(Op::Put(key::conversation(id), record));
+    }
+    if ops.is_empty() {
+        return Ok(((), None));
+    }
+    if let Some(people) = &state.people {
+        let mut all = people.memberships.clone();
+        all.remove(user);
+        after.people = Some(Arc::new(People::new(all)));
+    }
+    let after = state_after(state, after, change);
+    Ok(((), Some(write(context, state, after, ops, change))))
+}
+
+/// Key of the pair of a direct conversation, if the pair leads to it.
+fn pair_key(view: &View<'_>, state: &ConversationState) -> Result<Option<Key>> {
+    let id = state.conversation.id;
+    if state.conversation.kind != ConversationKind::Direct {
+        return Ok(None);
+    }
+    let all = memberships(view, id)?;
+    let names: Vec<_> = all.keys().collect();
+    let Some((one, other)) = pair::of_stored(id, &names) else {
+        return Ok(None);
+    };
+    let key = key::pair(one, other);
+    let there = view.record::<ConversationId>(&key)?;
+    Ok((there == Some(id)).then_some(key))
+}
+
+/// The state with a later head: a write that was planned on the state before is planned again.
+fn state_after(
+    before: &ConversationState,
+    after: ConversationState,
+    change: ChangeId,
+) -> ConversationState {
+    let mut head = before.head;
+    head.newest_change = head.newest_change.max(Some(change));
+    after.with_head(head)
+}
+
+fn write(
+    context: &ReadContext,
+    before: &ConversationState,
+    after: ConversationState,
+    mut ops: Vec<Op>,
+    change: ChangeId,
+) -> Write {
+    let head = key::head(before.conversation.id);
+    ops.push(Op::Put(head.clone(), after.head_bytes.clone()));
+    let (states, after) = (Arc::clone(&context.states), Arc::new(after));
+    Write {
+        ops,
+        conditions: vec![Condition::Is(head, before.head_bytes.clone())],
+        newest_id: Some(change),
+        applied: Some(Box::new(move || states.put_written(after))),
+    }
+}
