@@ -131,7 +131,7 @@ pub async fn conversations_of_a_user_are_found_after_leaving(store: &dyn Store) 
 pub async fn a_user_who_leaves_without_a_message_moves_no_inbox(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ben.clone(), ann.clone()]).await;
-    make(store, conversation_id(2), &[ben.clone()]).await;
+    make(store, conversation_id(2), std::slice::from_ref(&ben)).await;
     send(store, conversation_id(1), 1, &ann).await;
     send(store, conversation_id(2), 2, &ben).await;
     let before = inbox(store, &ben).await;
