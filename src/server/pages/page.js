@@ -339,13 +339,17 @@ function runWhenReady() {
   const acted = new AbortController();
   for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => acted.abort(), { capture: true, signal: acted.signal });
   const timer = setInterval(() => {
-    const editors = document.querySelectorAll("#graphiql :is(.graphiql-query-editor, .result-window) .CodeMirror");
-    const isLate = Date.now() - before > 30_000;
-    if (editors.length < 2 && !isLate && !acted.signal.aborted) return;
-    clearInterval(timer);
-    if (!isLate && !acted.signal.aborted) document.querySelector(".graphiql-execute-button")?.click();
-    acted.abort();
-  }, 50);
+    const button = document.querySelector(".graphiql-execute-button");
+    const result = document.querySelector("#graphiql .result-window .CodeMirror")?.CodeMirror;
+    const hasRun = button?.ariaLabel.startsWith("Stop") || result?.getValue();
+    if (hasRun || acted.signal.aborted || Date.now() - before > 30_000) {
+      clearInterval(timer);
+      acted.abort();
+    } else if (result) {
+      // GraphiQL ignores the button until it knows both of its editors.
+      button?.click();
+    }
+  }, 100);
 }
 
 /** Asks who this is and for the ids that the examples need, then shows the page as that person sees it. */
