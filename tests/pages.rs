@@ -105,7 +105,7 @@ async fn every_file_that_the_page_names_is_there_and_may_be_kept_for_good() {
 
 /// Bytes of the chat page with all of its files. It is an example to be read, so it stays small: plain files, a quarter of them comments
 /// and styles. It had 90 KB before mentions, pins, blocks, search, reports and expiry came, which take the rest.
-const DEMO_BYTES_MAX: usize = 162_000;
+const DEMO_BYTES_MAX: usize = 163_000;
 
 #[tokio::test]
 async fn the_chat_with_all_its_files_stays_small() {

@@ -46,11 +46,11 @@
 //! - Above 32 participants a conversation is *large*, for good, and merged at read time.
 
 mod admin;
+mod background;
 pub mod cluster;
 mod conversation;
 pub mod cql;
 pub mod embedded;
-mod erasure;
 mod error;
 mod forms;
 mod inbox;
@@ -60,7 +60,6 @@ mod message;
 mod outbox;
 mod profile;
 mod read_permit;
-mod removal;
 mod report;
 mod restriction;
 mod rules;
@@ -76,9 +75,12 @@ pub use self::admin::{
     DAMAGED_MESSAGE, Finding, ImportPositions, ImportRow, Imported, NOTE_DIRECT_SECRET,
     NOTE_IMPORTED_AT, StoreAdmin, StoredMessage, Verified, VerifyPosition, activity_to_give,
 };
+pub use self::background::erasure::{ConversationsPiece, ErasureStore};
+pub use self::background::removal::{
+    DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RESCHEDULE, RemovalStore, RemovedHistory,
+};
 use self::cluster::ClusterStore;
 pub use self::conversation::{Created, NewConversation, Participation};
-pub use self::erasure::{ConversationsPiece, ErasureStore};
 pub use self::error::{Cause, Error, Result};
 pub use self::forms::FormVersion;
 use self::inbox::UnreadReader;
@@ -97,9 +99,6 @@ pub use self::outbox::{
 };
 pub use self::profile::ProfileChange;
 pub use self::read_permit::ReadShares;
-pub use self::removal::{
-    DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RESCHEDULE, RemovalStore, RemovedHistory,
-};
 pub use self::report::ReportQuery;
 pub use self::restriction::{LoggedRestriction, Restricted, RestrictionChange};
 pub use self::rules::expiry::{REMOVAL_DELAY_MICROS, hour_of, removal_hour, widest_micros};

@@ -13,11 +13,12 @@ const AT_ONCE: &str = "4";
 /// Cases that hold in one process only: a resumed stream repeats nothing (on a cluster it may repeat events younger than the window),
 /// a send runs between the steps of a removal, and one of several equal streams executes before the others time out. `tests/servers`
 /// has the cases for a cluster. One case moves the clock by weeks, and one runs the others again.
-const ELSEWHERE: [&str; 18] = [
+const ELSEWHERE: [&str; 19] = [
     "api::events::a_resumed_stream_begins_with_its_cursor_and_the_present_markers",
     "api::events::cuts_while_all_kinds_of_things_happen_lose_nothing",
     "api::group_events::nothing_is_said_by_one_who_was_removed",
     "api::large_events::a_payload_over_64_kib_is_kept_in_no_notice_and_no_memo",
+    "api::moderation::a_silence_holds_for_writes_that_waited_behind_it",
     "api::moderation::services_read_bans_and_receive_updates",
     "api::pace::a_stream_of_one_who_is_too_fast_comes_more_slowly_and_whole",
     "api::pace::equal_subscriptions_pay_once_for_what_they_share",

@@ -5,8 +5,8 @@
 
 use async_trait::async_trait;
 
-use super::Result;
 use crate::model::{ConversationId, HistorySettings, OrderKey, OutboxShard, TimeUuid};
+use crate::store::Result;
 
 /// Entry of the list of removals: a conversation, and the hour from which there is something to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::Result;
 use crate::model::{ChangeId, ConversationId, Job, JobId, MessageId, TimeUuid, Timestamp, UserId};
+use crate::store::Result;
 
 /// A piece of the conversations of a user, present and former ones, by id.
 #[derive(Debug, Clone, PartialEq, Eq)]
