@@ -129,6 +129,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     (
         "chat/write",
         &[
+            "group",
             "conversation_queue",
             "send_batch",
             "group_change",
