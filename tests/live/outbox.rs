@@ -1,8 +1,12 @@
 //! The outbox through every door: a WebSocket, Server-Sent Events and parts of a multipart answer.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use wideroom::chat::{Draft, DraftInput, OutboxFilter, OutboxTypes};
+use wideroom::model::{UserId, Viewer};
 
 use super::chat_server::ChatServer;
 use super::streams::{EVENTS, PARTS};
@@ -144,5 +148,51 @@ async fn a_service_reads_more_events_than_its_rate_of_requests() {
     for _ in 0..EVENTS_READ {
         let payload = socket.told("1").await;
         assert!(payload["outbox"]["id"].is_string());
+    }
+}
+
+/// A server holds the newest 4,096 events of a shard in memory. A reader that was away for longer has
+/// its place in front of them.
+#[tokio::test]
+async fn a_reader_that_was_away_for_many_events_receives_each_of_them() {
+    const SENDS: usize = 6_000;
+    /// No more at once than the queue of a conversation holds.
+    const AT_ONCE: usize = 100;
+    let server = ChatServer::with_outbox().await;
+    let chat = &server.chat;
+    let user = |name: &str| UserId::parse(name).unwrap();
+    let service = Viewer::service(user("backend"));
+    let types = OutboxTypes::parse(&["MESSAGE_ADDED".to_owned()]).unwrap();
+    let filter = || OutboxFilter::parse(types.clone(), None, None).unwrap();
+    let mut reader = chat.outbox.updates(&service, None, filter()).await.unwrap();
+    let cursor = reader.next().await.unwrap().position;
+    drop(reader);
+    let alice = user("alice");
+    let direct = chat.writes.start_direct(&alice, "bob").await;
+    let direct = direct.unwrap().id;
+    let mut sent = BTreeSet::new();
+    for _ in 0..SENDS / AT_ONCE {
+        let sends = (0..AT_ONCE).map(|_| {
+            let input = DraftInput {
+                body: "one of many".to_owned(),
+                ..DraftInput::default()
+            };
+            let draft = Draft::parse(input, chat.bounds()).unwrap();
+            chat.writes.send(&alice, direct, draft)
+        });
+        let messages = futures_util::future::try_join_all(sends).await.unwrap();
+        sent.extend(messages.iter().map(|message| message.id));
+    }
+    for times in 0..2 {
+        let reader = chat.outbox.updates(&service, Some(cursor), filter());
+        let mut reader = reader.await.unwrap();
+        let mut read = BTreeSet::new();
+        while read.len() < sent.len() {
+            let update = soon(reader.next()).await.unwrap();
+            if let Some(event) = update.event {
+                assert!(read.insert(event.item.event.message), "{times}: twice");
+            }
+        }
+        assert!(read == sent, "{times}");
     }
 }

@@ -76,8 +76,17 @@ impl OutboxTail {
                 drop(tail);
                 return self.page(*read, end, limit).await;
             }
-            self.extend(&mut tail, read.shard, end, is_window).await?;
-            Ok(tail.page(read.after, end, limit))
+            if is_window {
+                self.read_window(&mut tail, read.shard).await?;
+            }
+            let mut page = tail.page(read.after, end, limit);
+            if page.rows.len() < limit && tail.to < end {
+                self.extend(&mut tail, read.shard, end).await?;
+                page = tail.page(read.after, end, limit);
+            }
+            // After the page, which may hold the oldest rows.
+            tail.shrink();
+            Ok(page)
         });
         try_join_all(pages).await
     }
@@ -90,37 +99,34 @@ impl OutboxTail {
         }))
     }
 
-    /// Reads what the tail lacks up to `end`, at most one page. A window is read again first.
-    async fn extend(
-        &self,
-        tail: &mut ShardTail,
-        shard: OutboxShard,
-        end: OrderKey,
-        is_window: bool,
-    ) -> Result<()> {
-        let is_old = |at: Instant| at.elapsed() >= WINDOW_LIFETIME;
-        if is_window && self.overlap_micros > 0 && tail.windowed_at.is_none_or(is_old) {
-            let windowed_at = Instant::now();
-            let mut after = rewind(tail.to, self.overlap_micros).max(tail.from);
-            while after < tail.to {
-                let page = self.page(OutboxRead { shard, after }, tail.to, ROWS_MAX);
-                let OutboxPage { rows, read_to } = page.await?;
-                tail.add(rows);
-                if read_to <= after {
-                    break;
-                }
-                after = read_to;
-            }
-            tail.windowed_at = Some(windowed_at);
+    /// Reads the newest rows again, for those that became visible late.
+    async fn read_window(&self, tail: &mut ShardTail, shard: OutboxShard) -> Result<()> {
+        let is_recent = |at: Instant| at.elapsed() < WINDOW_LIFETIME;
+        if self.overlap_micros == 0 || tail.windowed_at.is_some_and(is_recent) {
+            return Ok(());
         }
-        if tail.to < end {
-            let after = tail.to;
-            let page = self.page(OutboxRead { shard, after }, end, ROWS_MAX);
+        let windowed_at = Instant::now();
+        let mut after = rewind(tail.to, self.overlap_micros).max(tail.from);
+        while after < tail.to {
+            let page = self.page(OutboxRead { shard, after }, tail.to, ROWS_MAX);
             let OutboxPage { rows, read_to } = page.await?;
             tail.add(rows);
-            tail.to = read_to;
+            if read_to <= after {
+                break;
+            }
+            after = read_to;
         }
-        tail.shrink();
+        tail.windowed_at = Some(windowed_at);
+        Ok(())
+    }
+
+    /// Reads the next page after what the tail holds, up to `end`.
+    async fn extend(&self, tail: &mut ShardTail, shard: OutboxShard, end: OrderKey) -> Result<()> {
+        let after = tail.to;
+        let page = self.page(OutboxRead { shard, after }, end, ROWS_MAX);
+        let OutboxPage { rows, read_to } = page.await?;
+        tail.add(rows);
+        tail.to = read_to;
         Ok(())
     }
 }
