@@ -17,8 +17,7 @@ use super::write::compare_and_set::Plan;
 use super::{Embedded, ban};
 use crate::model::{
     Ban, ChangeId, Conversation, ConversationId, ConversationKind, Direction, IdempotencyKey, Job,
-    JobId, Mentions, Message, MessageId, OrderKey, OutboxEvent, Profile, Report, TimeUuid,
-    Timestamp, UserId,
+    JobId, Message, MessageId, OrderKey, OutboxEvent, Profile, Report, TimeUuid, Timestamp, UserId,
 };
 use crate::store::rules::pair;
 use crate::store::{ConversationsPiece, ErasureStore, Result, rules};
@@ -269,10 +268,8 @@ fn erase_message(
     }
     let mentions = message.mentions();
     if mentions.is_some_and(|mentions| mentions.users().contains(user)) {
-        let row = key::mention(user, id, at);
-        let expires_at = message.id.moment().plus_micros(Mentions::LIFETIME_MICROS);
-        ops.push(Op::Delete(key::expiry(&row, expires_at)));
-        ops.push(Op::Delete(row));
+        // The row that expires it is of the whole message.
+        ops.push(Op::Delete(key::mention(user, id, at)));
     }
     if let Some(erased) = message.without_name(user) {
         let row = key::message(id, at);

@@ -3,12 +3,14 @@
 
 use std::iter::Peekable;
 
-use super::engine::committer::Op;
+use super::engine::committer::{Condition, Op, Write};
 use super::engine::db::{MalformedKey, View, corrupt};
 use super::engine::key::{self, Key, Span};
-use super::engine::record;
+use super::engine::record::{self, MessageRecord};
 use super::read_context::ReadContext;
-use crate::model::{Direction, Mentions, Message, MessageId, OrderKey, Unread, UserId};
+use crate::model::{
+    ConversationId, Direction, Mentions, Message, MessageId, OrderKey, Unread, UserId,
+};
 use crate::store::{Result, UnreadQuery, UnreadReader};
 
 const TABLE: &str = "mentions_by_entry";
@@ -44,13 +46,39 @@ pub(super) fn revised(before: &Message, after: &Message) -> Vec<Op> {
 }
 
 fn put(message: &Message, keys: Vec<Key>) -> Vec<Op> {
-    let expires_at = message.id.moment().plus_micros(Mentions::LIFETIME_MICROS);
+    if keys.is_empty() {
+        return Vec::new();
+    }
     let sender = record::encode(&message.sender);
-    let each = |key: Key| {
-        let expiry = key::expiry(&key, expires_at);
-        [Op::Put(key, sender.clone()), Op::Put(expiry, Vec::new())]
+    let rows = keys.into_iter().map(|key| Op::Put(key, sender.clone()));
+    let expiry = Op::Put(expiry(message), Vec::new());
+    rows.chain([expiry]).collect()
+}
+
+/// Key of the row that expires all mentions of a message. It refers to the mention of everyone,
+/// whether there is one or not.
+pub(super) fn expiry(message: &Message) -> Key {
+    let expires_at = message.id.moment().plus_micros(Mentions::LIFETIME_MICROS);
+    let everyone = key::everyone(message.conversation, message.id.order_key());
+    key::expiry(&everyone, expires_at)
+}
+
+/// Plans the deletion of the rows of a message, on the condition that the message stays as it is.
+/// Those of a message that is gone went with it.
+pub(super) fn expire(
+    view: &View<'_>,
+    (conversation, message): (ConversationId, MessageId),
+    write: &mut Write,
+) -> Result<()> {
+    let row = key::message(conversation, message.order_key());
+    let Some(bytes) = view.get(&row)? else {
+        return Ok(());
     };
-    keys.into_iter().flat_map(each).collect()
+    let record = MessageRecord::decode(&bytes).map_err(|error| corrupt("messages", error))?;
+    let stored = record.into_message(conversation, message);
+    write.conditions.push(Condition::Is(row, bytes.to_vec()));
+    write.ops.extend(keys(&stored).into_iter().map(Op::Delete));
+    Ok(())
 }
 
 pub(super) fn unread(

@@ -13,9 +13,9 @@ use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Wr
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, HeadRecord, SendRecord};
-use crate::store::embedded::inbox;
 use crate::store::embedded::outbox::OutboxSweep;
 use crate::store::embedded::read_context::ReadContext;
+use crate::store::embedded::{inbox, mention};
 use crate::store::{DEAD_LETTER_KEPT_MICROS, DeadLetter, Error, Result, rules};
 
 const TICK: Duration = Duration::from_secs(1);
@@ -170,6 +170,8 @@ fn plan(context: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)
             write.ops.push(Op::Delete(of));
         } else if let Some(id) = key::busy_conversation_id(&of) {
             quiet.extend(settle(context, id, now, &mut write)?);
+        } else if let Some(message) = key::everyone_in(&of) {
+            mention::expire(&view, message, &mut write)?;
         } else if let Some(value) = view.get(&of)?
             && has_expired(&of, &value, now)?
         {
@@ -267,14 +269,60 @@ mod tests {
     use super::*;
     use crate::clock::{Clock as _, ManualClock};
     use crate::model::{
-        Content, Conversation, ConversationId, ConversationKind, Message, MessageKind, OrderKey,
-        OutboxEvent, PageRequest, ReadMarker, Report, ReportReason, Role, TimeUuid, Timestamp,
-        UserId,
+        Content, Conversation, ConversationId, ConversationKind, Mentions, Message, MessageKind,
+        OrderKey, OutboxEvent, PageRequest, ReadMarker, Report, ReportReason, Role, TimeUuid,
+        Timestamp, UserId,
     };
     use crate::store::embedded::{Embedded, Options};
     use crate::store::{MarkerMove, NewConversation, NewMessage, Store};
 
     const DAY_MICROS: i64 = 24 * 3_600 * 1_000_000;
+
+    /// A direct conversation of two users.
+    fn conversation_of(one: &UserId, other: &UserId, change: TimeUuid) -> NewConversation {
+        NewConversation {
+            conversation: Conversation {
+                id: ConversationId::direct(one, other),
+                kind: ConversationKind::Direct,
+                name: None,
+                created_at: change.moment(),
+                created_by: None,
+                input_hash: None,
+                slow_mode_seconds: 0,
+                history: Default::default(),
+                is_large: false,
+            },
+            participants: vec![(one.clone(), Role::Member), (other.clone(), Role::Member)],
+            change,
+        }
+    }
+
+    fn message(conversation: ConversationId, sender: &UserId, id: TimeUuid) -> Message {
+        Message {
+            conversation,
+            id,
+            sender: sender.clone(),
+            kind: MessageKind::Text,
+            content: Some(Content::default()),
+            reply_to: None,
+            client_key: None,
+            deleted_at: None,
+            has_reactions: false,
+            pin: None,
+        }
+    }
+
+    async fn append(store: &Embedded, message: &Message) {
+        let new = NewMessage {
+            message: Arc::new(message.clone()),
+            input_hash: None,
+            is_by_service: false,
+        };
+        store
+            .append_messages(message.conversation, &[new])
+            .await
+            .unwrap();
+    }
 
     /// An empty store, with a clock that the test moves.
     async fn open() -> (tempfile::TempDir, Arc<ManualClock>, Embedded) {
@@ -392,6 +440,32 @@ mod tests {
         store.close().await.unwrap();
     }
 
+    #[tokio::test]
+    async fn the_mentions_of_a_message_expire_together() {
+        let (_folder, clock, store) = open().await;
+        let start = clock.now();
+        let users = ["ann", "ben", "cem"].map(|name| UserId::parse(name).unwrap());
+        let id = |micros| TimeUuid::new(start.plus_micros(micros), [0; 8]);
+        let new = conversation_of(&users[0], &users[1], id(0));
+        store.create_conversation(&new).await.unwrap();
+        let mut message = message(new.conversation.id, &users[0], id(1));
+        message.content = Some(Content {
+            mentions: Mentions::new(users[1..].to_vec(), true),
+            ..Content::default()
+        });
+        append(&store, &message).await;
+        let context = store.inner.context.clone();
+        let mut sweep = Sweep::default();
+        for (day, left) in [(1, (2, 1)), (399, (2, 1)), (402, (0, 0))] {
+            clock.set(start.plus_micros(day * DAY_MICROS));
+            sweep.run(&store.inner).await.unwrap();
+            let named = rows(&context, key::all_mentions());
+            let everyone = rows(&context, key::all_everyones());
+            assert_eq!((named, everyone), left, "on day {day}");
+        }
+        store.close().await.unwrap();
+    }
+
     /// Rows of the conversation in ann's inbox: in the activity index, and in the busy list.
     fn found(context: &ReadContext, ann: &UserId) -> (usize, usize) {
         (
@@ -407,21 +481,7 @@ mod tests {
         let start = clock.now();
         let (ann, ben) = (UserId::parse("ann").unwrap(), UserId::parse("ben").unwrap());
         let id = |micros| TimeUuid::new(start.plus_micros(micros), [0; 8]);
-        let new = NewConversation {
-            conversation: Conversation {
-                id: ConversationId::direct(&ann, &ben),
-                kind: ConversationKind::Direct,
-                name: None,
-                created_at: start,
-                created_by: None,
-                input_hash: None,
-                slow_mode_seconds: 0,
-                history: Default::default(),
-                is_large: false,
-            },
-            participants: vec![(ann.clone(), Role::Member), (ben.clone(), Role::Member)],
-            change: id(0),
-        };
+        let new = conversation_of(&ann, &ben, id(0));
         store.create_conversation(&new).await.unwrap();
         let conversation = new.conversation.id;
         let context = store.inner.context.clone();
@@ -439,29 +499,7 @@ mod tests {
         for (hour, (sent, before, after)) in (0_i64..).zip(steps) {
             clock.set(start.plus_micros(hour * HOUR + HOUR / 2));
             if sent.is_some() {
-                let message = Message {
-                    conversation,
-                    id: id(hour * HOUR + 1),
-                    sender: ann.clone(),
-                    kind: MessageKind::Text,
-                    content: Some(Content::default()),
-                    reply_to: None,
-                    client_key: None,
-                    deleted_at: None,
-                    has_reactions: false,
-                    pin: None,
-                };
-                store
-                    .append_messages(
-                        conversation,
-                        &[NewMessage {
-                            message: Arc::new(message),
-                            input_hash: None,
-                            is_by_service: false,
-                        }],
-                    )
-                    .await
-                    .unwrap();
+                append(&store, &message(conversation, &ann, id(hour * HOUR + 1))).await;
             }
             assert_eq!(found(&context, &ann), before, "in hour {hour}");
             sweep.run(&store.inner).await.unwrap();

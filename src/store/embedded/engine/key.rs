@@ -16,14 +16,14 @@ pub(in crate::store::embedded) use self::row::{
     all_activities, all_blocks, all_busy, all_everyones, all_larges, all_mentions, all_pairs,
     all_reports, ban, ban_place, banned_of, bans, behind, block, blocked_of, blocker_of, blocks,
     busy, busy_conversation, busy_conversation_id, conversation, conversation_of,
-    conversations_after, dead_letter, dead_letters, ended_job, entries, everyone, everyone_of,
-    everyones, expired, expired_key, expiry, is_dead_letter, is_ended_job, is_send_by_key, job,
-    jobs, larges, listed, listed_id, listing_of, mention, mention_of, mentioned_at, mentions,
-    mentions_of_user, meta, note, notify_all, notify_all_after, notify_all_of, outbox_row,
-    outbox_row_of, outbox_rows, pair, pin, pinned_of, pins, reaction, reaction_of, reaction_to,
-    reactions, reactions_after, reactions_in, reactions_of, reader_position, report, report_of,
-    report_resolution, reports, restricted_of, restriction, restrictions, roster, send_by_key,
-    user, user_of, users_after,
+    conversations_after, dead_letter, dead_letters, ended_job, entries, everyone, everyone_in,
+    everyone_of, everyones, expired, expired_key, expiry, is_dead_letter, is_ended_job,
+    is_send_by_key, job, jobs, larges, listed, listed_id, listing_of, mention, mention_of,
+    mentioned_at, mentions, mentions_of_user, meta, note, notify_all, notify_all_after,
+    notify_all_of, outbox_row, outbox_row_of, outbox_rows, pair, pin, pinned_of, pins, reaction,
+    reaction_of, reaction_to, reactions, reactions_after, reactions_in, reactions_of,
+    reader_position, report, report_of, report_resolution, reports, restricted_of, restriction,
+    restrictions, roster, send_by_key, user, user_of, users_after,
 };
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 

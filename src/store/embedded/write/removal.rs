@@ -10,8 +10,8 @@ use async_trait::async_trait;
 
 use super::compare_and_set::Plan;
 use crate::model::{
-    ConversationId, Direction, HistorySettings, Mentions, Message, MessageId, OrderKey,
-    OutboxEvent, TimeUuid, Timestamp,
+    ConversationId, Direction, HistorySettings, Message, MessageId, OrderKey, OutboxEvent,
+    TimeUuid, Timestamp,
 };
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
@@ -300,13 +300,11 @@ fn remove_message<B: AsRef<[u8]>>(
     Ok(true)
 }
 
-/// Deletions of the mentions of a message, and of the entries that would expire them.
+/// Deletions of the mentions of a message, and of the row that would expire them.
 fn mentions(message: &Message) -> impl Iterator<Item = Op> {
-    let expires_at = message.id.moment().plus_micros(Mentions::LIFETIME_MICROS);
-    mention::keys(message).into_iter().flat_map(move |key| {
-        let expiry = key::expiry(&key, expires_at);
-        [Op::Delete(key), Op::Delete(expiry)]
-    })
+    let keys = mention::keys(message);
+    let expiry = (!keys.is_empty()).then(|| mention::expiry(message));
+    keys.into_iter().chain(expiry).map(Op::Delete)
 }
 
 #[cfg(test)]

@@ -426,6 +426,13 @@ pub(in crate::store::embedded) fn everyone_of(bytes: &[u8]) -> Option<(Conversat
     Some((conversation_id(conversation)?, mentioned_at(bytes)?))
 }
 
+/// The message of the key of a mention of everyone.
+pub(in crate::store::embedded) fn everyone_in(key: &Key) -> Option<(ConversationId, MessageId)> {
+    has_tag(key, Tag::Everyone)
+        .then(|| everyone_of(&key.bytes))
+        .flatten()
+}
+
 /// Key of the row that lists a conversation in a user's inbox.
 pub(in crate::store::embedded) fn listed(
     user: &UserId,
