@@ -129,7 +129,6 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     (
         "chat/write",
         &[
-            "group",
             "conversation_queue",
             "send_batch",
             "group_change",

@@ -1,8 +1,5 @@
 //! Group commands of the API: they are validated, then run in the queue of the conversation.
 
-mod history;
-mod moderation;
-
 use super::WriteService;
 use super::command::group::{GroupCommand, parse_group_name, parse_username, parse_usernames};
 use super::conversation_queue::Work;
@@ -11,8 +8,6 @@ use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
 use crate::model::{ConversationId, Role, Timestamp, UserId, Viewer};
 use crate::store::FormVersion;
-
-pub use self::moderation::Banned;
 
 impl WriteService {
     /// Renames a group. The same name again changes nothing.
@@ -164,7 +159,7 @@ impl WriteService {
         introductions.charge_strangers(caller, &new).await.map(drop)
     }
 
-    async fn run_group_command(
+    pub(super) async fn run_group_command(
         &self,
         caller: &Viewer,
         conversation: ConversationId,
@@ -178,7 +173,7 @@ impl WriteService {
             .await
     }
 
-    async fn enqueue_group_command(
+    pub(super) async fn enqueue_group_command(
         &self,
         actor: &UserId,
         authority: Authority,

@@ -1,10 +1,10 @@
 //! Settings of a conversation, and what its participants see of its history.
 
+use super::WriteService;
+use super::command::group::GroupCommand;
+use super::command::history::{ConversationSettings, HistoryCommand, parse_ttl};
 use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
-use crate::chat::write::WriteService;
-use crate::chat::write::command::group::GroupCommand;
-use crate::chat::write::command::history::{ConversationSettings, HistoryCommand, parse_ttl};
 use crate::model::{ConversationId, ConversationKind, Floor, MessageId, Role, UserId, Viewer};
 use crate::store::FormVersion;
 

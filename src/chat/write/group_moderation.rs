@@ -3,10 +3,10 @@
 //! A server of the version before reads none of them, so they are written only after the end of an
 //! upgrade.
 
+use super::WriteService;
+use super::command::group::{BanDraft, GroupCommand, parse_username};
 use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
-use crate::chat::write::WriteService;
-use crate::chat::write::command::group::{BanDraft, GroupCommand, parse_username};
 use crate::model::{Ban, Conversation, ConversationId, Timestamp, UserId, Viewer};
 use crate::store::FormVersion;
 
