@@ -19,6 +19,8 @@ mod documents;
 mod doors;
 mod driver;
 mod fanout;
+#[path = "../support/handed_on.rs"]
+mod handed_on;
 mod library;
 mod measure;
 mod mentions;

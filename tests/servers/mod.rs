@@ -19,7 +19,6 @@ mod random;
 mod restriction;
 mod seam;
 mod slow;
-mod slow_removal;
 mod storm;
 mod upgrade;
 mod versions;

@@ -10,18 +10,20 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use wideroom::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Job, JobId, Message, MessageId, OrderKey, OutboxShard,
-    Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
+    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
+    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
     Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
-    Appended, Audience, ChangedRow, ConversationsPiece, Created, DeadLetter, EarlierSend,
-    EntryPreview, ErasureStore, FlagsChange, FormVersion, LateChange, LoggedRestriction,
-    MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation,
-    NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition,
-    Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, UnreadQuery,
+    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange,
+    FormVersion, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
+    MembershipVersion, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
+    PreviewQuery, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
+    RestrictionChange, Result, Revised, Store, UnreadQuery,
 };
+
+use crate::support::handed_on::hand_on;
 
 /// A store behind which sends wait for as long as a test says.
 pub(super) struct Slow {
@@ -98,65 +100,7 @@ impl fmt::Display for Slow {
     }
 }
 
-#[async_trait]
-impl ErasureStore for Slow {
-    async fn conversations_of(
-        &self,
-        user: &UserId,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> Result<ConversationsPiece> {
-        self.inner.conversations_of(user, after, limit).await
-    }
-
-    async fn erase_messages(
-        &self,
-        conversation: ConversationId,
-        user: &UserId,
-        messages: &[MessageId],
-        change: TimeUuid,
-    ) -> Result<()> {
-        self.inner
-            .erase_messages(conversation, user, messages, change)
-            .await
-    }
-
-    async fn erase_participant(
-        &self,
-        conversation: ConversationId,
-        user: &UserId,
-        change: TimeUuid,
-    ) -> Result<()> {
-        self.inner
-            .erase_participant(conversation, user, change)
-            .await
-    }
-
-    async fn erase_user(&self, user: &UserId, at: Timestamp) -> Result<()> {
-        self.inner.erase_user(user, at).await
-    }
-
-    async fn add_user_erased(
-        &self,
-        user: &UserId,
-        event: TimeUuid,
-        logged_as: TimeUuid,
-    ) -> Result<()> {
-        self.inner.add_user_erased(user, event, logged_as).await
-    }
-
-    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<Job>>> {
-        self.inner.jobs(ids).await
-    }
-
-    async fn running_jobs(&self, limit: usize) -> Result<Vec<Job>> {
-        self.inner.running_jobs(limit).await
-    }
-
-    async fn swap_job(&self, seen: Option<&Job>, to: &Job) -> Result<bool> {
-        self.inner.swap_job(seen, to).await
-    }
-}
+hand_on!(Slow);
 
 #[async_trait]
 impl Store for Slow {

@@ -6,6 +6,7 @@ pub mod client;
 pub mod door;
 pub mod faketime;
 pub mod ground;
+pub mod handed_on;
 pub mod nats;
 pub mod node;
 pub mod peer;

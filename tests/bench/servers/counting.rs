@@ -15,21 +15,22 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use wideroom::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Job, JobId, Message, MessageId, OrderKey, OutboxShard,
-    Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
+    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
+    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
     Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::embedded::Embedded;
 use wideroom::store::{
-    Appended, ChangedRow, ConversationsPiece, Created, DeadLetter, EarlierSend, EntryPreview,
-    ErasureStore, FlagsChange, LateChange, LoggedRestriction, MarkerMove, MembershipChange,
-    MembershipSnapshot, MembershipVersion, NewConversation, NewMessage, OutboxPage, OutboxRead,
-    Participation, PreviewQuery, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, Store, UnreadQuery,
+    Appended, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange, LateChange,
+    LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion,
+    NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery,
+    ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted, RestrictionChange, Result,
+    Revised, Store, UnreadQuery,
 };
 
 use super::directory::Directory;
+use crate::handed_on::hand_on;
 
 /// How far before a cursor streams of a cluster read.
 const OVERLAP_MICROS: i64 = 10_000_000;
@@ -348,64 +349,5 @@ pub async fn record(directory: &Directory, inner: &Embedded, conversation: &Conv
     directory.put_conversation(conversation.id, users.collect(), conversation.is_large);
 }
 
-/// No bench erases a user; a chat looks for jobs when it opens.
-#[async_trait]
-impl ErasureStore for CountingStore {
-    async fn conversations_of(
-        &self,
-        user: &UserId,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> Result<ConversationsPiece> {
-        self.inner.conversations_of(user, after, limit).await
-    }
-
-    async fn erase_messages(
-        &self,
-        conversation: ConversationId,
-        user: &UserId,
-        messages: &[MessageId],
-        change: TimeUuid,
-    ) -> Result<()> {
-        self.inner
-            .erase_messages(conversation, user, messages, change)
-            .await
-    }
-
-    async fn erase_participant(
-        &self,
-        conversation: ConversationId,
-        user: &UserId,
-        change: TimeUuid,
-    ) -> Result<()> {
-        self.inner
-            .erase_participant(conversation, user, change)
-            .await
-    }
-
-    async fn erase_user(&self, user: &UserId, at: Timestamp) -> Result<()> {
-        self.inner.erase_user(user, at).await
-    }
-
-    async fn add_user_erased(
-        &self,
-        user: &UserId,
-        event: TimeUuid,
-        logged_as: TimeUuid,
-    ) -> Result<()> {
-        self.inner.add_user_erased(user, event, logged_as).await
-    }
-
-    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<Job>>> {
-        self.inner.jobs(ids).await
-    }
-
-    async fn running_jobs(&self, limit: usize) -> Result<Vec<Job>> {
-        self.meter.add(1, 1);
-        self.inner.running_jobs(limit).await
-    }
-
-    async fn swap_job(&self, seen: Option<&Job>, to: &Job) -> Result<bool> {
-        self.inner.swap_job(seen, to).await
-    }
-}
+// No bench erases a user, or removes a history.
+hand_on!(CountingStore);

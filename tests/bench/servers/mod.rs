@@ -8,7 +8,6 @@ mod directory;
 mod fleet;
 mod memory;
 mod processes;
-mod removal;
 mod scale;
 
 use std::sync::Arc;
