@@ -2,14 +2,30 @@
 
 use std::sync::Arc;
 
+use scylla::client::session::Session;
+use serde_json::json;
+use wideroom::bus::Bus;
+use wideroom::chat;
 use wideroom::clock::{Clock, SystemClock};
+use wideroom::model::Viewer;
 use wideroom::store::cql::{Address, Cql, finish, migrate};
 use wideroom::store::{FormVersion, Store as _};
 
+use super::pair::{Server, people};
 use crate::support::cassandra::shared;
 
 /// The oldest server that an unfinished upgrade lets serve.
 const BEFORE: i32 = 5;
+
+/// Makes a keyspace one whose upgrade is not finished.
+async fn begin_upgrade(session: &Session, keyspace: &str, newest: i32) {
+    for version in BEFORE..=newest {
+        let update = format!(
+            "UPDATE {keyspace}.schema_migrations SET oldest_server = {BEFORE} WHERE version = {version}"
+        );
+        session.query_unpaged(update, ()).await.unwrap();
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_forms_wait_for_the_end_of_an_upgrade() {
@@ -29,12 +45,7 @@ async fn new_forms_wait_for_the_end_of_an_upgrade() {
     );
 
     let session = shared.session().await;
-    for version in BEFORE..=migrated.version {
-        let update = format!(
-            "UPDATE {keyspace}.schema_migrations SET oldest_server = {BEFORE} WHERE version = {version}"
-        );
-        session.query_unpaged(update, ()).await.unwrap();
-    }
+    begin_upgrade(&session, &keyspace, migrated.version).await;
     assert_eq!(store.form_version().await.unwrap(), FormVersion(BEFORE));
     // A second migration finds everything there, and ends no upgrade.
     migrate(&address, Some(1), &SystemClock).await.unwrap();
@@ -45,4 +56,63 @@ async fn new_forms_wait_for_the_end_of_an_upgrade() {
     store.close().await.unwrap();
     let drop = format!("DROP KEYSPACE {keyspace}");
     session.query_unpaged(drop, ()).await.unwrap();
+}
+
+/// A server of the version before could not read what they would write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mutations_that_write_new_forms_are_refused_until_the_end_of_an_upgrade() {
+    let Some(shared) = shared().await else {
+        return;
+    };
+    let keyspace = format!("wideroom_{}", uuid::Uuid::new_v4().simple());
+    let address: Address = shared.url(&keyspace).parse().unwrap();
+    let migrated = migrate(&address, Some(1), &SystemClock).await.unwrap();
+    let session = shared.session().await;
+    begin_upgrade(&session, &keyspace, migrated.version).await;
+    let server = Server::at(address.clone(), Bus::default(), 0).await;
+    let [ann, ben] = people(["ann", "ben"]);
+    let group = server.actor(&ann).group("a group", &[ben.as_str()]).await;
+    let message = server.actor(&ben).send(&group, "hello").await.id;
+    let variables = json!({ "c": group, "m": message, "u": ben.as_str() });
+    let deeds = [
+        "($c: ID!, $u: String!) { banParticipant(input: {conversationId: $c, username: $u}) { clientMutationId } }",
+        "($c: ID!, $u: String!) { silenceParticipant(input: {conversationId: $c, username: $u}) { clientMutationId } }",
+        "($c: ID!) { updateConversation(input: {conversationId: $c, slowModeSeconds: 9}) { clientMutationId } }",
+        "($c: ID!) { updateConversation(input: {conversationId: $c, messageTtlSeconds: 90}) { clientMutationId } }",
+        "($c: ID!) { updateConversation(input: {conversationId: $c, historyVisibility: SINCE_JOINED}) { clientMutationId } }",
+        "($c: ID!, $m: ID!) { truncateConversation(input: {conversationId: $c, upToMessageId: $m}) { clientMutationId } }",
+        "($c: ID!) { clearHistory(input: {conversationId: $c}) { clientMutationId } }",
+        "($m: ID!) { pinMessage(input: {messageId: $m}) { clientMutationId } }",
+        "($m: ID!) { reportMessage(input: {messageId: $m, reason: SPAM}) { clientMutationId } }",
+        "($c: ID!, $u: String!) { sendMessage(input: {conversationId: $c, body: \"hi\", mentionedUsernames: [$u]}) { clientMutationId } }",
+    ];
+    let actor = server.actor(&ann);
+    for deed in deeds {
+        let document = format!("mutation{deed}");
+        let answer = actor.ask(&document, variables.clone()).await;
+        let extensions = answer.extensions();
+        let found = (&extensions["code"], &extensions["outcome"]);
+        assert_eq!(found, (&json!("UNAVAILABLE"), &json!("NOT_DONE")), "{deed}");
+    }
+    let [backend] = people(["backend"]);
+    let backend = Viewer::service(backend);
+    let erase = || server.chat.erasure.erase(&backend, ben.as_str());
+    let refused = erase().await;
+    assert!(
+        matches!(refused, Err(chat::Error::UpgradeNotFinished)),
+        "{refused:?}"
+    );
+    // The plain forms are written all the while.
+    server.actor(&ben).send(&group, "hello back").await;
+
+    finish(&address).await.unwrap();
+    let mut erased = erase().await;
+    while matches!(erased, Err(chat::Error::UpgradeNotFinished)) {
+        // A closed gate is read again after two seconds.
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        erased = erase().await;
+    }
+    erased.unwrap();
+    let pin = format!("mutation{}", deeds[7]);
+    actor.data(&pin, variables).await;
 }
