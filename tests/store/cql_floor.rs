@@ -11,7 +11,7 @@ use wideroom::store::{
 };
 
 use super::ask::make;
-use super::stage::keyspace;
+use super::stage::keyspace_alone;
 use crate::support::cassandra::shared;
 use crate::support::words::{
     HOUR, NOW, conversation_id, group_row, id, new, new_salt_among_others, participant_row, text,
@@ -50,7 +50,7 @@ async fn import(store: &Cql, on: ConversationId, settings: HistorySettings) {
 
 #[tokio::test]
 async fn copies_of_settings_that_differ_are_found_and_repaired() {
-    let (Some(address), Some(shared)) = (keyspace().await, shared().await) else {
+    let (Some((address, _alone)), Some(shared)) = (keyspace_alone().await, shared().await) else {
         return;
     };
     new_salt_among_others();
@@ -88,7 +88,7 @@ async fn count(session: &scylla::client::session::Session, cql: &str, on: Conver
 async fn an_expiring_history_keeps_the_rows_of_two_days_on_cassandra() {
     const TTL: u32 = 86_400;
     const HOURLY: i64 = 6;
-    let (Some(address), Some(shared)) = (keyspace().await, shared().await) else {
+    let (Some((address, _alone)), Some(shared)) = (keyspace_alone().await, shared().await) else {
         return;
     };
     new_salt_among_others();
@@ -153,7 +153,7 @@ async fn an_expiring_history_keeps_the_rows_of_two_days_on_cassandra() {
 /// A crash between any two deletions leaves something that the next removal finishes.
 #[tokio::test]
 async fn a_half_done_removal_is_finished_on_cassandra() {
-    let (Some(address), Some(shared)) = (keyspace().await, shared().await) else {
+    let (Some((address, _alone)), Some(shared)) = (keyspace_alone().await, shared().await) else {
         return;
     };
     new_salt_among_others();

@@ -12,7 +12,7 @@ use wideroom::store::cql::Cql;
 use wideroom::store::{Store, StoreAdmin, UnreadQuery};
 
 use super::ask::{assert_sound, findings, make, only, send_all};
-use super::stage::keyspace;
+use super::stage::{keyspace, keyspace_alone};
 use crate::support::cassandra::shared;
 use crate::support::words::{
     NOW, change, content, conversation_id, id, new, new_salt_among_others, text, users,
@@ -121,7 +121,7 @@ async fn edits_of_two_servers_at_once_leave_no_stale_mention() {
 
 #[tokio::test]
 async fn an_entry_that_does_not_know_of_its_mention_is_found_and_repaired() {
-    let Some(address) = keyspace().await else {
+    let Some((address, _alone)) = keyspace_alone().await else {
         return;
     };
     new_salt_among_others();

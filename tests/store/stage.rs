@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use wideroom::clock::{ManualClock, SystemClock};
 use wideroom::store::cql::{Address, Cql, migrate};
 use wideroom::store::embedded::{Embedded, Options};
@@ -107,11 +107,27 @@ async fn open(folder: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Box<dyn S
 pub async fn keyspace() -> Option<Address> {
     static ADDRESS: OnceCell<Address> = OnceCell::const_new();
     let shared = shared().await?;
-    let made = ADDRESS.get_or_init(async || {
-        let name = format!("wideroom_{}", uuid::Uuid::new_v4().simple());
-        let address: Address = shared.url(&name).parse().unwrap();
-        migrate(&address, Some(1), &SystemClock).await.unwrap();
-        address
-    });
+    let made = ADDRESS.get_or_init(async || make_keyspace(&shared.url(&name())).await);
     Some(made.await.clone())
+}
+
+/// A keyspace for cases that verify all of it, one at a time: a repair meets no damage of another
+/// case, and the rows of few cases are read.
+pub async fn keyspace_alone() -> Option<(Address, MutexGuard<'static, ()>)> {
+    static ADDRESS: OnceCell<Address> = OnceCell::const_new();
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    let shared = shared().await?;
+    let alone = ALONE.lock().await;
+    let made = ADDRESS.get_or_init(async || make_keyspace(&shared.url(&name())).await);
+    Some((made.await.clone(), alone))
+}
+
+fn name() -> String {
+    format!("wideroom_{}", uuid::Uuid::new_v4().simple())
+}
+
+async fn make_keyspace(url: &str) -> Address {
+    let address: Address = url.parse().unwrap();
+    migrate(&address, Some(1), &SystemClock).await.unwrap();
+    address
 }
