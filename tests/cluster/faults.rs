@@ -20,7 +20,7 @@ const SENDERS: usize = 10;
 const REFUSED_SENDERS: usize = 40;
 /// Refused sends before the first sample of the server's memory, and between the first and the second.
 const REFUSED_FIRST: usize = 500;
-const REFUSED: usize = 2_500;
+const REFUSED: usize = 1_200;
 /// Pages and buffers that an allocator keeps.
 const GROWTH_MAX: u64 = 48 << 20;
 /// A new send is refused within 2 s, and what was in flight within 5 s; the machine does other things meanwhile.
@@ -29,7 +29,7 @@ const IN_FLIGHT_MAX: Duration = Duration::from_secs(8);
 const SILENCE_MAX: Duration = Duration::from_secs(12);
 const KNOWN_DEAD_MAX: Duration = Duration::from_secs(4);
 /// How often a server is killed.
-const SERVERS_KILLED: usize = 4;
+const SERVERS_KILLED: usize = 3;
 
 struct Play {
     ring: Ring,
@@ -96,14 +96,14 @@ impl Play {
     async fn one_node_dies(&mut self, server: &Server) {
         let began = Instant::now();
         let mut crowd = self.crowd("one", SENDERS, Keys::ThreeOfFour);
-        crowd.keeps(150).await;
+        crowd.keeps(80).await;
         let killed = Instant::now();
         self.ring.kill(2);
-        crowd.keeps(300).await;
+        crowd.keeps(160).await;
         let restarted = Instant::now();
         self.ring.restart(2).await;
         let back = Instant::now();
-        crowd.keeps(150).await;
+        crowd.keeps(80).await;
         let tries = crowd.end(&mut self.ledger).await;
         let phase = |what: &str, from: Instant, to: Instant| tell(what, &tries, from, to);
         phase("three nodes", began, killed);
@@ -200,7 +200,7 @@ impl Play {
         self.tell_places(&servers);
         let mut crowd = self.crowd("servers", SENDERS, Keys::ThreeOfFour);
         for round in 0..SERVERS_KILLED {
-            crowd.keeps(80).await;
+            crowd.keeps(40).await;
             let meanwhile = club.meet(servers[0].address(), round);
             crowd.keeps(20).await;
             // The others come to know of it as one does: they are cut off.

@@ -16,7 +16,7 @@ const CONVERSATIONS: u8 = 240;
 /// Repetitions of a write of unknown outcome, as the chat repeats it. Each takes the next lane.
 const TRIES: usize = 8;
 /// One send of so many may be refused on a machine with other load. Without lanes, a third is.
-const REFUSED_SHARE_MAX: usize = 20;
+const REFUSED_SHARE_MAX: usize = 5;
 /// How long the other nodes may take to notice.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 

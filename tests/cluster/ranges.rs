@@ -75,16 +75,16 @@ pub(super) async fn range_without_quorum(ring: &mut Ring, is_quiet: bool) {
     );
 
     let with_all_nodes = async {
-        pace(&whole, WARM_UP, "warm-up").await;
-        pace(&whole, BEFORE, "before").await
+        pace(&whole, WARM_UP, "warm-up", is_quiet).await;
+        pace(&whole, BEFORE, "before", is_quiet).await
     };
     let (before, _) = tokio::join!(with_all_nodes, press(&broken, WARM_UP + BEFORE));
     ring.kill(GONE);
     let killed = Instant::now();
     let elsewhere = async {
-        let first = pace(&whole, FIRST, "at first").await;
+        let first = pace(&whole, FIRST, "at first", is_quiet).await;
         assert_eq!(ready(&admin), 200);
-        (first, pace(&whole, OUTAGE, "later").await)
+        (first, pace(&whole, OUTAGE, "later", is_quiet).await)
     };
     let ((first, later), refused) = tokio::join!(elsewhere, press(&broken, FIRST + OUTAGE));
     assert!(refused > 0, "every range has a quorum");
@@ -127,6 +127,7 @@ fn ready(admin: &Admin) -> u16 {
 
 /// Starts a conversation, and sends a message, so that it has a bucket.
 async fn pair(program: &Program, server: SocketAddr, number: usize) -> Pair {
+    let began = Instant::now();
     let mut pair = Pair {
         id: String::new(),
         server,
@@ -139,7 +140,9 @@ async fn pair(program: &Program, server: SocketAddr, number: usize) -> Pair {
     let made = made.expect("the server runs");
     let id = &made["startDirectConversation"]["conversation"]["id"];
     pair.id = id.as_str().unwrap().to_owned();
-    assert_eq!(code(&send(&pair, "first").await), "");
+    while code(&send(&pair, "first").await) == "UNAVAILABLE" {
+        assert!(began.elapsed() < HEALED_MAX, "it takes no message");
+    }
     pair
 }
 
@@ -202,9 +205,9 @@ async fn buckets(session: &Session, keyspace: &str, conversation: Uuid) -> Vec<(
     rows.rows().unwrap().map(Result::unwrap).collect()
 }
 
-/// Sends to all of them in turn, and returns how long each send took. Nearly each must be
-/// acknowledged: the machine has other load.
-async fn pace(pairs: &[Pair], time: Duration, what: &str) -> Vec<Duration> {
+/// Sends to all of them in turn, and returns how long each send took. On a quiet machine nearly each must be
+/// acknowledged; on one with other load at least half.
+async fn pace(pairs: &[Pair], time: Duration, what: &str, is_quiet: bool) -> Vec<Duration> {
     let (end, mut took) = (Instant::now() + time, Vec::new());
     let mut refused = 0;
     while Instant::now() < end {
@@ -220,8 +223,9 @@ async fn pace(pairs: &[Pair], time: Duration, what: &str) -> Vec<Duration> {
             took.push(began.elapsed());
         }
     }
+    let share = if is_quiet { REFUSED_SHARE_MAX } else { 2 };
     assert!(
-        refused <= took.len() / REFUSED_SHARE_MAX,
+        refused <= took.len() / share,
         "{what}: {refused} of {} were refused",
         took.len()
     );
