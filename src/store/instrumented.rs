@@ -15,8 +15,8 @@ use super::{
     MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation, NewMessage,
     OldestBucket, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange,
     ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
-    VerifyPosition,
+    RestrictionChange, Result, Revised, SearchSegmentKey, SearchStore, Store, StoreAdmin,
+    StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{Ban, Block, IgnoredSenders};
@@ -33,6 +33,7 @@ pub struct InstrumentedStore {
     live: LiveOperations,
     removal: RemovalOperations,
     erasure: ErasureOperations,
+    search: SearchOperations,
     admin: AdminOperations,
     seconds: HistogramVec,
     failures: IntCounterVec,
@@ -56,6 +57,7 @@ impl InstrumentedStore {
             live: LiveOperations::new(&seconds),
             removal: RemovalOperations::new(&seconds),
             erasure: ErasureOperations::new(&seconds),
+            search: SearchOperations::new(&seconds),
             admin: AdminOperations::new(&seconds),
             seconds,
             failures,
@@ -250,6 +252,20 @@ instrumented! {
             jobs(ids: &[JobId]) -> Vec<Option<Job>>;
             running_jobs(limit: usize) -> Vec<Job>;
             swap_job(seen: Option<&Job>, to: &Job) -> bool;
+        }
+    }
+}
+
+instrumented! {
+    SearchStore by SearchOperations in search {
+        plain {}
+        settings {}
+        measured {
+            search_directories(conversations: &[ConversationId]) -> Vec<Option<Vec<u8>>>;
+            swap_search_directory(conversation: ConversationId, seen: Option<&[u8]>, to: &[u8]) -> bool;
+            put_search_segment(segment: SearchSegmentKey, blocks: &[Vec<u8>]) -> ();
+            search_blocks(blocks: &[(SearchSegmentKey, u32)]) -> Vec<Option<Vec<u8>>>;
+            delete_search_segment(segment: SearchSegmentKey) -> ();
         }
     }
 }

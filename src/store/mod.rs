@@ -32,6 +32,8 @@
 //! | `blocks_by_user` | user, blocked user | users whom a user blocks, and ended blocks (35 days) |
 //! | `reports_by_week` | week, report, newest first | reports of users and messages, and how services resolved them (400 days) |
 //! | `expiries_by_hour` | hour, shard, conversation | which conversations have messages to remove from the disk |
+//! | `search_directories` | conversation | which segments the search index of a conversation has, and which messages changed since |
+//! | `search_blocks_by_segment` | conversation, segment, block | which messages of a segment hold a word |
 //! | `jobs` | shard, job | erasures of users: how far each is, and which server works on it (400 days once ended) |
 //! | `outbox_by_shard` | shard, write | which events services have yet to receive (7 days), if the deployment has an outbox |
 //! | `outbox_positions` | reader, shard | up to where a webhook was delivered, and which server delivers it |
@@ -79,6 +81,7 @@ pub use self::background::erasure::{ConversationsPiece, ErasureStore};
 pub use self::background::removal::{
     DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RESCHEDULE, RemovalStore, RemovedHistory,
 };
+pub use self::background::search::{SearchSegmentKey, SearchStore};
 use self::cluster::ClusterStore;
 pub use self::conversation::{Created, NewConversation, Participation};
 pub use self::error::{Cause, Error, Result};
@@ -119,7 +122,9 @@ use crate::model::{
 /// Roles are effective ones: in a group without an OWNER, the oldest ADMIN has that role, else the
 /// oldest participant ([`crate::model::Membership::succession`]).
 #[async_trait]
-pub trait Store: ErasureStore + RemovalStore + fmt::Display + Send + Sync + 'static {
+pub trait Store:
+    ErasureStore + RemovalStore + SearchStore + fmt::Display + Send + Sync + 'static
+{
     /// How far before a cursor a resumed stream must read, because an event with a smaller id may
     /// have become visible after one with a greater id. Zero where one server allocates all ids.
     fn overlap_micros(&self) -> i64;

@@ -22,8 +22,8 @@ use crate::store::{
     Imported, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
     NewConversation, NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation,
     ProfileChange, ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified,
-    VerifyPosition,
+    RestrictionChange, Result, Revised, SearchSegmentKey, SearchStore, Store, StoreAdmin,
+    StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 
 #[derive(Default)]
@@ -222,6 +222,30 @@ impl RemovalStore for Memory {
         unreachable!("not part of an import")
     }
     async fn log_expiry(&self, _: ConversationId, _: TimeUuid) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+}
+
+#[async_trait]
+impl SearchStore for Memory {
+    async fn search_directories(&self, _: &[ConversationId]) -> Result<Vec<Option<Vec<u8>>>> {
+        unreachable!("not part of an import")
+    }
+    async fn swap_search_directory(
+        &self,
+        _: ConversationId,
+        _: Option<&[u8]>,
+        _: &[u8],
+    ) -> Result<bool> {
+        unreachable!("not part of an import")
+    }
+    async fn put_search_segment(&self, _: SearchSegmentKey, _: &[Vec<u8>]) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn search_blocks(&self, _: &[(SearchSegmentKey, u32)]) -> Result<Vec<Option<Vec<u8>>>> {
+        unreachable!("not part of an import")
+    }
+    async fn delete_search_segment(&self, _: SearchSegmentKey) -> Result<()> {
         unreachable!("not part of an import")
     }
 }

@@ -1,6 +1,6 @@
-//! A store that stands before another one, and changes nothing of erasure and removal.
+//! A store that stands before another one, and changes nothing of erasure, removal and the search index.
 
-/// Implements erasure and removal by the store in the field `inner`.
+/// Implements erasure, removal and the search index by the store in the field `inner`.
 macro_rules! hand_on {
     ($store:ty) => {
         #[::async_trait::async_trait]
@@ -149,6 +149,48 @@ macro_rules! hand_on {
                 event: ::wideroom::model::TimeUuid,
             ) -> ::wideroom::store::Result<()> {
                 self.inner.log_expiry(conversation, event).await
+            }
+        }
+
+        #[::async_trait::async_trait]
+        impl ::wideroom::store::SearchStore for $store {
+            async fn search_directories(
+                &self,
+                conversations: &[::wideroom::model::ConversationId],
+            ) -> ::wideroom::store::Result<Vec<Option<Vec<u8>>>> {
+                self.inner.search_directories(conversations).await
+            }
+
+            async fn swap_search_directory(
+                &self,
+                conversation: ::wideroom::model::ConversationId,
+                seen: Option<&[u8]>,
+                to: &[u8],
+            ) -> ::wideroom::store::Result<bool> {
+                let inner = &self.inner;
+                inner.swap_search_directory(conversation, seen, to).await
+            }
+
+            async fn put_search_segment(
+                &self,
+                segment: ::wideroom::store::SearchSegmentKey,
+                blocks: &[Vec<u8>],
+            ) -> ::wideroom::store::Result<()> {
+                self.inner.put_search_segment(segment, blocks).await
+            }
+
+            async fn search_blocks(
+                &self,
+                blocks: &[(::wideroom::store::SearchSegmentKey, u32)],
+            ) -> ::wideroom::store::Result<Vec<Option<Vec<u8>>>> {
+                self.inner.search_blocks(blocks).await
+            }
+
+            async fn delete_search_segment(
+                &self,
+                segment: ::wideroom::store::SearchSegmentKey,
+            ) -> ::wideroom::store::Result<()> {
+                self.inner.delete_search_segment(segment).await
             }
         }
     };

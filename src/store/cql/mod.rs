@@ -23,6 +23,7 @@ mod inbox;
 mod message;
 mod outbox;
 mod participant;
+mod search;
 mod send;
 #[cfg(test)]
 mod statements_test;
@@ -50,6 +51,7 @@ use self::participant::job::JobTable;
 use self::participant::profile::Profiles;
 use self::participant::report::ReportTable;
 use self::participant::restriction::RestrictionTable;
+use self::search::SearchTables;
 use self::send::Sends;
 use super::Result;
 use crate::clock::Clock;
@@ -73,6 +75,7 @@ fn statements() -> Vec<&'static [&'static Statement]> {
         participant::STATEMENTS,
         inbox::STATEMENTS,
         send::STATEMENTS,
+        &[search::STATEMENTS],
         admin::STATEMENTS,
     ]
     .concat()
@@ -90,6 +93,7 @@ pub struct Cql {
     bans: BanTable,
     reports: ReportTable,
     jobs: JobTable,
+    search: SearchTables,
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
     outbox: Arc<Outbox>,
@@ -131,6 +135,7 @@ impl Cql {
         let bans = BanTable::new(e(), c());
         let reports = ReportTable::new(e(), c());
         let jobs = JobTable::new(e());
+        let search = SearchTables::new(e());
         outbox.follow(&admin.outbox_since().await);
         Ok(Self {
             address,
@@ -143,6 +148,7 @@ impl Cql {
             bans,
             reports,
             jobs,
+            search,
             inboxes,
             sends,
             outbox,

@@ -6,12 +6,12 @@
 //! Invariant: a reader sees only what is on disk.
 
 mod admin;
+mod background;
 mod ban;
 mod block;
 mod cache;
 mod conversation;
 mod engine;
-mod erasure;
 mod inbox;
 mod mention;
 mod message;
@@ -35,6 +35,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, spawn_blocking};
 
 pub use self::admin::backup::{Copy, CopyError, Pieces};
+use self::admin::compaction::SearchCompaction;
 use self::admin::maintenance::{self, Disk};
 use self::cache::floor_counts::FloorCounts;
 use self::cache::state::{ConversationState, States};
@@ -101,6 +102,7 @@ struct OpenStore {
     import: tokio::sync::Mutex<()>,
     /// Messages that were removed since the last compaction.
     removed_messages: AtomicU64,
+    search_compaction: SearchCompaction,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -147,7 +149,7 @@ impl Embedded {
                 floors: FloorCounts::new(),
                 outbox: OutboxWriter::new(since.as_deref()),
                 retention: AtomicU32::new(0),
-                clock,
+                clock: Arc::clone(&clock),
             });
             let (turns, copies) = (
                 Arc::new(Semaphore::new(READS_MAX)),
@@ -163,6 +165,7 @@ impl Embedded {
                 copies,
                 import,
                 removed_messages: AtomicU64::new(0),
+                search_compaction: SearchCompaction::since(clock.now()),
             }))
         });
         let inner = opening.await.map_err(|error| failed(Box::new(error)))??;

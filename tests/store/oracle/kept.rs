@@ -10,6 +10,7 @@ use wideroom::model::{
 };
 use wideroom::store::{
     DeadLetter, DueRemoval, EarlierSend, ImportRow, Imported, ReaderPosition, Restricted,
+    SearchSegmentKey,
 };
 
 use super::conversation::{OracleConversation, OracleParticipant};
@@ -36,6 +37,9 @@ pub(super) struct Kept {
     pub(super) retention: Option<u32>,
     pub(super) scheduled_retention: Option<u32>,
     pub(super) due: BTreeSet<DueRemoval>,
+    /// The search index: directories, and the blocks of segments.
+    pub(super) directories: HashMap<ConversationId, Vec<u8>>,
+    pub(super) segments: HashMap<SearchSegmentKey, Vec<Vec<u8>>>,
 }
 
 impl Kept {

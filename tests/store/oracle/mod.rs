@@ -7,6 +7,7 @@ mod conversation;
 mod erasure;
 mod kept;
 mod removal;
+mod search;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};

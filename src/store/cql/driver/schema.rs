@@ -114,6 +114,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[],
         speculation: Some(QUICK_JOBS),
     },
+    Migration {
+        version: 18,
+        statements: SEARCH_TABLES,
+        columns: &[],
+        speculation: Some(QUICK_SEARCH),
+    },
 ];
 
 /// The migration that begins to record the oldest server.
@@ -265,6 +271,11 @@ const REMOVED_UP_TO: AddedColumns = AddedColumns {
 
 const QUICK_JOBS: SpeculativeRetry = SpeculativeRetry {
     tables: &["jobs"],
+    millis: 50,
+};
+
+const QUICK_SEARCH: SpeculativeRetry = SpeculativeRetry {
+    tables: &["search_directories", "search_blocks_by_segment"],
     millis: 50,
 };
 
@@ -626,6 +637,22 @@ const JOB_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.jobs (
     state blob,
     PRIMARY KEY ((shard), job_id)
 ) WITH ID = {id}";
+
+/// The search index of each conversation: a directory, which changes by lightweight transactions, and the blocks of segments, which are
+/// written once. No LOGGED batch writes them.
+const SEARCH_TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS {keyspace}.search_directories (
+    conversation_id uuid PRIMARY KEY,
+    state blob
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.search_blocks_by_segment (
+    conversation_id uuid,
+    segment_id uuid,
+    block int,
+    content blob,
+    PRIMARY KEY ((conversation_id, segment_id), block)
+) WITH ID = {id}",
+];
 
 /// The directory of servers, and their mailboxes. No LOGGED batch writes them. The registrations keep their tombstones as long as a row could
 /// live, so that no removed one comes back from a replica that was away.

@@ -231,7 +231,8 @@ impl Touched {
                 | Table::Participants
                 | Table::Activity
                 | Table::Changes
-                | Table::Rows => {}
+                | Table::Rows
+                | Table::Search => {}
             }
         }
         touched

@@ -17,6 +17,8 @@ use crate::store::{Error, Result};
 /// Bound of journals: an open replays at most this much.
 const JOURNALS_BYTES_MAX: u64 = 128 << 20;
 const MEMTABLE_BYTES_MAX: u64 = 8 << 20;
+/// The same for the search index, which is written in the background.
+const SEARCH_MEMTABLE_BYTES_MAX: u64 = 2 << 20;
 /// How long a compaction waits for the flush before it.
 const FLUSH_MAX: Duration = Duration::from_secs(10);
 const FLUSH_LOOK: Duration = Duration::from_millis(10);
@@ -42,10 +44,23 @@ impl Db {
                 .max_journaling_size(JOURNALS_BYTES_MAX)
                 .open()
         })?;
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES_MAX);
+        let memtable_max = |table| match table {
+            Table::Search => SEARCH_MEMTABLE_BYTES_MAX,
+            Table::Messages
+            | Table::Heads
+            | Table::Participants
+            | Table::Inbox
+            | Table::Activity
+            | Table::Changes
+            | Table::Rows => MEMTABLE_BYTES_MAX,
+        };
         let keyspaces = Table::ALL
             .iter()
-            .map(|table| database.keyspace(table.name(), options))
+            .map(|table| {
+                let options = KeyspaceCreateOptions::default();
+                let bytes_max = memtable_max(*table);
+                database.keyspace(table.name(), || options.max_memtable_size(bytes_max))
+            })
             .collect::<fjall::Result<_>>()?;
         // The engine syncs the folder of each keyspace, and not the entries of those folders.
         File::open(path.join(KEYSPACES_FOLDER))?.sync_all()?;
@@ -124,7 +139,17 @@ impl Db {
             }
             keyspace.major_compact()
         };
-        compacted().map_err(|error| read_error(table.name(), error))
+        let failed = |error| read_error(table.name(), error);
+        compacted().map_err(failed)?;
+        self.release_files().map_err(failed)
+    }
+
+    /// Has the engine delete the files that compactions replaced, which it does as it rotates a buffer that has rows.
+    fn release_files(&self) -> fjall::Result<()> {
+        let filler = key::meta(FILLER_ROW);
+        let rows = self.keyspace(filler.table);
+        self.commit([(filler, None)])?;
+        rows.rotate_memtable().map(drop)
     }
 
     /// Rewrites all files without overwritten and deleted values, those of the journals included.
@@ -148,7 +173,7 @@ impl Db {
         for keyspace in &*self.keyspaces {
             keyspace.major_compact().map_err(failed)?;
         }
-        Ok(())
+        self.release_files().map_err(failed)
     }
 
     pub(in crate::store::embedded) fn sync(&self) -> fjall::Result<()> {

@@ -6,6 +6,7 @@
 
 mod removal;
 mod row;
+mod search;
 
 use uuid::Uuid;
 
@@ -25,6 +26,7 @@ pub(in crate::store::embedded) use self::row::{
     reader_position, report, report_of, report_resolution, reports, restricted_of, restriction,
     restrictions, roster, send_by_key, user, user_of, users_after,
 };
+pub(in crate::store::embedded) use self::search::{search_block, search_directory, search_segment};
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
 /// Keyspace of the engine: a tree of its own. They are few, because each pins the journal until its flush.
@@ -38,10 +40,12 @@ pub(in crate::store::embedded) enum Table {
     Changes,
     /// Small and rare rows, each behind its [`Tag`].
     Rows,
+    /// The search index: directories of conversations, and blocks of segments.
+    Search,
 }
 
 impl Table {
-    pub(in crate::store::embedded) const ALL: [Self; 7] = [
+    pub(in crate::store::embedded) const ALL: [Self; 8] = [
         Self::Messages,
         Self::Heads,
         Self::Participants,
@@ -49,6 +53,7 @@ impl Table {
         Self::Activity,
         Self::Changes,
         Self::Rows,
+        Self::Search,
     ];
 
     pub(in crate::store::embedded) const fn name(self) -> &'static str {
@@ -60,6 +65,7 @@ impl Table {
             Self::Activity => "activity",
             Self::Changes => "changes",
             Self::Rows => "rows",
+            Self::Search => "search",
         }
     }
 }

@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::cache::state::{ConversationState, People, memberships};
-use super::engine::committer::{CommitOutcome, Condition, Op, Write};
-use super::engine::db::{MalformedKey, View, corrupt};
-use super::engine::key::{self, Cell, EntryCell, Key, Span};
-use super::engine::record::{self, BanRecord, ConversationRecord, MessageRecord};
-use super::read_context::ReadContext;
-use super::write::compare_and_set::Plan;
-use super::{Embedded, ban};
 use crate::model::{
     Ban, ChangeId, Conversation, ConversationId, ConversationKind, Direction, IdempotencyKey, Job,
     JobId, Message, MessageId, OrderKey, OutboxEvent, Profile, Report, TimeUuid, Timestamp, UserId,
 };
+use crate::store::embedded::cache::state::{ConversationState, People, memberships};
+use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
+use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Span};
+use crate::store::embedded::engine::record::{self, BanRecord, ConversationRecord, MessageRecord};
+use crate::store::embedded::read_context::ReadContext;
+use crate::store::embedded::write::compare_and_set::Plan;
+use crate::store::embedded::{Embedded, ban};
 use crate::store::rules::pair;
 use crate::store::{ConversationsPiece, ErasureStore, Result, rules};
 

@@ -1,0 +1,154 @@
+//! Rows of the search index on a cluster.
+//!
+//! A directory changes by lightweight transactions alone. A segment has an id of its own, so its blocks are written once,
+//! and its deletion is later than any of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use scylla::value::Row;
+use uuid::Uuid;
+
+use super::Cql;
+use crate::model::ConversationId;
+use crate::store::cql::driver::executor::{Executor, PARTITIONS_MAX, concurrently};
+use crate::store::cql::driver::statement::statements;
+use crate::store::cql::driver::value::{list, values};
+use crate::store::{Result, SearchSegmentKey, SearchStore};
+
+/// Write timestamps of blocks, and of their deletion.
+const WRITTEN: i64 = 1;
+const DELETED: i64 = 2;
+/// Blocks of one read.
+const BLOCKS_MAX: usize = 32;
+
+statements! {
+    SELECT_DIRECTORIES: Read "SELECT conversation_id, state FROM search_directories WHERE conversation_id IN ?";
+    ADD_DIRECTORY: Conditional "INSERT INTO search_directories (conversation_id, state) VALUES (?, ?) IF NOT EXISTS";
+    SWAP_DIRECTORY: Conditional "UPDATE search_directories SET state = ? WHERE conversation_id = ? IF state = ?";
+    INSERT_BLOCK: Write "INSERT INTO search_blocks_by_segment (conversation_id, segment_id, block, content) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
+    SELECT_BLOCKS: Read "SELECT block, content FROM search_blocks_by_segment WHERE conversation_id = ? AND segment_id = ? AND block IN ?";
+    DELETE_SEGMENT: Write "DELETE FROM search_blocks_by_segment USING TIMESTAMP ? WHERE conversation_id = ? AND segment_id = ?";
+}
+
+/// The search index, without a cache: the chat holds one.
+pub(crate) struct SearchTables {
+    executor: Arc<Executor>,
+}
+
+fn cql_number(block: u32) -> i32 {
+    i32::try_from(block).unwrap_or(i32::MAX)
+}
+
+impl SearchTables {
+    pub(crate) fn new(executor: Arc<Executor>) -> Self {
+        Self { executor }
+    }
+
+    async fn directories(&self, ids: &[ConversationId]) -> Result<Vec<Option<Vec<u8>>>> {
+        let pieces = ids.chunks(PARTITIONS_MAX).map(async |ids| {
+            let values = values![list(ids.iter().copied())];
+            let rows: Vec<(Uuid, Option<Vec<u8>>)> =
+                self.executor.read(&SELECT_DIRECTORIES, values).await?;
+            Ok(rows)
+        });
+        let rows = concurrently(pieces.collect()).await?;
+        let mut found: HashMap<Uuid, Option<Vec<u8>>> = rows.into_iter().flatten().collect();
+        let each = ids.iter().map(|id| found.remove(&id.0).flatten());
+        Ok(each.collect())
+    }
+
+    async fn swap(&self, id: ConversationId, seen: Option<&[u8]>, to: &[u8]) -> Result<bool> {
+        let to = to.to_vec();
+        let refused: Option<Row> = match seen {
+            None => {
+                self.executor
+                    .write_if(&ADD_DIRECTORY, values![id, to])
+                    .await?
+            }
+            Some(seen) => {
+                let values = values![to, id, seen.to_vec()];
+                self.executor.write_if(&SWAP_DIRECTORY, values).await?
+            }
+        };
+        Ok(refused.is_none())
+    }
+
+    async fn put_segment(&self, key: SearchSegmentKey, blocks: &[Vec<u8>]) -> Result<()> {
+        let writes = (0..).zip(blocks).map(|(number, block)| {
+            let (id, segment) = (key.conversation, key.segment);
+            let values = values![id, segment, cql_number(number), block.clone(), WRITTEN];
+            self.executor.write(&INSERT_BLOCK, values)
+        });
+        concurrently(writes.collect()).await.map(drop)
+    }
+
+    async fn blocks(&self, keys: &[(SearchSegmentKey, u32)]) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut by_segment: BTreeMap<SearchSegmentKey, Vec<i32>> = BTreeMap::new();
+        for (segment, number) in keys {
+            let numbers = by_segment.entry(*segment).or_default();
+            numbers.push(cql_number(*number));
+        }
+        let pieces = by_segment.iter().flat_map(|(segment, numbers)| {
+            numbers.chunks(BLOCKS_MAX).map(move |one| (segment, one))
+        });
+        let pieces = pieces.map(async |(key, numbers)| {
+            let numbers = list(numbers.iter().copied());
+            let values = values![key.conversation, key.segment, numbers];
+            let rows: Vec<(i32, Vec<u8>)> = self.executor.read(&SELECT_BLOCKS, values).await?;
+            Ok(rows
+                .into_iter()
+                .map(|(number, content)| ((*key, number), content)))
+        });
+        let rows = concurrently(pieces.collect()).await?;
+        let mut found: HashMap<_, _> = rows.into_iter().flatten().collect();
+        let each = keys
+            .iter()
+            .map(|(segment, number)| found.remove(&(*segment, cql_number(*number))));
+        Ok(each.collect())
+    }
+
+    async fn delete_segment(&self, key: SearchSegmentKey) -> Result<()> {
+        let values = values![DELETED, key.conversation, key.segment];
+        self.executor.write(&DELETE_SEGMENT, values).await
+    }
+}
+
+#[async_trait]
+impl SearchStore for Cql {
+    async fn search_directories(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        self.search.directories(conversations).await
+    }
+
+    async fn swap_search_directory(
+        &self,
+        conversation: ConversationId,
+        seen: Option<&[u8]>,
+        to: &[u8],
+    ) -> Result<bool> {
+        self.search.swap(conversation, seen, to).await
+    }
+
+    async fn put_search_segment(
+        &self,
+        segment: SearchSegmentKey,
+        blocks: &[Vec<u8>],
+    ) -> Result<()> {
+        self.search.put_segment(segment, blocks).await
+    }
+
+    async fn search_blocks(
+        &self,
+        blocks: &[(SearchSegmentKey, u32)],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        self.search.blocks(blocks).await
+    }
+
+    async fn delete_search_segment(&self, segment: SearchSegmentKey) -> Result<()> {
+        self.search.delete_segment(segment).await
+    }
+}

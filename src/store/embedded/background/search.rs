@@ -1,0 +1,106 @@
+//! Rows of the search index in the embedded store.
+
+use async_trait::async_trait;
+
+use crate::model::{ConversationId, Direction};
+use crate::store::embedded::Embedded;
+use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
+use crate::store::embedded::engine::key;
+use crate::store::{Result, SearchSegmentKey, SearchStore};
+
+#[async_trait]
+impl SearchStore for Embedded {
+    async fn search_directories(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys: Vec<_> = conversations
+            .iter()
+            .map(|id| key::search_directory(*id))
+            .collect();
+        self.read(move |context| {
+            let view = context.view();
+            let values = keys.iter().map(|key| view.get(key));
+            values
+                .map(|value| Ok(value?.map(|bytes| bytes.to_vec())))
+                .collect()
+        })
+        .await
+    }
+
+    async fn swap_search_directory(
+        &self,
+        conversation: ConversationId,
+        seen: Option<&[u8]>,
+        to: &[u8],
+    ) -> Result<bool> {
+        let key = key::search_directory(conversation);
+        let condition = match seen {
+            Some(bytes) => Condition::Is(key.clone(), bytes.to_vec()),
+            None => Condition::Absent(key.clone()),
+        };
+        let write = Write {
+            ops: vec![Op::Put(key, to.to_vec())],
+            conditions: vec![condition],
+            ..Write::default()
+        };
+        Ok(self.write(write).await? == CommitOutcome::Done)
+    }
+
+    async fn put_search_segment(
+        &self,
+        segment: SearchSegmentKey,
+        blocks: &[Vec<u8>],
+    ) -> Result<()> {
+        let puts = (0..).zip(blocks);
+        let puts =
+            puts.map(|(number, block)| Op::Put(key::search_block(segment, number), block.clone()));
+        let write = Write {
+            ops: puts.collect(),
+            ..Write::default()
+        };
+        self.write(write).await.map(drop)
+    }
+
+    async fn search_blocks(
+        &self,
+        blocks: &[(SearchSegmentKey, u32)],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let blocks = blocks.to_vec();
+        self.read(move |context| {
+            let view = context.view();
+            let keys = blocks
+                .iter()
+                .map(|(segment, number)| key::search_block(*segment, *number));
+            keys.map(|key| Ok(view.get(&key)?.map(|bytes| bytes.to_vec())))
+                .collect()
+        })
+        .await
+    }
+
+    async fn delete_search_segment(&self, segment: SearchSegmentKey) -> Result<()> {
+        let numbers: Vec<Op> = self
+            .read(move |context| {
+                let view = context.view();
+                let rows = view.scan(key::search_segment(segment), Direction::Forward);
+                let keys = rows.map(|row| {
+                    let bytes = row?.0.to_vec();
+                    let table = key::Table::Search;
+                    Ok(Op::Delete(key::Key { table, bytes }))
+                });
+                keys.collect()
+            })
+            .await?;
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let write = Write {
+            ops: numbers,
+            ..Write::default()
+        };
+        // It frees space, so it runs on a full disk, too.
+        self.inner.committer.commit(write).await?;
+        self.inner.search_compaction.note_deleted();
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! Rows of the search index in the naive engine.
+
+use wideroom::store::{SearchSegmentKey, SearchStore};
+
+use super::*;
+
+#[async_trait]
+impl SearchStore for Naive {
+    async fn search_directories(&self, ids: &[ConversationId]) -> Result<Vec<Option<Vec<u8>>>> {
+        let kept = self.kept();
+        let each = ids.iter().map(|id| kept.directories.get(id).cloned());
+        Ok(each.collect())
+    }
+
+    async fn swap_search_directory(
+        &self,
+        conversation: ConversationId,
+        seen: Option<&[u8]>,
+        to: &[u8],
+    ) -> Result<bool> {
+        let mut kept = self.kept();
+        let present = kept.directories.get(&conversation).map(Vec::as_slice);
+        let is_same = present == seen;
+        if is_same {
+            kept.directories.insert(conversation, to.to_vec());
+        }
+        Ok(is_same)
+    }
+
+    async fn put_search_segment(
+        &self,
+        segment: SearchSegmentKey,
+        blocks: &[Vec<u8>],
+    ) -> Result<()> {
+        self.kept().segments.insert(segment, blocks.to_vec());
+        Ok(())
+    }
+
+    async fn search_blocks(
+        &self,
+        blocks: &[(SearchSegmentKey, u32)],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let kept = self.kept();
+        let block = |(segment, number): &(SearchSegmentKey, u32)| {
+            let blocks = kept.segments.get(segment)?;
+            blocks.get(*number as usize).cloned()
+        };
+        Ok(blocks.iter().map(block).collect())
+    }
+
+    async fn delete_search_segment(&self, segment: SearchSegmentKey) -> Result<()> {
+        self.kept().segments.remove(&segment);
+        Ok(())
+    }
+}
