@@ -114,6 +114,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "participants",
             "history",
             "access",
+            "index",
             "write_tasks",
             "late_rule",
             "publisher",

@@ -5,14 +5,16 @@
 //! tokens; scripts without spaces (Han, Kana, Hangul, Thai, Lao, Khmer, Myanmar) are tokens run by
 //! run, and match as substrings (`token`). A query is a list of terms (`query`): words and
 //! quoted phrases. All terms must occur; the last one may be the beginning of a word
-//! (`matching`).
+//! (`matching`). An index proposes texts by their terms (`index_term`).
 
 mod fold;
+mod index_term;
 mod matching;
 mod query;
 mod snippet;
 mod token;
 
+pub use self::index_term::{INDEX_TERM_VERSION, TermLookup, index_terms};
 pub use self::matching::{Found, find};
 pub use self::query::{QueryError, SearchQuery};
 pub use self::snippet::{SnippetSpan, snippet};

@@ -47,6 +47,12 @@ pub struct Bounds {
     pub reports_per_day: usize,
     /// Concurrent searches of all users. More of them wait.
     pub searches_max: usize,
+    /// Messages that one page of a search reads.
+    pub search_messages_max: usize,
+    /// Messages of the segments of the search index, by level.
+    pub search_segments: [u32; 3],
+    /// Whether messages are indexed for search. Without an index a search reads history.
+    pub is_search_indexed: bool,
     /// Concurrent reads of the store for one user's operations.
     pub user_reads_max: usize,
     /// How far a reader of the outbox that asks for notifications trails: a user who reads a message within this time is not
@@ -125,6 +131,9 @@ impl Default for Bounds {
             replay_wait: Duration::from_secs(10),
             reports_per_day: 2_000,
             searches_max: 16,
+            search_messages_max: 1_000,
+            search_segments: [64, 512, 4_096],
+            is_search_indexed: true,
             user_reads_max: 16,
             notify_after: Duration::from_secs(3),
             outbox_keep: OUTBOX_KEEP,

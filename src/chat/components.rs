@@ -9,11 +9,13 @@ use crate::chat::access::restrictions::Restrictions;
 use crate::chat::bounds::Bounds;
 use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::index::SearchIndex;
 use crate::chat::participants::ParticipantService;
 use crate::chat::publisher::Publisher;
 use crate::chat::replay_limiter::ReplayLimiter;
 use crate::chat::write_tasks::WriteTasks;
 use crate::clock::Clock;
+use crate::model::Timestamp;
 use crate::store::Store;
 
 pub(crate) struct Components {
@@ -29,6 +31,7 @@ pub(crate) struct Components {
     pub(crate) participants: Arc<ParticipantService>,
     pub(crate) replay_limiter: Arc<ReplayLimiter>,
     pub(crate) tasks: Arc<WriteTasks>,
+    pub(crate) index: Arc<SearchIndex>,
 }
 
 impl Components {
@@ -39,6 +42,7 @@ impl Components {
         in_flight: InFlightIds,
         restrictions: Restrictions,
         bounds: &Bounds,
+        imported_at: Timestamp,
     ) -> Self {
         let publisher = Publisher::new(bus.clone(), Arc::clone(&clock), in_flight.clone());
         let publisher = Arc::new(publisher);
@@ -58,7 +62,9 @@ impl Components {
             bounds.replays_max,
             bounds.replay_wait,
         );
+        let index = SearchIndex::new(Arc::clone(&store), in_flight.clone(), imported_at, bounds);
         Self {
+            index: Arc::new(index),
             store,
             bus,
             clock,

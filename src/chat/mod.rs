@@ -17,6 +17,7 @@ mod error;
 mod history;
 mod in_flight_ids;
 mod inbox;
+mod index;
 mod late_rule;
 mod outbox;
 mod participants;
@@ -52,6 +53,8 @@ pub use self::inbox::InboxService;
 pub use self::inbox::PreviewFields;
 pub use self::inbox::entry_settings::EntrySettings;
 pub use self::inbox::page::{InboxFilter, InboxPage, InboxSummary};
+pub use self::index::content::ContentKind;
+pub use self::index::{IndexPiece, IndexUpkeep};
 pub use self::outbox::notification::{
     NOTIFICATION, NotificationPiece, NotificationReason, NotificationRecipient, NotificationService,
 };
@@ -67,8 +70,7 @@ pub use self::safety::block::{BlockKey, BlockService, Blocked, Unblocked};
 pub use self::safety::report::{ReportInput, ReportPage, ReportService};
 pub use self::safety::send_hook::{HookFailureMode, SendHook, SendHookError, SendHookSettings};
 pub use self::search::{
-    ContentKind, MatchPage, MessageMatch, Search, SearchFilter, SearchInput, SearchKey,
-    SearchService,
+    MatchPage, MessageMatch, Search, SearchFilter, SearchInput, SearchKey, SearchService,
 };
 pub use self::stream::StreamService;
 pub use self::stream::conversation_event::ConversationEvent;
@@ -88,6 +90,7 @@ pub use self::write::profile::ProfileInput;
 
 use self::components::Components;
 use self::in_flight_ids::InFlightIds;
+use self::index::IndexerTask;
 use self::remote_notices::RemoteNotices;
 use crate::bus::Bus;
 use crate::clock::{Clock, IdGenerator};
@@ -112,6 +115,7 @@ pub struct Services {
     pub reports: Arc<ReportService>,
     pub erasure: Arc<ErasureService>,
     pub search: SearchService,
+    pub index: IndexUpkeep,
     pub presence: Arc<PresenceService>,
     pub typing: TypingService,
     pub streams: Arc<StreamService>,
@@ -124,6 +128,7 @@ pub struct Services {
     /// The cluster holds it weakly.
     _remote_notices: Option<Arc<RemoteNotices>>,
     _erasure_stop: DropGuard,
+    _indexer: Option<IndexerTask>,
 }
 
 impl Deref for Chat {
@@ -157,7 +162,15 @@ impl Chat {
         };
         let in_flight = InFlightIds::new(Arc::clone(&clock), ids, cluster);
         let restrictions = Restrictions::open(&store, Arc::clone(&clock), &bounds).await?;
-        let components = Components::new(store, bus, clock, in_flight, restrictions, &bounds);
+        let components = Components::new(
+            store,
+            bus,
+            clock,
+            in_flight,
+            restrictions,
+            &bounds,
+            imported_at,
+        );
         let services = Services::new(components, bounds, imported_at);
         services.erasure.resume().await?;
         Ok(Self(Arc::new(services)))
@@ -195,8 +208,10 @@ impl Services {
             blocks: Arc::new(BlockService::new(&components)),
             reports: Arc::new(ReportService::new(&components, &bounds)),
             _erasure_stop: erasure.stop_on_drop(),
+            _indexer: components.index.start(),
             erasure,
             search: SearchService::new(&components, &bounds),
+            index: IndexUpkeep::of(&components.store, &components.index),
             presence,
             typing: TypingService::new(&components, &bounds.rates),
             streams: Arc::new(streams),
@@ -220,6 +235,7 @@ impl Services {
         self.reports.register(metrics);
         self.streams.register(metrics);
         self.removals.register(metrics);
+        self.components.index.register(metrics);
         if let Some(cluster) = self.components.in_flight.cluster() {
             cluster.register(metrics);
         }

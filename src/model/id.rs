@@ -200,6 +200,11 @@ impl OrderKey {
         Self(u128::from_be_bytes(self.0).saturating_sub(1).to_be_bytes())
     }
 
+    /// Smallest greater order key.
+    pub const fn next(self) -> Self {
+        Self(u128::from_be_bytes(self.0).saturating_add(1).to_be_bytes())
+    }
+
     /// Time of the key, truncated to microseconds.
     pub fn moment(self) -> Timestamp {
         let (time, _) = self.0.split_first_chunk::<8>().expect("sixteen bytes");

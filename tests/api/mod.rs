@@ -32,6 +32,7 @@ mod restriction;
 mod revision;
 mod sample;
 mod search;
+mod search_index;
 mod send;
 mod services;
 mod shared;

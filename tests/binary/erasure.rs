@@ -61,7 +61,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 }
 
 /// The files of a folder that hold the text.
-fn files_with(folder: &Path, text: &str) -> Vec<String> {
+pub(crate) fn files_with(folder: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -7,7 +7,7 @@ mod crash;
 mod damage;
 mod disk;
 mod doors;
-mod erasure;
+pub(crate) mod erasure;
 mod export;
 pub(crate) mod follower;
 mod import;

@@ -4,16 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat};
+use wideroom::chat::{Bounds, Chat, Draft, DraftInput, RateBounds};
 use wideroom::clock::{Clock as _, ManualClock};
 use wideroom::model::{HistorySettings, OrderKey, OutboxEventKind, OutboxShard, TimeUuid, UserId};
 use wideroom::store::embedded::{Embedded, Options};
-use wideroom::store::{ImportRow, OutboxRead, RemovalStore as _, Store, StoreAdmin as _};
+use wideroom::store::{
+    ImportRow, OutboxRead, RemovalStore as _, SearchStore as _, Store, StoreAdmin as _,
+};
 
 use super::ask::{assert_sound, history};
+use crate::binary::erasure::files_with;
 use crate::support::words::{
     HOUR, START, conversation_id, group_row, new, new_salt, participant_row, text, user,
 };
+use crate::support::world::PATIENCE;
 
 const TTL_HOURS: i64 = 24;
 const HOURLY: i64 = 20;
@@ -22,7 +26,7 @@ struct Days {
     clock: Arc<ManualClock>,
     store: Arc<Embedded>,
     chat: Chat,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Days {
@@ -40,6 +44,10 @@ impl Days {
         let hours = |hours: i64| std::time::Duration::from_secs(3_600 * hours.unsigned_abs());
         let bounds = Bounds {
             retention: retention_hours.map(hours),
+            rates: RateBounds {
+                is_on: false,
+                ..RateBounds::default()
+            },
             ..Bounds::default()
         };
         let (dynamic, moved): (Arc<dyn Store>, Arc<ManualClock>) = (store.clone(), clock.clone());
@@ -48,7 +56,7 @@ impl Days {
             clock,
             store,
             chat: chat.unwrap(),
-            _folder: folder,
+            folder,
         }
     }
 
@@ -180,4 +188,55 @@ async fn an_expiry_of_the_deployment_reaches_histories_from_before_it() {
         }
     }
     assert_eq!(days.rows(1).await, 0);
+}
+
+#[tokio::test]
+async fn the_words_of_deleted_messages_leave_the_index_within_hours() {
+    let days = Days::begin(None).await;
+    import(&days.store, 1, HistorySettings::default()).await;
+    let (ann, on) = (user("ann"), conversation_id(1));
+    let (deleted, edited) = ("xylophonequartz", "zephyrjackdaw");
+    let mut ids = Vec::new();
+    for number in 0..100 {
+        let body = match number {
+            40 => deleted.to_owned(),
+            41 => edited.to_owned(),
+            _ => format!("message {number}"),
+        };
+        let input = DraftInput {
+            body,
+            ..DraftInput::default()
+        };
+        let draft = Draft::parse(input, days.chat.bounds()).unwrap();
+        let sent = days.chat.writes.send(ann.clone(), on, draft).await;
+        ids.push(sent.unwrap().id);
+    }
+    days.tick();
+    while days.chat.index.advance(on).await.unwrap() {}
+    let found = async |word: &str| {
+        let stored = days.store.search_directories(&[on]).await.unwrap();
+        assert!(stored[0].is_some(), "it is indexed");
+        days.store.compact().await.unwrap();
+        !files_with(days.folder.path(), word).is_empty()
+    };
+    assert!(found(deleted).await && found(edited).await);
+    let writes = &days.chat.writes;
+    writes.delete(ann.clone(), on, ids[40]).await.unwrap();
+    let other = "another text".to_owned();
+    writes.edit(ann.clone(), on, ids[41], other).await.unwrap();
+    let mut worker = days.chat.removals.worker();
+    for _ in 0..3 {
+        days.tick();
+        worker.pass().await.unwrap();
+    }
+    days.store.compact().await.unwrap();
+    for word in [deleted, edited] {
+        // The engine deletes its old journal by itself.
+        let began = std::time::Instant::now();
+        let files = || files_with(days.folder.path(), word);
+        while !files().is_empty() {
+            assert!(began.elapsed() < PATIENCE, "{:?}", files());
+        }
+    }
+    assert_eq!(days.chat.index.missing(on).await.unwrap(), 0);
 }

@@ -113,6 +113,10 @@ impl World {
 
     /// A world that holds what was imported, every line of it.
     pub(crate) async fn with_import(lines: &'static [u8]) -> Self {
+        Self::with_import_and_bounds(lines, Bounds::default()).await
+    }
+
+    pub(crate) async fn with_import_and_bounds(lines: &'static [u8], bounds: Bounds) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let ground = Ground::new(&SystemClock).await;
         let store = ground.open(Arc::clone(&clock)).await;
@@ -126,7 +130,7 @@ impl World {
         assert_eq!(outcome.counts.broken_lines, 0);
         store.close().await.unwrap();
         drop((import, store));
-        Self::without_rates(ground, Bounds::default()).await
+        Self::without_rates(ground, bounds).await
     }
 
     /// The same store after the server was stopped and started again. Nobody may still hold on to the old one.

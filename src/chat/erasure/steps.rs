@@ -11,6 +11,7 @@ use crate::chat::access::restrictions::Restrictions;
 use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::index::SearchIndex;
 use crate::chat::write::WriteService;
 use crate::model::{
     ConversationId, Cut, Direction, ErasureStep, Job, Message, MessageId, MessageKind, OrderKey,
@@ -34,6 +35,7 @@ pub(super) struct Steps {
     writes: Arc<WriteService>,
     restrictions: Arc<Restrictions>,
     in_flight: InFlightIds,
+    index: Arc<SearchIndex>,
 }
 
 impl Steps {
@@ -43,6 +45,7 @@ impl Steps {
             writes: Arc::clone(writes),
             restrictions: Arc::clone(&components.restrictions),
             in_flight: components.in_flight.clone(),
+            index: Arc::clone(&components.index),
         }
     }
 
@@ -139,6 +142,8 @@ impl Steps {
         self.writes
             .erase_from_conversation(user, conversation)
             .await?;
+        // It has the user's name and words.
+        self.index.drop_all(conversation).await?;
         Ok((ErasureStep::Conversations(Some(conversation)), read))
     }
 

@@ -19,6 +19,7 @@ use super::components::Components;
 use super::error::Result;
 use crate::chat::access::Access;
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::index::SearchIndex;
 use crate::metrics::{self, IntCounter, Metrics};
 use crate::model::{Conversation, ConversationId, HistorySettings, OrderKey, Timestamp};
 use crate::store::{
@@ -49,6 +50,7 @@ struct Remover {
     store: Arc<dyn Store>,
     in_flight: InFlightIds,
     access: Arc<Access>,
+    index: Arc<SearchIndex>,
     retention_seconds: Option<u32>,
     meter: RemovalMeter,
 }
@@ -86,6 +88,7 @@ impl RemovalService {
             store: Arc::clone(&components.store),
             in_flight: components.in_flight.clone(),
             access: Arc::clone(&components.access),
+            index: Arc::clone(&components.index),
             retention_seconds,
             meter,
         }))
@@ -227,7 +230,7 @@ impl Remover {
         let settled = now.plus_micros(-REMOVAL_DELAY_MICROS);
         let expired = self.access.expired_at(&conversation, settled);
         let raised = conversation.history.floor;
-        let mut messages = 0;
+        let (mut messages, mut removed) = (0, raised);
         if raised > OrderKey::MIN {
             messages += self.remove_up_to(id, raised, None, decided_at).await?;
         }
@@ -235,7 +238,10 @@ impl Remover {
         if let Some(expired) = expired.filter(|expired| is_due(oldest, *expired, ttl)) {
             self.log_expiry(id).await?;
             messages += self.remove_up_to(id, expired, ttl, decided_at).await?;
+            removed = removed.max(expired);
         }
+        // The words of messages that are gone, and of those that were edited or deleted.
+        self.index.trim(id, removed).await?;
         if messages > 0 {
             self.meter.conversations.inc();
         }

@@ -1,21 +1,20 @@
 //! Search across the viewer's conversations: one heap of the positions up to which each of them was
 //! looked at.
 //!
-//! The greatest message is judged next, so a match is shown when it is the greatest. A page ends at
-//! the last message that it judged: everything newer was judged, and the next page is further on.
-//! Each page reads at least one message of each conversation that is active above its cursor.
+//! The greatest position is looked at next, so a match is shown when it is the greatest. A page that meets its bound
+//! ends at the greatest position that was not looked at: everything newer was, and the next page is further on.
+//! Each page looks at least once at each conversation that is active above its cursor.
 
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::Arc;
 
 use futures_util::future::try_join_all;
+use uuid::Uuid;
 
-use super::walk::{HistoryWalk, SearchBudget};
+use super::walk::{ConversationWalk, Front, SearchBudget, SearchSources};
 use super::{MatchPage, MessageMatch, Search, SearchKey, SearchService};
 use crate::chat::access::blocks::BlockList;
 use crate::chat::error::Result;
-use crate::model::{Floor, InboxRow, Message, PageRequest, UserId};
-use crate::store::Store;
+use crate::model::{ConversationId, Floor, InboxRow, PageRequest, UserId};
 
 /// Conversations that a search looks into, the most recently active ones.
 const CONVERSATIONS_MAX: usize = 1_000;
@@ -24,7 +23,7 @@ const ENTRIES: usize = 100;
 /// Conversations that are opened at once, after the first ones gave no page.
 const OPENED_AT_ONCE_MAX: usize = 16;
 
-/// Position of the next message of a walk.
+/// Position of a walk.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct WalkPosition {
     key: SearchKey,
@@ -33,13 +32,30 @@ struct WalkPosition {
 
 /// Walks of the viewer's conversations.
 struct Walks<'a> {
-    store: &'a Arc<dyn Store>,
+    sources: SearchSources<'a>,
     search: &'a Search,
-    opened: Vec<HistoryWalk>,
+    opened: Vec<ConversationWalk>,
     heap: BinaryHeap<WalkPosition>,
     /// Conversations that were not opened, the greatest position first, with the viewer's floors.
     unopened: VecDeque<(SearchKey, Floor)>,
     open_next: usize,
+}
+
+impl SearchKey {
+    /// Smallest greater key.
+    fn next(self) -> Self {
+        let conversation = self.conversation.0.as_u128();
+        match conversation.checked_add(1) {
+            Some(next) => Self {
+                conversation: ConversationId(Uuid::from_u128(next)),
+                ..self
+            },
+            None => Self {
+                position: self.position.next(),
+                conversation: ConversationId(Uuid::nil()),
+            },
+        }
+    }
 }
 
 impl SearchService {
@@ -57,24 +73,43 @@ impl SearchService {
         }
         let blocks = self.access.blocks().of(viewer).await?;
         let (unopened, is_capped) = self.candidates(viewer, search, &blocks, after).await?;
-        let mut walks = Walks::new(&self.store, search, unopened);
-        let mut budget = SearchBudget::default();
+        let ids: Vec<_> = unopened.iter().map(|(key, _)| key.conversation).collect();
+        self.index.prefetch(&ids).await?;
+        let mut walks = Walks::new(self.sources(search), search, unopened);
+        let mut budget = SearchBudget::new(self.messages_max);
         let mut page = MatchPage {
             is_capped,
             ..MatchPage::empty()
         };
-        while page.matches.len() < count && !budget.is_spent() {
-            let Some((key, message)) = walks.next().await? else {
+        loop {
+            walks.open_greater().await?;
+            let Some(WalkPosition { key, walk: number }) = walks.heap.pop() else {
                 return Ok(page);
             };
-            page.end = Some(key);
-            budget.spend(&message).await;
-            if let Some(snippet) = search.judge(&message, &blocks) {
-                page.matches.push(MessageMatch { message, snippet });
+            // Everything greater was looked at.
+            let end = key.next();
+            let is_full = page.matches.len() == count || budget.is_spent();
+            if is_full && after.is_none_or(|after| end < after) {
+                page.end = Some(end);
+                page.has_next = true;
+                return Ok(page);
             }
+            let walk = &mut walks.opened[number];
+            match walk.take() {
+                Some(message) => {
+                    page.end = Some(SearchKey {
+                        position: message.id.order_key(),
+                        conversation: walk.conversation(),
+                    });
+                    budget.spend(&message).await;
+                    if let Some(snippet) = search.judge(&message, &blocks) {
+                        page.matches.push(MessageMatch { message, snippet });
+                    }
+                }
+                None => budget.spend_segments(walk.look(&walks.sources).await?),
+            }
+            walks.push(number);
         }
-        page.has_next = walks.may_have_more();
-        Ok(page)
     }
 
     /// The conversations to look into, each with the position to begin at, the greatest first; and
@@ -135,12 +170,12 @@ fn begin_at(row: &InboxRow, search: &Search, after: Option<SearchKey>) -> Option
 
 impl<'a> Walks<'a> {
     fn new(
-        store: &'a Arc<dyn Store>,
+        sources: SearchSources<'a>,
         search: &'a Search,
         unopened: VecDeque<(SearchKey, Floor)>,
     ) -> Self {
         Self {
-            store,
+            sources,
             search,
             opened: Vec::new(),
             heap: BinaryHeap::new(),
@@ -149,52 +184,35 @@ impl<'a> Walks<'a> {
         }
     }
 
-    /// The greatest message of all walks. Conversations that may have a greater one are opened first.
-    async fn next(&mut self) -> Result<Option<(SearchKey, Arc<Message>)>> {
+    /// Opens the conversations that may have a greater position than the walks. Their first looks run at once.
+    async fn open_greater(&mut self) -> Result<()> {
         while let Some((next, _)) = self.unopened.front()
             && self.heap.peek().is_none_or(|top| *next > top.key)
         {
-            self.open().await?;
-        }
-        let Some(WalkPosition { key, walk: number }) = self.heap.pop() else {
-            return Ok(None);
-        };
-        let walk = &mut self.opened[number];
-        let message = walk.next(self.store).await?;
-        walk.fill(self.store).await?;
-        self.push(number);
-        Ok(message.map(|message| (key, message)))
-    }
-
-    /// Opens the next conversations. Their first reads run at once.
-    async fn open(&mut self) -> Result<()> {
-        let count = self.open_next.min(self.unopened.len());
-        self.open_next = (2 * self.open_next).min(OPENED_AT_ONCE_MAX);
-        let (search, store) = (self.search, self.store);
-        let opened = self.unopened.drain(..count).map(async |(key, floor)| {
-            let (id, newest) = (key.conversation, key.position);
-            let mut walk = HistoryWalk::of_many(id, floor, search, newest);
-            walk.fill(store).await.map(|()| walk)
-        });
-        for walk in try_join_all(opened).await? {
-            self.opened.push(walk);
-            self.push(self.opened.len() - 1);
+            let count = self.open_next.min(self.unopened.len());
+            self.open_next = (2 * self.open_next).min(OPENED_AT_ONCE_MAX);
+            let (search, sources) = (self.search, &self.sources);
+            let opened = self.unopened.drain(..count).map(async |(key, floor)| {
+                let (id, newest) = (key.conversation, key.position);
+                let mut walk = ConversationWalk::of_many(id, floor, search, newest);
+                walk.look(sources).await.map(|_| walk)
+            });
+            for walk in try_join_all(opened).await? {
+                self.opened.push(walk);
+                self.push(self.opened.len() - 1);
+            }
         }
         Ok(())
     }
 
     fn push(&mut self, number: usize) {
         let walk = &self.opened[number];
-        if let Some(position) = walk.position() {
+        if let Some(Front::Message(position) | Front::Unread(position)) = walk.front() {
             let key = SearchKey {
                 position,
                 conversation: walk.conversation(),
             };
             self.heap.push(WalkPosition { key, walk: number });
         }
-    }
-
-    fn may_have_more(&self) -> bool {
-        !self.heap.is_empty() || !self.unopened.is_empty()
     }
 }

@@ -1,30 +1,18 @@
 //! Criteria of a search, and the function that decides whether a message matches.
 
-use std::ops::Bound;
-
 use sha2::{Digest, Sha256};
 
-use crate::analysis::{self, SearchQuery, SnippetSpan};
+use crate::analysis::{self, SearchQuery, SnippetSpan, TermLookup};
 use crate::chat::access::blocks::BlockList;
 use crate::chat::error::{Error, Result};
-use crate::model::{
-    Attachment, Content, ConversationKind, Cut, Message, MessageKind, OrderKey, Timestamp, UserId,
+use crate::chat::index::TermGroups;
+use crate::chat::index::content::{
+    ContentKind, EVERYONE_TERM, SearchedContent, kind_term, mention_term, sender_term,
 };
+use crate::model::{Content, ConversationKind, Message, OrderKey, Timestamp, UserId};
 
 /// Names in one list of a filter.
 const NAMES_MAX: usize = 10;
-
-/// Kind of content that a message carries beside its text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub enum ContentKind {
-    /// A link in the body.
-    Link,
-    Image,
-    Video,
-    Audio,
-    /// An attachment of any other kind.
-    File,
-}
 
 /// A filter as the client gave it. `None` selects all.
 #[derive(Debug, Clone, Default)]
@@ -126,20 +114,7 @@ impl Search {
         self.kind.is_none_or(|wanted| wanted == kind)
     }
 
-    /// The range of time in which messages are read.
-    pub(super) fn cut(&self) -> Cut<OrderKey> {
-        let at = |moment: Timestamp| OrderKey::first_at(moment);
-        Cut {
-            start: self
-                .from
-                .map_or(Bound::Unbounded, |from| Bound::Included(at(from))),
-            end: self
-                .until
-                .map_or(Bound::Unbounded, |until| Bound::Excluded(at(until))),
-        }
-    }
-
-    /// The same as positions, both inclusive.
+    /// The range of time in which messages are found, as positions, both inclusive.
     pub(super) fn range(&self) -> (OrderKey, OrderKey) {
         (
             self.from.map_or(OrderKey::MIN, OrderKey::first_at),
@@ -148,28 +123,43 @@ impl Search {
         )
     }
 
+    /// The terms that every message has which matches.
+    pub(super) fn term_groups(&self) -> TermGroups {
+        let exact = |term: Vec<u8>| TermLookup {
+            term,
+            is_prefix: false,
+        };
+        let words = self.query.iter().flat_map(SearchQuery::lookups);
+        let mut groups: Vec<_> = words.map(|lookup| vec![lookup]).collect();
+        if !self.senders.is_empty() {
+            let senders = self.senders.iter();
+            groups.push(senders.map(|user| exact(sender_term(user))).collect());
+        }
+        if !self.mentioned.is_empty() {
+            let users = self.mentioned.iter().map(mention_term);
+            let terms = users.chain([EVERYONE_TERM.to_vec()]);
+            groups.push(terms.map(exact).collect());
+        }
+        let kinds = self.has.iter().map(|kind| kind_term(*kind).to_vec());
+        groups.extend(kinds.map(|term| vec![exact(term)]));
+        TermGroups(groups)
+    }
+
     /// Decides whether a message matches for a viewer with these blocks. Returns its snippet.
     pub(super) fn judge(&self, message: &Message, blocks: &BlockList) -> Option<Vec<SnippetSpan>> {
-        let content = message.content.as_ref()?;
-        let is_searched = message.kind == MessageKind::Text
-            && message.deleted_at.is_none()
-            && (self.senders.is_empty() || self.senders.contains(&message.sender))
+        let searched = SearchedContent::of(message)?;
+        let content = searched.content;
+        let is_selected = (self.senders.is_empty() || self.senders.contains(&message.sender))
             && !blocks.has(&message.sender)
             && (self.mentioned.is_empty() || mentions(content, &self.mentioned))
-            && self.has.iter().all(|kind| carries(content, *kind));
-        if !is_searched {
+            && self.has.iter().all(|kind| kind.is_in(content));
+        if !is_selected {
             return None;
         }
         let Some(query) = &self.query else {
             return Some(Vec::new());
         };
-        let names = content
-            .attachments
-            .iter()
-            .filter_map(|one| one.name.as_deref());
-        let texts: Vec<_> = std::iter::once(content.body.as_str())
-            .chain(names)
-            .collect();
+        let texts: Vec<_> = searched.texts().collect();
         let found = analysis::find(query, texts.iter().copied())?;
         Some(analysis::snippet(texts[found.text], &found.ranges))
     }
@@ -193,62 +183,9 @@ fn mentions(content: &Content, users: &[UserId]) -> bool {
     users.iter().any(|user| content.mentions.concern(user))
 }
 
-fn carries(content: &Content, kind: ContentKind) -> bool {
-    if kind == ContentKind::Link {
-        return has_link(content.body.as_str());
-    }
-    content.attachments.iter().any(|one| kind_of(one) == kind)
-}
-
-/// Kind of an attachment by the first part of its media type.
-fn kind_of(attachment: &Attachment) -> ContentKind {
-    let (family, _) = attachment.mime_type.split_once('/').unwrap_or_default();
-    match family.to_ascii_lowercase().as_str() {
-        "image" => ContentKind::Image,
-        "video" => ContentKind::Video,
-        "audio" => ContentKind::Audio,
-        _ => ContentKind::File,
-    }
-}
-
-/// Whether a text holds an address of the web.
-fn has_link(text: &str) -> bool {
-    text.match_indices("://").any(|(at, separator)| {
-        let scheme = text[..at]
-            .bytes()
-            .rev()
-            .take_while(u8::is_ascii_alphabetic)
-            .count();
-        let scheme = &text[at - scheme..at];
-        let has_host = text[at + separator.len()..]
-            .chars()
-            .next()
-            .is_some_and(|char| char.is_alphanumeric() || char == '[');
-        has_host
-            && ["http", "https"]
-                .iter()
-                .any(|known| scheme.eq_ignore_ascii_case(known))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_link_has_a_scheme_of_the_web_and_a_host() {
-        for text in [
-            "see https://example.com",
-            "HTTP://a.b",
-            "(http://[::1]/)",
-            "中http://例.cn",
-        ] {
-            assert!(has_link(text), "{text}");
-        }
-        for text in ["https://", "ftp://a.b", "http:// a", "http:/a", "plain"] {
-            assert!(!has_link(text), "{text}");
-        }
-    }
 
     #[test]
     fn a_search_needs_a_word_or_a_filter() {

@@ -1,8 +1,8 @@
 //! Search: the messages that match a query and a filter, the newest first.
 //!
-//! Search reads history and judges each message by one function (`Search::judge`), so that its
-//! results are exact and have no lag. A page reads at most 1,000 messages: it may hold
-//! fewer matches than requested, with a position from which the next page continues.
+//! The index proposes messages, and history has those that it does not know yet. Search reads each and judges it
+//! by one function (`Search::judge`), so that its results are exact and have no lag. A page reads at most 1,000
+//! messages: it may hold fewer matches than requested, with a position from which the next page continues.
 
 mod across;
 mod criteria;
@@ -10,13 +10,14 @@ mod walk;
 
 use std::sync::Arc;
 
-pub use self::criteria::{ContentKind, Search, SearchFilter, SearchInput};
-use self::walk::{HistoryWalk, SearchBudget};
+pub use self::criteria::{Search, SearchFilter, SearchInput};
+use self::walk::{ConversationWalk, Front, SearchBudget, SearchSources};
 use crate::analysis::SnippetSpan;
 use crate::chat::access::{Access, VisibleConversation};
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::Result;
+use crate::chat::index::SearchIndex;
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::replay_limiter::{ReplayLimiter, ReplayPermit};
 use crate::metrics::Metrics;
@@ -69,6 +70,9 @@ pub struct SearchKey {
 pub struct SearchService {
     store: Arc<dyn Store>,
     access: Arc<Access>,
+    index: Arc<SearchIndex>,
+    /// Messages that one page judges.
+    messages_max: usize,
     rate: RateLimit,
     limiter: ReplayLimiter,
 }
@@ -80,6 +84,8 @@ impl SearchService {
         Self {
             store: Arc::clone(&components.store),
             access: Arc::clone(&components.access),
+            index: Arc::clone(&components.index),
+            messages_max: bounds.search_messages_max,
             rate: RateLimit::new("searches", rate, rates.is_on),
             limiter: ReplayLimiter::new(USER_SEARCHES_MAX, bounds.searches_max, bounds.replay_wait),
         }
@@ -103,21 +109,43 @@ impl SearchService {
             return Ok(MatchPage::empty());
         }
         let blocks = self.access.blocks().of(viewer).await?;
-        let mut walk = HistoryWalk::of_page(visible.conversation.id, visible.floor, search, after);
-        let mut budget = SearchBudget::default();
+        let sources = self.sources(search);
+        let (id, floor) = (visible.conversation.id, visible.floor);
+        let mut walk = ConversationWalk::of_page(id, floor, search, after);
+        let mut budget = SearchBudget::new(self.messages_max);
         let mut page = MatchPage::empty();
-        while let Some(message) = walk.next(&self.store).await? {
-            page.end = Some(message.id.order_key());
-            budget.spend(&message).await;
-            if let Some(snippet) = search.judge(&message, &blocks) {
-                page.matches.push(MessageMatch { message, snippet });
-            }
-            if page.matches.len() == count || budget.is_spent() {
-                page.has_next = walk.may_have_more();
+        let began_at = walk.front();
+        while let Some(front) = walk.front() {
+            let is_full = page.matches.len() == count || budget.is_spent();
+            if is_full && Some(front) != began_at && page.end.is_some() {
+                page.has_next = true;
                 break;
+            }
+            if let Some(message) = walk.take() {
+                page.end = Some(message.id.order_key());
+                budget.spend(&message).await;
+                if let Some(snippet) = search.judge(&message, &blocks) {
+                    page.matches.push(MessageMatch { message, snippet });
+                }
+                continue;
+            }
+            budget.spend_segments(walk.look(&sources).await?);
+            if let Some(Front::Unread(next)) = walk.front()
+                && Some(Front::Unread(next)) != began_at
+            {
+                // Everything newer was looked at.
+                page.end = Some(next.next());
             }
         }
         Ok(page)
+    }
+
+    fn sources(&self, search: &Search) -> SearchSources<'_> {
+        SearchSources {
+            store: &self.store,
+            index: &self.index,
+            groups: search.term_groups(),
+        }
     }
 
     async fn permit(&self, viewer: &UserId) -> Result<ReplayPermit> {

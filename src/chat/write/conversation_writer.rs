@@ -72,6 +72,7 @@ impl ConversationWriter {
             access,
             history,
             in_flight,
+            index,
             ..
         } = self.context().as_ref();
         let present = history
@@ -88,6 +89,7 @@ impl ConversationWriter {
             ),
             false => None,
         };
+        index.prepare_change(self.conversation, present.id).await?;
         let lease = in_flight.allocate(self.conversation, 1).await?;
         let Some(revision) = draft.revision(&present, &user, role, lease.newest().moment())? else {
             let kind = match present.deleted_at {

@@ -86,6 +86,7 @@ impl WriteService {
             history: Arc::clone(&components.history),
             in_flight: components.in_flight.clone(),
             publisher: Arc::clone(&components.publisher),
+            index: Arc::clone(&components.index),
             introductions: Introductions::new(components, bounds),
             tasks: Arc::clone(&tasks),
             unsettled: UnsettledWrites::default(),

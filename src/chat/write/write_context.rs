@@ -9,6 +9,7 @@ use super::unknown_outcome::UnsettledWrites;
 use crate::chat::access::Access;
 use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::index::SearchIndex;
 use crate::chat::publisher::Publisher;
 use crate::chat::write_tasks::WriteTasks;
 use crate::cluster::RecentByAge;
@@ -21,6 +22,7 @@ pub(crate) struct WriteContext {
     pub(crate) history: Arc<HistoryService>,
     pub(crate) in_flight: InFlightIds,
     pub(crate) publisher: Arc<Publisher>,
+    pub(crate) index: Arc<SearchIndex>,
     pub(crate) introductions: Introductions,
     pub(crate) tasks: Arc<WriteTasks>,
     pub(crate) unsettled: UnsettledWrites,

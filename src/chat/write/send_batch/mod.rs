@@ -69,6 +69,8 @@ impl ConversationWriter {
             Ok(appended) => appended,
             Err(error) => return refuse_all(with_twins(sends, twins), &error.into()),
         };
+        let index = &self.context().index;
+        index.note_sent(self.conversation(), messages.len());
         let taken: HashMap<usize, EarlierSend> = taken.into_iter().collect();
         let persisted = messages
             .iter()

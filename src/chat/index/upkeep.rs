@@ -1,0 +1,168 @@
+//! Upkeep of the search index by the operator: building it again, and comparing it with history.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::directory::Segment;
+use super::segment::{self, SegmentBuilder, SegmentHeader};
+use super::{IndexGoal, IndexStep, SearchIndex};
+use crate::chat::bounds::Bounds;
+use crate::chat::error::{Error, Result};
+use crate::chat::in_flight_ids::InFlightIds;
+use crate::clock::{Clock, IdGenerator};
+use crate::model::{ConversationId, Cut, MessageId, PageRequest};
+use crate::store::{SearchSegmentKey, Store};
+
+/// Conversations of one read.
+const CONVERSATIONS: usize = 256;
+/// Attempts while a server builds the same index.
+const TRIES_MAX: usize = 8;
+/// Messages of one read.
+const READ: usize = 100;
+
+/// Upkeep of the search index of a store.
+pub struct IndexUpkeep {
+    store: Arc<dyn Store>,
+    index: Arc<SearchIndex>,
+}
+
+/// A piece of the conversations of a store.
+#[derive(Debug, Default)]
+pub struct IndexPiece {
+    pub conversations: Vec<ConversationId>,
+    /// Whether there are more.
+    pub has_next: bool,
+}
+
+impl IndexUpkeep {
+    /// Upkeep of a store without a chat.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        bounds: &Bounds,
+    ) -> Result<Self> {
+        let ids = Arc::new(IdGenerator::random());
+        let in_flight = InFlightIds::new(clock, ids, None);
+        let imported_at = store.imported_at().await?.unwrap_or_default();
+        let index = SearchIndex::new(Arc::clone(&store), in_flight, imported_at, bounds);
+        let index = Arc::new(index);
+        Ok(Self { store, index })
+    }
+
+    pub(crate) fn of(store: &Arc<dyn Store>, index: &Arc<SearchIndex>) -> Self {
+        Self {
+            store: Arc::clone(store),
+            index: Arc::clone(index),
+        }
+    }
+
+    /// The conversations after one of them, in an order of the store's own.
+    pub async fn conversations(&self, after: Option<ConversationId>) -> Result<IndexPiece> {
+        let found = self.store.histories(after, CONVERSATIONS).await?;
+        Ok(IndexPiece {
+            has_next: found.len() == CONVERSATIONS,
+            conversations: found.into_iter().map(|(id, _)| id).collect(),
+        })
+    }
+
+    /// Builds the index of a conversation again. Returns how many messages it has now.
+    pub async fn rebuild(&self, conversation: ConversationId) -> Result<u64> {
+        self.index.drop_all(conversation).await?;
+        while self.advance(conversation).await? {}
+        let directory = self.index.directory(conversation).await?;
+        let segments = directory.iter().flat_map(|directory| &directory.segments);
+        Ok(segments.map(|segment| u64::from(segment.messages)).sum())
+    }
+
+    /// Takes one step of the index of a conversation towards all of its messages. Returns whether there may be more to do.
+    pub async fn advance(&self, conversation: ConversationId) -> Result<bool> {
+        Ok(self.index.step(conversation, IndexGoal::ALL).await? == IndexStep::More)
+    }
+
+    /// Builds the segments of messages that were edited or deleted again.
+    pub async fn refresh(&self, conversation: ConversationId) -> Result<()> {
+        self.index.refresh(conversation).await
+    }
+
+    /// Counts the messages of a conversation that the index does not propose though they have a word.
+    pub async fn missing(&self, conversation: ConversationId) -> Result<u64> {
+        for _ in 0..TRIES_MAX {
+            self.index.forget(conversation);
+            let Some(snapshot) = self.index.snapshot(conversation).await? else {
+                return Ok(0);
+            };
+            let loose: HashSet<_> = snapshot.loose.iter().copied().collect();
+            let mut missing = 0;
+            for segment in snapshot.segments() {
+                missing += self.missing_in(conversation, segment, &loose).await?;
+            }
+            if missing == 0 {
+                return Ok(0);
+            }
+            // The index may have been built on meanwhile.
+            let seen = self.store.search_directories(&[conversation]).await?;
+            self.index.forget(conversation);
+            if self
+                .index
+                .is_named(snapshot.segments(), seen.into_iter().next().flatten())
+            {
+                return Ok(missing);
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    async fn missing_in(
+        &self,
+        conversation: ConversationId,
+        segment: &Segment,
+        loose: &HashSet<MessageId>,
+    ) -> Result<u64> {
+        let cut = Cut {
+            start: Bound::Excluded(segment.after),
+            end: Bound::Included(segment.until),
+        };
+        let mut expected = SegmentBuilder::default();
+        let mut request = PageRequest::last(READ);
+        loop {
+            let page = self.store.history(conversation, &cut, &request).await?;
+            let messages = page.items.iter().rev();
+            let known = messages.filter(|message| !loose.contains(&message.id));
+            known.for_each(|message| expected.add(message));
+            match page.items.first().filter(|_| page.has_previous) {
+                Some(newest) => request.before = Some(newest.id.order_key()),
+                None => break,
+            }
+        }
+        let has = self.terms(conversation, segment).await?.unwrap_or_default();
+        let missing: HashSet<_> = expected
+            .terms()
+            .filter(|(term, id)| !has.contains(&(term.to_vec(), *id)))
+            .map(|(_, id)| id)
+            .collect();
+        Ok(missing.len() as u64)
+    }
+
+    /// Every term of a segment with the messages that have it. `None` for a segment that cannot be read.
+    async fn terms(
+        &self,
+        conversation: ConversationId,
+        segment: &Segment,
+    ) -> Result<Option<BTreeSet<(Vec<u8>, MessageId)>>> {
+        let key = SearchSegmentKey {
+            conversation,
+            segment: segment.id,
+        };
+        let header = self.store.search_blocks(&[(key, 0)]).await?.pop().flatten();
+        let Some(Ok(header)) = header.map(|bytes| SegmentHeader::decode(&bytes)) else {
+            return Ok(None);
+        };
+        let numbers: Vec<_> = (1..header.blocks()).map(|number| (key, number)).collect();
+        let blocks = self.store.search_blocks(&numbers).await?;
+        let Some(blocks) = blocks.into_iter().collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        Ok(segment::decode_terms(&header, &blocks).ok())
+    }
+}
