@@ -49,6 +49,8 @@ pub(super) enum Error {
     ServedErasure(usize),
     #[error("the user is not erased yet: {0}; the same command resumes from here")]
     Erasure(String),
+    #[error("the search index cannot be read or built: {0}; searches read history meanwhile")]
+    Index(String),
     #[error("there is no store in {}", .0.display())]
     NoStore(PathBuf),
     #[error("--ttl: the server accepts tokens with a life of at most {} (--token-life-max)", config::show_duration(*.0))]

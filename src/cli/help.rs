@@ -166,7 +166,7 @@ Examples:
 
 pub(super) const VERIFY: &str = "\
 Read the whole store and compare derived data with messages and participants: the heads of conversations, counts, \
-the entries of inboxes, direct pairs and, on a cluster, the index of buckets. The command counts each kind of disagreement and shows an example.
+the entries of inboxes, direct pairs, the search index and, on a cluster, the index of buckets. The command counts each kind of disagreement and shows an example.
 
 The command names each message that it cannot read on standard error. It cannot repair such a message; delete it instead. \
 `--repair` rebuilds derived data and never changes messages or participants. The exit code is 0 if the store is consistent or repaired, else \
@@ -176,6 +176,19 @@ pub(super) const VERIFY_EXAMPLES: &str = "\
 Examples:
   wideroom verify --data /var/lib/wideroom
   wideroom verify --repair --store cql://10.0.0.1/wideroom";
+
+pub(super) const REINDEX: &str = "\
+Build the search index of every conversation again, from its history.
+
+Servers index new messages by themselves, and older ones once somebody searches among them. Run this after an import, so that the first searches \
+are fast, and where `wideroom verify` finds an index that lacks messages. Searches are right at any time: what is not indexed is read from history.
+
+On an embedded store stop the server first. A cluster may be served meanwhile.";
+
+pub(super) const REINDEX_EXAMPLES: &str = "\
+Examples:
+  wideroom reindex --data /var/lib/wideroom
+  wideroom reindex --store cql://10.0.0.1/wideroom";
 
 pub(super) const MIGRATE: &str = "\
 Create the keyspace and its tables on a cluster of Cassandra or ScyllaDB, or upgrade them to the version of this program.

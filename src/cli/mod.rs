@@ -24,16 +24,16 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::bench::{BENCH, BENCH_EXAMPLES, BenchFlags};
 use self::data::{
-    BackupFlags, EraseFlags, ExportFlags, ImportFlags, MigrateFlags, OutboxFlags, VerifyFlags,
-    WebhookFlags,
+    BackupFlags, EraseFlags, ExportFlags, ImportFlags, MigrateFlags, OutboxFlags, ReindexFlags,
+    VerifyFlags, WebhookFlags,
 };
 use self::error::Error;
 use self::help::{
     BACKUP, BACKUP_EXAMPLES, CHECK_CONFIG, CHECK_CONFIG_EXAMPLES, DEFAULT_CONFIG,
     DEFAULT_CONFIG_EXAMPLES, ERASE, ERASE_EXAMPLES, EXAMPLES, EXPORT, EXPORT_EXAMPLES, IMPORT,
-    IMPORT_EXAMPLES, MIGRATE, MIGRATE_EXAMPLES, OUTBOX, OUTBOX_EXAMPLES, SCHEMA, SCHEMA_EXAMPLES,
-    SERVE, SERVE_EXAMPLES, TOKEN, TOKEN_EXAMPLES, VERIFY, VERIFY_EXAMPLES, WEBHOOK,
-    WEBHOOK_EXAMPLES,
+    IMPORT_EXAMPLES, MIGRATE, MIGRATE_EXAMPLES, OUTBOX, OUTBOX_EXAMPLES, REINDEX, REINDEX_EXAMPLES,
+    SCHEMA, SCHEMA_EXAMPLES, SERVE, SERVE_EXAMPLES, TOKEN, TOKEN_EXAMPLES, VERIFY, VERIFY_EXAMPLES,
+    WEBHOOK, WEBHOOK_EXAMPLES,
 };
 use self::settings::SettingFlags;
 use self::token::TokenFlags;
@@ -66,6 +66,8 @@ enum Command {
     Erase(EraseFlags),
     #[command(about = "Check the consistency of the store", long_about = VERIFY, after_help = VERIFY_EXAMPLES)]
     Verify(VerifyFlags),
+    #[command(about = "Build the search index again", long_about = REINDEX, after_help = REINDEX_EXAMPLES)]
+    Reindex(ReindexFlags),
     #[command(about = "Create the tables on a cluster of Cassandra or ScyllaDB", long_about = MIGRATE, after_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateFlags),
     #[command(about = "Keep every event for services, or stop it", long_about = OUTBOX, after_help = OUTBOX_EXAMPLES)]
@@ -136,6 +138,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
         Some(Command::Export(flags)) => data::export(flags),
         Some(Command::Erase(flags)) => data::erase(flags),
         Some(Command::Verify(flags)) => data::verify(flags),
+        Some(Command::Reindex(flags)) => data::reindex(flags),
         Some(Command::Migrate(flags)) => data::migrate(flags),
         Some(Command::Outbox(flags)) => data::outbox(flags),
         Some(Command::Webhook(flags)) => data::webhook(flags),

@@ -202,6 +202,19 @@ pub const ACCESS: &[Setting] = &[
         },
     },
     Setting {
+        name: "search",
+        environment: "WIDEROOM_SEARCH",
+        scope: Scope::Serve,
+        value_name: Some("on|off"),
+        help: "Whether messages are indexed for search; without an index searches read history",
+        beyond: None,
+        get: |config| value::show_switch(config.chat.is_search_indexed),
+        set: |config, text| {
+            config.chat.is_search_indexed = value::switch(text)?;
+            Ok(())
+        },
+    },
+    Setting {
         name: "rates",
         environment: "WIDEROOM_RATES",
         scope: Scope::Serve,

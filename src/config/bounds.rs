@@ -105,6 +105,7 @@ pub const BOUNDS: &[Setting] = &[
     bound!(count "search-rate" "WIDEROOM_SEARCH_RATE" chat.rates.searches_per_second "Searches of a user in a second; each `searchMessages` of a document is one", "`RATE_LIMITED` at the field"),
     bound!(count "search-burst" "WIDEROOM_SEARCH_BURST" chat.rates.searches_burst "Searches of a user at once (burst)", "`RATE_LIMITED` at the field"),
     bound!(count "searches-max" "WIDEROOM_SEARCHES_MAX" chat.searches_max "Concurrent searches of all users; a user has one", "the search waits; `RATE_LIMITED` after replay-wait"),
+    bound!(count "search-messages-max" "WIDEROOM_SEARCH_MESSAGES_MAX" chat.search_messages_max "Messages that one page of a search reads", "a short page with a cursor to continue from"),
     bound!(time "typing-every" "WIDEROOM_TYPING_EVERY" chat.rates.typing_interval "Shortest interval between a user's typing signals in one conversation", "`RATE_LIMITED` at the field"),
     bound!(time "typing-lasts" "WIDEROOM_TYPING_LASTS" chat.typing_lifetime "Time for which a typing signal is valid", "other users see the typing end"),
     bound!(time "presence-grace" "WIDEROOM_PRESENCE_GRACE" chat.presence_grace "Time without a connection after which a user is offline", "other users see the user offline"),

@@ -36,6 +36,7 @@ mod peer;
 mod program;
 mod report;
 mod rows;
+mod search;
 mod server;
 mod servers;
 mod sockets;
@@ -84,7 +85,7 @@ const FEW: Shape = Shape {
     conversations: 20,
 };
 
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "costs",
     "documents",
     "open",
@@ -98,12 +99,13 @@ const PARTS: [&str; 13] = [
     "outbox",
     "webhooks",
     "mentions",
+    "search",
 ];
 /// Not parts, but servers that the parts start: the bare broadcast, the bare HTTP, and the library's handlers.
 const BARE: &str = "bare-sockets";
 const BARE_HTTP: &str = "bare-http";
 const LIBRARY: &str = "library";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers] [outbox] [webhooks] [mentions]
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers] [outbox] [webhooks] [mentions] [search]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured. `cluster` and the second halves of `crowds` and `servers`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
@@ -179,6 +181,9 @@ fn main() {
     }
     if wanted[12] {
         runtime().block_on(mentions::measure(&size));
+    }
+    if wanted[13] {
+        runtime().block_on(search::measure(&size));
     }
 }
 

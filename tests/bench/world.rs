@@ -1,5 +1,6 @@
 //! A chat over the real store, filled by import, and asked as the HTTP door asks it: a document and variables to a text of JSON.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -134,13 +135,22 @@ impl World {
 
     /// Over a store that is there. What lies in the folder is the embedded one's.
     pub async fn over(store: Arc<dyn StoreAdmin>, folder: TempDir, places: Vec<Place>) -> Self {
+        Self::bounded(store, folder, places, Bounds::default()).await
+    }
+
+    async fn bounded(
+        store: Arc<dyn StoreAdmin>,
+        folder: TempDir,
+        places: Vec<Place>,
+        bounds: Bounds,
+    ) -> Self {
         let bus = Bus::default();
         let bounds = Bounds {
             rates: RateBounds {
                 is_on: false,
                 ..RateBounds::default()
             },
-            ..Bounds::default()
+            ..bounds
         };
         let chat = Chat::open(store.clone(), bus.clone(), Arc::new(SystemClock), bounds)
             .await
@@ -172,6 +182,17 @@ impl World {
     /// A world without anything in it.
     pub async fn empty() -> Self {
         Self::open(tempfile::tempdir().unwrap(), Vec::new()).await
+    }
+
+    /// The same with other bounds.
+    pub async fn empty_with(bounds: Bounds) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open_store(&folder).await;
+        Self::bounded(store, folder, Vec::new(), bounds).await
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Ends it in order, and leaves the folder.

@@ -10,6 +10,7 @@ mod identity;
 mod import;
 mod logs;
 mod modes;
+mod reindex;
 mod serve;
 mod token;
 mod verify;

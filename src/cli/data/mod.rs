@@ -1,4 +1,4 @@
-//! Commands on the data of a store: import, export, erase, verify, backup, migrate, outbox and webhooks.
+//! Commands on the data of a store: import, export, erase, verify, reindex, backup, migrate, outbox and webhooks.
 
 mod backup;
 mod erase;
@@ -6,6 +6,7 @@ mod export;
 mod import;
 mod migrate;
 mod outbox;
+mod reindex;
 mod verify;
 mod webhook;
 
@@ -15,5 +16,6 @@ pub(super) use self::export::{ExportFlags, run as export};
 pub(super) use self::import::{ImportFlags, run as import};
 pub(super) use self::migrate::{MigrateFlags, run as migrate};
 pub(super) use self::outbox::{OutboxFlags, run as outbox};
+pub(super) use self::reindex::{ReindexFlags, run as reindex};
 pub(super) use self::verify::{VerifyFlags, run as verify};
 pub(super) use self::webhook::{WebhookFlags, run as webhook};

@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::chat::{self, Bounds, IndexUpkeep};
 use crate::cli::error::Error;
 use crate::cli::progress::Reporter;
 use crate::cli::settings::{STORE, SettingFlags};
 use crate::cli::signals::{self, Stop};
 use crate::cli::{print, storage};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::store::{DAMAGED_MESSAGE, Finding, StoreAdmin};
+use crate::store::{DAMAGED_MESSAGE, Finding, Store, StoreAdmin};
 use crate::telemetry;
+
+/// Finding of a conversation whose search index lacks messages.
+const INCOMPLETE_INDEX: &str = "a conversation whose search index lacks messages";
 
 #[derive(clap::Args)]
 pub(in crate::cli) struct VerifyFlags {
@@ -33,7 +37,11 @@ pub(in crate::cli) fn run(flags: &VerifyFlags) -> Result<(), Error> {
 async fn verify(config: Config, repair: bool, stop: Stop) -> Result<(), Error> {
     let store = storage::open(&config, Arc::new(SystemClock)).await?;
     let mut report = VerifyReport::default();
-    let checked = check(&*store, repair, &stop, &mut report).await;
+    let clock = Arc::new(SystemClock);
+    let checked = match check(&*store, repair, &stop, &mut report).await {
+        Ok(true) => check_index(&store, clock, repair, &stop, &mut report).await,
+        other => other,
+    };
     let closed = store.close().await;
     let is_complete = checked?;
     closed?;
@@ -83,6 +91,50 @@ async fn check(
     };
     reporter.end();
     Ok(is_complete)
+}
+
+/// Compares the search index with history, conversation by conversation. Returns whether it reached the end.
+async fn check_index(
+    store: &Arc<dyn StoreAdmin>,
+    clock: Arc<dyn Clock>,
+    repair: bool,
+    stop: &Stop,
+    report: &mut VerifyReport,
+) -> Result<bool, Error> {
+    let failed = |error: chat::Error| Error::Index(error.to_string());
+    let live: Arc<dyn Store> = Arc::clone(store) as _;
+    let upkeep = IndexUpkeep::open(live, clock, &Bounds::default())
+        .await
+        .map_err(failed)?;
+    let mut reporter = Reporter::new(None, "{spinner} {pos} conversations of the search index");
+    let (mut checked, mut after) = (0, None);
+    loop {
+        let piece = upkeep.conversations(after).await.map_err(failed)?;
+        for id in &piece.conversations {
+            if stop.is_cancelled() {
+                reporter.end();
+                return Ok(false);
+            }
+            if upkeep.missing(*id).await.map_err(failed)? > 0 {
+                if repair {
+                    upkeep.rebuild(*id).await.map_err(failed)?;
+                }
+                report.add(&Finding {
+                    what: INCOMPLETE_INDEX,
+                    example: id.to_string(),
+                    is_repaired: repair,
+                });
+            }
+            checked += 1;
+            let line = format!("the search index of {checked} conversations checked");
+            reporter.progress(checked, "", &line);
+        }
+        after = piece.conversations.last().copied();
+        if !piece.has_next {
+            reporter.end();
+            return Ok(true);
+        }
+    }
 }
 
 /// Findings by kind.

@@ -1,0 +1,76 @@
+//! `wideroom reindex`: builds the search index of a store again.
+
+use std::sync::Arc;
+
+use crate::chat::{self, Bounds, IndexUpkeep};
+use crate::cli::error::Error;
+use crate::cli::progress::Reporter;
+use crate::cli::settings::{STORE, SettingFlags};
+use crate::cli::signals::{self, Stop};
+use crate::cli::{print, storage};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::store::{Store, StoreAdmin};
+use crate::telemetry;
+
+/// Advice after an interruption.
+const INTERRUPTED: &str = "the conversations that were not reached keep the index that they have; the same command begins again";
+
+#[derive(clap::Args)]
+pub(in crate::cli) struct ReindexFlags {
+    #[command(flatten)]
+    given: SettingFlags<STORE>,
+}
+
+pub(in crate::cli) fn run(flags: &ReindexFlags) -> Result<(), Error> {
+    let config = flags.given.config()?;
+    telemetry::init("warn", config.log_format)?;
+    storage::require_existing(&config)?;
+    signals::run(move |stop| reindex(config, stop))
+}
+
+async fn reindex(config: Config, stop: Stop) -> Result<(), Error> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store = storage::open(&config, Arc::clone(&clock)).await?;
+    let rebuilt = rebuild(&store, clock, &stop).await;
+    let closed = store.close().await;
+    let (conversations, messages) = rebuilt?;
+    closed?;
+    print(&format!(
+        "indexed: {messages} messages of {conversations} conversations"
+    ))
+}
+
+async fn rebuild(
+    store: &Arc<dyn StoreAdmin>,
+    clock: Arc<dyn Clock>,
+    stop: &Stop,
+) -> Result<(u64, u64), Error> {
+    let failed = |error: chat::Error| Error::Index(error.to_string());
+    let live: Arc<dyn Store> = Arc::clone(store) as _;
+    let upkeep = IndexUpkeep::open(live, clock, &Bounds::default())
+        .await
+        .map_err(failed)?;
+    let mut reporter = Reporter::new(None, "{spinner} {pos} messages, {msg}");
+    let (mut conversations, mut messages, mut after) = (0, 0, None);
+    loop {
+        let piece = upkeep.conversations(after).await.map_err(failed)?;
+        for id in &piece.conversations {
+            if stop.is_cancelled() {
+                reporter.end();
+                return Err(Error::Interrupted(INTERRUPTED));
+            }
+            messages += upkeep.rebuild(*id).await.map_err(failed)?;
+            conversations += 1;
+            let rate = reporter.rate(messages);
+            let beside = format!("{conversations} conversations, {rate}/s");
+            let line = format!("{messages} messages indexed, {beside}");
+            reporter.progress(messages, &beside, &line);
+        }
+        after = piece.conversations.last().copied();
+        if !piece.has_next {
+            reporter.end();
+            return Ok((conversations, messages));
+        }
+    }
+}
