@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Attempts of a compare-and-set before a caller gets an error.
 const TRIES_MAX: usize = 8;
 /// Steps of one refresh.
-const REFRESH_STEPS_MAX: usize = 1_000;
+const REFRESH_STEPS_MAX: usize = 256;
 
 /// Work of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl SearchIndex {
         }
         let before = read.directory.clone();
         self.delete_stale(id, &mut read.directory).await?;
-        self.fold(id, &mut read.directory).await?;
+        let folded_many = self.fold(id, &mut read.directory).await? >= CHANGES;
         if let Some(plan) = self.plan(&read.directory, goal) {
             return self.build(id, read, plan).await;
         }
@@ -169,7 +169,8 @@ impl SearchIndex {
             folded: before.folded,
             ..read.directory.clone()
         } == before;
-        if !is_known || folded < self.in_flight.now() && !before.segments.is_empty() {
+        if !is_known || folded_many || folded < self.in_flight.now() && !before.segments.is_empty()
+        {
             self.swap(id, &read.bytes, &read.directory).await?;
         }
         Ok(IndexStep::Done)
@@ -233,8 +234,9 @@ impl SearchIndex {
         Ok(())
     }
 
-    /// Adds the settled changes of the log to the loose messages, and forgets those that segments have.
-    async fn fold(&self, id: ConversationId, directory: &mut Directory) -> Result<()> {
+    /// Adds the settled changes of the log to the loose messages, and forgets those that segments have. Returns how many changes it
+    /// read.
+    async fn fold(&self, id: ConversationId, directory: &mut Directory) -> Result<usize> {
         let settled = self.settled();
         let mut read = 0;
         while directory.folded < settled {
@@ -253,7 +255,7 @@ impl SearchIndex {
             }
         }
         directory.settle(self.window_micros());
-        Ok(())
+        Ok(read)
     }
 
     fn plan(&self, directory: &Directory, goal: IndexGoal) -> Option<SegmentPlan> {
@@ -312,7 +314,7 @@ impl SearchIndex {
         read: ReadDirectory,
         plan: SegmentPlan,
     ) -> Result<IndexStep> {
-        let built = self.in_flight.now();
+        let (built, now) = (self.built_at(), self.in_flight.now());
         let collected = self.collect(id, &plan).await?;
         if collected.messages < plan.messages_min.max(1) && plan.replaced.is_empty() {
             // Changes alone are worth no write.
@@ -323,7 +325,7 @@ impl SearchIndex {
         directory.building = Some(Building {
             id: segment,
             server: self.server,
-            since: built,
+            since: now,
         });
         if !self.swap(id, &read.bytes, &directory).await? {
             return Ok(IndexStep::More);

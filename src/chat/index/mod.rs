@@ -138,14 +138,25 @@ impl SearchIndex {
         }
     }
 
-    /// The position up to which all events are visible.
+    /// The position up to which all events are visible, or are logged as late.
     fn settled(&self) -> OrderKey {
-        let mut moment = self.in_flight.now().plus_micros(-self.window_micros());
-        if self.store.overlap_micros() > 0 && !self.in_flight.is_shared() {
+        // Ids of this server that are in flight hold it back.
+        let low_watermark = self.in_flight.low_watermark();
+        let window = self.window_micros();
+        if window == 0 {
+            return low_watermark;
+        }
+        let mut moment = self.in_flight.now().plus_micros(-window);
+        if !self.in_flight.is_shared() {
             // The clock of a command is not held against those of servers.
             moment = moment.plus_micros(-COMMAND_MICROS);
         }
-        OrderKey::first_at(moment).before()
+        low_watermark.min(OrderKey::first_at(moment).before())
+    }
+
+    /// The moment for a segment that is built now: it has every change from before it, as far as the window goes.
+    fn built_at(&self) -> Timestamp {
+        self.settled().moment().plus_micros(self.window_micros())
     }
 
     /// Notes new messages of a conversation.
@@ -204,19 +215,18 @@ impl SearchIndex {
         if directory.segments.is_empty() {
             return Ok(None);
         }
-        let is_complete = self.has_all_changes(conversation, &directory).await?;
-        let changes = match is_complete {
+        let changes = match self.has_all_changes(conversation, &directory).await? {
             true => {
                 self.loose_since(conversation, directory.folded, CHANGES_MAX)
                     .await?
             }
             false => None,
         };
-        let Some((changed, _)) = changes else {
+        let Some((changed, read)) = changes else {
             self.request(conversation);
             return Ok(None);
         };
-        if changed.len() > CHANGES {
+        if read > CHANGES {
             self.request(conversation);
         }
         let known = directory.loose.iter().map(|loose| loose.message);
@@ -290,14 +300,14 @@ impl SearchIndex {
         self.directories.forget(&conversation);
     }
 
-    /// The changes after a position that make a message loose, and the last position that was read. `None` if there are more than
+    /// The changes after a position that make a message loose, and how many were read for them. `None` if there are more than
     /// these.
     async fn loose_since(
         &self,
         conversation: ConversationId,
         after: OrderKey,
         changes_max: usize,
-    ) -> Result<Option<(Vec<Change>, OrderKey)>> {
+    ) -> Result<Option<(Vec<Change>, usize)>> {
         let (mut loose, mut position, mut read) = (Vec::new(), after, 0);
         loop {
             let changes = self.store.changes(conversation, position, CHANGES).await?;
@@ -306,7 +316,7 @@ impl SearchIndex {
             loose.extend(changes.into_iter().filter(makes_loose));
             read += count;
             if count < CHANGES {
-                return Ok(Some((loose, position)));
+                return Ok(Some((loose, read)));
             }
             if read >= changes_max {
                 return Ok(None);

@@ -22,6 +22,7 @@ const SEARCH_MEMTABLE_BYTES_MAX: u64 = 2 << 20;
 /// How long a compaction waits for the flush before it.
 const FLUSH_MAX: Duration = Duration::from_secs(10);
 const FLUSH_LOOK: Duration = Duration::from_millis(10);
+const JOURNAL_LOOK: Duration = Duration::from_millis(100);
 /// Row that fills a journal, and the size and number of its values: more than a journal holds.
 const FILLER_ROW: &str = "filler";
 const FILLER_BYTES: usize = 1 << 20;
@@ -173,7 +174,15 @@ impl Db {
         for keyspace in &*self.keyspaces {
             keyspace.major_compact().map_err(failed)?;
         }
-        self.release_files().map_err(failed)
+        // The engine deletes a journal in the background, once a buffer is flushed.
+        let began = Instant::now();
+        loop {
+            self.release_files().map_err(failed)?;
+            if self.database.journal_count() == 1 || began.elapsed() > FLUSH_MAX {
+                return Ok(());
+            }
+            std::thread::sleep(JOURNAL_LOOK);
+        }
     }
 
     pub(in crate::store::embedded) fn sync(&self) -> fjall::Result<()> {
