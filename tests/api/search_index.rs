@@ -343,19 +343,19 @@ async fn an_index_changes_no_answer(messages_max: usize, acts: usize) {
 
 #[tokio::test]
 async fn an_index_changes_no_answer_with_the_usual_bound() {
-    an_index_changes_no_answer(1_000, 300).await;
+    an_index_changes_no_answer(1_000, 240).await;
 }
 
 #[tokio::test]
 async fn an_index_changes_no_answer_of_very_short_pages() {
     for messages_max in [0, 1] {
-        an_index_changes_no_answer(messages_max, 60).await;
+        an_index_changes_no_answer(messages_max, 36).await;
     }
 }
 
 #[tokio::test]
 async fn an_index_changes_no_answer_of_short_pages() {
     for messages_max in [2, 3, 50] {
-        an_index_changes_no_answer(messages_max, 60).await;
+        an_index_changes_no_answer(messages_max, 36).await;
     }
 }

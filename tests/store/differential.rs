@@ -845,7 +845,7 @@ pub fn an_engine_answers_like_the_oracle(open: impl AsyncFn() -> Option<Stage>) 
                 .filter(|step| may_import || !matches!(step, Step::Import(_)));
             (1..).zip(made).map(make).chain(steps).collect::<Vec<_>>()
         });
-    let outcome = runner(24).run(
+    let outcome = runner(16).run(
         &(steps, any_questions(), any_questions()),
         |(steps, questions, later_questions)| {
             runtime.block_on(async {
