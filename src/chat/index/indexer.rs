@@ -4,35 +4,24 @@
 //! replaces. Of several servers one succeeds. Whatever ends a step half-way, the directory names the blocks that are to be
 //! deleted.
 
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use uuid::Uuid;
 
-use super::directory::{Building, Directory, LooseMessage, Segment};
-use super::segment::{BYTES_MAX, MESSAGES_MAX, SegmentBuilder};
+use super::directory::{Building, Directory, LooseMessage};
 use super::{CHANGES, CHANGES_MAX, SearchIndex, makes_loose};
-use crate::chat::error::{Error, Result};
+use crate::chat::error::Result;
 use crate::metrics::{self, IntCounter, Metrics};
-use crate::model::{ConversationId, Cut, Message, OrderKey, PageRequest};
+use crate::model::ConversationId;
 use crate::store::SearchSegmentKey;
 
-/// Messages of one read.
-const READ: usize = 100;
 /// Time after which another server may take over what one has begun.
 const BUILD_MICROS: i64 = 10 * 60 * 1_000_000;
 /// Age at which a directory learns of changes, though nothing else is to be done.
 const FOLD_MICROS: i64 = 24 * 3_600 * 1_000_000;
-/// Loose messages of a segment at which it is built again.
-const LOOSE_MAX: usize = 64;
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Attempts of a compare-and-set before a caller gets an error.
-const TRIES_MAX: usize = 8;
-/// Steps of one refresh.
-const REFRESH_STEPS_MAX: usize = 256;
 
 /// Work of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +45,8 @@ pub(crate) enum IndexStep {
 }
 
 pub(super) struct IndexerMeter {
-    segments: IntCounter,
-    messages: IntCounter,
+    pub(super) segments: IntCounter,
+    pub(super) messages: IntCounter,
     failures: IntCounter,
 }
 
@@ -96,20 +85,11 @@ impl Drop for IndexerTask {
 }
 
 /// Directory as it was read, with the bytes that a swap compares.
-struct ReadDirectory {
-    directory: Directory,
-    bytes: Option<Vec<u8>>,
+pub(super) struct ReadDirectory {
+    pub(super) directory: Directory,
+    pub(super) bytes: Option<Vec<u8>>,
     /// Whether it is another one than the stored.
     is_changed: bool,
-}
-
-/// Run of messages that becomes one segment in the place of others.
-struct SegmentPlan {
-    after: OrderKey,
-    until: OrderKey,
-    messages_min: usize,
-    messages_max: usize,
-    replaced: Vec<Uuid>,
 }
 
 impl SearchIndex {
@@ -203,7 +183,7 @@ impl SearchIndex {
         }))
     }
 
-    fn begun_anew(&self, directory: &Directory) -> Directory {
+    pub(super) fn begun_anew(&self, directory: &Directory) -> Directory {
         Directory {
             stale: directory.all_ids().collect(),
             removed: directory.removed,
@@ -222,7 +202,11 @@ impl SearchIndex {
     }
 
     /// Deletes the blocks of segments that were replaced, or never finished.
-    async fn delete_stale(&self, id: ConversationId, directory: &mut Directory) -> Result<()> {
+    pub(super) async fn delete_stale(
+        &self,
+        id: ConversationId,
+        directory: &mut Directory,
+    ) -> Result<()> {
         for segment in std::mem::take(&mut directory.stale) {
             let key = SearchSegmentKey {
                 conversation: id,
@@ -258,151 +242,7 @@ impl SearchIndex {
         Ok(read)
     }
 
-    fn plan(&self, directory: &Directory, goal: IndexGoal) -> Option<SegmentPlan> {
-        if let Some(segment) = self.to_rebuild(directory, goal) {
-            return Some(SegmentPlan {
-                after: segment.after.max(directory.removed),
-                until: segment.until,
-                messages_min: 0,
-                messages_max: MESSAGES_MAX,
-                replaced: vec![segment.id],
-            });
-        }
-        let IndexGoal::Grow { messages_min } = goal else {
-            return None;
-        };
-        let run = directory
-            .to_merge(&self.levels, BYTES_MAX)
-            .unwrap_or_default();
-        if let [first, .., last] = run {
-            return Some(SegmentPlan {
-                after: first.after,
-                until: last.until,
-                messages_min: 0,
-                messages_max: MESSAGES_MAX,
-                replaced: run.iter().map(|segment| segment.id).collect(),
-            });
-        }
-        let (after, until) = (directory.until(), self.settled());
-        (after < until).then(|| SegmentPlan {
-            after,
-            until,
-            messages_min,
-            messages_max: self.levels[2] as usize,
-            replaced: Vec::new(),
-        })
-    }
-
-    fn to_rebuild(&self, directory: &Directory, goal: IndexGoal) -> Option<Segment> {
-        let least = match goal {
-            IndexGoal::Refresh => 1,
-            IndexGoal::Grow { .. } => LOOSE_MAX,
-        };
-        let is_due = |segment: &&Segment| {
-            let loose = directory.loose.iter();
-            let loose = loose.filter(|one| segment.has(one.message.order_key()));
-            loose.count() >= least
-                || segment.has(directory.removed) && segment.until > directory.removed
-        };
-        directory.segments.iter().find(is_due).copied()
-    }
-
-    /// Builds a segment, and puts it in the place of those that it replaces.
-    async fn build(
-        &self,
-        id: ConversationId,
-        read: ReadDirectory,
-        plan: SegmentPlan,
-    ) -> Result<IndexStep> {
-        let (built, now) = (self.built_at(), self.in_flight.now());
-        let collected = self.collect(id, &plan).await?;
-        if collected.messages < plan.messages_min.max(1) && plan.replaced.is_empty() {
-            // Changes alone are worth no write.
-            return Ok(IndexStep::Done);
-        }
-        let segment = Uuid::new_v4();
-        let mut directory = read.directory;
-        directory.building = Some(Building {
-            id: segment,
-            server: self.server,
-            since: now,
-        });
-        if !self.swap(id, &read.bytes, &directory).await? {
-            return Ok(IndexStep::More);
-        }
-        let claimed = directory.encode();
-        let key = SearchSegmentKey {
-            conversation: id,
-            segment,
-        };
-        directory.building = None;
-        let is_replaced = |one: &Segment| plan.replaced.contains(&one.id);
-        directory.segments.retain(|one| !is_replaced(one));
-        directory.stale.extend(&plan.replaced);
-        if collected.messages > 0 {
-            let bytes = collected.builder.bytes();
-            let blocks = collected.builder.build();
-            self.store.put_search_segment(key, &blocks).await?;
-            let at = directory
-                .segments
-                .partition_point(|one| one.until <= plan.after);
-            let new = Segment {
-                id: segment,
-                after: plan.after,
-                until: collected.until,
-                built,
-                messages: u32::try_from(collected.messages).unwrap_or(u32::MAX),
-                bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-            };
-            directory.segments.insert(at, new);
-        }
-        directory.settle(self.window_micros());
-        if !self.swap(id, &Some(claimed), &directory).await? {
-            self.store.delete_search_segment(key).await?;
-            return Ok(IndexStep::More);
-        }
-        self.meter.segments.inc();
-        self.meter.messages.inc_by(collected.messages as u64);
-        // They stay in the directory until the next step, which deletes them again if this fails.
-        self.delete_stale(id, &mut directory).await?;
-        Ok(IndexStep::More)
-    }
-
-    /// Reads the messages of a plan, the oldest first, as many as a segment has.
-    async fn collect(&self, id: ConversationId, plan: &SegmentPlan) -> Result<Collected> {
-        let is_new = plan.replaced.is_empty();
-        let messages_max = plan.messages_max;
-        let cut = Cut {
-            start: Bound::Excluded(plan.after),
-            end: Bound::Included(plan.until),
-        };
-        let mut collected = Collected {
-            builder: SegmentBuilder::default(),
-            messages: 0,
-            until: plan.until,
-        };
-        let mut request = PageRequest::last(READ);
-        loop {
-            let page = self.store.history(id, &cut, &request).await?;
-            for message in page.items.iter().rev() {
-                collected.add(message);
-                let is_full = collected.builder.is_full();
-                if is_new && (is_full || collected.messages >= messages_max) {
-                    return Ok(collected);
-                }
-            }
-            let Some(newest) = page.items.first().filter(|_| page.has_previous) else {
-                if !is_new {
-                    collected.until = plan.until;
-                }
-                return Ok(collected);
-            };
-            request.before = Some(newest.id.order_key());
-            tokio::task::yield_now().await;
-        }
-    }
-
-    async fn swap(
+    pub(super) async fn swap(
         &self,
         id: ConversationId,
         seen: &Option<Vec<u8>>,
@@ -427,90 +267,5 @@ impl SearchIndex {
                 Err(error.into())
             }
         }
-    }
-
-    /// Forgets messages up to a position, which were removed from the disk, with their words.
-    pub(crate) async fn trim(&self, id: ConversationId, up_to: OrderKey) -> Result<()> {
-        let is_touched = |directory: &Directory| {
-            up_to > directory.removed && directory.segments.iter().any(|one| one.after < up_to)
-        };
-        self.change(id, |directory| {
-            if !is_touched(directory) {
-                return false;
-            }
-            directory.removed = up_to;
-            let gone = directory.segments.iter().filter(|one| one.until <= up_to);
-            let gone: Vec<_> = gone.map(|one| one.id).collect();
-            directory.segments.retain(|one| one.until > up_to);
-            directory.stale.extend(gone);
-            true
-        })
-        .await?;
-        self.refresh(id).await
-    }
-
-    /// Deletes the index of a conversation. It is built again in the background.
-    pub(crate) async fn drop_all(&self, id: ConversationId) -> Result<()> {
-        self.change(id, |directory| {
-            let is_empty = directory.all_ids().next().is_none();
-            *directory = self.begun_anew(directory);
-            !is_empty
-        })
-        .await?;
-        self.request(id);
-        Ok(())
-    }
-
-    /// Builds the segments with changed messages again, so that the old words leave the disk.
-    pub(crate) async fn refresh(&self, id: ConversationId) -> Result<()> {
-        if !self.is_on || self.directory(id).await?.is_none() {
-            return Ok(());
-        }
-        for _ in 0..REFRESH_STEPS_MAX {
-            if self.step(id, IndexGoal::Refresh).await? == IndexStep::Done {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Changes a directory that exists, and deletes what it then names as stale. `change` returns whether anything is
-    /// to be written.
-    async fn change(
-        &self,
-        id: ConversationId,
-        change: impl Fn(&mut Directory) -> bool,
-    ) -> Result<()> {
-        for _ in 0..TRIES_MAX {
-            let read = self.store.search_directories(&[id]).await?;
-            let Some(bytes) = read.into_iter().next().flatten() else {
-                return Ok(());
-            };
-            let Some(mut directory) = Directory::decode(&bytes) else {
-                return Ok(());
-            };
-            if !change(&mut directory) {
-                return Ok(());
-            }
-            if self.swap(id, &Some(bytes), &directory).await? {
-                return self.delete_stale(id, &mut directory).await;
-            }
-        }
-        Err(Error::Busy)
-    }
-}
-
-struct Collected {
-    builder: SegmentBuilder,
-    messages: usize,
-    /// The last position that was read.
-    until: OrderKey,
-}
-
-impl Collected {
-    fn add(&mut self, message: &Message) {
-        self.builder.add(message);
-        self.messages += 1;
-        self.until = message.id.order_key();
     }
 }

@@ -5,10 +5,12 @@
 //! came late since a segment was built are *loose*: a search reads them all. They are those of the log of changes, so that
 //! no write writes anything for the index. Without an index a search is as right, and reads more.
 
+mod building;
 mod cache;
 pub(crate) mod content;
 mod directory;
 mod indexer;
+mod leaving;
 mod proposal;
 mod queue;
 mod segment;

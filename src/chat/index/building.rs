@@ -1,0 +1,188 @@
+//! Building: which segment comes next, and its way into the directory.
+
+use std::ops::Bound;
+
+use uuid::Uuid;
+
+use super::SearchIndex;
+use super::directory::{Building, Directory, Segment};
+use super::indexer::{IndexGoal, IndexStep, ReadDirectory};
+use super::segment::{BYTES_MAX, MESSAGES_MAX, SegmentBuilder};
+use crate::chat::error::Result;
+use crate::model::{ConversationId, Cut, Message, OrderKey, PageRequest};
+use crate::store::SearchSegmentKey;
+
+/// Messages of one read.
+const READ: usize = 100;
+/// Loose messages of a segment at which it is built again.
+const LOOSE_MAX: usize = 64;
+
+/// Run of messages that becomes one segment in the place of others.
+pub(super) struct SegmentPlan {
+    after: OrderKey,
+    until: OrderKey,
+    messages_min: usize,
+    messages_max: usize,
+    replaced: Vec<Uuid>,
+}
+
+struct Collected {
+    builder: SegmentBuilder,
+    messages: usize,
+    /// The last position that was read.
+    until: OrderKey,
+}
+
+impl Collected {
+    fn add(&mut self, message: &Message) {
+        self.builder.add(message);
+        self.messages += 1;
+        self.until = message.id.order_key();
+    }
+}
+
+impl SearchIndex {
+    pub(super) fn plan(&self, directory: &Directory, goal: IndexGoal) -> Option<SegmentPlan> {
+        if let Some(segment) = self.to_rebuild(directory, goal) {
+            return Some(SegmentPlan {
+                after: segment.after.max(directory.removed),
+                until: segment.until,
+                messages_min: 0,
+                messages_max: MESSAGES_MAX,
+                replaced: vec![segment.id],
+            });
+        }
+        let IndexGoal::Grow { messages_min } = goal else {
+            return None;
+        };
+        let run = directory
+            .to_merge(&self.levels, BYTES_MAX)
+            .unwrap_or_default();
+        if let [first, .., last] = run {
+            return Some(SegmentPlan {
+                after: first.after,
+                until: last.until,
+                messages_min: 0,
+                messages_max: MESSAGES_MAX,
+                replaced: run.iter().map(|segment| segment.id).collect(),
+            });
+        }
+        let (after, until) = (directory.until(), self.settled());
+        (after < until).then(|| SegmentPlan {
+            after,
+            until,
+            messages_min,
+            messages_max: self.levels[2] as usize,
+            replaced: Vec::new(),
+        })
+    }
+
+    fn to_rebuild(&self, directory: &Directory, goal: IndexGoal) -> Option<Segment> {
+        let least = match goal {
+            IndexGoal::Refresh => 1,
+            IndexGoal::Grow { .. } => LOOSE_MAX,
+        };
+        let is_due = |segment: &&Segment| {
+            let loose = directory.loose.iter();
+            let loose = loose.filter(|one| segment.has(one.message.order_key()));
+            loose.count() >= least
+                || segment.has(directory.removed) && segment.until > directory.removed
+        };
+        directory.segments.iter().find(is_due).copied()
+    }
+
+    /// Builds a segment, and puts it in the place of those that it replaces.
+    pub(super) async fn build(
+        &self,
+        id: ConversationId,
+        read: ReadDirectory,
+        plan: SegmentPlan,
+    ) -> Result<IndexStep> {
+        let (built, now) = (self.built_at(), self.in_flight.now());
+        let collected = self.collect(id, &plan).await?;
+        if collected.messages < plan.messages_min.max(1) && plan.replaced.is_empty() {
+            // Changes alone are worth no write.
+            return Ok(IndexStep::Done);
+        }
+        let segment = Uuid::new_v4();
+        let mut directory = read.directory;
+        directory.building = Some(Building {
+            id: segment,
+            server: self.server,
+            since: now,
+        });
+        if !self.swap(id, &read.bytes, &directory).await? {
+            return Ok(IndexStep::More);
+        }
+        let claimed = directory.encode();
+        let key = SearchSegmentKey {
+            conversation: id,
+            segment,
+        };
+        directory.building = None;
+        let is_replaced = |one: &Segment| plan.replaced.contains(&one.id);
+        directory.segments.retain(|one| !is_replaced(one));
+        directory.stale.extend(&plan.replaced);
+        if collected.messages > 0 {
+            let bytes = collected.builder.bytes();
+            let blocks = collected.builder.build();
+            self.store.put_search_segment(key, &blocks).await?;
+            let at = directory
+                .segments
+                .partition_point(|one| one.until <= plan.after);
+            let new = Segment {
+                id: segment,
+                after: plan.after,
+                until: collected.until,
+                built,
+                messages: u32::try_from(collected.messages).unwrap_or(u32::MAX),
+                bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            };
+            directory.segments.insert(at, new);
+        }
+        directory.settle(self.window_micros());
+        if !self.swap(id, &Some(claimed), &directory).await? {
+            self.store.delete_search_segment(key).await?;
+            return Ok(IndexStep::More);
+        }
+        self.meter.segments.inc();
+        self.meter.messages.inc_by(collected.messages as u64);
+        // They stay in the directory until the next step, which deletes them again if this fails.
+        self.delete_stale(id, &mut directory).await?;
+        Ok(IndexStep::More)
+    }
+
+    /// Reads the messages of a plan, the oldest first, as many as a segment has.
+    async fn collect(&self, id: ConversationId, plan: &SegmentPlan) -> Result<Collected> {
+        let is_new = plan.replaced.is_empty();
+        let messages_max = plan.messages_max;
+        let cut = Cut {
+            start: Bound::Excluded(plan.after),
+            end: Bound::Included(plan.until),
+        };
+        let mut collected = Collected {
+            builder: SegmentBuilder::default(),
+            messages: 0,
+            until: plan.until,
+        };
+        let mut request = PageRequest::last(READ);
+        loop {
+            let page = self.store.history(id, &cut, &request).await?;
+            for message in page.items.iter().rev() {
+                collected.add(message);
+                let is_full = collected.builder.is_full();
+                if is_new && (is_full || collected.messages >= messages_max) {
+                    return Ok(collected);
+                }
+            }
+            let Some(newest) = page.items.first().filter(|_| page.has_previous) else {
+                if !is_new {
+                    collected.until = plan.until;
+                }
+                return Ok(collected);
+            };
+            request.before = Some(newest.id.order_key());
+            tokio::task::yield_now().await;
+        }
+    }
+}
