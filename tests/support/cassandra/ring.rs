@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use scylla::client::session::Session;
 use scylla::policies::host_filter::AllowListHostFilter;
 use scylla::statement::Consistency;
@@ -186,10 +186,21 @@ impl Ring {
         clock.set(seconds_ahead);
     }
 
+    /// Fails where a node has ended by itself, with what it said last.
+    pub(crate) fn assert_runs(&self, node: u8) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let ended = waitid(WaitId::Pid(self.pid(node)), options).unwrap();
+        let log = || last_lines(&self.log_of(node));
+        assert!(ended.is_none(), "node {node} ended: {ended:?}\n{}", log());
+    }
+
     fn signal(&self, node: u8, signal: Signal) {
+        kill_process(self.pid(node), signal).unwrap();
+    }
+
+    fn pid(&self, node: u8) -> Pid {
         let child = self.nodes[usize::from(node) - 1].as_ref().expect("it runs");
-        let pid = Pid::from_raw(child.id().cast_signed()).expect("a process has a number");
-        kill_process(pid, signal).unwrap();
+        Pid::from_raw(child.id().cast_signed()).expect("a process has a number")
     }
 
     /// Starts a node that was killed, with what it had kept. It answers, and where all run, they see each other.
