@@ -29,6 +29,8 @@ const FILLER_BYTES: usize = 1 << 20;
 const FILLERS: usize = 65;
 /// The engine's folder with a folder for each keyspace.
 const KEYSPACES_FOLDER: &str = "keyspaces";
+/// The folder of a keyspace with its files of rows.
+const TABLES_FOLDER: &str = "tables";
 
 #[derive(Clone)]
 pub(in crate::store::embedded) struct Db {
@@ -145,12 +147,19 @@ impl Db {
         self.release_files().map_err(failed)
     }
 
-    /// Has the engine delete the files that compactions replaced, which it does as it rotates a buffer that has rows.
+    /// Has the engine delete the files that compactions replaced. It does so as it rotates a buffer that has rows, once
+    /// nothing reads them any more. Those that are read for long go with a later rotation.
     fn release_files(&self) -> fjall::Result<()> {
         let filler = key::meta(FILLER_ROW);
-        let rows = self.keyspace(filler.table);
-        self.commit([(filler, None)])?;
-        rows.rotate_memtable().map(drop)
+        let began = Instant::now();
+        loop {
+            self.commit([(filler.clone(), None)])?;
+            self.keyspace(filler.table).rotate_memtable()?;
+            if !self.keyspaces.iter().any(has_replaced_files) || began.elapsed() > FLUSH_MAX {
+                return Ok(());
+            }
+            std::thread::sleep(JOURNAL_LOOK);
+        }
     }
 
     /// Rewrites all files without overwritten and deleted values, those of the journals included.
@@ -188,6 +197,12 @@ impl Db {
     pub(in crate::store::embedded) fn sync(&self) -> fjall::Result<()> {
         self.database.persist(PersistMode::SyncAll)
     }
+}
+
+/// Whether there are files of rows that the keyspace no longer names, or does not name yet.
+fn has_replaced_files(keyspace: &Keyspace) -> bool {
+    let files = std::fs::read_dir(keyspace.path().join(TABLES_FOLDER));
+    files.is_ok_and(|files| files.count() > keyspace.table_count())
 }
 
 /// Snapshot of all keyspaces. Drop it soon: it pins old versions on disk.
