@@ -9,7 +9,7 @@ use super::directory::{Building, Directory, Segment};
 use super::indexer::{IndexGoal, IndexStep, ReadDirectory};
 use super::segment::{BYTES_MAX, MESSAGES_MAX, SegmentBuilder};
 use crate::chat::error::Result;
-use crate::model::{ConversationId, Cut, Message, OrderKey, PageRequest};
+use crate::model::{ConversationId, Cut, Message, OrderKey, PageRequest, Timestamp};
 use crate::store::SearchSegmentKey;
 
 /// Messages of one read.
@@ -23,7 +23,9 @@ pub(super) struct SegmentPlan {
     until: OrderKey,
     messages_min: usize,
     messages_max: usize,
-    replaced: Vec<Uuid>,
+    replaced: Vec<Segment>,
+    /// Whether the terms of the replaced segments are taken as they are.
+    is_merge: bool,
 }
 
 struct Collected {
@@ -31,6 +33,8 @@ struct Collected {
     messages: usize,
     /// The last position that was read.
     until: OrderKey,
+    /// The moment before the messages were read.
+    built: Timestamp,
 }
 
 impl Collected {
@@ -49,7 +53,8 @@ impl SearchIndex {
                 until: segment.until,
                 messages_min: 0,
                 messages_max: MESSAGES_MAX,
-                replaced: vec![segment.id],
+                replaced: vec![segment],
+                is_merge: false,
             });
         }
         let IndexGoal::Grow { messages_min } = goal else {
@@ -64,7 +69,8 @@ impl SearchIndex {
                 until: last.until,
                 messages_min: 0,
                 messages_max: MESSAGES_MAX,
-                replaced: run.iter().map(|segment| segment.id).collect(),
+                replaced: run.to_vec(),
+                is_merge: true,
             });
         }
         let (after, until) = (directory.until(), self.settled());
@@ -74,6 +80,7 @@ impl SearchIndex {
             messages_min,
             messages_max: self.levels[2] as usize,
             replaced: Vec::new(),
+            is_merge: false,
         })
     }
 
@@ -98,8 +105,15 @@ impl SearchIndex {
         read: ReadDirectory,
         plan: SegmentPlan,
     ) -> Result<IndexStep> {
-        let (built, now) = (self.built_at(), self.in_flight.now());
-        let collected = self.collect(id, &plan).await?;
+        let now = self.in_flight.now();
+        let merged = match plan.is_merge {
+            true => self.merge(id, &plan).await?,
+            false => None,
+        };
+        let collected = match merged {
+            Some(merged) => merged,
+            None => self.collect(id, &plan).await?,
+        };
         if collected.messages < plan.messages_min.max(1) && plan.replaced.is_empty() {
             // Changes alone are worth no write.
             return Ok(IndexStep::Done);
@@ -114,15 +128,19 @@ impl SearchIndex {
         if !self.swap(id, &read.bytes, &directory).await? {
             return Ok(IndexStep::More);
         }
+        if directory.segments.is_empty() {
+            // Changes that other servers make meanwhile know of no segment.
+            self.schedule_refresh(id).await?;
+        }
         let claimed = directory.encode();
         let key = SearchSegmentKey {
             conversation: id,
             segment,
         };
         directory.building = None;
-        let is_replaced = |one: &Segment| plan.replaced.contains(&one.id);
-        directory.segments.retain(|one| !is_replaced(one));
-        directory.stale.extend(&plan.replaced);
+        let replaced: Vec<_> = plan.replaced.iter().map(|one| one.id).collect();
+        directory.segments.retain(|one| !replaced.contains(&one.id));
+        directory.stale.extend(replaced);
         if collected.messages > 0 {
             let bytes = collected.builder.bytes();
             let blocks = collected.builder.build();
@@ -134,7 +152,7 @@ impl SearchIndex {
                 id: segment,
                 after: plan.after,
                 until: collected.until,
-                built,
+                built: collected.built,
                 messages: u32::try_from(collected.messages).unwrap_or(u32::MAX),
                 bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             };
@@ -152,6 +170,29 @@ impl SearchIndex {
         Ok(IndexStep::More)
     }
 
+    /// Puts segments together without their messages: what is loose in one of them stays loose. `None` where one cannot be
+    /// read.
+    async fn merge(&self, id: ConversationId, plan: &SegmentPlan) -> Result<Option<Collected>> {
+        let mut collected = Collected {
+            builder: SegmentBuilder::default(),
+            messages: 0,
+            until: plan.until,
+            built: Timestamp::MAX,
+        };
+        for segment in &plan.replaced {
+            let Some((header, blocks)) = self.whole_segment(id, segment).await? else {
+                return Ok(None);
+            };
+            if collected.builder.add_segment(&header, &blocks).is_err() {
+                return Ok(None);
+            }
+            collected.messages += segment.messages as usize;
+            collected.built = collected.built.min(segment.built);
+            tokio::task::yield_now().await;
+        }
+        Ok(Some(collected))
+    }
+
     /// Reads the messages of a plan, the oldest first, as many as a segment has.
     async fn collect(&self, id: ConversationId, plan: &SegmentPlan) -> Result<Collected> {
         let is_new = plan.replaced.is_empty();
@@ -164,6 +205,7 @@ impl SearchIndex {
             builder: SegmentBuilder::default(),
             messages: 0,
             until: plan.until,
+            built: self.built_at(),
         };
         let mut request = PageRequest::last(READ);
         loop {

@@ -44,9 +44,13 @@ impl SearchIndex {
         Ok(())
     }
 
-    /// Builds the segments with changed messages again, so that the old words leave the disk.
+    /// Builds the segments with changed messages again, so that the old words leave the disk. An index that was turned off
+    /// is deleted.
     pub(crate) async fn refresh(&self, id: ConversationId) -> Result<()> {
-        if !self.is_on || self.directory(id).await?.is_none() {
+        if !self.is_on {
+            return self.drop_all(id).await;
+        }
+        if self.directory(id).await?.is_none() {
             return Ok(());
         }
         for _ in 0..REFRESH_STEPS_MAX {

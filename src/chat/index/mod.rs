@@ -177,22 +177,26 @@ impl SearchIndex {
     }
 
     /// Prepares an edit or deletion of a message: the segment that has it is built again within some hours, so that the
-    /// old words leave the disk, even if this server ends.
+    /// old words leave the disk, even if this server ends. So do those of an index that was turned off.
     pub(crate) async fn prepare_change(
         &self,
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<()> {
-        if !self.is_on {
-            return Ok(());
-        }
         let Some(directory) = self.directory(conversation).await? else {
             return Ok(());
         };
         let position = message.order_key();
-        if !directory.segments.iter().any(|one| one.has(position)) {
+        // What no segment has may come into one at this moment.
+        let is_new = position > directory.until();
+        if !is_new && !directory.segments.iter().any(|one| one.has(position)) {
             return Ok(());
         }
+        self.schedule_refresh(conversation).await
+    }
+
+    /// Has segments with changed messages built again within some hours, even if this server ends.
+    async fn schedule_refresh(&self, conversation: ConversationId) -> Result<()> {
         let hour = hour_of(self.in_flight.now()) + 1;
         if self.queue.is_scheduled(conversation, hour) {
             return Ok(());

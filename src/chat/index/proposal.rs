@@ -119,6 +119,26 @@ impl SearchIndex {
         Ok(headers.into_iter().collect())
     }
 
+    /// The header and all other blocks of a segment. `None` if it cannot be read.
+    pub(super) async fn whole_segment(
+        &self,
+        conversation: ConversationId,
+        segment: &Segment,
+    ) -> Result<Option<(Arc<SegmentHeader>, Vec<Vec<u8>>)>> {
+        let headers = self.headers(conversation, &[*segment]).await?;
+        let Some(header) = headers.and_then(|mut headers| headers.pop()) else {
+            return Ok(None);
+        };
+        let numbers = (1..header.blocks()).map(|number| (segment.id, number));
+        let Some(blocks) = self.blocks(conversation, numbers.collect()).await? else {
+            return Ok(None);
+        };
+        let mut blocks: Vec<_> = blocks.into_iter().collect();
+        blocks.sort_unstable_by_key(|(key, _)| *key);
+        let blocks = blocks.into_iter().map(|(_, block)| block);
+        Ok(Some((header, blocks.collect())))
+    }
+
     /// Reads blocks. `None` if one is gone.
     async fn blocks(
         &self,

@@ -3,7 +3,7 @@
 //! Block 0 is the header. The blocks after it hold the terms in their order, each with the numbers of its messages; the last
 //! ones hold the ids of the messages. Numbers ascend with age: 0 is the oldest message.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -74,6 +74,32 @@ impl SegmentBuilder {
                 self.bytes += term.len() + 3;
             }
         }
+    }
+
+    /// Adds the messages of a segment, which are newer than those before. `blocks`: all but the header.
+    pub(super) fn add_segment(&mut self, header: &SegmentHeader, blocks: &[Vec<u8>]) -> Result<()> {
+        let terms = header.first_terms.len();
+        let (terms, ids) = blocks.split_at_checked(terms).ok_or(MalformedBlock)?;
+        let first = self.ids.len();
+        for block in ids {
+            self.ids.extend(decode_ids(block)?);
+        }
+        u16::try_from(self.ids.len()).map_err(|_| MalformedBlock)?;
+        self.bytes += 8 * (self.ids.len() - first);
+        for block in terms {
+            let (mut rest, mut term, mut numbers) = (Bytes(block), Vec::new(), Vec::new());
+            while !rest.0.is_empty() {
+                rest.next_term(&mut term)?;
+                rest.numbers(|number| numbers.push(number))?;
+                for number in numbers.drain(..) {
+                    let number = first + usize::from(number);
+                    let is_known = number < self.ids.len();
+                    let number = u16::try_from(number).ok().filter(|_| is_known);
+                    self.put(&term, number.ok_or(MalformedBlock)?);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Each term with each of its messages.
@@ -205,32 +231,6 @@ pub(super) fn find_term(block: &[u8], lookup: &TermLookup, found: &mut Vec<u16>)
         }
     }
     Ok(())
-}
-
-/// Each term of a segment with each of its messages. `blocks`: all but the header.
-pub(super) fn decode_terms(
-    header: &SegmentHeader,
-    blocks: &[Vec<u8>],
-) -> Result<BTreeSet<(Vec<u8>, MessageId)>> {
-    let terms = header.first_terms.len();
-    let (terms, ids) = blocks.split_at_checked(terms).ok_or(MalformedBlock)?;
-    let mut all = Vec::new();
-    for block in ids {
-        all.extend(decode_ids(block)?);
-    }
-    let mut found = BTreeSet::new();
-    for block in terms {
-        let (mut rest, mut term, mut numbers) = (Bytes(block), Vec::new(), Vec::new());
-        while !rest.0.is_empty() {
-            rest.next_term(&mut term)?;
-            rest.numbers(|number| numbers.push(number))?;
-            for number in numbers.drain(..) {
-                let id = all.get(usize::from(number)).ok_or(MalformedBlock)?;
-                found.insert((term.clone(), *id));
-            }
-        }
-    }
-    Ok(found)
 }
 
 /// Times as differences, and the other bytes where they are not those of the id before.

@@ -79,12 +79,34 @@ fn a_segment_without_messages_has_none() {
     assert_eq!(header.between(OrderKey::MIN, OrderKey::MAX), 0..0);
 }
 
+#[test]
+fn segments_put_together_are_one_of_all_their_messages() {
+    let messages: Vec<_> = (0..900)
+        .map(|number| message(number, &format!("common word{number} tail{}", number % 7)))
+        .collect();
+    let mut all = SegmentBuilder::default();
+    messages.iter().for_each(|message| all.add(message));
+    let mut merged = SegmentBuilder::default();
+    for messages in messages.chunks(200) {
+        let mut part = SegmentBuilder::default();
+        messages.iter().for_each(|message| part.add(message));
+        let blocks = part.build();
+        let header = SegmentHeader::decode(&blocks[0]).unwrap();
+        merged.add_segment(&header, &blocks[1..]).unwrap();
+    }
+    assert_eq!(merged.bytes(), all.bytes());
+    assert_eq!(merged.build(), all.build());
+}
+
 proptest! {
     #[test]
     fn damaged_blocks_are_errors_or_find_something_else(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         let _ = SegmentHeader::decode(&bytes);
         let _ = find_term(&bytes, &lookup("wa", true), &mut Vec::new());
         let _ = decode_ids(&bytes);
+        let blocks = SegmentBuilder::default().build();
+        let header = SegmentHeader::decode(&blocks[0]).unwrap();
+        let _ = SegmentBuilder::default().add_segment(&header, &[bytes]);
     }
 
     #[test]

@@ -1,18 +1,18 @@
 //! Upkeep of the search index by the operator: building it again, and comparing it with history.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use super::directory::Segment;
-use super::segment::{self, SegmentBuilder, SegmentHeader};
+use super::segment::SegmentBuilder;
 use super::{IndexGoal, IndexStep, SearchIndex};
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{ConversationId, Cut, MessageId, PageRequest};
-use crate::store::{SearchSegmentKey, Store};
+use crate::store::Store;
 
 /// Conversations of one read.
 const CONVERSATIONS: usize = 256;
@@ -135,34 +135,14 @@ impl IndexUpkeep {
                 None => break,
             }
         }
-        let has = self.terms(conversation, segment).await?.unwrap_or_default();
-        let missing: HashSet<_> = expected
-            .terms()
-            .filter(|(term, id)| !has.contains(&(term.to_vec(), *id)))
-            .map(|(_, id)| id)
-            .collect();
+        let mut present = SegmentBuilder::default();
+        if let Some((header, blocks)) = self.index.whole_segment(conversation, segment).await? {
+            // What cannot be read is not proposed either.
+            present.add_segment(&header, &blocks).ok();
+        }
+        let has: HashSet<_> = present.terms().collect();
+        let lacking = expected.terms().filter(|pair| !has.contains(pair));
+        let missing: HashSet<_> = lacking.map(|(_, id)| id).collect();
         Ok(missing.len() as u64)
-    }
-
-    /// Every term of a segment with the messages that have it. `None` for a segment that cannot be read.
-    async fn terms(
-        &self,
-        conversation: ConversationId,
-        segment: &Segment,
-    ) -> Result<Option<BTreeSet<(Vec<u8>, MessageId)>>> {
-        let key = SearchSegmentKey {
-            conversation,
-            segment: segment.id,
-        };
-        let header = self.store.search_blocks(&[(key, 0)]).await?.pop().flatten();
-        let Some(Ok(header)) = header.map(|bytes| SegmentHeader::decode(&bytes)) else {
-            return Ok(None);
-        };
-        let numbers: Vec<_> = (1..header.blocks()).map(|number| (key, number)).collect();
-        let blocks = self.store.search_blocks(&numbers).await?;
-        let Some(blocks) = blocks.into_iter().collect::<Option<Vec<_>>>() else {
-            return Ok(None);
-        };
-        Ok(segment::decode_terms(&header, &blocks).ok())
     }
 }
