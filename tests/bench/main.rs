@@ -19,6 +19,7 @@ mod documents;
 mod doors;
 mod driver;
 mod fanout;
+mod floor;
 #[path = "../support/handed_on.rs"]
 mod handed_on;
 mod library;
@@ -85,7 +86,7 @@ const FEW: Shape = Shape {
     conversations: 20,
 };
 
-const PARTS: [&str; 14] = [
+const PARTS: [&str; 15] = [
     "costs",
     "documents",
     "open",
@@ -100,12 +101,13 @@ const PARTS: [&str; 14] = [
     "webhooks",
     "mentions",
     "search",
+    "floor",
 ];
 /// Not parts, but servers that the parts start: the bare broadcast, the bare HTTP, and the library's handlers.
 const BARE: &str = "bare-sockets";
 const BARE_HTTP: &str = "bare-http";
 const LIBRARY: &str = "library";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers] [outbox] [webhooks] [mentions] [search]
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers] [outbox] [webhooks] [mentions] [search] [floor]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured. `cluster` and the second halves of `crowds` and `servers`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
@@ -184,6 +186,9 @@ fn main() {
     }
     if wanted[13] {
         runtime().block_on(search::measure(&size));
+    }
+    if wanted[14] {
+        runtime().block_on(floor::measure(&size));
     }
 }
 

@@ -81,7 +81,7 @@ async fn pages(size: &Size, verdicts: &mut Verdicts) {
     report::heading("Pages of 20 matches, ms");
     let long = &world.places[0];
     let viewer = &long.people[0];
-    let conversation = id_of(&world, viewer).await;
+    let conversation = world.first_in_inbox(viewer).await;
     let rare = (size.messages / 3).to_string();
     for (what, query) in [("frequent word", "harbour"), ("rare word", rare.as_str())] {
         let variables = json!({"c": conversation, "q": query});
@@ -110,13 +110,6 @@ async fn pages(size: &Size, verdicts: &mut Verdicts) {
         is_met,
     );
     world.close().await;
-}
-
-async fn id_of(world: &World, viewer: &UserId) -> String {
-    let document = "{ inbox(first: 1) { edges { node { conversation { id } } } } }";
-    let data = world.data(viewer, document, json!({})).await;
-    let id = &data["inbox"]["edges"][0]["node"]["conversation"]["id"];
-    id.as_str().unwrap().to_owned()
 }
 
 async fn timed(
@@ -195,7 +188,7 @@ fn print(what: &str, spread: &Spread) {
     println!("  {what:<32}{}", report::spread(spread));
 }
 
-fn bytes_in(folder: &Path) -> u64 {
+pub fn bytes_in(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
     let sizes = entries.map(|entry| {
         let path = entry.path();

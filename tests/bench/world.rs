@@ -394,7 +394,12 @@ impl Loader<'_> {
                 read_up_to,
                 ..ImportPositions::default()
             };
-            let membership = Membership::joined(Role::Member);
+            let role = if place == 0 {
+                Role::Owner
+            } else {
+                Role::Member
+            };
+            let membership = Membership::joined(role);
             self.push(ImportRow::Participant {
                 conversation: id,
                 user: user(name),
