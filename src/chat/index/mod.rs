@@ -187,7 +187,7 @@ impl SearchIndex {
             return Ok(());
         };
         let position = message.order_key();
-        // What no segment has may come into one at this moment.
+        // A message without a segment may come into one at this moment.
         let is_new = position > directory.until();
         if !is_new && !directory.segments.iter().any(|one| one.has(position)) {
             return Ok(());

@@ -137,7 +137,7 @@ impl IndexUpkeep {
         }
         let mut present = SegmentBuilder::default();
         if let Some((header, blocks)) = self.index.whole_segment(conversation, segment).await? {
-            // What cannot be read is not proposed either.
+            // A block that cannot be read proposes nothing either.
             present.add_segment(&header, &blocks).ok();
         }
         let has: HashSet<_> = present.terms().collect();
