@@ -164,8 +164,9 @@ impl Db {
 
     /// Rewrites all files without overwritten and deleted values, those of the journals included.
     ///
-    /// The engine seals its journal once it has 64 MB, and deletes it once all of it is in tables. So this
-    /// fills the journal up with values that nothing reads, flushes every keyspace, and compacts it.
+    /// The engine seals its journal once it has 64 MB, and deletes it once each keyspace has files as new as it. So this
+    /// fills the journal up with values that nothing reads, flushes every keyspace until the journal is gone, and compacts
+    /// them: not before, because a compaction drops the newest deletions, and files without them look older than the journal.
     pub(in crate::store::embedded) fn compact_all(&self) -> Result<()> {
         let failed = |error| read_error("all tables", error);
         let filler = key::meta(FILLER_ROW);
@@ -176,22 +177,32 @@ impl Db {
             self.commit([(filler.clone(), Some(bytes.clone()))])
                 .map_err(failed)?;
         }
-        self.commit([(filler, None)]).map_err(failed)?;
-        for keyspace in &*self.keyspaces {
-            keyspace.rotate_memtable_and_wait().map_err(failed)?;
+        let began = Instant::now();
+        loop {
+            self.flush_all().map_err(failed)?;
+            if self.database.journal_count() == 1 || began.elapsed() > FLUSH_MAX {
+                break;
+            }
+            std::thread::sleep(JOURNAL_LOOK);
         }
         for keyspace in &*self.keyspaces {
             keyspace.major_compact().map_err(failed)?;
         }
-        // The engine deletes a journal in the background, once a buffer is flushed.
-        let began = Instant::now();
-        loop {
-            self.release_files().map_err(failed)?;
-            if self.database.journal_count() == 1 || began.elapsed() > FLUSH_MAX {
-                return Ok(());
-            }
-            std::thread::sleep(JOURNAL_LOOK);
+        self.release_files().map_err(failed)
+    }
+
+    /// Flushes every keyspace, those without new rows included.
+    fn flush_all(&self) -> fjall::Result<()> {
+        let bytes = key::meta(FILLER_ROW).bytes;
+        let fillers = Table::ALL.iter().map(|table| {
+            let (table, bytes) = (*table, bytes.clone());
+            (Key { table, bytes }, None)
+        });
+        self.commit(fillers)?;
+        for keyspace in &*self.keyspaces {
+            keyspace.rotate_memtable_and_wait()?;
         }
+        Ok(())
     }
 
     pub(in crate::store::embedded) fn sync(&self) -> fjall::Result<()> {
