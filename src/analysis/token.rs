@@ -28,6 +28,10 @@ const CATEGORIES: CodePointMapDataBorrowed<'static, GeneralCategory> =
 /// The tokens of a folded text, in its order.
 pub(super) fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
+    if text.is_ascii() {
+        ascii_words(text.as_bytes(), &mut tokens);
+        return tokens;
+    }
     let mut start = 0;
     while start < text.len() {
         let rest = &text[start..];
@@ -47,6 +51,30 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
         }
     }
     tokens
+}
+
+/// What [`words`] finds in ASCII, most texts, at a tenth of the cost: runs of letters and digits, with a comma or
+/// semicolon between two digits.
+fn ascii_words(text: &[u8], tokens: &mut Vec<Token>) {
+    let is_digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
+    let is_in = |at: usize| match text[at] {
+        b',' | b';' => at > 0 && is_digit(at - 1) && is_digit(at + 1),
+        byte => byte.is_ascii_alphanumeric(),
+    };
+    let mut start = None;
+    for at in 0..=text.len() {
+        let is_word = at < text.len() && is_in(at);
+        match start {
+            None if is_word => start = Some(at),
+            Some(first) if !is_word => {
+                let kind = TokenKind::Word;
+                let range = first..at;
+                tokens.push(Token { kind, range });
+                start = None;
+            }
+            None | Some(_) => {}
+        }
+    }
 }
 
 fn words(text: &str, within: Range<usize>, tokens: &mut Vec<Token>) {
@@ -97,6 +125,8 @@ fn has_no_spaces(char: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn texts(text: &str) -> Vec<&str> {
@@ -119,6 +149,16 @@ mod tests {
             ("", &[]),
         ] {
             assert_eq!(texts(text), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn words_of_ascii_are_those_of_any_text(text in "[a-c19 ._\\-'\"/:@,;!?\\r\\n\\t\\x00]{0,24}|[\\x00-\\x7f]{0,24}") {
+            let (mut quick, mut general) = (Vec::new(), Vec::new());
+            ascii_words(text.as_bytes(), &mut quick);
+            words(&text, 0..text.len(), &mut general);
+            prop_assert_eq!(quick, general);
         }
     }
 }

@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use super::cluster::ClusterStore;
 use super::{
-    Appended, Audience, ChangedRow, ConversationsPiece, Created, DeadLetter, DueQuery, DueRemoval,
-    EarlierSend, EntryPreview, ErasureStore, Error, FlagsChange, FormVersion, HistoryRemoval,
-    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
-    MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation, NewMessage,
-    OldestBucket, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange,
+    Appended, Audience, ChangedRow, ConversationsPiece, Created, DeadLetter, DirectoryChange,
+    DueQuery, DueRemoval, EarlierSend, EntryPreview, ErasureStore, Error, FlagsChange, FormVersion,
+    HistoryRemoval, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction,
+    MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation,
+    NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange,
     ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
     RestrictionChange, Result, Revised, SearchSegmentKey, SearchStore, Store, StoreAdmin,
     StoredMessage, UnreadQuery, Verified, VerifyPosition,
@@ -263,7 +263,7 @@ instrumented! {
         measured {
             search_directories(conversations: &[ConversationId]) -> Vec<Option<Vec<u8>>>;
             swap_search_directory(conversation: ConversationId, seen: Option<&[u8]>, to: &[u8]) -> bool;
-            put_search_segment(segment: SearchSegmentKey, blocks: &[Vec<u8>]) -> ();
+            add_search_segment(segment: SearchSegmentKey, blocks: &[Vec<u8>], change: &DirectoryChange) -> bool;
             search_blocks(blocks: &[(SearchSegmentKey, u32)]) -> Vec<Option<Vec<u8>>>;
             delete_search_segment(segment: SearchSegmentKey) -> ();
         }

@@ -81,7 +81,7 @@ pub use self::background::erasure::{ConversationsPiece, ErasureStore};
 pub use self::background::removal::{
     DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RESCHEDULE, RemovalStore, RemovedHistory,
 };
-pub use self::background::search::{SearchSegmentKey, SearchStore};
+pub use self::background::search::{DirectoryChange, SearchSegmentKey, SearchStore};
 use self::cluster::ClusterStore;
 pub use self::conversation::{Created, NewConversation, Participation};
 pub use self::error::{Cause, Error, Result};

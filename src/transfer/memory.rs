@@ -239,7 +239,12 @@ impl SearchStore for Memory {
     ) -> Result<bool> {
         unreachable!("not part of an import")
     }
-    async fn put_search_segment(&self, _: SearchSegmentKey, _: &[Vec<u8>]) -> Result<()> {
+    async fn add_search_segment(
+        &self,
+        _: SearchSegmentKey,
+        _: &[Vec<u8>],
+        _: &DirectoryChange,
+    ) -> Result<bool> {
         unreachable!("not part of an import")
     }
     async fn search_blocks(&self, _: &[(SearchSegmentKey, u32)]) -> Result<Vec<Option<Vec<u8>>>> {

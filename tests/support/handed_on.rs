@@ -171,12 +171,13 @@ macro_rules! hand_on {
                 inner.swap_search_directory(conversation, seen, to).await
             }
 
-            async fn put_search_segment(
+            async fn add_search_segment(
                 &self,
                 segment: ::wideroom::store::SearchSegmentKey,
                 blocks: &[Vec<u8>],
-            ) -> ::wideroom::store::Result<()> {
-                self.inner.put_search_segment(segment, blocks).await
+                change: &::wideroom::store::DirectoryChange,
+            ) -> ::wideroom::store::Result<bool> {
+                self.inner.add_search_segment(segment, blocks, change).await
             }
 
             async fn search_blocks(

@@ -10,7 +10,7 @@ use super::indexer::{IndexGoal, IndexStep, ReadDirectory};
 use super::segment::{BYTES_MAX, MESSAGES_MAX, SegmentBuilder};
 use crate::chat::error::Result;
 use crate::model::{ConversationId, Cut, Message, OrderKey, PageRequest, Timestamp};
-use crate::store::SearchSegmentKey;
+use crate::store::DirectoryChange;
 
 /// Messages of one read.
 const READ: usize = 100;
@@ -43,10 +43,42 @@ impl Collected {
         self.messages += 1;
         self.until = message.id.order_key();
     }
+
+    /// The segment after a position, and its blocks.
+    fn into_segment(self, id: Uuid, after: OrderKey) -> (Segment, Vec<Vec<u8>>) {
+        let segment = Segment {
+            id,
+            after,
+            until: self.until,
+            built: self.built,
+            messages: u32::try_from(self.messages).unwrap_or(u32::MAX),
+            bytes: u32::try_from(self.builder.bytes()).unwrap_or(u32::MAX),
+        };
+        (segment, self.builder.build())
+    }
 }
 
 impl SearchIndex {
     pub(super) fn plan(&self, directory: &Directory, goal: IndexGoal) -> Option<SegmentPlan> {
+        if let Some(plan) = self.to_replace(directory, goal) {
+            return Some(plan);
+        }
+        let IndexGoal::Grow { messages_min } = goal else {
+            return None;
+        };
+        let (after, until) = (directory.until(), self.settled());
+        (after < until).then(|| SegmentPlan {
+            after,
+            until,
+            messages_min,
+            messages_max: self.levels[2] as usize,
+            replaced: Vec::new(),
+            is_merge: false,
+        })
+    }
+
+    /// A segment in the place of others.
+    fn to_replace(&self, directory: &Directory, goal: IndexGoal) -> Option<SegmentPlan> {
         if let Some(segment) = self.to_rebuild(directory, goal) {
             return Some(SegmentPlan {
                 after: segment.after.max(directory.removed),
@@ -57,30 +89,18 @@ impl SearchIndex {
                 is_merge: false,
             });
         }
-        let IndexGoal::Grow { messages_min } = goal else {
+        if goal == IndexGoal::Refresh {
             return None;
-        };
-        let run = directory
-            .to_merge(&self.levels, BYTES_MAX)
-            .unwrap_or_default();
-        if let [first, .., last] = run {
-            return Some(SegmentPlan {
-                after: first.after,
-                until: last.until,
-                messages_min: 0,
-                messages_max: MESSAGES_MAX,
-                replaced: run.to_vec(),
-                is_merge: true,
-            });
         }
-        let (after, until) = (directory.until(), self.settled());
-        (after < until).then(|| SegmentPlan {
-            after,
-            until,
-            messages_min,
-            messages_max: self.levels[2] as usize,
-            replaced: Vec::new(),
-            is_merge: false,
+        let run = directory.to_merge(&self.levels, BYTES_MAX)?;
+        let (first, last) = (run.first()?, run.last()?);
+        Some(SegmentPlan {
+            after: first.after,
+            until: last.until,
+            messages_min: 0,
+            messages_max: MESSAGES_MAX,
+            replaced: run.to_vec(),
+            is_merge: true,
         })
     }
 
@@ -102,6 +122,7 @@ impl SearchIndex {
     pub(super) async fn build(
         &self,
         id: ConversationId,
+        goal: IndexGoal,
         read: ReadDirectory,
         plan: SegmentPlan,
     ) -> Result<IndexStep> {
@@ -120,54 +141,48 @@ impl SearchIndex {
         }
         let segment = Uuid::new_v4();
         let mut directory = read.directory;
+        if directory.segments.is_empty() {
+            // Changes that other servers make meanwhile know of no segment.
+            self.schedule_refresh(id).await?;
+        }
         directory.building = Some(Building {
             id: segment,
             server: self.server,
             since: now,
         });
-        if !self.swap(id, &read.bytes, &directory).await? {
-            return Ok(IndexStep::More);
-        }
-        if directory.segments.is_empty() {
-            // Changes that other servers make meanwhile know of no segment.
-            self.schedule_refresh(id).await?;
-        }
-        let claimed = directory.encode();
-        let key = SearchSegmentKey {
-            conversation: id,
-            segment,
-        };
+        let claim = directory.encode();
         directory.building = None;
         let replaced: Vec<_> = plan.replaced.iter().map(|one| one.id).collect();
         directory.segments.retain(|one| !replaced.contains(&one.id));
         directory.stale.extend(replaced);
-        if collected.messages > 0 {
-            let bytes = collected.builder.bytes();
-            let blocks = collected.builder.build();
-            self.store.put_search_segment(key, &blocks).await?;
-            let at = directory
-                .segments
-                .partition_point(|one| one.until <= plan.after);
-            let new = Segment {
-                id: segment,
-                after: plan.after,
-                until: collected.until,
-                built: collected.built,
-                messages: u32::try_from(collected.messages).unwrap_or(u32::MAX),
-                bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-            };
+        let messages = collected.messages;
+        let is_swapped = if messages > 0 {
+            let (new, blocks) = collected.into_segment(segment, plan.after);
+            let after = |one: &Segment| one.until <= plan.after;
+            let at = directory.segments.partition_point(after);
             directory.segments.insert(at, new);
-        }
-        directory.settle(self.window_micros());
-        if !self.swap(id, &Some(claimed), &directory).await? {
-            self.store.delete_search_segment(key).await?;
+            directory.settle(self.window_micros());
+            let change = DirectoryChange {
+                seen: read.bytes,
+                claim,
+                to: directory.encode(),
+            };
+            self.add_segment(id, segment, &blocks, change).await?
+        } else {
+            self.swap(id, &read.bytes, &directory).await?
+        };
+        if !is_swapped {
             return Ok(IndexStep::More);
         }
         self.meter.segments.inc();
-        self.meter.messages.inc_by(collected.messages as u64);
+        self.meter.messages.inc_by(messages as u64);
         // They stay in the directory until the next step, which deletes them again if this fails.
         self.delete_stale(id, &mut directory).await?;
-        Ok(IndexStep::More)
+        let is_last = plan.replaced.is_empty() && messages < plan.messages_max;
+        match is_last && self.to_replace(&directory, goal).is_none() {
+            true => Ok(IndexStep::Done),
+            false => Ok(IndexStep::More),
+        }
     }
 
     /// Puts segments together without their messages: what is loose in one of them stays loose. `None` where one cannot be

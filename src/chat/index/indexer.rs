@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 use super::directory::{Building, Directory, LooseMessage};
 use super::{CHANGES, CHANGES_MAX, SearchIndex, makes_loose};
 use crate::chat::error::Result;
 use crate::metrics::{self, IntCounter, Metrics};
 use crate::model::ConversationId;
-use crate::store::SearchSegmentKey;
+use crate::store::{self, DirectoryChange, SearchSegmentKey};
 
 /// Time after which another server may take over what one has begun.
 const BUILD_MICROS: i64 = 10 * 60 * 1_000_000;
@@ -142,7 +143,7 @@ impl SearchIndex {
         self.delete_stale(id, &mut read.directory).await?;
         let folded_many = self.fold(id, &mut read.directory).await? >= CHANGES;
         if let Some(plan) = self.plan(&read.directory, goal) {
-            return self.build(id, read, plan).await;
+            return self.build(id, goal, read, plan).await;
         }
         let folded = before.folded.moment().plus_micros(FOLD_MICROS);
         let is_known = Directory {
@@ -251,11 +252,37 @@ impl SearchIndex {
         let bytes = to.encode();
         let swapped = self
             .store
-            .swap_search_directory(id, seen.as_deref(), &bytes)
-            .await;
+            .swap_search_directory(id, seen.as_deref(), &bytes);
+        let swapped = swapped.await;
+        self.note_swap(id, &bytes, swapped)
+    }
+
+    /// Adds a segment that the directory names after a change.
+    pub(super) async fn add_segment(
+        &self,
+        id: ConversationId,
+        segment: Uuid,
+        blocks: &[Vec<u8>],
+        change: DirectoryChange,
+    ) -> Result<bool> {
+        let conversation = id;
+        let key = SearchSegmentKey {
+            conversation,
+            segment,
+        };
+        let added = self.store.add_search_segment(key, blocks, &change).await;
+        self.note_swap(id, &change.to, added)
+    }
+
+    fn note_swap(
+        &self,
+        id: ConversationId,
+        to: &[u8],
+        swapped: store::Result<bool>,
+    ) -> Result<bool> {
         match swapped {
             Ok(true) => {
-                self.note_read(id, Some(&bytes));
+                self.note_read(id, Some(to));
                 Ok(true)
             }
             Ok(false) => {

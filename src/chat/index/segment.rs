@@ -34,7 +34,7 @@ type Result<T> = std::result::Result<T, MalformedBlock>;
 #[derive(Default)]
 pub(super) struct SegmentBuilder {
     ids: Vec<MessageId>,
-    numbers: HashMap<Box<[u8]>, Vec<u16>>,
+    numbers: HashMap<Box<[u8]>, Vec<u16>, foldhash::fast::RandomState>,
     bytes: usize,
 }
 

@@ -13,6 +13,15 @@ pub struct SearchSegmentKey {
     pub segment: Uuid,
 }
 
+/// Change of a directory that names a new segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryChange {
+    pub seen: Option<Vec<u8>>,
+    /// The directory while the blocks are written. A store that writes all at once never holds it.
+    pub claim: Vec<u8>,
+    pub to: Vec<u8>,
+}
+
 /// The part of a store that holds the search index: a directory for each conversation, and the blocks of segments.
 #[async_trait]
 pub trait SearchStore: Send + Sync + 'static {
@@ -31,9 +40,14 @@ pub trait SearchStore: Send + Sync + 'static {
         to: &[u8],
     ) -> Result<bool>;
 
-    /// Adds the blocks of a segment, from the number 0 on. They are whole once a directory names the segment.
-    async fn put_search_segment(&self, segment: SearchSegmentKey, blocks: &[Vec<u8>])
-    -> Result<()>;
+    /// Adds a segment with its blocks, from the number 0 on, and replaces the directory. False, and nothing is left, if that is
+    /// not the one that was `seen`. After an error either may be true.
+    async fn add_search_segment(
+        &self,
+        segment: SearchSegmentKey,
+        blocks: &[Vec<u8>],
+        change: &DirectoryChange,
+    ) -> Result<bool>;
 
     /// Blocks of segments by their numbers. `None` for one that does not exist, or does no more.
     async fn search_blocks(

@@ -15,7 +15,7 @@ use crate::model::ConversationId;
 use crate::store::cql::driver::executor::{Executor, PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, values};
-use crate::store::{Result, SearchSegmentKey, SearchStore};
+use crate::store::{DirectoryChange, Result, SearchSegmentKey, SearchStore};
 
 /// Write timestamps of blocks, and of their deletion.
 const WRITTEN: i64 = 1;
@@ -133,12 +133,24 @@ impl SearchStore for Cql {
         self.search.swap(conversation, seen, to).await
     }
 
-    async fn put_search_segment(
+    /// Whatever ends the server in between, the directory names the segment.
+    async fn add_search_segment(
         &self,
         segment: SearchSegmentKey,
         blocks: &[Vec<u8>],
-    ) -> Result<()> {
-        self.search.put_segment(segment, blocks).await
+        change: &DirectoryChange,
+    ) -> Result<bool> {
+        let DirectoryChange { seen, claim, to } = change;
+        let (id, search) = (segment.conversation, &self.search);
+        if !search.swap(id, seen.as_deref(), claim).await? {
+            return Ok(false);
+        }
+        search.put_segment(segment, blocks).await?;
+        let is_added = search.swap(id, Some(claim), to).await?;
+        if !is_added {
+            search.delete_segment(segment).await?;
+        }
+        Ok(is_added)
     }
 
     async fn search_blocks(

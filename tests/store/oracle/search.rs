@@ -1,6 +1,6 @@
 //! Rows of the search index in the naive engine.
 
-use wideroom::store::{SearchSegmentKey, SearchStore};
+use wideroom::store::{DirectoryChange, SearchSegmentKey, SearchStore};
 
 use super::*;
 
@@ -27,13 +27,19 @@ impl SearchStore for Naive {
         Ok(is_same)
     }
 
-    async fn put_search_segment(
+    async fn add_search_segment(
         &self,
         segment: SearchSegmentKey,
         blocks: &[Vec<u8>],
-    ) -> Result<()> {
-        self.kept().segments.insert(segment, blocks.to_vec());
-        Ok(())
+        change: &DirectoryChange,
+    ) -> Result<bool> {
+        let (conversation, seen) = (segment.conversation, change.seen.as_deref());
+        let swapped = self.swap_search_directory(conversation, seen, &change.to);
+        let is_added = swapped.await?;
+        if is_added {
+            self.kept().segments.insert(segment, blocks.to_vec());
+        }
+        Ok(is_added)
     }
 
     async fn search_blocks(

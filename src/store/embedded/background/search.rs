@@ -6,7 +6,7 @@ use crate::model::{ConversationId, Direction};
 use crate::store::embedded::Embedded;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::key;
-use crate::store::{Result, SearchSegmentKey, SearchStore};
+use crate::store::{DirectoryChange, Result, SearchSegmentKey, SearchStore};
 
 #[async_trait]
 impl SearchStore for Embedded {
@@ -34,32 +34,22 @@ impl SearchStore for Embedded {
         seen: Option<&[u8]>,
         to: &[u8],
     ) -> Result<bool> {
-        let key = key::search_directory(conversation);
-        let condition = match seen {
-            Some(bytes) => Condition::Is(key.clone(), bytes.to_vec()),
-            None => Condition::Absent(key.clone()),
-        };
-        let write = Write {
-            ops: vec![Op::Put(key, to.to_vec())],
-            conditions: vec![condition],
-            ..Write::default()
-        };
+        let write = swap(conversation, seen, to);
         Ok(self.write(write).await? == CommitOutcome::Done)
     }
 
-    async fn put_search_segment(
+    async fn add_search_segment(
         &self,
         segment: SearchSegmentKey,
         blocks: &[Vec<u8>],
-    ) -> Result<()> {
-        let puts = (0..).zip(blocks);
-        let puts =
-            puts.map(|(number, block)| Op::Put(key::search_block(segment, number), block.clone()));
-        let write = Write {
-            ops: puts.collect(),
-            ..Write::default()
-        };
-        self.write(write).await.map(drop)
+        change: &DirectoryChange,
+    ) -> Result<bool> {
+        let mut write = swap(segment.conversation, change.seen.as_deref(), &change.to);
+        let blocks = (0..).zip(blocks);
+        let puts = blocks
+            .map(|(number, block)| Op::Put(key::search_block(segment, number), block.clone()));
+        write.ops.extend(puts);
+        Ok(self.write(write).await? == CommitOutcome::Done)
     }
 
     async fn search_blocks(
@@ -102,5 +92,18 @@ impl SearchStore for Embedded {
         self.inner.committer.commit(write).await?;
         self.inner.search_compaction.note_deleted();
         Ok(())
+    }
+}
+
+fn swap(conversation: ConversationId, seen: Option<&[u8]>, to: &[u8]) -> Write {
+    let key = key::search_directory(conversation);
+    let condition = match seen {
+        Some(bytes) => Condition::Is(key.clone(), bytes.to_vec()),
+        None => Condition::Absent(key.clone()),
+    };
+    Write {
+        ops: vec![Op::Put(key, to.to_vec())],
+        conditions: vec![condition],
+        ..Write::default()
     }
 }
