@@ -17,13 +17,13 @@ use crate::model::{
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, ConversationsPiece, Created, DeadLetter, DueQuery, DueRemoval,
-    EarlierSend, ErasureStore, Error, FlagsChange, HistoryRemoval, ImportPositions, ImportRow,
-    Imported, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
-    NewConversation, NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation,
-    ProfileChange, ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, SearchSegmentKey, SearchStore, Store, StoreAdmin,
-    StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    Appended, Audience, ChangedRow, ConversationsPiece, Created, DeadLetter, DirectoryChange,
+    DueQuery, DueRemoval, EarlierSend, ErasureStore, Error, FlagsChange, HistoryRemoval,
+    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
+    MembershipChange, MembershipSnapshot, NewConversation, NewMessage, OldestBucket, OutboxPage,
+    OutboxRead, Participation, ProfileChange, ReaderPosition, RemovalStore, RemovedHistory,
+    Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, SearchSegmentKey,
+    SearchStore, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 
 #[derive(Default)]
