@@ -53,7 +53,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// What [`words`] finds in ASCII, most texts, at a tenth of the cost: runs of letters and digits, with a comma or
+/// Words of ASCII, most texts, as [`words`] finds them at ten times the cost: runs of letters and digits, with a comma or
 /// semicolon between two digits.
 fn ascii_words(text: &[u8], tokens: &mut Vec<Token>) {
     let is_digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
