@@ -16,6 +16,7 @@ mod outbox;
 mod pair;
 mod queue;
 mod random;
+mod removal;
 mod restriction;
 mod seam;
 mod slow;

@@ -1,0 +1,93 @@
+//! Removal of history on several servers: one at a time works through a list, and another takes over from one that ended.
+
+use serde_json::json;
+use uuid::Uuid;
+use wideroom::bus::Bus;
+use wideroom::chat::RemovalWorker;
+use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::model::{ConversationId, UserId};
+use wideroom::store::cql::migrate;
+use wideroom::store::{DueRemoval, RemovalStore as _, Store as _, StoreAdmin as _, hour_of};
+
+use super::pair::{Server, people};
+use crate::support::cassandra::shared;
+
+/// Longer than a lease.
+const LEASE_MICROS: i64 = 200 * 1_000_000;
+const CONVERSATIONS: usize = 12;
+
+/// A server on this keyspace, with its worker.
+async fn server(url: &str) -> (Server, RemovalWorker) {
+    let server = Server::at(url.parse().unwrap(), Bus::default(), 0).await;
+    let worker = server.chat.removals.worker();
+    (server, worker)
+}
+
+/// A truncated conversation whose messages are due now.
+async fn due(server: &Server, owner: &UserId) -> ConversationId {
+    let id = server.group(owner, &[]).await;
+    server.send(owner, id, "old").await;
+    let last = server.send(owner, id, "older").await;
+    let actor = server.actor(owner);
+    let data = actor
+        .data("{ inbox(first: 1) { edges { node { conversation { id lastMessage { id body } } } } } }", json!({}))
+        .await;
+    let newest = &data["inbox"]["edges"][0]["node"]["conversation"];
+    assert_eq!(
+        newest["lastMessage"]["body"],
+        last.content.as_ref().unwrap().body.as_str()
+    );
+    let truncate = "mutation($c: ID!, $m: ID!) { truncateConversation(input: {conversationId: $c, upToMessageId: $m}) { conversation { id } } }";
+    let variables = json!({"c": newest["id"], "m": newest["lastMessage"]["id"]});
+    actor.data(truncate, variables).await;
+    let hour = hour_of(SystemClock.now());
+    let conversation = id;
+    let due = DueRemoval { hour, conversation };
+    server.cql.schedule_removal(due).await.unwrap();
+    id
+}
+
+/// Messages of these conversations that are on the disk.
+async fn left(server: &Server, ids: &[ConversationId]) -> usize {
+    let mut left = 0;
+    for id in ids {
+        left += server.cql.all_messages(*id, None, 100).await.unwrap().len();
+    }
+    left
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_removes_and_another_takes_over_when_it_has_ended() {
+    let Some(shared) = shared().await else { return };
+    let url = shared.url(&format!("removal_{}", Uuid::new_v4().simple()));
+    migrate(&url.parse().unwrap(), Some(1), &SystemClock)
+        .await
+        .unwrap();
+    let (one, mut first) = server(&url).await;
+    let (other, mut second) = server(&url).await;
+    let [anna] = people(["anna"]);
+    let mut ids = Vec::new();
+    for _ in 0..CONVERSATIONS {
+        ids.push(due(&one, &anna).await);
+    }
+    assert!(left(&one, &ids).await >= 2 * CONVERSATIONS);
+    first.pass().await.unwrap();
+    assert_eq!(left(&one, &ids).await, 0);
+
+    let late = due(&other, &anna).await;
+    second.pass().await.unwrap();
+    assert!(left(&other, &[late]).await > 0, "the first holds all lists");
+    first.pass().await.unwrap();
+    assert_eq!(left(&other, &[late]).await, 0);
+
+    let last = due(&other, &anna).await;
+    drop((one, first));
+    second.pass().await.unwrap();
+    assert!(
+        left(&other, &[last]).await > 0,
+        "a lease outlives its holder"
+    );
+    other.clock.set(LEASE_MICROS);
+    second.pass().await.unwrap();
+    assert_eq!(left(&other, &[last]).await, 0);
+}
