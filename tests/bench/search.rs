@@ -1,33 +1,40 @@
 //! Search: pages by a frequent and by a rare word, the size of the index, and its share of a send.
 
 use std::path::Path;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use wideroom::chat::Bounds;
+use tempfile::TempDir;
+use wideroom::auth::Auth;
+use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::UserId;
 
 use crate::Size;
-use crate::measure::{Spread, cpu_micros, idle};
+use crate::measure::{Spread, idle, quantile};
+use crate::operations::{Ask as _, SEND};
 use crate::report::{self, Verdicts};
-use crate::world::{Shape, World, body, user};
+use crate::server::{Client, Server};
+use crate::throughput::SENDERS;
+use crate::world::{Shape, World, body, client_key, user};
 
 const PAGE_AIM_MS: f64 = 5.0;
 const ACROSS_AIM_MS: f64 = 60.0;
 const BYTES_AIM: f64 = 80.0;
 const SEND_AIM: f64 = 1.08;
-/// Sends of one measurement, and how many of them are in flight.
-const SENDS: usize = 2_048;
-const AT_ONCE: usize = 64;
+/// Sends of each of the [`SENDERS`] in one round: as many as become a segment.
+const SENDS_EACH: usize = 64;
+const TOKEN_LIFE: Duration = Duration::from_secs(36_000);
+/// Interval in which a server that works less than this is at rest.
+const LOOK: Duration = Duration::from_millis(250);
+const QUIET_MICROS: f64 = 5_000.0;
 
 const WITHIN: &str = "query($c: ID!, $q: String!) { conversation(id: $c) { searchMessages(query: $q, first: 20) {
     edges { cursor node { id body sender { username } } snippet { text isMatch } } pageInfo { hasNextPage endCursor } } } }";
 const ACROSS: &str = "query($q: String!) { searchMessages(query: $q, first: 20) {
     edges { cursor node { id body conversation { id } } snippet { text isMatch } } pageInfo { hasNextPage endCursor } } }";
-const SEND: &str =
-    "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) {
-    messageEdge { cursor node { id uuid createdAt } } } }";
+const START: &str = "mutation($u: String!) { startDirectConversation(input: {username: $u}) { conversation { id } } }";
 
 pub async fn measure(size: &Size) {
     let mut verdicts = Verdicts::default();
@@ -132,46 +139,93 @@ async fn timed(
     spread
 }
 
-/// Sends with the index, the work in the background included, and without it.
-async fn sends(size: &Size, verdicts: &mut Verdicts) {
-    let sender = user("sender");
-    let mut worlds = Vec::new();
-    for is_search_indexed in [false, true] {
-        let world = World::empty_with(Bounds {
-            is_search_indexed,
-            ..Bounds::default()
-        });
-        let world = world.await;
-        let start = "mutation { startDirectConversation(input: {username: \"reader\"}) { conversation { id } } }";
-        let made = world.data(&sender, start, json!({})).await;
-        let id = &made["startDirectConversation"]["conversation"]["id"];
-        let id = id.as_str().unwrap().to_owned();
-        worlds.push((world, id, Spread::default()));
-    }
-    let mut number = 0;
-    for round in 0..=size.throughput_rounds {
-        for (world, id, spread) in &mut worlds {
-            idle().await;
-            let before = cpu_micros();
-            for _ in 0..SENDS / AT_ONCE {
-                let sends = (0..AT_ONCE).map(|_| {
-                    number += 1;
-                    let variables = json!({"c": id.as_str(), "b": body(number)});
-                    world.data(&sender, SEND, variables)
-                });
-                join_all(sends).await;
-            }
-            idle().await;
-            // The first round warms up.
-            if round > 0 {
-                spread.push((cpu_micros() - before) / SENDS as f64);
-            }
+/// A server with clients, each with a conversation of its own.
+struct Sending {
+    server: Server,
+    senders: Vec<(Client, String)>,
+    cost: Spread,
+    millis: Vec<f64>,
+    _folder: TempDir,
+}
+
+impl Sending {
+    async fn begin(options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::wideroom(folder.path(), options);
+        let auth = Auth::open(folder.path()).unwrap();
+        let mut senders = Vec::new();
+        for number in 0..SENDERS {
+            let sender = user(&format!("sender{number}"));
+            let token = auth.issue(&sender, TOKEN_LIFE, SystemClock.now());
+            let mut client = Client::connect(&server, &token).await;
+            let made = client.ask(START, json!({"u": format!("reader{number}")}));
+            let id = &made.await["startDirectConversation"]["conversation"]["id"];
+            senders.push((client, id.as_str().unwrap().to_owned()));
+        }
+        Self {
+            server,
+            senders,
+            cost: Spread::default(),
+            millis: Vec::new(),
+            _folder: folder,
         }
     }
-    report::heading("Sends, 64 in flight, µs on the processor, the background included");
-    print("without an index", &worlds[0].2);
-    print("with an index", &worlds[1].2);
-    let ratio = worlds[1].2.median() / worlds[0].2.median();
+
+    /// All clients at once. The cost includes what the server does afterwards.
+    async fn round(&mut self, serial: &AtomicU64, is_counted: bool) {
+        let before = self.server.cpu_micros();
+        let sends = self.senders.iter_mut().map(async |(client, id)| {
+            let mut millis = Vec::with_capacity(SENDS_EACH);
+            for _ in 0..SENDS_EACH {
+                let serial = serial.fetch_add(1, Ordering::Relaxed);
+                let (text, key) = (body(serial), client_key(serial));
+                let variables = json!({"c": id.as_str(), "b": text, "k": key});
+                let began = Instant::now();
+                client.ask(SEND, variables).await;
+                millis.push(began.elapsed().as_secs_f64() * 1_000.0);
+            }
+            millis
+        });
+        let millis = join_all(sends).await;
+        let mut quiet = 0;
+        while quiet < 3 {
+            let seen = self.server.cpu_micros();
+            tokio::time::sleep(LOOK).await;
+            let is_quiet = self.server.cpu_micros() - seen < QUIET_MICROS;
+            quiet = if is_quiet { quiet + 1 } else { 0 };
+        }
+        if is_counted {
+            let spent = self.server.cpu_micros() - before;
+            self.cost.push(spent / (SENDERS * SENDS_EACH) as f64);
+            self.millis.extend(millis.into_iter().flatten());
+        }
+    }
+
+    fn print(&mut self, what: &str) {
+        self.millis.sort_unstable_by(f64::total_cmp);
+        let [p50, p99] = [0.5, 0.99].map(|share| quantile(&self.millis, share));
+        let mib = self.server.resident_kib() / 1_024.0;
+        let cost = report::spread(&self.cost);
+        println!("  {what:<18}{cost}   p50 {p50:.1} ms, p99 {p99:.1} ms   {mib:.1} MiB resident");
+    }
+}
+
+/// Sends through the door with the index, the work in the background included, and without it.
+async fn sends(size: &Size, verdicts: &mut Verdicts) {
+    let mut without = Sending::begin(&["--search", "off"]).await;
+    let mut with = Sending::begin(&[]).await;
+    let serial = AtomicU64::new(0);
+    for round in 0..=size.throughput_rounds {
+        // The first round warms up.
+        without.round(&serial, round > 0).await;
+        with.round(&serial, round > 0).await;
+    }
+    report::heading(
+        "Sends of 64 at once by HTTP, µs of each on the server's processor, the background included",
+    );
+    without.print("without an index");
+    with.print("with an index");
+    let ratio = with.cost.median() / without.cost.median();
     let is_met = ratio <= SEND_AIM;
     verdicts.push(
         "send with an index, to one without",
@@ -179,9 +233,6 @@ async fn sends(size: &Size, verdicts: &mut Verdicts) {
         "at most 1.08",
         is_met,
     );
-    for (world, ..) in worlds {
-        world.close().await;
-    }
 }
 
 fn print(what: &str, spread: &Spread) {
