@@ -19,6 +19,7 @@ mod random;
 mod removal;
 mod restriction;
 mod seam;
+mod search;
 mod slow;
 mod storm;
 mod upgrade;
