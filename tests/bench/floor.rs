@@ -7,8 +7,8 @@ use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat};
 use wideroom::clock::{Clock as _, ManualClock};
 use wideroom::model::{
-    Body, Content, Conversation, ConversationId, ConversationKind, HistorySettings, Membership,
-    Message, MessageKind, Role, TimeUuid, Timestamp, UserId,
+    Conversation, ConversationId, ConversationKind, HistorySettings, Membership, Role, TimeUuid,
+    Timestamp, UserId,
 };
 use wideroom::store::embedded::{Embedded, Options};
 use wideroom::store::{ImportPositions, ImportRow, NewMessage, Store, StoreAdmin as _};
@@ -17,7 +17,7 @@ use crate::Size;
 use crate::measure::{Spread, cpu_micros, idle};
 use crate::report::{self, Verdicts, number};
 use crate::search::bytes_in;
-use crate::world::{Shape, World, body, user};
+use crate::world::{Shape, World, text, user};
 
 const PAGE_AIM: f64 = 1.1;
 const DISK_AIM: f64 = 2.0;
@@ -113,7 +113,12 @@ async fn month(verdicts: &mut Verdicts) {
         let now = clock.now();
         let sent = |index: i64| {
             let at = now.plus_micros(index * HOUR / HOURLY);
-            message(id, &sender, at, (hour * HOURLY + index) as u64)
+            let number = (hour * HOURLY + index) as u64;
+            NewMessage {
+                message: Arc::new(text(id, TimeUuid::new(at, [0; 8]), &sender, number)),
+                input_hash: None,
+                is_by_service: false,
+            }
         };
         let messages: Vec<_> = (0..HOURLY).map(sent).collect();
         for batch in messages.chunks(BATCH) {
@@ -171,33 +176,4 @@ fn group(id: ConversationId, sender: &UserId, created_at: Timestamp) -> [ImportR
         last_activity: None,
     };
     [conversation, participant]
-}
-
-fn message(
-    conversation: ConversationId,
-    sender: &UserId,
-    at: Timestamp,
-    number: u64,
-) -> NewMessage {
-    let content = Content {
-        body: Body::parse(body(number), Body::BYTES_MAX, false).unwrap(),
-        ..Content::default()
-    };
-    let message = Message {
-        conversation,
-        id: TimeUuid::new(at, [0; 8]),
-        sender: sender.clone(),
-        kind: MessageKind::Text,
-        content: Some(content),
-        reply_to: None,
-        client_key: None,
-        deleted_at: None,
-        has_reactions: false,
-        pin: None,
-    };
-    NewMessage {
-        message: Arc::new(message),
-        input_hash: None,
-        is_by_service: false,
-    }
 }

@@ -95,6 +95,26 @@ pub fn body(number: u64) -> String {
     )
 }
 
+/// A TEXT message with the [`body`] of a number.
+pub fn text(conversation: ConversationId, id: MessageId, sender: &UserId, number: u64) -> Message {
+    let content = Content {
+        body: Body::parse(body(number), Body::BYTES_MAX, false).unwrap(),
+        ..Content::default()
+    };
+    Message {
+        conversation,
+        id,
+        sender: sender.clone(),
+        kind: MessageKind::Text,
+        content: Some(content),
+        reply_to: None,
+        client_key: None,
+        deleted_at: None,
+        has_reactions: false,
+        pin: None,
+    }
+}
+
 /// As long as the UUIDs that clients use.
 pub fn client_key(number: u64) -> String {
     format!("{number:036}")
@@ -395,21 +415,10 @@ impl Loader<'_> {
         }
         let others: Vec<_> = people.iter().skip(1).map(|name| user(name)).collect();
         for back in (0..messages).rev() {
-            let content = Content {
-                body: Body::parse(body(back), Body::BYTES_MAX, false).unwrap(),
-                ..Content::default()
-            };
+            let sender = &others[back as usize % others.len()];
             let message = Message {
-                conversation: id,
-                id: message_id(back),
-                sender: others[back as usize % others.len()].clone(),
-                kind: MessageKind::Text,
-                content: Some(content),
-                reply_to: None,
                 client_key: Some(IdempotencyKey::parse(&client_key(back)).unwrap()),
-                deleted_at: None,
-                has_reactions: false,
-                pin: None,
+                ..text(id, message_id(back), sender, back)
             };
             self.push(ImportRow::Message(Arc::new(message))).await;
         }
