@@ -103,7 +103,34 @@ const PROBES: &[&str] = &[
     "mutation($c: ID!, $m: ID!) { pinMessage(input: {messageId: $m}) { message { id } } setTyping(input: {conversationId: $c, typing: false}) { __typename } }",
     "mutation($c: ID!, $m: ID!) { unpinMessage(input: {messageId: $m}) { message { id } } setTyping(input: {conversationId: $c, typing: false}) { __typename } }",
     "mutation($c: ID!, $m: ID!) { truncateConversation(input: {conversationId: $c, upToMessageId: $m}) { conversation { id } } }",
+    "mutation($c: ID!, $m: ID!) { reportMessage(input: {messageId: $m, reason: SPAM}) { __typename } setTyping(input: {conversationId: $c, typing: false}) { __typename } }",
 ];
+
+#[test]
+fn every_mutation_of_a_message_is_probed_with_one_below_the_floor() {
+    let schema = include_str!("../../schema.graphql");
+    let inputs = schema
+        .split("\ninput ")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("\n}"));
+    let of_messages = inputs.filter(|(fields, _)| {
+        ["messageId: ID", "MessageId: ID", "replyToId: ID"]
+            .iter()
+            .any(|field| fields.contains(field))
+    });
+    let mut count = 0;
+    for (fields, _) in of_messages {
+        let (name, _) = fields.split_once("Input ").unwrap();
+        let (first, rest) = name.split_at(1);
+        let mutation = format!("{}{rest}(", first.to_lowercase());
+        assert!(
+            PROBES.iter().any(|probe| probe.contains(&mutation)),
+            "{mutation}"
+        );
+        count += 1;
+    }
+    assert!(count >= 12, "{count}");
+}
 
 /// Answers by the id of a message below the floor must be, in bytes, those by the id of none.
 async fn assert_absent(actor: &Actor, conversation: &str, message: &str) {
