@@ -8,6 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::delivery::{Deliverer, DeliveryAttempt, TryOutcome};
 use super::metrics::ShardState;
@@ -81,7 +82,7 @@ impl RunningShard {
             &self.hook.types,
         );
         let reader = read_batches(feed, batches, self.lease.shard());
-        let _reader = AbortOnDrop(tokio::spawn(reader));
+        let _reader = AbortOnDropHandle::new(tokio::spawn(reader));
         let mut tries = FuturesUnordered::new();
         let mut ticks = interval(POSITION_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -265,14 +266,6 @@ async fn read_batches(mut feed: ShardFeed, batches: mpsc::Sender<FeedBatch>, sha
                 sleep(READ_AGAIN_AFTER).await;
             }
         }
-    }
-}
-
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use super::directory::{Building, Directory, LooseMessage};
@@ -77,13 +77,7 @@ impl IndexerMeter {
 }
 
 /// Task of the indexer. It ends with this value.
-pub(crate) struct IndexerTask(JoinHandle<()>);
-
-impl Drop for IndexerTask {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
+pub(crate) type IndexerTask = AbortOnDropHandle<()>;
 
 /// Directory as it was read, with the bytes that a swap compares.
 pub(super) struct ReadDirectory {
@@ -112,7 +106,8 @@ impl SearchIndex {
                 tokio::task::yield_now().await;
             }
         };
-        self.is_on.then(|| IndexerTask(tokio::spawn(run)))
+        self.is_on
+            .then(|| AbortOnDropHandle::new(tokio::spawn(run)))
     }
 
     async fn work(&self, id: ConversationId, messages_min: usize) -> Result<IndexStep> {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::feed::{FeedStep, RowFeed};
 use super::loader::{EventLoader, LoadedEvent};
 use super::notification::NotificationService;
 use super::{OutboxFilter, OutboxItem, OutboxService};
-use crate::chat::error::Result;
+use crate::chat::error::{Error, Result};
 use crate::model::{ConversationId, Message, MessageId, OrderKey, OutboxRow};
 
 /// A quiet stream repeats its position at this interval, so that a client that reconnects much
@@ -41,14 +42,22 @@ enum PendingUpdate {
     },
 }
 
+/// Rows with the messages of their events.
+struct LoadedRows {
+    rows: Vec<OutboxRow>,
+    messages: HashMap<(ConversationId, MessageId), Arc<Message>>,
+}
+
 pub struct OutboxUpdates {
-    loader: EventLoader,
+    loader: Arc<EventLoader>,
     feed: RowFeed,
     filter: OutboxFilter,
     /// All events up to here were delivered.
     position: OrderKey,
     /// Rows whose events are not loaded yet.
     rows: VecDeque<OutboxRow>,
+    /// The rows before these, which load while others are delivered.
+    loading: Option<AbortOnDropHandle<Result<LoadedRows>>>,
     pending: VecDeque<PendingUpdate>,
     quiet_since: Instant,
 }
@@ -61,11 +70,12 @@ impl OutboxUpdates {
         position: OrderKey,
     ) -> Self {
         Self {
-            loader: service.loader(),
+            loader: Arc::new(service.loader()),
             feed,
             filter,
             position,
             rows: VecDeque::new(),
+            loading: None,
             pending: VecDeque::from([PendingUpdate::Loaded(OutboxUpdate {
                 position,
                 event: None,
@@ -83,8 +93,9 @@ impl OutboxUpdates {
                 }
                 continue;
             }
-            if !self.rows.is_empty() {
-                self.load().await?;
+            if !self.rows.is_empty() || self.loading.is_some() {
+                let loaded = self.load().await?;
+                self.queue(loaded);
                 continue;
             }
             match self.feed.read().await? {
@@ -129,9 +140,20 @@ impl OutboxUpdates {
         Ok(event.map(|event| OutboxUpdate { position, event }))
     }
 
-    /// Queues the events of the next rows that the filter selects. The position passes a row with its
-    /// last event: a reader that resumes within a row receives the whole row again.
-    async fn load(&mut self) -> Result<()> {
+    /// Loads the next rows. Those after them begin to load.
+    async fn load(&mut self) -> Result<LoadedRows> {
+        let loading = match self.loading.take() {
+            Some(loading) => loading,
+            None => self.begin_load(),
+        };
+        let loaded = loading.await.map_err(|_| Error::Busy)??;
+        if !self.rows.is_empty() {
+            self.loading = Some(self.begin_load());
+        }
+        Ok(loaded)
+    }
+
+    fn begin_load(&mut self) -> AbortOnDropHandle<Result<LoadedRows>> {
         let mut rows = Vec::new();
         let mut count = 0;
         while count < EVENTS_MAX
@@ -140,7 +162,26 @@ impl OutboxUpdates {
             count += row.events.len();
             rows.push(row);
         }
-        let messages = self.messages(&rows).await?;
+        let keys = self.message_keys(&rows);
+        let loader = Arc::clone(&self.loader);
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            let messages = match keys.is_empty() {
+                true => HashMap::new(),
+                false => {
+                    let messages = loader.messages(&keys).await?;
+                    let found = keys.into_iter().zip(messages);
+                    found
+                        .filter_map(|(key, message)| Some((key, message?)))
+                        .collect()
+                }
+            };
+            Ok(LoadedRows { rows, messages })
+        }))
+    }
+
+    /// Queues the events of rows that the filter selects. The position passes a row with its last event: a reader that
+    /// resumes within a row receives the whole row again.
+    fn queue(&mut self, LoadedRows { rows, messages }: LoadedRows) {
         for OutboxRow {
             id,
             conversation,
@@ -187,14 +228,10 @@ impl OutboxUpdates {
             }
             self.position = after;
         }
-        Ok(())
     }
 
     /// The messages of the selected events.
-    async fn messages(
-        &self,
-        rows: &[OutboxRow],
-    ) -> Result<HashMap<(ConversationId, MessageId), Arc<Message>>> {
+    fn message_keys(&self, rows: &[OutboxRow]) -> Vec<(ConversationId, MessageId)> {
         let mut keys: Vec<_> = rows
             .iter()
             .flat_map(|row| row.events.iter().map(|event| (row.conversation, event)))
@@ -207,14 +244,6 @@ impl OutboxUpdates {
             .collect();
         keys.sort_unstable();
         keys.dedup();
-        if keys.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let messages = self.loader.messages(&keys).await?;
-        Ok(keys
-            .into_iter()
-            .zip(messages)
-            .filter_map(|(key, message)| Some((key, message?)))
-            .collect())
+        keys
     }
 }
