@@ -265,7 +265,7 @@ instrumented! {
             swap_search_directory(conversation: ConversationId, seen: Option<&[u8]>, to: &[u8]) -> bool;
             add_search_segment(segment: SearchSegmentKey, blocks: &[Vec<u8>], change: &DirectoryChange) -> bool;
             search_blocks(blocks: &[(SearchSegmentKey, u32)]) -> Vec<Option<Vec<u8>>>;
-            delete_search_segment(segment: SearchSegmentKey) -> ();
+            delete_search_segments(segments: &[SearchSegmentKey]) -> ();
         }
     }
 }

@@ -250,7 +250,7 @@ impl SearchStore for Memory {
     async fn search_blocks(&self, _: &[(SearchSegmentKey, u32)]) -> Result<Vec<Option<Vec<u8>>>> {
         unreachable!("not part of an import")
     }
-    async fn delete_search_segment(&self, _: SearchSegmentKey) -> Result<()> {
+    async fn delete_search_segments(&self, _: &[SearchSegmentKey]) -> Result<()> {
         unreachable!("not part of an import")
     }
 }

@@ -187,11 +187,11 @@ macro_rules! hand_on {
                 self.inner.search_blocks(blocks).await
             }
 
-            async fn delete_search_segment(
+            async fn delete_search_segments(
                 &self,
-                segment: ::wideroom::store::SearchSegmentKey,
+                segments: &[::wideroom::store::SearchSegmentKey],
             ) -> ::wideroom::store::Result<()> {
-                self.inner.delete_search_segment(segment).await
+                self.inner.delete_search_segments(segments).await
             }
         }
     };

@@ -78,7 +78,7 @@ impl SearchIndex {
     }
 
     /// A segment in the place of others.
-    fn to_replace(&self, directory: &Directory, goal: IndexGoal) -> Option<SegmentPlan> {
+    pub(super) fn to_replace(&self, directory: &Directory, goal: IndexGoal) -> Option<SegmentPlan> {
         if let Some(segment) = self.to_rebuild(directory, goal) {
             return Some(SegmentPlan {
                 after: segment.after.max(directory.removed),
@@ -194,10 +194,10 @@ impl SearchIndex {
             until: plan.until,
             built: Timestamp::MAX,
         };
-        for segment in &plan.replaced {
-            let Some((header, blocks)) = self.whole_segment(id, segment).await? else {
-                return Ok(None);
-            };
+        let Some(whole) = self.whole_segments(id, &plan.replaced).await? else {
+            return Ok(None);
+        };
+        for (segment, (header, blocks)) in plan.replaced.iter().zip(whole) {
             if collected.builder.add_segment(&header, &blocks).is_err() {
                 return Ok(None);
             }

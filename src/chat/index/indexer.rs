@@ -136,7 +136,10 @@ impl SearchIndex {
         }
         let before = read.directory.clone();
         self.delete_stale(id, &mut read.directory).await?;
-        let folded_many = self.fold(id, &mut read.directory).await? >= CHANGES;
+        let folded_many = match self.is_plain_growth(&read.directory, goal) {
+            true => false,
+            false => self.fold(id, &mut read.directory).await? >= CHANGES,
+        };
         if let Some(plan) = self.plan(&read.directory, goal) {
             return self.build(id, goal, read, plan).await;
         }
@@ -152,10 +155,30 @@ impl SearchIndex {
         Ok(IndexStep::Done)
     }
 
+    /// Whether a step only adds messages. Then the changes of the others may wait for a later step.
+    fn is_plain_growth(&self, directory: &Directory, goal: IndexGoal) -> bool {
+        let folded = directory.folded.moment().plus_micros(FOLD_MICROS);
+        let is_growth = match goal {
+            IndexGoal::Grow { messages_min } => messages_min >= self.levels[0] as usize,
+            IndexGoal::Refresh => false,
+        };
+        is_growth && folded > self.in_flight.now() && self.to_replace(directory, goal).is_none()
+    }
+
     /// The directory, or a new one in the place of one that is of no use. `None` for that of a later version.
     async fn read(&self, id: ConversationId) -> Result<Option<ReadDirectory>> {
-        let read = self.store.search_directories(&[id]).await?;
-        let bytes = read.into_iter().next().flatten();
+        // A single server knows what it wrote. A swap tells if not.
+        let known = match self.in_flight.is_shared() {
+            true => None,
+            false => self.cached(id).flatten(),
+        };
+        let bytes = match known {
+            Some(known) => Some(known.encode()),
+            None => {
+                let read = self.store.search_directories(&[id]).await?;
+                read.into_iter().next().flatten()
+            }
+        };
         let Some(present) = &bytes else {
             let directory = Directory::new(self.epoch, self.settled());
             return Ok(Some(ReadDirectory {
@@ -203,15 +226,19 @@ impl SearchIndex {
         id: ConversationId,
         directory: &mut Directory,
     ) -> Result<()> {
-        for segment in std::mem::take(&mut directory.stale) {
-            let key = SearchSegmentKey {
-                conversation: id,
-                segment,
-            };
-            self.store.delete_search_segment(key).await?;
-            self.headers.forget(&segment);
+        let stale = std::mem::take(&mut directory.stale);
+        if stale.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        stale
+            .iter()
+            .for_each(|segment| self.headers.forget(segment));
+        let key = |segment: &Uuid| SearchSegmentKey {
+            conversation: id,
+            segment: *segment,
+        };
+        let keys: Vec<_> = stale.iter().map(key).collect();
+        Ok(self.store.delete_search_segments(&keys).await?)
     }
 
     /// Adds the settled changes of the log to the loose messages, and forgets those that segments have. Returns how many changes it

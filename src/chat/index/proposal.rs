@@ -25,6 +25,8 @@ enum Gone {
 
 type Proposed<T> = std::result::Result<T, Gone>;
 type Blocks = HashMap<(Uuid, u32), Vec<u8>>;
+/// Header of a segment, and all its other blocks.
+pub(super) type WholeSegment = (Arc<SegmentHeader>, Vec<Vec<u8>>);
 
 impl SearchIndex {
     /// The messages that these segments propose between two positions, both inclusive: those of each segment, the newest
@@ -119,24 +121,30 @@ impl SearchIndex {
         Ok(headers.into_iter().collect())
     }
 
-    /// The header and all other blocks of a segment. `None` if it cannot be read.
-    pub(super) async fn whole_segment(
+    /// The header and all other blocks of segments. `None` if one cannot be read.
+    pub(super) async fn whole_segments(
         &self,
         conversation: ConversationId,
-        segment: &Segment,
-    ) -> Result<Option<(Arc<SegmentHeader>, Vec<Vec<u8>>)>> {
-        let headers = self.headers(conversation, &[*segment]).await?;
-        let Some(header) = headers.and_then(|mut headers| headers.pop()) else {
+        segments: &[Segment],
+    ) -> Result<Option<Vec<WholeSegment>>> {
+        let Some(headers) = self.headers(conversation, segments).await? else {
             return Ok(None);
         };
-        let numbers = (1..header.blocks()).map(|number| (segment.id, number));
-        let Some(blocks) = self.blocks(conversation, numbers.collect()).await? else {
+        let headers: Vec<_> = segments.iter().map(|one| one.id).zip(headers).collect();
+        let all = headers.iter().flat_map(|(id, header)| {
+            let numbers = 1..header.blocks();
+            numbers.map(|number| (*id, number))
+        });
+        let Some(mut read) = self.blocks(conversation, all.collect()).await? else {
             return Ok(None);
         };
-        let mut blocks: Vec<_> = blocks.into_iter().collect();
-        blocks.sort_unstable_by_key(|(key, _)| *key);
-        let blocks = blocks.into_iter().map(|(_, block)| block);
-        Ok(Some((header, blocks.collect())))
+        let whole = headers.into_iter().map(|(id, header)| {
+            let numbers = 1..header.blocks();
+            let blocks = numbers.filter_map(|number| read.remove(&(id, number)));
+            let blocks = blocks.collect();
+            (header, blocks)
+        });
+        Ok(Some(whole.collect()))
     }
 
     /// Reads blocks. `None` if one is gone.

@@ -136,7 +136,8 @@ impl IndexUpkeep {
             }
         }
         let mut present = SegmentBuilder::default();
-        if let Some((header, blocks)) = self.index.whole_segment(conversation, segment).await? {
+        let whole = self.index.whole_segments(conversation, &[*segment]).await?;
+        for (header, blocks) in whole.into_iter().flatten() {
             // A block that cannot be read proposes nothing either.
             present.add_segment(&header, &blocks).ok();
         }

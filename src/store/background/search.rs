@@ -55,6 +55,6 @@ pub trait SearchStore: Send + Sync + 'static {
         blocks: &[(SearchSegmentKey, u32)],
     ) -> Result<Vec<Option<Vec<u8>>>>;
 
-    /// Deletes the blocks of a segment. It never comes back.
-    async fn delete_search_segment(&self, segment: SearchSegmentKey) -> Result<()>;
+    /// Deletes the blocks of segments. They never come back.
+    async fn delete_search_segments(&self, segments: &[SearchSegmentKey]) -> Result<()>;
 }

@@ -160,7 +160,8 @@ impl SearchStore for Cql {
         self.search.blocks(blocks).await
     }
 
-    async fn delete_search_segment(&self, segment: SearchSegmentKey) -> Result<()> {
-        self.search.delete_segment(segment).await
+    async fn delete_search_segments(&self, segments: &[SearchSegmentKey]) -> Result<()> {
+        let deletions = segments.iter().map(|one| self.search.delete_segment(*one));
+        concurrently(deletions.collect()).await.map(drop)
     }
 }

@@ -54,8 +54,9 @@ impl SearchStore for Naive {
         Ok(blocks.iter().map(block).collect())
     }
 
-    async fn delete_search_segment(&self, segment: SearchSegmentKey) -> Result<()> {
-        self.kept().segments.remove(&segment);
+    async fn delete_search_segments(&self, segments: &[SearchSegmentKey]) -> Result<()> {
+        let mut kept = self.kept();
+        kept.segments.retain(|key, _| !segments.contains(key));
         Ok(())
     }
 }

@@ -68,11 +68,14 @@ impl SearchStore for Embedded {
         .await
     }
 
-    async fn delete_search_segment(&self, segment: SearchSegmentKey) -> Result<()> {
+    async fn delete_search_segments(&self, segments: &[SearchSegmentKey]) -> Result<()> {
+        let segments = segments.to_vec();
         let numbers: Vec<Op> = self
             .read(move |context| {
                 let view = context.view();
-                let rows = view.scan(key::search_segment(segment), Direction::Forward);
+                let rows = segments.iter().flat_map(|segment| {
+                    view.scan(key::search_segment(*segment), Direction::Forward)
+                });
                 let keys = rows.map(|row| {
                     let bytes = row?.0.to_vec();
                     let table = key::Table::Search;

@@ -5,7 +5,7 @@ use super::tables::{
     NOTIFY_ALL_TABLE, OUTBOX_TABLE, PIN_TABLE, READER_TABLES, REPORT_TABLE, RESTRICTION_TABLES,
     SEARCH_TABLES, TABLES,
 };
-use super::{AddedColumns, Migration, SpeculativeRetry};
+use super::{AddedColumns, Migration, OLDEST_SERVER_SINCE, SpeculativeRetry};
 use crate::store::FormVersion;
 
 /// All migrations, in order. A released one never changes. Every statement can be repeated.
