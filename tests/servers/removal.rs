@@ -7,7 +7,7 @@ use wideroom::chat::RemovalWorker;
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::{ConversationId, UserId};
 use wideroom::store::cql::migrate;
-use wideroom::store::{DueRemoval, RemovalStore as _, Store as _, StoreAdmin as _, hour_of};
+use wideroom::store::{DueRemoval, RemovalStore as _, StoreAdmin as _, hour_of};
 
 use super::pair::{Server, people};
 use crate::support::cassandra::shared;
