@@ -1,38 +1,17 @@
-//! Floors: pages just above one with a long expired history behind it, and the disk of a month with an expiry of a day.
-
-use std::sync::Arc;
+//! Floors: pages just above one with a long expired history behind it.
 
 use serde_json::json;
-use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat};
-use wideroom::clock::{Clock as _, ManualClock};
-use wideroom::model::{
-    Conversation, ConversationId, ConversationKind, HistorySettings, Membership, Role, TimeUuid,
-    Timestamp, UserId,
-};
-use wideroom::store::embedded::{Embedded, Options};
-use wideroom::store::{ImportPositions, ImportRow, NewMessage, Store, StoreAdmin as _};
 
 use crate::Size;
 use crate::measure::{Spread, cpu_micros, idle};
 use crate::report::{self, Verdicts, number};
-use crate::search::bytes_in;
-use crate::world::{Shape, World, text, user};
+use crate::world::{Shape, World};
 
 const PAGE_AIM: f64 = 1.1;
-const DISK_AIM: f64 = 2.0;
 /// Expiry of the long conversation, within which some of its messages lie.
 const TTL_SECONDS: u32 = 3_600;
 /// Pages of one measurement.
 const PAGES: usize = 20;
-
-const HOUR: i64 = 3_600 * 1_000_000;
-const DAY_SECONDS: u32 = 86_400;
-/// Sends of an hour.
-const HOURLY: i64 = 1_000;
-const DAYS: i64 = 30;
-/// Sends of one batch.
-const BATCH: usize = 100;
 
 const EXPIRE: &str = "mutation($c: ID!, $t: Int!) { updateConversation(input: {conversationId: $c, messageTtlSeconds: $t})
     { conversation { messageTtlSeconds } } }";
@@ -44,7 +23,6 @@ const OLDEST: &str = "query($c: ID!) { conversation(id: $c) { messages(last: 50)
 pub async fn measure(size: &Size) {
     let mut verdicts = Verdicts::default();
     pages(size, &mut verdicts).await;
-    month(&mut verdicts).await;
     verdicts.print();
 }
 
@@ -89,91 +67,4 @@ async fn pages(size: &Size, verdicts: &mut Verdicts) {
         is_met,
     );
     world.close().await;
-}
-
-/// A conversation with an expiry of a day, under a clock that is moved by the hour.
-async fn month(verdicts: &mut Verdicts) {
-    let folder = tempfile::tempdir().unwrap();
-    let start = Timestamp::from_micros(1_767_225_600_000_000);
-    let clock = Arc::new(ManualClock::at(start));
-    let options = Options {
-        free_bytes_min: 0,
-        ..Options::new(folder.path())
-    };
-    let store = Arc::new(Embedded::open(options, clock.clone()).await.unwrap());
-    let live: Arc<dyn Store> = store.clone();
-    let chat = Chat::open(live, Bus::default(), clock.clone(), Bounds::default());
-    let chat = chat.await.unwrap();
-    let (id, sender) = (ConversationId::random(), user("sender"));
-    let rows = group(id, &sender, start);
-    store.import(&rows).await.unwrap();
-    let mut worker = chat.removals.worker();
-    let mut bytes = Vec::new();
-    for hour in 0..24 * DAYS {
-        let now = clock.now();
-        let sent = |index: i64| {
-            let at = now.plus_micros(index * HOUR / HOURLY);
-            let number = (hour * HOURLY + index) as u64;
-            NewMessage {
-                message: Arc::new(text(id, TimeUuid::new(at, [0; 8]), &sender, number)),
-                input_hash: None,
-                is_by_service: false,
-            }
-        };
-        let messages: Vec<_> = (0..HOURLY).map(sent).collect();
-        for batch in messages.chunks(BATCH) {
-            store.append_messages(id, batch).await.unwrap();
-        }
-        clock.set(now.plus_micros(HOUR));
-        worker.pass().await.unwrap();
-        if (hour + 1) % 24 == 0 {
-            bytes.push(bytes_in(folder.path()) as f64);
-        }
-    }
-    report::heading(&format!(
-        "Disk of {HOURLY} messages an hour that expire after a day, MB after each of {DAYS} days"
-    ));
-    let daily = bytes.iter().map(|bytes| number(bytes / 1e6));
-    println!("  {}", daily.collect::<Vec<_>>().join(" "));
-    let greatest = bytes[2..].iter().copied().fold(0.0, f64::max);
-    let ratio = greatest / bytes[1];
-    let is_met = ratio <= DISK_AIM;
-    verdicts.push(
-        "disk of a month, to that of two days",
-        ratio,
-        "at most 2",
-        is_met,
-    );
-    chat.finish().await;
-    store.close().await.unwrap();
-}
-
-fn group(id: ConversationId, sender: &UserId, created_at: Timestamp) -> [ImportRow; 2] {
-    let history = HistorySettings {
-        ttl_seconds: Some(DAY_SECONDS),
-        ..HistorySettings::default()
-    };
-    let conversation = Conversation {
-        id,
-        kind: ConversationKind::Group,
-        name: None,
-        created_at,
-        created_by: Some(sender.clone()),
-        input_hash: None,
-        slow_mode_seconds: 0,
-        history,
-        is_large: false,
-    };
-    let participant = ImportRow::Participant {
-        conversation: id,
-        user: sender.clone(),
-        membership: Membership::joined(Role::Owner),
-        positions: ImportPositions::default(),
-        ban: None,
-    };
-    let conversation = ImportRow::Conversation {
-        conversation,
-        last_activity: None,
-    };
-    [conversation, participant]
 }

@@ -239,7 +239,7 @@ fn print(what: &str, spread: &Spread) {
     println!("  {what:<32}{}", report::spread(spread));
 }
 
-pub fn bytes_in(folder: &Path) -> u64 {
+fn bytes_in(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
     let sizes = entries.map(|entry| {
         let path = entry.path();

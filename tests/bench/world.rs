@@ -96,7 +96,7 @@ pub fn body(number: u64) -> String {
 }
 
 /// A TEXT message with the [`body`] of a number.
-pub fn text(conversation: ConversationId, id: MessageId, sender: &UserId, number: u64) -> Message {
+fn text(conversation: ConversationId, id: MessageId, sender: &UserId, number: u64) -> Message {
     let content = Content {
         body: Body::parse(body(number), Body::BYTES_MAX, false).unwrap(),
         ..Content::default()

@@ -19,9 +19,16 @@ use crate::store::{
 const HOUR: i64 = 3_600 * 1_000_000;
 const DAY_HOURS: i64 = 24;
 const TTL: u32 = 86_400;
-/// 1,000 short messages an hour are as many bytes.
-const HOURLY: i64 = 50;
-const BODY_BYTES: usize = 4_000;
+/// Texts of an hour together: those of 1,000 short messages.
+const HOUR_BYTES: usize = 200_000;
+/// Messages of one batch.
+const BATCH: usize = 100;
+
+/// Messages of an hour. `WIDEROOM_EXPIRY_HOURLY` sets it: 1,000 take minutes.
+fn hourly() -> i64 {
+    let set = std::env::var("WIDEROOM_EXPIRY_HOURLY").ok();
+    set.map_or(50, |text| text.parse().unwrap())
+}
 
 /// Text that hardly compresses.
 fn noise() -> String {
@@ -38,11 +45,13 @@ async fn send_hour(
     from: Timestamp,
     (user, noise): (&UserId, &str),
 ) {
+    let hourly = hourly();
+    let body_bytes = HOUR_BYTES / hourly as usize;
     let message = |number: i64| {
-        let moment = from.plus_micros(number * HOUR / HOURLY);
+        let moment = from.plus_micros(number * HOUR / hourly);
         let seed = (moment.micros() / 1_000_000).unsigned_abs() as usize;
-        let start = seed.wrapping_mul(7_919) % (noise.len() - BODY_BYTES);
-        let body = noise[start..start + BODY_BYTES].to_owned();
+        let start = seed.wrapping_mul(7_919) % (noise.len() - body_bytes);
+        let body = noise[start..start + body_bytes].to_owned();
         let message = Message {
             conversation: id,
             id: TimeUuid::new(moment, [0; 8]),
@@ -64,8 +73,10 @@ async fn send_hour(
             is_by_service: false,
         }
     };
-    let hour: Vec<_> = (0..HOURLY).map(message).collect();
-    store.append_messages(id, &hour).await.unwrap();
+    let hour: Vec<_> = (0..hourly).map(message).collect();
+    for batch in hour.chunks(BATCH) {
+        store.append_messages(id, batch).await.unwrap();
+    }
 }
 
 /// A history with an expiry of a day, for thirty days: the store stays within twice the size of two days.
@@ -137,14 +148,15 @@ async fn a_history_that_expires_keeps_its_size_on_disk() {
             greatest = greatest.max(db.bytes_of(Table::Messages));
         }
     }
+    let hourly = hourly();
     let left = store.all_messages(id, None, 100_000).await.unwrap().len() as i64;
     assert!(
-        (DAY_HOURS * HOURLY..=(DAY_HOURS + 4) * HOURLY).contains(&left),
+        (DAY_HOURS * hourly..=(DAY_HOURS + 4) * hourly).contains(&left),
         "{left} messages are left"
     );
     assert_eq!(
         left + i64::try_from(removed).unwrap(),
-        30 * DAY_HOURS * HOURLY
+        30 * DAY_HOURS * hourly
     );
     let in_the_end = bytes();
     println!("{two_days} bytes after two days, then at most {greatest}, {in_the_end} in the end");
