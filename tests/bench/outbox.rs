@@ -14,7 +14,7 @@ use wideroom::model::Viewer;
 use wideroom::rate::Pace;
 
 use crate::Size;
-use crate::measure::{cpu_micros, idle};
+use crate::measure::cpu_micros;
 use crate::report::{self, Verdicts};
 use crate::throughput::{self, SENDERS, Senders, Way, conversation, ours_at_once};
 use crate::world::{World, user};
@@ -27,8 +27,8 @@ const OUTBOX: &str = "subscription($a: String) { outbox(after: $a, types: [MESSA
 
 pub async fn measure(size: &Size) {
     let mut verdicts = Verdicts::default();
-    let off = Arc::new(World::empty().await);
-    let on = Arc::new(World::empty().await);
+    let off = Arc::new(World::empty_without_index().await);
+    let on = Arc::new(World::empty_without_index().await);
     on.store()
         .set_outbox(Some(SystemClock.now()))
         .await
@@ -45,8 +45,6 @@ pub async fn measure(size: &Size) {
     let serial = Arc::new(AtomicU64::new(1));
     for round in 0..=size.throughput_rounds {
         for way in &mut ways {
-            // What the way before it left to the background is its own cost.
-            idle().await;
             // The first round warms up.
             way.round(size.throughput_round, &serial, round > 0).await;
         }

@@ -155,13 +155,22 @@ impl World {
 
     /// Over a store that is there. What lies in the folder is the embedded one's.
     pub async fn over(store: Arc<dyn StoreAdmin>, folder: TempDir, places: Vec<Place>) -> Self {
+        Self::bounded(store, folder, places, Bounds::default()).await
+    }
+
+    async fn bounded(
+        store: Arc<dyn StoreAdmin>,
+        folder: TempDir,
+        places: Vec<Place>,
+        bounds: Bounds,
+    ) -> Self {
         let bus = Bus::default();
         let bounds = Bounds {
             rates: RateBounds {
                 is_on: false,
                 ..RateBounds::default()
             },
-            ..Bounds::default()
+            ..bounds
         };
         let chat = Chat::open(store.clone(), bus.clone(), Arc::new(SystemClock), bounds)
             .await
@@ -193,6 +202,17 @@ impl World {
     /// A world without anything in it.
     pub async fn empty() -> Self {
         Self::open(tempfile::tempdir().unwrap(), Vec::new()).await
+    }
+
+    /// The same without a search index, whose work in the background falls on whatever is measured then.
+    pub async fn empty_without_index() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open_store(&folder).await;
+        let bounds = Bounds {
+            is_search_indexed: false,
+            ..Bounds::default()
+        };
+        Self::bounded(store, folder, Vec::new(), bounds).await
     }
 
     pub fn folder(&self) -> &Path {
