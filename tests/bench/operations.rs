@@ -7,12 +7,9 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use wideroom::graphql::EventResponse;
-use wideroom::model::{
-    Body, Content, Event, Message, MessageId, MessageKind, Notice, OrderKey, Timestamp, Topic,
-    UserId,
-};
+use wideroom::model::{Event, MessageId, Notice, OrderKey, Timestamp, Topic, UserId};
 
-use crate::world::{Place, World, body, client_key};
+use crate::world::{Place, World, body, client_key, text_message};
 
 pub const HISTORY: &str = "query($c: ID!, $after: String, $until: DateTime) { conversation(id: $c) {
     messages(first: 50, after: $after, until: $until) { edges { cursor node { id body createdAt sender { username } } }
@@ -192,22 +189,7 @@ impl<'a> Client<'a> {
     async fn deliver(&mut self, serial: u64) -> String {
         let conversation = self.place.conversation;
         let id = MessageId::new(self.place.span.1.plus_micros(serial as i64), [0; 8]);
-        let content = Content {
-            body: Body::parse(body(serial), Body::BYTES_MAX, false).unwrap(),
-            ..Content::default()
-        };
-        let message = Message {
-            conversation,
-            id,
-            sender: self.place.people[1].clone(),
-            kind: MessageKind::Text,
-            content: Some(content),
-            reply_to: None,
-            client_key: None,
-            deleted_at: None,
-            has_reactions: false,
-            pin: None,
-        };
+        let message = text_message(conversation, id, &self.place.people[1], serial);
         let notice = Notice::new(id, OrderKey::MIN, Event::MessageAdded(Arc::new(message)));
         self.world
             .bus

@@ -96,7 +96,12 @@ pub fn body(number: u64) -> String {
 }
 
 /// A TEXT message with the [`body`] of a number.
-fn text(conversation: ConversationId, id: MessageId, sender: &UserId, number: u64) -> Message {
+pub fn text_message(
+    conversation: ConversationId,
+    id: MessageId,
+    sender: &UserId,
+    number: u64,
+) -> Message {
     let content = Content {
         body: Body::parse(body(number), Body::BYTES_MAX, false).unwrap(),
         ..Content::default()
@@ -438,7 +443,7 @@ impl Loader<'_> {
             let sender = &others[back as usize % others.len()];
             let message = Message {
                 client_key: Some(IdempotencyKey::parse(&client_key(back)).unwrap()),
-                ..text(id, message_id(back), sender, back)
+                ..text_message(id, message_id(back), sender, back)
             };
             self.push(ImportRow::Message(Arc::new(message))).await;
         }
