@@ -35,6 +35,8 @@ struct Collected {
     until: OrderKey,
     /// The moment before the messages were read.
     built: Timestamp,
+    /// Whether there are more messages than a segment has.
+    is_cut: bool,
 }
 
 impl Collected {
@@ -155,7 +157,7 @@ impl SearchIndex {
         let replaced: Vec<_> = plan.replaced.iter().map(|one| one.id).collect();
         directory.segments.retain(|one| !replaced.contains(&one.id));
         directory.stale.extend(replaced);
-        let messages = collected.messages;
+        let (messages, is_cut) = (collected.messages, collected.is_cut);
         let is_swapped = if messages > 0 {
             let (new, blocks) = collected.into_segment(segment, plan.after);
             let after = |one: &Segment| one.until <= plan.after;
@@ -178,7 +180,7 @@ impl SearchIndex {
         self.meter.messages.inc_by(messages as u64);
         // They stay in the directory until the next step, which deletes them again if this fails.
         self.delete_stale(id, &mut directory).await?;
-        let is_last = plan.replaced.is_empty() && messages < plan.messages_max;
+        let is_last = plan.replaced.is_empty() && !is_cut;
         match is_last && self.to_replace(&directory, goal).is_none() {
             true => Ok(IndexStep::Done),
             false => Ok(IndexStep::More),
@@ -193,6 +195,7 @@ impl SearchIndex {
             messages: 0,
             until: plan.until,
             built: Timestamp::MAX,
+            is_cut: false,
         };
         let Some(whole) = self.whole_segments(id, &plan.replaced).await? else {
             return Ok(None);
@@ -221,6 +224,7 @@ impl SearchIndex {
             messages: 0,
             until: plan.until,
             built: self.built_at(),
+            is_cut: false,
         };
         let mut request = PageRequest::last(READ);
         loop {
@@ -229,6 +233,7 @@ impl SearchIndex {
                 collected.add(message);
                 let is_full = collected.builder.is_full();
                 if is_new && (is_full || collected.messages >= messages_max) {
+                    collected.is_cut = true;
                     return Ok(collected);
                 }
             }
