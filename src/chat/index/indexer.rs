@@ -1,8 +1,8 @@
 //! Indexer: builds the segments of a conversation step by step, in the background.
 //!
-//! A step claims the directory with the id of a new segment, writes its blocks, and puts it in place of those that it
-//! replaces. Of several servers one succeeds. Whatever ends a step half-way, the directory names the blocks that are to be
-//! deleted.
+//! A step adds a segment in the place of those that it replaces. A store that cannot do so at once claims the directory with
+//! the segment's id first. Of several servers one succeeds. Whatever ends a step half-way, the directory names the blocks
+//! that are to be deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
