@@ -1,7 +1,19 @@
 //! Tests of the encoding of values.
 
+use super::message::MENTIONING_MESSAGE_VERSION;
+use super::message::MESSAGE_VERSION;
 use super::*;
+use crate::model::Content;
+use crate::model::Flags;
+use crate::model::IdempotencyKey;
+use crate::model::Membership;
+use crate::model::Mentions;
+use crate::model::Message;
+use crate::model::MessageKind;
+use crate::model::NotificationLevel;
+use crate::model::Pin;
 use crate::model::{Attachment, Body, IgnoredSenders};
+use crate::store::UnreadReader;
 
 fn message() -> Message {
     let attachment = Attachment {

@@ -1,0 +1,164 @@
+//! Records of conversations: their settings, their heads, and their rosters.
+
+use serde::{Deserialize, Serialize};
+
+use super::{DecodeError, body, encode};
+use crate::model::{
+    ChangeId, Conversation, ConversationId, ConversationKind, HistorySettings, InputHash,
+    MessageId, TimeUuid, Timestamp, UserId, conversation::GroupName,
+};
+use crate::store::embedded::engine::key::Listing;
+use crate::store::rules::import::activity;
+
+/// A conversation without its key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::store::embedded) struct ConversationRecord {
+    kind: ConversationKind,
+    name: Option<GroupName>,
+    created_at: Timestamp,
+    created_by: Option<UserId>,
+    input_hash: Option<InputHash>,
+    is_large: bool,
+    #[serde(skip)]
+    slow_mode_seconds: u32,
+    #[serde(skip)]
+    history: HistorySettings,
+}
+
+impl ConversationRecord {
+    pub(in crate::store::embedded) fn encode(conversation: &Conversation) -> Vec<u8> {
+        let Conversation {
+            id: _,
+            kind,
+            name,
+            created_at,
+            created_by,
+            input_hash,
+            is_large,
+            slow_mode_seconds,
+            history,
+        } = conversation.clone();
+        let bytes = encode(&Self {
+            kind,
+            name,
+            created_at,
+            created_by,
+            input_hash,
+            is_large,
+            slow_mode_seconds,
+            history,
+        });
+        // They follow the fields of the first version, and are left out where there are none.
+        let extended = if history != HistorySettings::default() {
+            postcard::to_extend(&(slow_mode_seconds, history), bytes)
+        } else if slow_mode_seconds > 0 {
+            postcard::to_extend(&slow_mode_seconds, bytes)
+        } else {
+            Ok(bytes)
+        };
+        extended.expect("plain data serialises")
+    }
+
+    pub(in crate::store::embedded) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (record, rest) = postcard::take_from_bytes::<Self>(body(bytes)?)?;
+        let (slow_mode_seconds, rest) = match rest {
+            [] => (0, rest),
+            rest => postcard::take_from_bytes(rest)?,
+        };
+        let (history, rest) = match rest {
+            [] => (HistorySettings::default(), rest),
+            rest => postcard::take_from_bytes(rest)?,
+        };
+        if !rest.is_empty() {
+            return Err(DecodeError::Trailing);
+        }
+        Ok(Self {
+            slow_mode_seconds,
+            history,
+            ..record
+        })
+    }
+
+    pub(in crate::store::embedded) fn into_conversation(self, id: ConversationId) -> Conversation {
+        let Self {
+            kind,
+            name,
+            created_at,
+            created_by,
+            input_hash,
+            is_large,
+            slow_mode_seconds,
+            history,
+        } = self;
+        Conversation {
+            id,
+            kind,
+            name,
+            created_at,
+            created_by,
+            input_hash,
+            slow_mode_seconds,
+            history,
+            is_large,
+        }
+    }
+}
+
+/// Head of a conversation: the values that its messages and participants change, written as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::store::embedded) struct HeadRecord {
+    pub(in crate::store::embedded) last_message: Option<MessageId>,
+    /// Sort key of the inboxes.
+    pub(in crate::store::embedded) last_activity: Timestamp,
+    /// Activity given by an import: it counts if it is later than the last message.
+    pub(in crate::store::embedded) given_activity: Option<Timestamp>,
+    pub(in crate::store::embedded) message_count: u64,
+    /// Number of current participants.
+    pub(in crate::store::embedded) participant_count: u64,
+    pub(in crate::store::embedded) newest_change: Option<ChangeId>,
+    /// See [`Listing::Busy`].
+    pub(in crate::store::embedded) is_busy: bool,
+}
+
+impl HeadRecord {
+    pub(in crate::store::embedded) fn new(
+        created_at: Timestamp,
+        given_activity: Option<Timestamp>,
+    ) -> Self {
+        Self {
+            last_message: None,
+            last_activity: activity(created_at, given_activity, None),
+            given_activity,
+            message_count: 0,
+            participant_count: 0,
+            newest_change: None,
+            is_busy: false,
+        }
+    }
+
+    /// Index that lists the conversation in the inboxes of its participants.
+    pub(in crate::store::embedded) fn listing(&self, is_large: bool) -> Listing {
+        match (is_large, self.is_busy) {
+            (true, _) => Listing::Large,
+            (false, true) => Listing::Busy,
+            (false, false) => Listing::Active(self.last_activity),
+        }
+    }
+
+    /// Counts one more message, at any position. The activity is the time of the last message, or a later given one.
+    pub(in crate::store::embedded) fn count(&mut self, id: MessageId) {
+        let last = self.last_message.map_or(id, |last| last.max(id));
+        self.last_message = Some(last);
+        self.last_activity = activity(self.last_activity, self.given_activity, Some(last));
+        self.message_count += 1;
+    }
+}
+
+/// Membership version and owner count of a conversation. Defaults to no version and no owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(in crate::store::embedded) struct RosterRecord {
+    /// See [`crate::store::MembershipSnapshot::version`].
+    pub(in crate::store::embedded) version: Option<TimeUuid>,
+    /// Number of current participants whose stored role is OWNER.
+    pub(in crate::store::embedded) owner_count: u64,
+}

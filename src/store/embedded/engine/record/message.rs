@@ -1,0 +1,179 @@
+//! Records of messages: each version has one more field at its end.
+
+use serde::{Deserialize, Serialize};
+
+use super::{DecodeError, VERSION};
+use crate::model::{
+    Content, ConversationId, IdempotencyKey, Mentions, Message, MessageId, MessageKind, Pin,
+    Timestamp, UserId,
+};
+use crate::store::UnreadReader;
+
+/// Version of messages that were never pinned. Version 1 ends before `has_reactions`.
+pub(super) const MESSAGE_VERSION: u8 = 2;
+/// Version of messages with a pin, which follows `has_reactions`.
+const PINNED_MESSAGE_VERSION: u8 = 3;
+/// Version of messages with mentions, which follow `has_reactions` and the pin, if there is one.
+pub(super) const MENTIONING_MESSAGE_VERSION: u8 = 4;
+
+/// Splits the version from the body of a message.
+fn message_body(bytes: &[u8]) -> Result<(&[u8], u8), DecodeError> {
+    match bytes.split_first() {
+        None => Err(DecodeError::Empty),
+        Some((
+            version @ (&VERSION
+            | &MESSAGE_VERSION
+            | &PINNED_MESSAGE_VERSION
+            | &MENTIONING_MESSAGE_VERSION),
+            body,
+        )) => Ok((body, *version)),
+        Some((version, _)) => Err(DecodeError::Version(*version)),
+    }
+}
+
+/// A message without its key. The fields that an unread count needs come first, see [`MessageLead`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::store::embedded) struct MessageRecord {
+    sender: UserId,
+    kind: MessageKind,
+    deleted_at: Option<Timestamp>,
+    reply_to: Option<MessageId>,
+    client_key: Option<IdempotencyKey>,
+    content: Option<Content>,
+    #[serde(skip)]
+    has_reactions: bool,
+    #[serde(skip)]
+    pin: Option<Box<Pin>>,
+}
+
+/// Prefix of a [`MessageRecord`]: enough for an unread count, without the body.
+#[derive(Debug, Deserialize)]
+pub(in crate::store::embedded) struct MessageLead<'a> {
+    /// Bytes of the name: a count compares them, and need not check that they are UTF-8.
+    sender: &'a [u8],
+    kind: MessageKind,
+    deleted_at: Option<Timestamp>,
+}
+
+impl<'a> MessageLead<'a> {
+    pub(in crate::store::embedded) fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        Ok(postcard::take_from_bytes(message_body(bytes)?.0)?.0)
+    }
+
+    /// As [`Message::counts_as_unread_for`].
+    pub(in crate::store::embedded) fn counts_as_unread_for(
+        &self,
+        reader: UnreadReader<'_>,
+    ) -> bool {
+        self.kind == MessageKind::Text
+            && self.deleted_at.is_none()
+            && reader.counts_bytes(self.sender)
+    }
+}
+
+impl MessageRecord {
+    pub(in crate::store::embedded) fn encode(message: &Message) -> Vec<u8> {
+        let Message {
+            conversation: _,
+            id: _,
+            sender,
+            kind,
+            content,
+            reply_to,
+            client_key,
+            deleted_at,
+            has_reactions,
+            pin,
+        } = message;
+        // The fields in the order of the record, without a copy of the body.
+        let fields = (
+            sender,
+            kind,
+            deleted_at,
+            reply_to,
+            client_key,
+            content,
+            has_reactions,
+        );
+        let encoded = |version| postcard::to_extend(&fields, vec![version]);
+        let mentions = content.as_ref().map(|content| &content.mentions);
+        let bytes = match (mentions.filter(|mentions| !mentions.is_empty()), pin) {
+            (Some(mentions), pin) => encoded(MENTIONING_MESSAGE_VERSION)
+                .and_then(|bytes| postcard::to_extend(&(pin, mentions), bytes)),
+            (None, None) => encoded(MESSAGE_VERSION),
+            (None, Some(pin)) => {
+                encoded(PINNED_MESSAGE_VERSION).and_then(|bytes| postcard::to_extend(pin, bytes))
+            }
+        };
+        bytes.expect("plain data serialises")
+    }
+
+    pub(in crate::store::embedded) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (body, version) = message_body(bytes)?;
+        let (record, rest) = postcard::take_from_bytes::<Self>(body)?;
+        match (version, rest) {
+            (VERSION, []) => Ok(record),
+            (MESSAGE_VERSION, [has_reactions @ (0 | 1)]) => Ok(Self {
+                has_reactions: *has_reactions == 1,
+                ..record
+            }),
+            (PINNED_MESSAGE_VERSION, [has_reactions @ (0 | 1), pin @ ..]) => {
+                let (pin, rest) = postcard::take_from_bytes(pin)?;
+                if !rest.is_empty() {
+                    return Err(DecodeError::Trailing);
+                }
+                Ok(Self {
+                    has_reactions: *has_reactions == 1,
+                    pin: Some(pin),
+                    ..record
+                })
+            }
+            (MENTIONING_MESSAGE_VERSION, [has_reactions @ (0 | 1), rest @ ..]) => {
+                let ((pin, mentions), rest) =
+                    postcard::take_from_bytes::<(Option<Box<Pin>>, Mentions)>(rest)?;
+                let Some(content) = record.content.filter(|_| rest.is_empty()) else {
+                    return Err(DecodeError::Trailing);
+                };
+                Ok(Self {
+                    has_reactions: *has_reactions == 1,
+                    pin,
+                    content: Some(Content {
+                        mentions,
+                        ..content
+                    }),
+                    ..record
+                })
+            }
+            _ => Err(DecodeError::Trailing),
+        }
+    }
+
+    pub(in crate::store::embedded) fn into_message(
+        self,
+        conversation: ConversationId,
+        id: MessageId,
+    ) -> Message {
+        let Self {
+            sender,
+            kind,
+            deleted_at,
+            reply_to,
+            client_key,
+            content,
+            has_reactions,
+            pin,
+        } = self;
+        Message {
+            conversation,
+            id,
+            sender,
+            kind,
+            content,
+            reply_to,
+            client_key,
+            deleted_at,
+            has_reactions,
+            pin,
+        }
+    }
+}

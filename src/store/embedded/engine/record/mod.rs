@@ -1,0 +1,141 @@
+//! Encoding of values in the embedded store: a version byte, then postcard.
+//!
+//! A maximum register is the version byte and its own bytes, so that the greater value is the later one.
+
+mod conversation;
+mod message;
+mod user;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+pub(in crate::store::embedded) use self::conversation::{
+    ConversationRecord, HeadRecord, RosterRecord,
+};
+pub(in crate::store::embedded) use self::message::{MessageLead, MessageRecord};
+pub(in crate::store::embedded) use self::user::{
+    BanRecord, FLAGS, PROFILE, decode_block, decode_flags, decode_membership, decode_profile,
+    encode_block, encode_flags, encode_membership, encode_profile,
+};
+use crate::model::{
+    self, ActPosition, ConversationId, InputHash, MessageId, OrderKey, ReadMarker, TimeUuid,
+    Timestamp, UserId,
+};
+
+/// Version of all values but messages.
+const VERSION: u8 = 1;
+
+#[derive(Debug, thiserror::Error)]
+pub(in crate::store::embedded) enum DecodeError {
+    #[error("it is empty")]
+    Empty,
+    #[error("it has version {0}, which is not known")]
+    Version(u8),
+    #[error("it has bytes that belong to nothing")]
+    Trailing,
+    #[error("it has the wrong length")]
+    Length,
+    #[error("it is the position of no message")]
+    Position,
+    #[error(transparent)]
+    Postcard(#[from] postcard::Error),
+}
+
+pub(in crate::store::embedded) fn encode(record: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(record, vec![VERSION]).expect("plain data serialises")
+}
+
+pub(in crate::store::embedded) fn decode<T: DeserializeOwned>(
+    bytes: &[u8],
+) -> Result<T, DecodeError> {
+    let (record, rest) = postcard::take_from_bytes(body(bytes)?)?;
+    if rest.is_empty() {
+        Ok(record)
+    } else {
+        Err(DecodeError::Trailing)
+    }
+}
+
+fn body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
+    match bytes.split_first() {
+        None => Err(DecodeError::Empty),
+        Some((&VERSION, body)) => Ok(body),
+        Some((version, _)) => Err(DecodeError::Version(*version)),
+    }
+}
+
+pub(in crate::store::embedded) fn encode_position(position: OrderKey) -> Vec<u8> {
+    [&[VERSION], position.0.as_slice()].concat()
+}
+
+pub(in crate::store::embedded) fn decode_position(bytes: &[u8]) -> Result<OrderKey, DecodeError> {
+    Ok(OrderKey(
+        body(bytes)?.try_into().map_err(|_| DecodeError::Length)?,
+    ))
+}
+
+pub(in crate::store::embedded) fn encode_act(act: ActPosition) -> Vec<u8> {
+    [&[VERSION], act.to_bytes().as_slice()].concat()
+}
+
+pub(in crate::store::embedded) fn decode_act(bytes: &[u8]) -> Result<ActPosition, DecodeError> {
+    ActPosition::from_bytes(body(bytes)?).ok_or(DecodeError::Length)
+}
+
+pub(in crate::store::embedded) fn encode_marker(marker: ReadMarker) -> Vec<u8> {
+    [&[VERSION], marker.to_bytes().as_slice()].concat()
+}
+
+pub(in crate::store::embedded) fn decode_marker(bytes: &[u8]) -> Result<ReadMarker, DecodeError> {
+    Ok(ReadMarker::from_bytes(
+        body(bytes)?.try_into().map_err(|_| DecodeError::Length)?,
+    ))
+}
+
+/// Functions that decode and encode a record.
+pub(in crate::store::embedded) type RecordCodec<T> =
+    (fn(&[u8]) -> Result<T, DecodeError>, fn(&T) -> Vec<u8>);
+
+/// A used idempotency key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::store::embedded) struct SendRecord {
+    pub(in crate::store::embedded) message: MessageId,
+    pub(in crate::store::embedded) input_hash: InputHash,
+    pub(in crate::store::embedded) expires_at: Timestamp,
+}
+
+/// A change of a user's inbox other than a new message.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::store::embedded) struct ChangeRecord {
+    pub(in crate::store::embedded) conversation: ConversationId,
+    pub(in crate::store::embedded) kind: LoggedChangeKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::store::embedded) enum LoggedChangeKind {
+    ConversationMade,
+    MarkerMoved,
+    MessageChanged,
+    FlagsSet,
+    MembershipChanged,
+}
+
+/// A change of a conversation without its key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::store::embedded) struct ConversationChangeRecord {
+    pub(in crate::store::embedded) kind: model::ChangeKind,
+    pub(in crate::store::embedded) message: MessageId,
+    pub(in crate::store::embedded) user: UserId,
+}
+
+/// Commit record, written with each commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(in crate::store::embedded) struct CommitRecord {
+    pub(in crate::store::embedded) number: u64,
+    /// Greatest id ever stored.
+    pub(in crate::store::embedded) newest_id: Option<TimeUuid>,
+}
+
+#[cfg(test)]
+#[path = "record_test.rs"]
+mod tests;
