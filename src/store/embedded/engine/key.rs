@@ -4,30 +4,55 @@
 //! so that every list is a forward scan. A zero byte terminates a username: names hold no control characters,
 //! and `a` still sorts before `ab`.
 
+mod change;
+mod expiry;
+mod inbox;
+mod mention;
+mod outbox;
+mod reaction;
 mod removal;
 mod row;
+mod safety;
 mod search;
 
 use uuid::Uuid;
 
+pub(in crate::store::embedded) use self::change::{
+    change_id, change_of_conversation, change_of_user, changes_of_conversation_after,
+    changes_of_user_after,
+};
+pub(in crate::store::embedded) use self::expiry::{expired, expired_key, expiry};
+pub(in crate::store::embedded) use self::inbox::{
+    activities, activity, activity_place, all_activities, all_busy, all_larges, busy,
+    busy_conversation, busy_conversation_id, entries, entry, entry_cell, inbox_key, larges, listed,
+    listed_id, listing_of,
+};
+pub(in crate::store::embedded) use self::mention::{
+    all_everyones, all_mentions, everyone, everyone_in, everyone_of, everyones, mention,
+    mention_of, mentioned_at, mentions, mentions_of_user,
+};
+pub(in crate::store::embedded) use self::outbox::{
+    dead_letter, dead_letters, is_dead_letter, outbox_row, outbox_row_of, outbox_rows,
+    reader_position,
+};
+pub(in crate::store::embedded) use self::reaction::{
+    reaction, reaction_of, reaction_to, reactions, reactions_after, reactions_in, reactions_of,
+};
 pub(in crate::store::embedded) use self::removal::{
     due_removal, due_removal_of, due_removals, removed_up_to,
 };
 pub(in crate::store::embedded) use self::row::{
-    all_activities, all_blocks, all_busy, all_everyones, all_larges, all_mentions, all_pairs,
-    all_reports, ban, ban_place, banned_of, bans, behind, block, blocked_of, blocker_of, blocks,
-    busy, busy_conversation, busy_conversation_id, conversation, conversation_of,
-    conversations_after, dead_letter, dead_letters, ended_job, entries, everyone, everyone_in,
-    everyone_of, everyones, expired, expired_key, expiry, is_dead_letter, is_ended_job,
-    is_send_by_key, job, jobs, larges, listed, listed_id, listing_of, mention, mention_of,
-    mentioned_at, mentions, mentions_of_user, meta, note, notify_all, notify_all_after,
-    notify_all_of, outbox_row, outbox_row_of, outbox_rows, pair, pin, pinned_of, pins, reaction,
-    reaction_of, reaction_to, reactions, reactions_after, reactions_in, reactions_of,
-    reader_position, report, report_of, report_resolution, reports, restricted_of, restriction,
-    restrictions, roster, send_by_key, user, user_of, users_after,
+    all_pairs, behind, conversation, conversation_of, conversations_after, ended_job, is_ended_job,
+    is_send_by_key, job, jobs, meta, note, notify_all, notify_all_after, notify_all_of, pair, pin,
+    pinned_of, pins, roster, send_by_key, user, user_of, users_after,
+};
+pub(in crate::store::embedded) use self::safety::{
+    all_blocks, all_reports, ban, ban_place, banned_of, bans, block, blocked_of, blocker_of,
+    blocks, report, report_of, report_resolution, reports, restricted_of, restriction,
+    restrictions,
 };
 pub(in crate::store::embedded) use self::search::{search_block, search_directory, search_segment};
-use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
+use crate::model::{ConversationId, MessageId, OrderKey, Timestamp, UserId};
 
 /// Keyspace of the engine: a tree of its own. They are few, because each pins the journal until its flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -103,10 +128,6 @@ enum Tag {
     Job = 36,
     EndedJob = 37,
 }
-
-/// First byte of a row of [`Table::Changes`]: its owner's kind.
-const CHANGES_OF_CONVERSATION: u8 = 0;
-const CHANGES_OF_USER: u8 = 1;
 
 /// Cells of one participant. Each has its own key, so that concurrent writers never share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -378,116 +399,6 @@ pub(in crate::store::embedded) fn participant_cell(bytes: &[u8]) -> Option<(User
         (user, &[cell]) => Some((user, cell)),
         _ => None,
     }
-}
-
-// Entries: name ‖ 0 ‖ conversation ‖ cell; their index: name ‖ 0 ‖ inverted activity ‖ inverted conversation.
-
-pub(in crate::store::embedded) fn entry(
-    user: &UserId,
-    conversation: ConversationId,
-    cell: EntryCell,
-) -> Key {
-    let mut bytes = name(user);
-    bytes.extend_from_slice(conversation.0.as_bytes());
-    bytes.push(cell as u8);
-    Key {
-        table: Table::Inbox,
-        bytes,
-    }
-}
-
-/// Parses an entry key into its user, its conversation and the number of its cell.
-pub(in crate::store::embedded) fn entry_cell(
-    bytes: &[u8],
-) -> Option<(UserId, ConversationId, EntryCell)> {
-    let (user, rest) = split_name(bytes)?;
-    let (conversation, cell) = rest.split_first_chunk::<16>()?;
-    let cell = EntryCell::ALL
-        .into_iter()
-        .find(|known| cell == [*known as u8])?;
-    Some((user, ConversationId(Uuid::from_bytes(*conversation)), cell))
-}
-
-pub(in crate::store::embedded) fn activity(user: &UserId, key: &InboxKey) -> Key {
-    let mut bytes = name(user);
-    bytes.extend_from_slice(&(!key.activity.micros().cast_unsigned()).to_be_bytes());
-    bytes.extend_from_slice(&turned(*key.conversation.0.as_bytes()));
-    Key {
-        table: Table::Activity,
-        bytes,
-    }
-}
-
-pub(in crate::store::embedded) fn activity_place(user: &UserId, key: &InboxKey) -> Span {
-    Span::of_key(activity(user, key))
-}
-
-pub(in crate::store::embedded) fn activities(user: &UserId) -> Span {
-    Span::of_prefix(Table::Activity, name(user))
-}
-
-pub(in crate::store::embedded) fn inbox_key(bytes: &[u8]) -> Option<InboxKey> {
-    let (_, rest) = bytes.split_at_checked(bytes.iter().position(|byte| *byte == 0)? + 1)?;
-    let (micros, conversation) = rest.split_first_chunk::<8>()?;
-    let activity = Timestamp::from_micros((!u64::from_be_bytes(*micros)).cast_signed());
-    Some(InboxKey {
-        activity,
-        conversation: conversation_id(&turned(conversation.try_into().ok()?))?,
-    })
-}
-
-// Changes of a conversation: conversation ‖ order key, the oldest first.
-
-pub(in crate::store::embedded) fn change_of_conversation(
-    conversation: ConversationId,
-    change: OrderKey,
-) -> Key {
-    let bytes = [
-        &[CHANGES_OF_CONVERSATION],
-        conversation.0.as_bytes().as_slice(),
-        &change.0,
-    ]
-    .concat();
-    Key {
-        table: Table::Changes,
-        bytes,
-    }
-}
-
-pub(in crate::store::embedded) fn changes_of_conversation_after(
-    conversation: ConversationId,
-    after: OrderKey,
-) -> Span {
-    let prefix = [
-        &[CHANGES_OF_CONVERSATION],
-        conversation.0.as_bytes().as_slice(),
-    ]
-    .concat();
-    Span::of_prefix(Table::Changes, prefix)
-        .behind(&Span::of_key(change_of_conversation(conversation, after)))
-}
-
-// Changes of a user: name ‖ 0 ‖ order key, the oldest first.
-
-pub(in crate::store::embedded) fn change_of_user(user: &UserId, change: OrderKey) -> Key {
-    let mut bytes = vec![CHANGES_OF_USER];
-    bytes.extend_from_slice(&name(user));
-    bytes.extend_from_slice(&change.0);
-    Key {
-        table: Table::Changes,
-        bytes,
-    }
-}
-
-pub(in crate::store::embedded) fn changes_of_user_after(user: &UserId, after: OrderKey) -> Span {
-    let mut prefix = vec![CHANGES_OF_USER];
-    prefix.extend_from_slice(&name(user));
-    let position = Span::of_key(change_of_user(user, after));
-    Span::of_prefix(Table::Changes, prefix).behind(&position)
-}
-
-pub(in crate::store::embedded) fn change_id(bytes: &[u8]) -> Option<MessageId> {
-    MessageId::from_order_key(OrderKey(*bytes.last_chunk::<16>()?))
 }
 
 fn conversation_id(bytes: &[u8; 16]) -> Option<ConversationId> {

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::Emoji;
+use crate::model::InboxKey;
 
 fn users() -> impl Strategy<Value = UserId> {
     "[ -~äß一😀]{1,6}".prop_filter_map("a name", |text| UserId::parse(&text).ok())
@@ -81,7 +82,7 @@ proptest! {
         if span.start <= key && key < span.end {
             prop_assert!(expires_at <= now);
         } else {
-            prop_assert!(now.micros() < expires_at.micros() + row::HOUR_MICROS);
+            prop_assert!(now.micros() < expires_at.micros() + expiry::HOUR_MICROS);
         }
         prop_assert_eq!(expired_key(&key), Some(of));
     }

@@ -1,0 +1,93 @@
+//! Keys of reactions: those of one message lie together, by emoji and by user.
+
+use super::{Key, Span, Table, Tag, name, rows, split_name};
+use crate::model::{ConversationId, Emoji, MessageId, OrderKey, UserId};
+
+// Reactions: conversation ‖ order key ‖ emoji ‖ 0 ‖ name ‖ 0. No emoji holds a zero byte.
+
+pub(in crate::store::embedded) fn reaction(
+    conversation: ConversationId,
+    message: MessageId,
+    emoji: &Emoji,
+    user: &UserId,
+) -> Key {
+    rows(
+        Tag::Reaction,
+        &[
+            conversation.0.as_bytes(),
+            &message.order_key().0,
+            emoji.as_str().as_bytes(),
+            &[0],
+            &name(user),
+        ],
+    )
+}
+
+pub(in crate::store::embedded) fn reactions(
+    conversation: ConversationId,
+    message: MessageId,
+) -> Span {
+    Span::of_prefix(
+        Table::Rows,
+        rows(
+            Tag::Reaction,
+            &[conversation.0.as_bytes(), &message.order_key().0],
+        )
+        .bytes,
+    )
+}
+
+/// Range of the reactions with one emoji.
+pub(in crate::store::embedded) fn reactions_of(
+    conversation: ConversationId,
+    message: MessageId,
+    emoji: &Emoji,
+) -> Span {
+    let key = rows(
+        Tag::Reaction,
+        &[
+            conversation.0.as_bytes(),
+            &message.order_key().0,
+            emoji.as_str().as_bytes(),
+            &[0],
+        ],
+    );
+    Span::of_prefix(Table::Rows, key.bytes)
+}
+
+/// Range of the reactions after one of them.
+pub(in crate::store::embedded) fn reactions_after(
+    conversation: ConversationId,
+    message: MessageId,
+    after: Option<&(Emoji, UserId)>,
+) -> Span {
+    let all = reactions(conversation, message);
+    match after {
+        Some((emoji, user)) => {
+            all.behind(&Span::of_key(reaction(conversation, message, emoji, user)))
+        }
+        None => all,
+    }
+}
+
+/// Range of the reactions of all messages of a conversation.
+pub(in crate::store::embedded) fn reactions_in(conversation: ConversationId) -> Span {
+    Span::of_prefix(
+        Table::Rows,
+        rows(Tag::Reaction, &[conversation.0.as_bytes()]).bytes,
+    )
+}
+
+/// Parses the message of a reaction key.
+pub(in crate::store::embedded) fn reaction_to(bytes: &[u8]) -> Option<MessageId> {
+    MessageId::from_order_key(OrderKey(bytes.get(17..33)?.try_into().ok()?))
+}
+
+/// Parses the emoji and the user of a reaction key.
+pub(in crate::store::embedded) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, UserId)> {
+    let rest = bytes.get(33..)?;
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    let emoji = Emoji::kept(std::str::from_utf8(&rest[..end]).ok()?);
+    let (user, rest) = split_name(&rest[end + 1..])?;
+    rest.is_empty().then_some((emoji, user))
+}
