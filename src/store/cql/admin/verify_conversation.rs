@@ -13,9 +13,10 @@ use crate::model::{
     Conversation, ConversationId, ConversationKind, Membership, Mentions, MessageId, OrderKey,
     PageRequest, Pin, Timestamp, UserId,
 };
-use crate::store::cql::driver::executor::{Writes, concurrently};
+use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{order_key, values};
+use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::inbox::writes::slot_of;
 use crate::store::cql::message::conversation::Head;

@@ -17,9 +17,10 @@ use tokio::time::Instant;
 
 use self::lanes::Lanes;
 use self::switch::OutboxSwitch;
-use super::driver::executor::{Executor, Writes};
+use super::driver::executor::Executor;
 use super::driver::statement::{Statement, statements};
 use super::driver::value::values;
+use super::driver::writes::Writes;
 use crate::clock::Clock;
 use crate::model::{ConversationId, OutboxEvent, OutboxRow, OutboxShard, Timestamp};
 use crate::store::{Error, OUTBOX_KEEP, Result, rules};

@@ -17,7 +17,7 @@ use crate::model::{
     OutboxEvent, UserId,
 };
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
-use crate::store::cql::driver::executor::Writes;
+use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::message::bucket::Bucket;
