@@ -11,6 +11,7 @@ mod verify;
 mod verify_conversation;
 mod verify_history;
 mod verify_mention;
+mod verify_participant;
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     import_write::STATEMENTS,
     notes::STATEMENTS,
     verify::STATEMENTS,
-    verify_conversation::STATEMENTS,
+    verify_participant::STATEMENTS,
     verify_history::STATEMENTS,
     verify_mention::STATEMENTS,
 ];
