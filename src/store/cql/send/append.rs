@@ -4,30 +4,27 @@
 //! them before it is acknowledged; a change of membership, in turn, reads the newest message after it was decided. So one of the two always
 //! sees the other.
 
-use std::collections::BTreeMap;
+mod effects;
+mod part;
+
 use std::sync::Arc;
 
 use futures_util::future::{join, try_join_all};
 
+use self::effects::SendEffects;
+use self::part::{BATCH_BYTES_MAX, frame_bytes, message_bytes, parts};
 use super::Sends;
 use super::idempotency::PlacedMessage;
 use super::writer_cache::{ConversationWriteState, HintUpdate, KnownParticipants};
-use crate::model::{
-    ActPosition, Change, Conversation, ConversationId, Message, MessageId, MessageKind,
-    OutboxEvent, UserId,
-};
+use crate::model::{Change, Conversation, ConversationId, Message, OutboxEvent};
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
 use crate::store::cql::driver::writes::Writes;
-use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::message::bucket::Bucket;
-use crate::store::cql::message::bucket::fill::{ROW_BYTES, stored_bytes};
-use crate::store::cql::message::register::LastMessage;
+use crate::store::cql::message::bucket::fill::stored_bytes;
 use crate::store::rules::expiry;
 use crate::store::{Appended, Audience, DueRemoval, NewMessage, Result};
 
-/// Estimated bytes of a batch, of which Cassandra refuses 50 KiB. One message always fits.
-const BATCH_BYTES_MAX: usize = 40 * 1024;
 /// How often the membership may change while a send checks the participants.
 const TRIES_MAX: usize = 16;
 /// Messages that are searched concurrently, each in four buckets.
@@ -329,158 +326,4 @@ fn events(part: &[PlacedMessage<'_>], extra: Extra<'_>) -> Vec<OutboxEvent> {
         .iter()
         .map(|one| OutboxEvent::message_added(one.message().id));
     changes.chain(messages).collect()
-}
-
-/// Splits messages into batches. A message and its inbox rows are always in one batch.
-fn parts<'a, 'b>(
-    participants: &KnownParticipants,
-    placed: &'b [PlacedMessage<'a>],
-) -> Vec<&'b [PlacedMessage<'a>]> {
-    let frame = frame_bytes(participants, placed);
-    let (mut parts, mut start, mut bytes) = (Vec::new(), 0, frame);
-    for (index, one) in placed.iter().enumerate() {
-        let more = message_bytes(one);
-        if bytes + more > BATCH_BYTES_MAX && index > start {
-            parts.push(&placed[start..index]);
-            (start, bytes) = (index, frame);
-        }
-        bytes += more;
-    }
-    parts.push(&placed[start..]);
-    parts
-}
-
-/// Bytes of the head and the entries.
-fn frame_bytes(participants: &KnownParticipants, placed: &[PlacedMessage<'_>]) -> usize {
-    let sender = placed
-        .iter()
-        .map(|one| one.message().sender.as_str().len())
-        .max()
-        .unwrap_or(0);
-    let entries = if participants.is_large {
-        placed.len()
-    } else {
-        participants.joined.len()
-    };
-    // The head; and for each entry its row, a new hint and a deleted one.
-    (1 + entries) * (2 * ROW_BYTES + sender)
-}
-
-/// Bytes of a message and its mentions.
-fn message_bytes(one: &PlacedMessage<'_>) -> usize {
-    let message = one.message();
-    let mentions = message.mentions().map_or(0, |mentions| {
-        let everyone = usize::from(mentions.everyone);
-        let rows = mentions.users().len() + everyone;
-        // A row with the sender's name, and a maximum.
-        2 * mentions.bytes() + rows * (2 * ROW_BYTES + message.sender.as_str().len())
-    });
-    stored_bytes(message) + mentions
-}
-
-/// The writes to inboxes that messages cause. The newest message advances all entries; each sender's newest advances the sender's marker.
-struct SendEffects<'a> {
-    conversation: ConversationId,
-    last: LastMessage,
-    /// The newest message that mentions everyone.
-    everyone: Option<MessageId>,
-    /// The newest message of each sender; `None` for a sender in whose name the server spoke.
-    sent: BTreeMap<&'a UserId, Option<ActPosition>>,
-}
-
-impl<'a> SendEffects<'a> {
-    /// The effects of at least one message.
-    fn of(part: &[PlacedMessage<'a>]) -> Self {
-        let newest = part
-            .iter()
-            .max_by_key(|one| one.message().id)
-            .expect("a part has a message");
-        let (mut sent, mut everyone) = (BTreeMap::new(), None);
-        for one in part {
-            let message = one.message();
-            if message.mentions().is_some_and(|mentions| mentions.everyone) {
-                everyone = everyone.max(Some(message.id));
-            }
-            // A SYSTEM message moves no marker of the user in whose name it is.
-            let act = (message.kind == MessageKind::Text).then(|| ActPosition {
-                up_to: message.id.order_key(),
-                is_by_service: one.new.is_by_service,
-            });
-            let known = sent.entry(&message.sender).or_insert(act);
-            if act.map(|act| act.up_to) > known.map(|known| known.up_to) {
-                *known = act;
-            }
-        }
-        let Message {
-            conversation,
-            id,
-            sender,
-            ..
-        } = newest.message();
-        Self {
-            conversation: *conversation,
-            last: LastMessage {
-                id: *id,
-                bucket: newest.bucket,
-                sender: sender.clone(),
-            },
-            everyone,
-            sent,
-        }
-    }
-
-    fn put(
-        &self,
-        inboxes: &Inboxes,
-        writes: &mut Writes,
-        participants: &KnownParticipants,
-        hint: Option<HintUpdate>,
-    ) {
-        for user in participants.joined.iter() {
-            self.put_entry(inboxes, writes, user, hint);
-        }
-        for (sender, up_to) in &self.sent {
-            // The server also speaks in the name of services that do not take part.
-            if up_to.is_none() {
-                continue;
-            }
-            if participants.is_large {
-                self.put_entry(inboxes, writes, sender, None);
-            } else if !participants.joined.contains(sender) {
-                inboxes.put_entry(writes, sender, self.conversation, None, None, *up_to);
-            }
-        }
-    }
-
-    fn put_entry(
-        &self,
-        inboxes: &Inboxes,
-        writes: &mut Writes,
-        user: &UserId,
-        hint: Option<HintUpdate>,
-    ) {
-        let sent = self.sent.get(user).copied().flatten();
-        inboxes.put_entry(
-            writes,
-            user,
-            self.conversation,
-            Some(&self.last),
-            Some(self.last.id.moment()),
-            sent,
-        );
-        if let Some(everyone) = self.everyone {
-            inboxes.put_mentioned_up_to(writes, user, self.conversation, everyone);
-        }
-        let Some(hint) = hint else { return };
-        inboxes.put_hint(writes, user, self.conversation, hint.activity);
-        if let Some(obsolete_slot) = hint.obsolete_slot {
-            inboxes.delete_hint(
-                writes,
-                user,
-                self.conversation,
-                obsolete_slot,
-                hint.activity,
-            );
-        }
-    }
 }
