@@ -3,6 +3,7 @@
 mod ban;
 mod conversation;
 mod inbox;
+mod inbox_entry;
 mod job;
 mod message;
 mod participant;
@@ -18,9 +19,8 @@ use async_graphql::{Enum, ID, Interface};
 
 pub(super) use ban::{Ban, BanEdge};
 pub(super) use conversation::Conversation;
-pub(super) use inbox::{
-    InboxEntry, InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary,
-};
+pub(super) use inbox::{InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary};
+pub(super) use inbox_entry::InboxEntry;
 pub(super) use job::Job;
 pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge, message_edge_at};
 pub(super) use participant::{Participant, ParticipantEdge};
