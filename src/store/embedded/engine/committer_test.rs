@@ -5,6 +5,7 @@ use std::sync::mpsc::Sender;
 
 use super::*;
 use crate::model::Timestamp;
+use crate::store::embedded::engine::{key, record};
 
 /// Content of the engine, shared with the test.
 type Rowset = Arc<Mutex<HashMap<Key, Vec<u8>>>>;
