@@ -1,24 +1,24 @@
 //! Inboxes in the embedded store: an exact activity index, merged with busy and large conversations at read time.
 
-use std::collections::{HashMap, hash_map};
+mod change_log;
 
+use std::collections::HashMap;
+
+pub(super) use self::change_log::{CHANGE_LIFETIME_MICROS, change, changes};
 use super::conversation;
 use super::read_context::{ReadContext, ReadSnapshot};
 use crate::model::{
-    ActPosition, ChangeId, Conversation, ConversationId, Direction, Floor, InboxKey, InboxRow,
-    NotificationLevel, OrderKey, Page, PageRequest, TimeUuid, Timestamp, UserId, hidden_larges,
+    ActPosition, Conversation, ConversationId, Direction, Floor, InboxKey, InboxRow,
+    NotificationLevel, OrderKey, Page, PageRequest, Timestamp, UserId, hidden_larges,
 };
 use crate::store::embedded::cache::row::Entry;
 use crate::store::embedded::engine::committer::{Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, MissingRow, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Listing, Span};
 use crate::store::embedded::engine::page::read_page;
-use crate::store::embedded::engine::record::{self, ChangeRecord, HeadRecord, LoggedChangeKind};
-use crate::store::{ChangedRow, FlagsChange, MarkerMove, Result};
+use crate::store::embedded::engine::record::{self, HeadRecord, LoggedChangeKind};
+use crate::store::{FlagsChange, MarkerMove, Result};
 
-pub(super) const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
-/// Bound of changes read for one answer.
-const CHANGES_MAX: usize = 10_000;
 /// A conversation becomes busy when a message comes within this time of the last one. Moving its entries with each
 /// send would leave tombstones at the top of every inbox, which each page would step over.
 pub(super) const BUSY_WITHIN_MICROS: i64 = 3_600 * 1_000_000;
@@ -62,21 +62,6 @@ pub(super) fn look_again(id: ConversationId, activity: Timestamp) -> Key {
         &key::busy_conversation(id),
         activity.plus_micros(QUIET_AFTER_MICROS),
     )
-}
-
-/// Operations that log a change of a user's inbox, with its expiry.
-pub(super) fn change(
-    user: &UserId,
-    conversation: ConversationId,
-    id: ChangeId,
-    kind: LoggedChangeKind,
-) -> [Op; 2] {
-    let key = key::change_of_user(user, id.order_key());
-    let expiry = key::expiry(&key, id.moment().plus_micros(CHANGE_LIFETIME_MICROS));
-    [
-        Op::Put(key, record::encode(&ChangeRecord { conversation, kind })),
-        Op::Put(expiry, Vec::new()),
-    ]
 }
 
 pub(super) fn move_marker(user: &UserId, to: &MarkerMove) -> Write {
@@ -379,98 +364,4 @@ pub(super) fn rows_in_memory(
         )))
     };
     conversations.iter().map(each).collect()
-}
-
-/// NewestChanges change of each conversation, up to a bound.
-struct NewestChanges {
-    by_conversation: HashMap<ConversationId, TimeUuid>,
-    limit: usize,
-}
-
-impl NewestChanges {
-    /// Notes a change. False once the bound is reached.
-    fn note(&mut self, conversation: ConversationId, change: TimeUuid) -> bool {
-        match self.by_conversation.entry(conversation) {
-            hash_map::Entry::Occupied(mut entry) => {
-                let newest = (*entry.get()).max(change);
-                entry.insert(newest);
-            }
-            hash_map::Entry::Vacant(entry) => {
-                entry.insert(change);
-            }
-        }
-        self.by_conversation.len() <= self.limit
-    }
-}
-
-pub(super) fn changes(
-    context: &ReadContext,
-    user: &UserId,
-    after: OrderKey,
-    limit: usize,
-) -> Result<Option<Vec<ChangedRow>>> {
-    let look = context.snapshot();
-    let Some(newest) = newest_changes(&look.view, user, after, limit)? else {
-        return Ok(None);
-    };
-    let mut rows = Vec::with_capacity(newest.len());
-    for (conversation, newest_change) in newest {
-        rows.push(ChangedRow {
-            newest_change,
-            conversation,
-            row: row_if_joined(&look, user, conversation)?,
-        });
-    }
-    rows.sort_unstable_by_key(|changed| changed.newest_change);
-    Ok(Some(rows))
-}
-
-fn newest_changes(
-    view: &View<'_>,
-    user: &UserId,
-    after: OrderKey,
-    limit: usize,
-) -> Result<Option<HashMap<ConversationId, TimeUuid>>> {
-    let mut newest = NewestChanges {
-        by_conversation: HashMap::new(),
-        limit,
-    };
-    // An activity is never earlier than the last message, so entries below the position's time have none after it.
-    let recent = indexed(view, key::activities(user), Direction::Forward)
-        .take_while(|key| {
-            key.as_ref()
-                .map_or(true, |key| key.activity >= after.moment())
-        })
-        .map(|key| Ok((key?.conversation, false)));
-    let busy = listed(view, key::busy(user)).map(|conversation| Ok((conversation?, false)));
-    let large = listed(view, key::larges(user)).map(|conversation| Ok((conversation?, true)));
-    for entry in recent.chain(busy).chain(large) {
-        let (conversation, is_large) = entry?;
-        let head = head(view, conversation)?;
-        // Changes of a large conversation are not logged per participant: its head holds the newest one.
-        let last = if is_large {
-            head.last_message.max(head.newest_change)
-        } else {
-            head.last_message
-        };
-        if last
-            .filter(|last| last.order_key() > after)
-            .is_some_and(|last| !newest.note(conversation, last))
-        {
-            return Ok(None);
-        }
-    }
-    for (looked_at, row) in view
-        .scan(key::changes_of_user_after(user, after), Direction::Forward)
-        .enumerate()
-    {
-        let (key, value) = row?;
-        let change = key::change_id(&key).ok_or_else(|| corrupt("changes", MalformedKey))?;
-        let record: ChangeRecord =
-            record::decode(&value).map_err(|error| corrupt("changes", error))?;
-        if !newest.note(record.conversation, change) || looked_at == CHANGES_MAX {
-            return Ok(None);
-        }
-    }
-    Ok(Some(newest.by_conversation))
 }

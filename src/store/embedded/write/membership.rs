@@ -1,4 +1,4 @@
-//! Membership and names in the embedded store: the plans of their changes, and the reads they are decided on.
+//! Membership in the embedded store: the plans of their changes, and the reads they are decided on.
 //!
 //! A membership change also sends its SYSTEM message. Like every send it holds only while the conversation's head is
 //! unchanged (compare-and-set). So changes and sends are serial: a newcomer misses no send, and no send a newcomer.
@@ -24,8 +24,8 @@ use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::rules::succession::Succession;
 use crate::store::{
-    Audience, BanChange, MembershipChange, MembershipSnapshot, MembershipTransition, Renaming,
-    Result, TransitionKind,
+    Audience, BanChange, MembershipChange, MembershipSnapshot, MembershipTransition, Result,
+    TransitionKind,
 };
 
 impl Embedded {
@@ -36,29 +36,6 @@ impl Embedded {
     ) -> Result<Option<Audience>> {
         let change = Arc::new(change.clone());
         self.carry_out(id, move |context, state| plan(context, state, &change))
-            .await
-    }
-
-    pub(in crate::store::embedded) async fn slow_mode_set(
-        &self,
-        id: ConversationId,
-        seconds: u32,
-        change: &Change,
-    ) -> Result<()> {
-        let change = change.clone();
-        self.carry_out(id, move |context, state| {
-            Ok(slow_mode(context, state, seconds, &change))
-        })
-        .await
-    }
-
-    pub(in crate::store::embedded) async fn renamed(
-        &self,
-        id: ConversationId,
-        to: &Renaming,
-    ) -> Result<Audience> {
-        let to = Arc::new(to.clone());
-        self.carry_out(id, move |context, state| rename(context, state, &to))
             .await
     }
 }
@@ -330,90 +307,8 @@ fn people_after(
     Ok((Some(Arc::new(People::new(all))), heir))
 }
 
-fn rename(
-    context: &ReadContext,
-    state: &ConversationState,
-    to: &Renaming,
-) -> Result<Plan<Audience>> {
-    let id = state.conversation.id;
-    if context
-        .view()
-        .has(&key::message(id, to.message.id.order_key()))?
-    {
-        return Ok((audience(state), None));
-    }
-    let is_large = state.conversation.is_large;
-    let conversation = Arc::new(Conversation {
-        name: Some(to.name.clone()),
-        ..(*state.conversation).clone()
-    });
-    let mut head = state.head;
-    let mut ops = kept_with(
-        state,
-        &mut head,
-        is_large,
-        &to.message,
-        std::slice::from_ref(&to.change),
-    );
-    ops.extend(removal::due(context, state, [to.message.id]));
-    ops.extend(outbox_row(
-        context,
-        id,
-        Some(&to.message),
-        std::slice::from_ref(&to.change),
-    ));
-    ops.push(Op::Put(
-        key::conversation(id),
-        ConversationRecord::encode(&conversation),
-    ));
-    if let Some(people) = &state.people {
-        ops.extend(inbox::relist(
-            &people.joined,
-            id,
-            state.head.listing(is_large),
-            head.listing(is_large),
-        ));
-    }
-    let after = ConversationState {
-        conversation,
-        ..state.with_head(head)
-    };
-    Ok((
-        audience(state),
-        Some(write(context, state, after, ops, to.message.id)),
-    ))
-}
-
-fn slow_mode(
-    context: &ReadContext,
-    state: &ConversationState,
-    seconds: u32,
-    change: &Change,
-) -> Plan<()> {
-    let id = state.conversation.id;
-    if state.head.newest_change >= Some(change.id) {
-        return ((), None);
-    }
-    let conversation = Arc::new(Conversation {
-        slow_mode_seconds: seconds,
-        ..(*state.conversation).clone()
-    });
-    let mut head = state.head;
-    let mut ops = logged(state, &mut head, std::slice::from_ref(change));
-    ops.extend(outbox_row(context, id, None, std::slice::from_ref(change)));
-    ops.push(Op::Put(
-        key::conversation(id),
-        ConversationRecord::encode(&conversation),
-    ));
-    let after = ConversationState {
-        conversation,
-        ..state.with_head(head)
-    };
-    ((), Some(write(context, state, after, ops, change.id)))
-}
-
 /// Adds the SYSTEM message and the logged changes, and advances the head.
-fn kept_with(
+pub(super) fn kept_with(
     state: &ConversationState,
     head: &mut HeadRecord,
     is_large: bool,
@@ -434,7 +329,11 @@ fn kept_with(
 }
 
 /// Adds the logged changes, and advances the newest change of the head.
-fn logged(state: &ConversationState, head: &mut HeadRecord, changes: &[Change]) -> Vec<Op> {
+pub(super) fn logged(
+    state: &ConversationState,
+    head: &mut HeadRecord,
+    changes: &[Change],
+) -> Vec<Op> {
     let id = state.conversation.id;
     head.newest_change = head
         .newest_change
@@ -446,7 +345,7 @@ fn logged(state: &ConversationState, head: &mut HeadRecord, changes: &[Change]) 
 }
 
 /// The changes and the SYSTEM message that announces them, in the order of their ids.
-fn outbox_row(
+pub(super) fn outbox_row(
     context: &ReadContext,
     conversation: ConversationId,
     message: Option<&Message>,
@@ -473,13 +372,13 @@ fn nobody() -> Audience {
     }
 }
 
-fn audience(state: &ConversationState) -> Audience {
+pub(super) fn audience(state: &ConversationState) -> Audience {
     Audience {
         users: state.people.as_ref().map(|people| people.joined.clone()),
     }
 }
 
-fn write(
+pub(super) fn write(
     context: &ReadContext,
     before: &ConversationState,
     after: ConversationState,

@@ -1,0 +1,123 @@
+//! Settings of groups in the embedded store: the plans that change a name or a slow mode.
+
+use std::sync::Arc;
+
+use super::compare_and_set::Plan;
+use super::membership::{audience, kept_with, logged, outbox_row, write};
+use super::removal;
+use crate::model::{Change, Conversation, ConversationId};
+use crate::store::embedded::Embedded;
+use crate::store::embedded::cache::state::ConversationState;
+use crate::store::embedded::engine::committer::Op;
+use crate::store::embedded::engine::key;
+use crate::store::embedded::engine::record::ConversationRecord;
+use crate::store::embedded::inbox;
+use crate::store::embedded::read_context::ReadContext;
+use crate::store::{Audience, Renaming, Result};
+
+impl Embedded {
+    pub(in crate::store::embedded) async fn slow_mode_set(
+        &self,
+        id: ConversationId,
+        seconds: u32,
+        change: &Change,
+    ) -> Result<()> {
+        let change = change.clone();
+        self.carry_out(id, move |context, state| {
+            Ok(slow_mode(context, state, seconds, &change))
+        })
+        .await
+    }
+
+    pub(in crate::store::embedded) async fn renamed(
+        &self,
+        id: ConversationId,
+        to: &Renaming,
+    ) -> Result<Audience> {
+        let to = Arc::new(to.clone());
+        self.carry_out(id, move |context, state| rename(context, state, &to))
+            .await
+    }
+}
+
+fn rename(
+    context: &ReadContext,
+    state: &ConversationState,
+    to: &Renaming,
+) -> Result<Plan<Audience>> {
+    let id = state.conversation.id;
+    if context
+        .view()
+        .has(&key::message(id, to.message.id.order_key()))?
+    {
+        return Ok((audience(state), None));
+    }
+    let is_large = state.conversation.is_large;
+    let conversation = Arc::new(Conversation {
+        name: Some(to.name.clone()),
+        ..(*state.conversation).clone()
+    });
+    let mut head = state.head;
+    let mut ops = kept_with(
+        state,
+        &mut head,
+        is_large,
+        &to.message,
+        std::slice::from_ref(&to.change),
+    );
+    ops.extend(removal::due(context, state, [to.message.id]));
+    ops.extend(outbox_row(
+        context,
+        id,
+        Some(&to.message),
+        std::slice::from_ref(&to.change),
+    ));
+    ops.push(Op::Put(
+        key::conversation(id),
+        ConversationRecord::encode(&conversation),
+    ));
+    if let Some(people) = &state.people {
+        ops.extend(inbox::relist(
+            &people.joined,
+            id,
+            state.head.listing(is_large),
+            head.listing(is_large),
+        ));
+    }
+    let after = ConversationState {
+        conversation,
+        ..state.with_head(head)
+    };
+    Ok((
+        audience(state),
+        Some(write(context, state, after, ops, to.message.id)),
+    ))
+}
+
+fn slow_mode(
+    context: &ReadContext,
+    state: &ConversationState,
+    seconds: u32,
+    change: &Change,
+) -> Plan<()> {
+    let id = state.conversation.id;
+    if state.head.newest_change >= Some(change.id) {
+        return ((), None);
+    }
+    let conversation = Arc::new(Conversation {
+        slow_mode_seconds: seconds,
+        ..(*state.conversation).clone()
+    });
+    let mut head = state.head;
+    let mut ops = logged(state, &mut head, std::slice::from_ref(change));
+    ops.extend(outbox_row(context, id, None, std::slice::from_ref(change)));
+    ops.push(Op::Put(
+        key::conversation(id),
+        ConversationRecord::encode(&conversation),
+    ));
+    let after = ConversationState {
+        conversation,
+        ..state.with_head(head)
+    };
+    ((), Some(write(context, state, after, ops, change.id)))
+}
