@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::import_run::ImportRun;
+use super::long_histories::LongHistories;
 pub use super::reader::LineFault;
 use super::spool::Spool;
 use crate::clock::Clock;
@@ -87,6 +88,11 @@ pub enum ImportReport<'a> {
     Resumed(&'a ImportState),
     Broken(&'a LineFault),
     Progress(&'a ImportState),
+    /// All rows are there, and the messages of long conversations are counted.
+    Counting {
+        done: usize,
+        all: usize,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +128,7 @@ impl Import {
             spool: Spool::passing(&self.dir),
             progress: ImportState::default(),
             has_added: false,
+            long: LongHistories::default(),
         };
         run.all(input, tell).await
     }
@@ -162,6 +169,7 @@ impl Import {
             spool,
             progress,
             has_added: false,
+            long: LongHistories::default(),
         }
         .all(file, tell)
         .await

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use super::import::{
     Count, Error, Import, ImportCounts, ImportOutcome, ImportReport, ImportReporter, ImportState,
 };
+use super::long_histories::LongHistories;
 use super::reader::{BATCH_ROWS_MAX, LineBatch, LineFault, LineReader, Numbering, Unit};
 use super::spool::Spool;
 use crate::model::id::pair_key;
@@ -25,6 +26,7 @@ pub(super) struct ImportRun<'a> {
     pub(super) spool: Spool,
     pub(super) progress: ImportState,
     pub(super) has_added: bool,
+    pub(super) long: LongHistories,
 }
 
 /// Handling of a line whose conversation or message does not exist.
@@ -107,6 +109,7 @@ impl ImportRun<'_> {
         if is_interrupted {
             self.progress = before_held;
         } else {
+            self.count_long(tell).await;
             if let Some(note) = &self.note {
                 self.import.store.set_note(note, None).await?;
             }
@@ -116,6 +119,22 @@ impl ImportRun<'_> {
             counts: self.progress.counts,
             is_interrupted,
         })
+    }
+
+    /// Counts long histories. All rows are there, so a count that fails is left to the first reader.
+    async fn count_long(&mut self, tell: &mut ImportReporter<'_>) {
+        let long = self.long.take();
+        let all = long.len();
+        for (done, conversation) in long.into_iter().enumerate() {
+            if self.import.stop.is_cancelled() {
+                return;
+            }
+            tell(ImportReport::Counting { done, all });
+            if let Err(error) = self.import.store.count_imported(&[conversation]).await {
+                tracing::warn!(%conversation, %error, "the messages of an imported conversation are not counted; the first reader of its messageCount waits for that");
+                return;
+            }
+        }
     }
 
     /// Reads batches on a thread of its own, as many as the channel holds. The thread ends with the
@@ -172,6 +191,7 @@ impl ImportRun<'_> {
             .flat_map(|unit| unit.rows.iter().cloned())
             .collect();
         let mut fates = Vec::with_capacity(rows.len());
+        rows.iter().for_each(|row| self.long.note(row));
         for chunk in rows.chunks(BATCH_ROWS_MAX) {
             fates.extend(self.import.store.import(chunk).await?);
         }

@@ -136,6 +136,10 @@ impl StoreAdmin for Memory {
         unreachable!("not part of an import")
     }
 
+    async fn count_imported(&self, _: &[ConversationId]) -> Result<()> {
+        Ok(())
+    }
+
     async fn compact(&self) -> Result<()> {
         unreachable!("not part of an import")
     }

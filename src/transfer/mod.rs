@@ -13,6 +13,7 @@ mod format;
 pub mod import;
 mod import_run;
 pub mod line;
+mod long_histories;
 #[cfg(test)]
 mod memory;
 pub mod partial;

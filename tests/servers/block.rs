@@ -95,7 +95,7 @@ struct Peer {
     sent: String,
 }
 
-/// What a blocked user can call.
+/// Operations that a blocked user can call.
 const OPERATIONS: [&str; 17] = [
     "query($c: ID!) { conversation(id: $c) { kind participantCount messageCount directPeer { displayName viewerHasBlocked presence { isOnline } }
         viewerParticipant { role isSilenced } participants { edges { node { role readUpTo { body } deliveredUpTo { body } } } }

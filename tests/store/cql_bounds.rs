@@ -3,18 +3,21 @@
 //! `WIDEROOM_TEST_MESSAGES=1000000` imports as many as the bound is promised for, and sends a tenth of that within one minute. Without it
 //! there are as many as show the same in less time.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use scylla::client::session::Session;
 use scylla::statement::unprepared::Statement;
+use tokio_util::sync::CancellationToken;
 use wideroom::clock::ManualClock;
 use wideroom::model::{
     ConversationId, Cut, Message, MessageId, OrderKey, PageRequest, TimeUuid, Timestamp,
 };
 use wideroom::store::cql::{Address, Cql};
 use wideroom::store::{ImportRow, Imported, Store, StoreAdmin};
+use wideroom::transfer::import::Import;
 
 use super::stage::keyspace;
 use crate::support::cassandra::shared;
@@ -304,6 +307,48 @@ async fn a_history_of_many_years_lies_in_bounded_partitions_and_its_pages_cost_t
         costs[costs.len() / 2]
     );
     assert!(most.max(cold) <= PAGE_STATEMENTS_MAX, "{costs:?}, {cold}");
+}
+
+/// Messages of a conversation that are counted as an import ends.
+const LONG: usize = 3_000;
+
+#[tokio::test]
+async fn the_first_count_of_an_imported_history_reads_no_more_than_the_next() {
+    let Some(place) = Place::open().await else {
+        return;
+    };
+    let conversation = ConversationId::random();
+    let mut lines = format!(
+        "{{\"type\":\"conversation\",\"id\":\"{conversation}\",\"participants\":[{{\"username\":\"ann\"}}]}}\n"
+    );
+    for number in 0..LONG as i64 {
+        let id = id_at(START.plus_micros(number * MINUTE / 60));
+        writeln!(
+            lines,
+            "{{\"type\":\"message\",\"conversationId\":\"{conversation}\",\"id\":\"{id}\",\"sender\":\"ann\",\"body\":\"{number}\"}}"
+        )
+        .unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let import = Import {
+        store: Arc::new(open(&place.address).await),
+        clock: Arc::new(ManualClock::at(NOW)),
+        dir: dir.path().to_owned(),
+        stop: CancellationToken::new(),
+    };
+    let lines = std::io::Cursor::new(lines.into_bytes());
+    let outcome = import.pipe(lines, &mut |_| {}).await.unwrap();
+    assert_eq!(outcome.counts.messages.added, LONG as u64);
+    let mut costs = Vec::new();
+    for _ in 0..2 {
+        // One that remembers nothing.
+        let store = open(&place.address).await;
+        let before = store.statements_sent();
+        let counts = store.message_counts(&[conversation]).await.unwrap();
+        costs.push(store.statements_sent() - before);
+        assert_eq!(counts, [LONG as u64]);
+    }
+    assert_eq!(costs[0], costs[1]);
 }
 
 #[tokio::test]

@@ -166,6 +166,8 @@ struct ImportProgress {
     reporter: Reporter,
     /// Rows of an earlier run, which the rate of this one leaves out.
     rows_before: u64,
+    /// Bytes of the input that are imported.
+    offset: u64,
 }
 
 impl ImportProgress {
@@ -177,6 +179,7 @@ impl ImportProgress {
         Self {
             reporter: Reporter::new(bytes, template),
             rows_before: 0,
+            offset: 0,
         }
     }
 
@@ -193,6 +196,7 @@ impl ImportProgress {
                 .reporter
                 .line(&format!("line {}: {}", fault.line, fault.reason)),
             ImportReport::Progress(progress) => {
+                self.offset = progress.offset;
                 let rate = self
                     .reporter
                     .rate(progress.counts.rows().saturating_sub(self.rows_before));
@@ -202,6 +206,10 @@ impl ImportProgress {
                     &bar,
                     &format!("{} lines read, {bar}", progress.lines),
                 );
+            }
+            ImportReport::Counting { done, all } => {
+                let line = format!("counting the messages of long conversations, {done} of {all}");
+                self.reporter.progress(self.offset, &line, &line);
             }
         }
     }

@@ -682,6 +682,10 @@ impl StoreAdmin for Cql {
         self.admin.note_once(name, value).await
     }
 
+    async fn count_imported(&self, conversations: &[ConversationId]) -> Result<()> {
+        self.messages.count_imported(conversations).await
+    }
+
     async fn compact(&self) -> Result<()> {
         Ok(())
     }

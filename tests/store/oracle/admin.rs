@@ -16,6 +16,10 @@ impl StoreAdmin for Naive {
         Ok(())
     }
 
+    async fn count_imported(&self, _: &[ConversationId]) -> Result<()> {
+        Ok(())
+    }
+
     async fn compact(&self) -> Result<()> {
         Ok(())
     }

@@ -124,6 +124,10 @@ impl StoreAdmin for Embedded {
         self.switch_outbox(since).await
     }
 
+    async fn count_imported(&self, _: &[ConversationId]) -> Result<()> {
+        Ok(())
+    }
+
     async fn compact(&self) -> Result<()> {
         let inner = Arc::clone(&self.inner);
         spawn_blocking(move || inner.context.db.compact_all())

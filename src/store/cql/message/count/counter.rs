@@ -1,8 +1,8 @@
 //! Counter: one count of one conversation, bucket by bucket, and the checkpoints that it persists.
 
 use super::{
-    BATCH_ROWS_MAX, Checkpoint, SELECT_OLDER_CHECKPOINTS, SETTLED_MICROS, SUMMARY_WIDTH,
-    UPDATE_CHECKPOINT,
+    AHEAD_MICROS, BATCH_ROWS_MAX, Checkpoint, SELECT_OLDER_CHECKPOINTS, SETTLED_MICROS,
+    SUMMARY_WIDTH, UPDATE_CHECKPOINT,
 };
 use crate::model::{ConversationId, Direction, OrderKey, Timestamp};
 use crate::store::Result;
@@ -69,6 +69,16 @@ impl<'a> MessageCounter<'a> {
             conversation,
             began_at,
             watermark: OrderKey::first_at(began_at.plus_micros(-SETTLED_MICROS)),
+        }
+    }
+
+    /// A counter whose checkpoints win over the invalidations of an import that has ended: those are
+    /// ahead of all clocks.
+    pub(super) fn begin_after_import(messages: &'a Messages, conversation: ConversationId) -> Self {
+        let counter = Self::begin(messages, conversation);
+        Self {
+            began_at: counter.began_at.plus_micros(AHEAD_MICROS + 1),
+            ..counter
         }
     }
 
