@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::{StreamExt as _, stream};
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::{ConversationId, OutboxEvent, UserId};
 use wideroom::store::cql::{Cql, migrate};
@@ -17,6 +18,8 @@ const CONVERSATIONS: u8 = 240;
 const TRIES: usize = 8;
 /// One send of so many may be refused on a machine with other load. Without lanes, a third is.
 const REFUSED_SHARE_MAX: usize = 5;
+/// Sends at once: most of a refused one's time is waiting.
+const AT_ONCE: usize = 12;
 /// How long the other nodes may take to notice.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -75,34 +78,35 @@ async fn a_lane_without_a_quorum_stops_no_send() {
     // A quorum of one is missing where the node had the only copy, and that is known before long.
     let mut alive = Vec::new();
     while alive.is_empty() || began.elapsed() < NOTICED_WITHIN {
-        alive.clear();
-        for (conversation, owner) in &all {
+        let sends = stream::iter(&all).map(async |(conversation, owner)| {
             let one = message(*conversation, owner, 2);
             let messages = std::slice::from_ref(&one);
-            if without
-                .append_messages(*conversation, messages)
-                .await
-                .is_ok()
-            {
-                alive.push((*conversation, owner.clone()));
-            }
-        }
+            let sent = without.append_messages(*conversation, messages).await;
+            sent.is_ok().then(|| (*conversation, owner.clone()))
+        });
+        let sends = sends.buffer_unordered(AT_ONCE);
+        alive = sends.filter_map(async |sent| sent).collect().await;
         if alive.len() < all.len() && began.elapsed() > Duration::from_secs(20) {
             break;
         }
     }
     assert!(alive.len() > 3, "{} of {}", alive.len(), all.len());
-    let (mut tries, mut refused) = (Vec::new(), 0);
-    let mut longest = Duration::ZERO;
-    for (conversation, owner) in &alive {
-        for number in 3..6 {
-            let began = Instant::now();
-            let (is_sent, count) = append(&with, &message(*conversation, owner, number)).await;
-            refused += usize::from(!is_sent);
-            tries.push(count);
-            longest = longest.max(began.elapsed());
-        }
-    }
+    let sends = alive
+        .iter()
+        .flat_map(|one| (3..6).map(move |number| (one, number)));
+    let sends = stream::iter(sends).map(async |((conversation, owner), number)| {
+        let began = Instant::now();
+        let sent = append(&with, &message(*conversation, owner, number)).await;
+        (sent, began.elapsed())
+    });
+    let sends: Vec<_> = sends.buffer_unordered(AT_ONCE).collect().await;
+    let tries: Vec<_> = sends.iter().map(|((_, count), _)| *count).collect();
+    let refused = sends.iter().filter(|((is_sent, _), _)| !is_sent).count();
+    let longest = sends
+        .iter()
+        .map(|(_, took)| *took)
+        .max()
+        .unwrap_or_default();
     say(&format!(
         "outbox: {} of {} conversations live without a node; {} sends with rows took {} tries, the longest {longest:.1?}",
         alive.len(),
