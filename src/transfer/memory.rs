@@ -32,6 +32,7 @@ pub(super) struct Memory {
     pub(super) notes: Mutex<HashMap<String, String>>,
     /// Imports until one fails.
     pub(super) imports_left: Mutex<Option<usize>>,
+    pub(super) counted: Mutex<Vec<ConversationId>>,
 }
 
 impl fmt::Display for Memory {
@@ -136,7 +137,8 @@ impl StoreAdmin for Memory {
         unreachable!("not part of an import")
     }
 
-    async fn count_imported(&self, _: &[ConversationId]) -> Result<()> {
+    async fn count_imported(&self, conversations: &[ConversationId]) -> Result<()> {
+        self.counted.lock().extend(conversations);
         Ok(())
     }
 
