@@ -26,9 +26,9 @@ pub trait StoreAdmin: Store {
     /// import publishes no event.
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>>;
 
-    /// Counts the messages of conversations after the import of many, so that the first reader of
+    /// Counts the messages of a conversation after the import of many, so that the first reader of
     /// `messageCount` does not wait for a whole history. An embedded store counts as it imports.
-    async fn count_imported(&self, conversations: &[ConversationId]) -> Result<()>;
+    async fn count_imported(&self, conversation: ConversationId) -> Result<()>;
 
     /// All users with a profile, in an order of the store's own: at most `limit` after one of them.
     /// Fewer only at the end.

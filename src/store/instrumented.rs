@@ -291,7 +291,7 @@ instrumented! {
             set_note(name: &str, value: Option<&str>) -> ();
             note_once(name: &str, value: &str) -> String;
             set_outbox(since: Option<Timestamp>) -> ();
-            count_imported(conversations: &[ConversationId]) -> ();
+            count_imported(conversation: ConversationId) -> ();
             compact() -> ();
         }
     }

@@ -130,7 +130,7 @@ impl ImportRun<'_> {
                 return;
             }
             tell(ImportReport::Counting { done, all });
-            if let Err(error) = self.import.store.count_imported(&[conversation]).await {
+            if let Err(error) = self.import.store.count_imported(conversation).await {
                 tracing::warn!(%conversation, %error, "the messages of an imported conversation are not counted; the first reader of its messageCount waits for that");
                 return;
             }

@@ -137,8 +137,8 @@ impl StoreAdmin for Memory {
         unreachable!("not part of an import")
     }
 
-    async fn count_imported(&self, conversations: &[ConversationId]) -> Result<()> {
-        self.counted.lock().extend(conversations);
+    async fn count_imported(&self, conversation: ConversationId) -> Result<()> {
+        self.counted.lock().push(conversation);
         Ok(())
     }
 

@@ -682,8 +682,8 @@ impl StoreAdmin for Cql {
         self.admin.note_once(name, value).await
     }
 
-    async fn count_imported(&self, conversations: &[ConversationId]) -> Result<()> {
-        self.messages.count_imported(conversations).await
+    async fn count_imported(&self, conversation: ConversationId) -> Result<()> {
+        self.messages.count_imported(conversation).await
     }
 
     async fn compact(&self) -> Result<()> {

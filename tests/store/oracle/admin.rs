@@ -16,7 +16,7 @@ impl StoreAdmin for Naive {
         Ok(())
     }
 
-    async fn count_imported(&self, _: &[ConversationId]) -> Result<()> {
+    async fn count_imported(&self, _: ConversationId) -> Result<()> {
         Ok(())
     }
 

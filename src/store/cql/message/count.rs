@@ -156,12 +156,10 @@ impl Messages {
         MessageCounter::begin(self, conversation).fill(bucket).await
     }
 
-    /// Counts conversations whose import has just ended.
-    pub(crate) async fn count_imported(&self, conversations: &[ConversationId]) -> Result<()> {
-        let each = conversations
-            .iter()
-            .map(|conversation| MessageCounter::begin_after_import(self, *conversation).count());
-        concurrently(each.collect()).await.map(drop)
+    /// Counts a conversation whose import has just ended.
+    pub(crate) async fn count_imported(&self, conversation: ConversationId) -> Result<()> {
+        let counter = MessageCounter::begin_after_import(self, conversation);
+        counter.count().await.map(drop)
     }
 
     pub(crate) async fn message_counts(

@@ -124,7 +124,7 @@ impl StoreAdmin for Embedded {
         self.switch_outbox(since).await
     }
 
-    async fn count_imported(&self, _: &[ConversationId]) -> Result<()> {
+    async fn count_imported(&self, _: ConversationId) -> Result<()> {
         Ok(())
     }
 
