@@ -29,6 +29,8 @@ pub(crate) struct Place {
     pub(crate) address: SocketAddr,
 }
 
+/// Codes of a socket whose token is refused: it would come back for ever and hear nothing.
+const REFUSALS: [u16; 2] = [4401, 4403];
 /// How often one whose stream ended with the store comes back.
 const COME_BACK_AFTER: Duration = Duration::from_millis(100);
 
@@ -305,8 +307,13 @@ impl Listening {
         let payload = json!({ "query": self.document, "variables": self.variables });
         loop {
             // How long it is quiet is not its business; who waits for what it has heard has the deadline.
-            let Some(Ok(Message::Text(text))) = socket.next().await else {
-                return Err(Cut);
+            let text = match socket.next().await {
+                Some(Ok(Message::Text(text))) => text,
+                Some(Ok(Message::Close(Some(end)))) => {
+                    assert!(!REFUSALS.contains(&end.code.into()), "{end}");
+                    return Err(Cut);
+                }
+                _ => return Err(Cut),
             };
             let mut heard: Value = serde_json::from_str(&text).unwrap();
             match heard["type"].as_str().unwrap() {

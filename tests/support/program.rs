@@ -93,8 +93,9 @@ impl Program {
     }
 
     /// A token as `wideroom token` prints it, without a process for each.
+    /// A token that outlives an hour of chaos.
     pub(crate) fn token(&self, name: &str) -> String {
-        self.token_for(name, Duration::from_secs(3_600))
+        self.token_for(name, Duration::from_secs(24 * 3_600))
     }
 
     /// The same with a life of its own.
