@@ -13,6 +13,8 @@ use crate::chat::{BlockKey, SearchKey};
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, PinKey, Timestamp, UserId};
 
 const VERSION: u8 = 1;
+/// Bytes of most keys.
+const KEY_BYTES: usize = 32;
 
 /// List with cursors, and the partition that it reads.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +94,10 @@ pub(super) struct CursorEncoder(Vec<u8>);
 
 impl CursorEncoder {
     pub(super) fn of(&self, key: &impl CursorKey) -> String {
-        URL_SAFE_NO_PAD.encode([&self.0, key.to_key().as_slice()].concat())
+        let mut bytes = Vec::with_capacity(self.0.len() + KEY_BYTES);
+        bytes.extend_from_slice(&self.0);
+        key.append_to(&mut bytes);
+        URL_SAFE_NO_PAD.encode(bytes)
     }
 }
 
@@ -103,7 +108,8 @@ fn fingerprint(user: &UserId) -> Vec<u8> {
 
 /// Key that a cursor encodes.
 pub trait CursorKey: Sized {
-    fn to_key(&self) -> Vec<u8>;
+    /// Appends the bytes of the key.
+    fn append_to(&self, bytes: &mut Vec<u8>);
     fn from_key(bytes: &[u8]) -> Option<Self>;
 
     fn encode(&self, list: List<'_>) -> String {
@@ -117,8 +123,8 @@ pub trait CursorKey: Sized {
 }
 
 impl CursorKey for OrderKey {
-    fn to_key(&self) -> Vec<u8> {
-        self.0.to_vec()
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.0);
     }
 
     fn from_key(bytes: &[u8]) -> Option<Self> {
@@ -127,12 +133,9 @@ impl CursorKey for OrderKey {
 }
 
 impl CursorKey for InboxKey {
-    fn to_key(&self) -> Vec<u8> {
-        [
-            self.activity.micros().to_be_bytes().as_slice(),
-            self.conversation.0.as_bytes(),
-        ]
-        .concat()
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.activity.micros().to_be_bytes());
+        bytes.extend_from_slice(self.conversation.0.as_bytes());
     }
 
     fn from_key(bytes: &[u8]) -> Option<Self> {
@@ -149,8 +152,9 @@ impl CursorKey for InboxKey {
 }
 
 impl CursorKey for SearchKey {
-    fn to_key(&self) -> Vec<u8> {
-        [self.position.0.as_slice(), self.conversation.0.as_bytes()].concat()
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.position.0);
+        bytes.extend_from_slice(self.conversation.0.as_bytes());
     }
 
     fn from_key(bytes: &[u8]) -> Option<Self> {
@@ -163,8 +167,8 @@ impl CursorKey for SearchKey {
 }
 
 impl CursorKey for UserId {
-    fn to_key(&self) -> Vec<u8> {
-        self.as_str().as_bytes().to_vec()
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.as_str().as_bytes());
     }
 
     fn from_key(bytes: &[u8]) -> Option<Self> {
@@ -173,8 +177,9 @@ impl CursorKey for UserId {
 }
 
 impl CursorKey for BlockKey {
-    fn to_key(&self) -> Vec<u8> {
-        [self.change().0.as_slice(), self.user.as_str().as_bytes()].concat()
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.change().0);
+        bytes.extend_from_slice(self.user.as_str().as_bytes());
     }
 
     fn from_key(bytes: &[u8]) -> Option<Self> {
@@ -184,8 +189,9 @@ impl CursorKey for BlockKey {
 }
 
 impl CursorKey for PinKey {
-    fn to_key(&self) -> Vec<u8> {
-        [self.pinned.0, self.message.0].concat()
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.pinned.0);
+        bytes.extend_from_slice(&self.message.0);
     }
 
     fn from_key(bytes: &[u8]) -> Option<Self> {

@@ -34,6 +34,7 @@ pub use fanout::{EventResponse, SharedPayload, is_viewer_independent};
 pub use mutation::Mutation;
 pub use outbox_document::{OutboxDocument, RenderedEvent};
 pub use query::Query;
+pub use scalar::AnswerJson;
 pub use schema::{ChatSchema, sdl};
 pub use subscription::Subscription;
 

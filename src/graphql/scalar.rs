@@ -2,18 +2,13 @@
 
 use async_graphql::indexmap::IndexMap;
 use async_graphql::{InputValueError, InputValueResult, Name, Scalar, ScalarType, Value};
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
 use crate::model::Timestamp;
 use crate::model::metadata::RESERVED_KEY;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DateTime(pub(super) Timestamp);
-
-impl serde::Serialize for DateTime {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
 
 /// Time in RFC 3339, such as `2026-03-15T12:05:00.123456Z`. Outputs are UTC with microseconds.
 /// Inputs may have any offset, from 1970 to 9999; digits below a microsecond are cut off.
@@ -59,13 +54,32 @@ impl ScalarType for Uuid {
     }
 }
 
-/// Wraps JSON text as a value: an object with the reserved key alone. `serde_json` and
-/// async-graphql's serialiser (feature `raw_value`) write the text as it is.
+/// Wraps JSON text as a value: an object with the reserved key alone. [`AnswerJson`] writes the text
+/// as it is.
 pub(super) fn verbatim(text: String) -> Value {
     Value::Object(IndexMap::from_iter([(
         Name::new(RESERVED_KEY),
         Value::String(text),
     )]))
+}
+
+/// Serializes a value of an answer. It writes the text of a [`verbatim`] value as it is;
+/// async-graphql's own serializer would copy the text and parse it first.
+pub struct AnswerJson<'a>(pub &'a Value);
+
+impl Serialize for AnswerJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Value::Object(entries) = self.0
+            && entries.len() == 1
+            && let Some((key, Value::String(text))) = entries.first()
+            && key == RESERVED_KEY
+        {
+            let mut raw = serializer.serialize_struct(RESERVED_KEY, 1)?;
+            raw.serialize_field(RESERVED_KEY, text)?;
+            return raw.end();
+        }
+        serialize(self.0, AnswerJson, serializer)
+    }
 }
 
 /// JSON text.
@@ -88,26 +102,34 @@ impl ScalarType for Json {
     }
 }
 
-/// Serializes a value key by key. async-graphql's own serializer would write an object with the
-/// reserved key as raw text, see [`verbatim`].
+/// Serializes a value of a client key by key: the reserved key means nothing in it.
 struct PlainJson<'a>(&'a Value);
 
-impl serde::Serialize for PlainJson<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::Null => serializer.serialize_unit(),
-            Value::Number(number) => number.serialize(serializer),
-            Value::String(text) => serializer.serialize_str(text),
-            Value::Boolean(is_true) => serializer.serialize_bool(*is_true),
-            Value::Binary(bytes) => serializer.serialize_bytes(bytes),
-            Value::Enum(name) => serializer.serialize_str(name),
-            Value::List(items) => serializer.collect_seq(items.iter().map(PlainJson)),
-            Value::Object(entries) => serializer.collect_map(
-                entries
-                    .iter()
-                    .map(|(key, value)| (key.as_str(), PlainJson(value))),
-            ),
-        }
+impl Serialize for PlainJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize(self.0, PlainJson, serializer)
+    }
+}
+
+/// Serializes a value, and each value inside it through `inner`.
+fn serialize<'a, S: Serializer, T: Serialize>(
+    value: &'a Value,
+    inner: fn(&'a Value) -> T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Value::Null => serializer.serialize_unit(),
+        Value::Number(number) => number.serialize(serializer),
+        Value::String(text) => serializer.serialize_str(text),
+        Value::Boolean(is_true) => serializer.serialize_bool(*is_true),
+        Value::Binary(bytes) => serializer.serialize_bytes(bytes),
+        Value::Enum(name) => serializer.serialize_str(name),
+        Value::List(items) => serializer.collect_seq(items.iter().map(inner)),
+        Value::Object(entries) => serializer.collect_map(
+            entries
+                .iter()
+                .map(|(key, value)| (key.as_str(), inner(value))),
+        ),
     }
 }
 
@@ -117,6 +139,20 @@ mod tests {
 
     fn text(json: &str) -> String {
         Json::parse(serde_json::from_str(json).unwrap()).unwrap().0
+    }
+
+    #[test]
+    fn verbatim_text_goes_into_an_answer_as_it_is() {
+        let rows = verbatim(r#"[{"a":"\u0001 é"}, 2]"#.to_owned());
+        let object = IndexMap::from_iter([
+            (Name::new("rows"), rows.clone()),
+            (Name::new("n"), Value::from(1)),
+            (Name::new("list"), Value::List(vec![rows, Value::Null])),
+        ]);
+        assert_eq!(
+            serde_json::to_string(&AnswerJson(&Value::Object(object))).unwrap(),
+            r#"{"rows":[{"a":"\u0001 é"}, 2],"n":1,"list":[[{"a":"\u0001 é"}, 2],null]}"#
+        );
     }
 
     #[test]

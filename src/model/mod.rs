@@ -41,6 +41,6 @@ pub use reaction::{Emoji, EmojiError, Reaction};
 pub use receipt::DeliveryStatus;
 pub use report::{Report, ReportId, ReportOutcome, ReportReason, ReportResolution, ReportState};
 pub use text::TextError;
-pub use time::Timestamp;
+pub use time::{Timestamp, TimestampText};
 pub use user::{Block, Presence, Profile, Restriction, Suspension, UserId, UserIdError};
 pub use viewer::{Viewer, ViewerKind};

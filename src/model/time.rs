@@ -53,15 +53,17 @@ impl Timestamp {
     }
 }
 
-impl fmt::Display for Timestamp {
+impl Timestamp {
     /// RFC 3339 in UTC, always with six fractional digits, so equal timestamps have equal texts.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000)
-            .map_err(|_| fmt::Error)?;
+    pub fn text(self) -> TimestampText {
+        let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        let moment = OffsetDateTime::from_unix_timestamp(seconds)
+            .expect("a timestamp lies between 1970 and 9999");
         let (date, [hour, minute, second]) = (
             moment.date(),
             [moment.hour(), moment.minute(), moment.second()].map(u32::from),
         );
+        let micros = u32::try_from(micros).expect("a timestamp is never negative");
         let mut text = *b"0000-00-00T00:00:00.000000Z";
         // Each row of a page has a timestamp, and interpreting a format description costs several times as much.
         let numbers = [
@@ -73,14 +75,30 @@ impl fmt::Display for Timestamp {
             (11..13, hour),
             (14..16, minute),
             (17..19, second),
-            (20..26, moment.microsecond()),
+            (20..26, micros),
         ]) {
             for digit in text[range].iter_mut().rev() {
                 *digit = b'0' + u8::try_from(number % 10).expect("a digit is less than 10");
                 number /= 10;
             }
         }
-        f.write_str(std::str::from_utf8(&text).expect("digits are text"))
+        TimestampText(text)
+    }
+}
+
+/// Text of a timestamp, without an allocation.
+pub struct TimestampText([u8; 27]);
+
+impl TimestampText {
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("digits are text")
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// Writes [`Timestamp::text`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text().as_str())
     }
 }
 

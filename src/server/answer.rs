@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_graphql::parser::types::OperationType;
 use async_graphql::{ErrorExtensionValues, Pos, Response, ServerError, Value};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use serde::{Serialize, Serializer};
 
 use super::chunks::ChunkedText;
 pub(super) use crate::graphql::Code;
 use crate::graphql::{
-    AnswerBudget, Exceeded, RETRY_AFTER_MS, RequestError, RequestErrorKind, SharedPayload,
-    is_request_error,
+    AnswerBudget, AnswerJson, Exceeded, RETRY_AFTER_MS, RequestError, RequestErrorKind,
+    SharedPayload, is_request_error,
 };
 
 /// Retry hint where the time of the next free permit is unknown.
@@ -96,18 +97,25 @@ impl From<RequestError> for Problem {
 }
 
 /// One answer, as it is serialised. `errors` comes first, so that a reader of the stream meets it first.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Answer {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) errors: Vec<ServerError>,
     /// Absent if nothing was executed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "serialize_data"
+    )]
     pub(super) data: Option<Value>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) extensions: BTreeMap<String, Value>,
     /// HTTP status for clients that accept GraphQL's media type.
     #[serde(skip)]
     pub(super) status: StatusCode,
+}
+
+fn serialize_data<S: Serializer>(data: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    data.as_ref().map(AnswerJson).serialize(serializer)
 }
 
 /// One delivery of a subscription.

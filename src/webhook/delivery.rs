@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_graphql::{ServerError, Value};
+use async_graphql::ServerError;
 use hyper::body::Bytes;
 use parking_lot::Mutex;
 use time::OffsetDateTime;
@@ -14,7 +14,7 @@ use super::metrics::HookMetrics;
 use super::queue::EventDelivery;
 use super::retry::RetryPolicy;
 use crate::chat::{Chat, OutboxItem, OutboxTypes, OutboxUpdate, ReaderName};
-use crate::graphql::{Api, CursorKey as _, List, OutboxDocument, RenderedEvent};
+use crate::graphql::{AnswerJson, Api, CursorKey as _, List, OutboxDocument, RenderedEvent};
 use crate::model::{ConversationId, OrderKey};
 use crate::signed_post::{PostAnswer, PostClient, PostLimits, SignedMessage};
 
@@ -70,7 +70,7 @@ struct EventBody<'a> {
     kind: &'a str,
     timestamp: String,
     cursor: String,
-    data: &'a Value,
+    data: AnswerJson<'a>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [ServerError],
 }
@@ -188,7 +188,7 @@ fn body(item: &OutboxItem, position: OrderKey, rendered: &RenderedEvent) -> Byte
         kind: item.type_name(),
         timestamp: item.event.id.moment().to_string(),
         cursor: position.encode(List::Outbox),
-        data: &rendered.data,
+        data: AnswerJson(&rendered.data),
         errors: &rendered.errors,
     };
     let text = serde_json::to_vec(&body).expect("an answer is a tree of text and numbers");

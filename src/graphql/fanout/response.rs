@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use async_graphql::{Response, Value};
+use async_graphql::Response;
 use serde_json::value::RawValue;
+
+use crate::graphql::scalar::AnswerJson;
 
 /// Response to one event.
 #[derive(Debug, serde::Serialize)]
@@ -42,11 +44,11 @@ impl From<Response> for EventResponse {
 pub(super) fn shared_payload(response: &Response) -> Option<SharedPayload> {
     #[derive(serde::Serialize)]
     struct DataOnly<'a> {
-        data: &'a Value,
+        data: AnswerJson<'a>,
     }
     let is_shareable = response.errors.is_empty() && response.extensions.is_empty();
     let data = DataOnly {
-        data: &response.data,
+        data: AnswerJson(&response.data),
     };
     is_shareable.then(|| {
         serde_json::value::to_raw_value(&data)

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
-use async_graphql::resolver_utils::enum_value;
 use async_graphql::{ID, Object};
 
 use super::sync_fields::{JsonText, SyncFields};
@@ -73,11 +72,11 @@ impl SyncFields for Conversation {
     fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         let conversation = &*self.conversation;
         match field.name.node.as_str() {
-            "id" => json.put(GlobalId::Conversation(conversation.id).encode()),
+            "id" => json.put_plain(&GlobalId::Conversation(conversation.id).encode()),
             "uuid" => json.put(conversation.id.0),
-            "kind" => json.put(enum_value(ConversationKind::from(conversation.kind))),
+            "kind" => json.put_enum(ConversationKind::from(conversation.kind)),
             "name" => json.put(conversation.name.as_ref().map(model::GroupName::as_str)),
-            "createdAt" => json.put(DateTime(conversation.created_at)),
+            "createdAt" => json.put_time(conversation.created_at),
             _ => false,
         }
     }

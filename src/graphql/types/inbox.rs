@@ -28,7 +28,7 @@ impl SyncFields for InboxEntryEdge {
 
     fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         match field.name.node.as_str() {
-            "cursor" => json.put(&self.cursor),
+            "cursor" => json.put_plain(&self.cursor),
             "node" => json.object(&self.node, field),
             _ => false,
         }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
-use async_graphql::resolver_utils::enum_value;
 use async_graphql::{ID, Object};
 use futures_util::future::try_join;
 
@@ -279,7 +278,8 @@ impl SyncFields for InboxEntry {
     fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         let Self { scope, row, read } = self;
         match field.name.node.as_str() {
-            "id" => json.put(GlobalId::InboxEntry(row.conversation, scope.viewer.clone()).encode()),
+            "id" => json
+                .put_plain(&GlobalId::InboxEntry(row.conversation, scope.viewer.clone()).encode()),
             "conversation" => read.conversation.as_ref().is_some_and(|known| {
                 json.object(&Conversation::new(scope, Arc::clone(known)), field)
             }),
@@ -288,7 +288,7 @@ impl SyncFields for InboxEntry {
                 .last_message
                 .as_ref()
                 .is_some_and(|known| json.object(&Message::new(scope, Arc::clone(known)), field)),
-            "lastActivityAt" => json.put(DateTime(row.last_activity)),
+            "lastActivityAt" => json.put_time(row.last_activity),
             "unreadCount" => self
                 .known_unread()
                 .is_some_and(|unread| json.put(count_of(unread))),
@@ -301,8 +301,8 @@ impl SyncFields for InboxEntry {
             "notificationLevel" => read
                 .conversation
                 .as_ref()
-                .is_some_and(|known| json.put(enum_value(self.level(known)))),
-            "visibleFrom" => json.put(row.floor.visible_from().map(DateTime)),
+                .is_some_and(|known| json.put_enum(self.level(known))),
+            "visibleFrom" => json.put_time_or_null(row.floor.visible_from()),
             "isMuted" => json.put(row.flags.is_muted),
             "isPinned" => json.put(row.flags.is_pinned),
             "isArchived" => json.put(row.is_archived()),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
-use async_graphql::resolver_utils::enum_value;
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use futures_util::future::try_join;
 use serde_json::value::RawValue;
@@ -271,10 +270,10 @@ impl SyncFields for Message {
     fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         let message = &*self.message;
         match field.name.node.as_str() {
-            "id" => json.put(GlobalId::Message(message.conversation, message.id).encode()),
+            "id" => json.put_plain(&GlobalId::Message(message.conversation, message.id).encode()),
             "uuid" => json.put(message.id.uuid()),
             "sender" => json.object(&User::new(&self.scope, message.sender.clone()), field),
-            "kind" => json.put(enum_value(MessageKind::from(message.kind))),
+            "kind" => json.put_enum(MessageKind::from(message.kind)),
             "body" => json.put(
                 message
                     .content
@@ -283,18 +282,17 @@ impl SyncFields for Message {
             ),
             "metadata" => json.put(metadata(message)),
             "clientKey" => json.put(self.scope.client_key(message)),
-            "createdAt" => json.put(DateTime(message.id.moment())),
-            "editedAt" => json.put(
+            "createdAt" => json.put_time(message.id.moment()),
+            "editedAt" => json.put_time_or_null(
                 message
                     .content
                     .as_ref()
-                    .and_then(|content| content.edited_at)
-                    .map(DateTime),
+                    .and_then(|content| content.edited_at),
             ),
             "mentions" if message.mentions().is_none() => json.put([(); 0]),
             "mentionsEveryone" => json.put(mentions_everyone(message)),
             "isPinned" => json.put(message.current_pin().is_some()),
-            "deletedAt" => json.put(message.deleted_at.map(DateTime)),
+            "deletedAt" => json.put_time_or_null(message.deleted_at),
             _ => false,
         }
     }
@@ -384,7 +382,7 @@ impl SyncFields for MessageEdge {
 
     fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         match field.name.node.as_str() {
-            "cursor" => json.put(&self.cursor),
+            "cursor" => json.put_plain(&self.cursor),
             "node" => json.object(&self.node.0, field),
             _ => false,
         }

@@ -12,18 +12,22 @@ use std::collections::{BTreeMap, HashMap};
 
 use async_graphql::parser::types::{Field, FragmentDefinition, Selection, SelectionSet};
 use async_graphql::registry::{MetaType, Registry};
-use async_graphql::resolver_utils::{ContainerType, resolve_container, resolve_list};
+use async_graphql::resolver_utils::{ContainerType, EnumType, resolve_container, resolve_list};
 use async_graphql::{ContextSelectionSet, Name, OutputType, Positioned, ServerResult, Value};
 use futures_util::future::{BoxFuture, try_join_all};
 use serde::Serialize;
 
 use crate::graphql::execution::AnswerBudget;
-use crate::graphql::scalar::verbatim;
+use crate::graphql::scalar::{AnswerJson, verbatim};
 use crate::graphql::scope::ExecutionContext;
+use crate::model::Timestamp;
 
 /// Bytes that a list writes between two charges of the answer's budget. A page over the budget ends
 /// early.
 const CHARGE_BYTES: usize = 4 << 10;
+/// First allocation of the text: bytes for each object, and at most.
+const OBJECT_BYTES: usize = 256;
+const FIRST_BYTES_MAX: usize = 16 << 10;
 
 type Fragments = HashMap<Name, Positioned<FragmentDefinition>>;
 
@@ -65,7 +69,7 @@ impl<T: SyncFields + OutputType> OutputType for SyncObject<T> {
         if is_merged(set) {
             return resolve_container(set, &self.0).await;
         }
-        let mut rows = ObjectWriter::new(set);
+        let mut rows = ObjectWriter::new(set, 1);
         rows.push(set, &self.0);
         rows.finish().await
     }
@@ -98,7 +102,7 @@ impl<T: SyncFields + OutputType> OutputType for SyncList<T> {
         let contexts: Vec<_> = (0..self.0.len())
             .map(|index| set.with_index(index))
             .collect();
-        let mut rows = ObjectWriter::new(set);
+        let mut rows = ObjectWriter::new(set, self.0.len());
         rows.json.text.push(b'[');
         for (index, (context, object)) in contexts.iter().zip(&self.0).enumerate() {
             if index > 0 {
@@ -124,6 +128,35 @@ impl JsonText<'_> {
         serde_json::to_writer(&mut self.text, &value)
             .expect("the values of fields have a JSON text");
         true
+    }
+
+    /// Writes a text that JSON does not escape, such as an id, a cursor or the name of an enum value.
+    /// Always returns `true`.
+    pub(in crate::graphql) fn put_plain(&mut self, text: &str) -> bool {
+        debug_assert!(is_plain(text), "{text:?} needs escapes");
+        self.text.push(b'"');
+        self.text.extend_from_slice(text.as_bytes());
+        self.text.push(b'"');
+        true
+    }
+
+    /// Writes a value of an enum. Always returns `true`.
+    pub(in crate::graphql) fn put_enum(&mut self, value: impl EnumType) -> bool {
+        let name = enum_name(value);
+        self.put_plain(name)
+    }
+
+    /// Writes a time. Always returns `true`.
+    pub(in crate::graphql) fn put_time(&mut self, time: Timestamp) -> bool {
+        self.put_plain(time.text().as_str())
+    }
+
+    /// Writes a time or null. Always returns `true`.
+    pub(in crate::graphql) fn put_time_or_null(&mut self, time: Option<Timestamp>) -> bool {
+        match time {
+            Some(time) => self.put_time(time),
+            None => self.put(()),
+        }
     }
 
     /// Writes an object if all its selected fields are synchronous. Otherwise writes nothing and
@@ -191,14 +224,26 @@ impl JsonText<'_> {
             self.text.push(b',');
         }
         keys.push(key);
-        self.put(key);
+        // A name of GraphQL has letters, digits and underscores alone.
+        self.put_plain(key);
         self.text.push(b':');
         if field.node.name.node == "__typename" {
-            self.put(T::TYPES[0])
+            self.put_plain(T::TYPES[0])
         } else {
             write(self, field)
         }
     }
+}
+
+fn enum_name<T: EnumType>(value: T) -> &'static str {
+    let item = T::items().iter().find(|item| item.value == value);
+    item.expect("each value of an enum has a name").name
+}
+
+/// Whether JSON writes a text as it is.
+fn is_plain(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
 }
 
 /// Writes the value of a field. Returns `false` if it does not.
@@ -241,9 +286,9 @@ struct ObjectWriter<'a> {
 }
 
 impl<'a> ObjectWriter<'a> {
-    fn new(set: &ContextSelectionSet<'a>) -> Self {
+    fn new(set: &ContextSelectionSet<'a>, objects: usize) -> Self {
         let json = JsonText {
-            text: Vec::new(),
+            text: Vec::with_capacity((objects * OBJECT_BYTES).min(FIRST_BYTES_MAX)),
             fragments: &set.query_env.fragments,
         };
         let budget = &set.data_unchecked::<ExecutionContext>().budget;
@@ -303,7 +348,7 @@ impl<'a> ObjectWriter<'a> {
         };
         for (gap, value) in gaps.into_iter().zip(try_join_all(waiting).await?) {
             whole.text.extend_from_slice(&json.text[rest..gap]);
-            whole.put(value);
+            whole.put(AnswerJson(&value));
             rest = gap;
         }
         if rest > 0 {
@@ -318,11 +363,15 @@ impl<'a> ObjectWriter<'a> {
 /// Whether the operation selects some object twice under one key, so that async-graphql must merge
 /// values.
 fn is_merged(set: &ContextSelectionSet<'_>) -> bool {
-    let merger = MergeDetector {
-        fragments: &set.query_env.fragments,
-        types: &set.schema_env.registry.types,
-    };
-    merger.is_merged(&set.query_env.operation.node.selection_set.node)
+    let context = set.data_unchecked::<ExecutionContext>();
+    // All lists of an execution ask the same question.
+    *context.is_merged.get_or_init(|| {
+        let merger = MergeDetector {
+            fragments: &set.query_env.fragments,
+            types: &set.schema_env.registry.types,
+        };
+        merger.is_merged(&set.query_env.operation.node.selection_set.node)
+    })
 }
 
 struct MergeDetector<'a> {

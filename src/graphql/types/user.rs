@@ -167,7 +167,7 @@ impl SyncFields for User {
 
     fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         match field.name.node.as_str() {
-            "id" => json.put(GlobalId::User(self.user.clone()).encode()),
+            "id" => json.put_plain(&GlobalId::User(self.user.clone()).encode()),
             "username" => json.put(self.user.as_str()),
             "viewerHasBlocked" => self
                 .scope
