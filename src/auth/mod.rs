@@ -5,7 +5,7 @@
 //! An invalid token identifies no user. Its error is one public sentence. The server never shows or logs a token or a key,
 //! and no error contains one.
 
-mod checked;
+mod claims_cache;
 mod error;
 pub mod exposure;
 mod key;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
 
-use self::checked::Checked;
+use self::claims_cache::ClaimsCache;
 pub use self::error::Error;
 pub use self::key::{FILE_NAME as KEY_FILE, KeyFileError};
 use self::keyring::{FileKind, Keyring};
@@ -95,7 +95,7 @@ pub struct Auth {
     rules: TokenRules,
     /// Validation of each algorithm, in the order of the algorithms.
     validations: [Validation; 4],
-    checked: Checked,
+    claims_cache: ClaimsCache,
 }
 
 /// User that a token names, and the expiry of the token.
@@ -172,7 +172,7 @@ impl Auth {
             trusted: Keyring::fixed(VerificationKey::secret(secret)),
             validations: ALGORITHMS.map(|algorithm| validation(algorithm, &rules)),
             rules,
-            checked: Checked::default(),
+            claims_cache: ClaimsCache::default(),
         }
     }
 
@@ -191,7 +191,7 @@ impl Auth {
             trusted,
             rules,
             validations,
-            checked: Checked::default(),
+            claims_cache: ClaimsCache::default(),
             ..self
         })
     }
@@ -205,7 +205,7 @@ impl Auth {
                 .get_or_insert_default()
                 .insert(DEMO_AUDIENCE.to_owned());
         }
-        self.checked = Checked::default();
+        self.claims_cache = ClaimsCache::default();
         self
     }
 
@@ -234,7 +234,7 @@ impl Auth {
             admit()?;
             self.check(&keys, token).map_err(E::from)
         };
-        let claims = self.checked.claims(&keys, token, check)?;
+        let claims = self.claims_cache.claims(&keys, token, check)?;
         self.identity(claims).map_err(E::from)
     }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::bus::{Bus, NoticeEnvelope};
 use crate::chat::in_flight_ids::{IdLease, InFlightIds};
 use crate::clock::Clock;
-use crate::cluster::{CursorScope, RecentByAge, Recipients, RemoteNotice};
+use crate::cluster::{CursorScope, DeduplicationWindow, Recipients, RemoteNotice};
 use crate::model::{
     BlockNotice, Conversation, ConversationId, Event, InboxChange, Notice, OrderKey, TimeUuid,
     Topic, UserId,
@@ -26,7 +26,7 @@ pub(crate) struct Publisher {
     in_flight: InFlightIds,
     /// Ids of events that this process has published: its own, and those that other servers have
     /// notified it of, which may come twice. `None` on a store of one server.
-    published: Option<Mutex<RecentByAge<TimeUuid>>>,
+    published: Option<Mutex<DeduplicationWindow<TimeUuid>>>,
 }
 
 /// Origin of an event that is published.
@@ -42,7 +42,7 @@ impl Publisher {
     pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, in_flight: InFlightIds) -> Self {
         let published = in_flight
             .is_shared()
-            .then(|| Mutex::new(RecentByAge::new(PUBLISHED_FOR)));
+            .then(|| Mutex::new(DeduplicationWindow::new(PUBLISHED_FOR)));
         Self {
             bus,
             clock,

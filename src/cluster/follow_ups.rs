@@ -18,9 +18,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 use super::counters::Counters;
+use super::deduplication_window::DeduplicationWindow;
 use super::held_back::{CursorScope, HeldBack};
 use super::notice::{Letter, RemoteNotice};
-use super::recent::RecentByAge;
 use super::registry::events::RegistryEvent;
 use crate::model::{ConversationId, OrderKey, TimeUuid, UserId};
 use crate::store::cluster::ServerId;
@@ -67,7 +67,7 @@ pub(super) struct FollowUps {
 }
 
 struct FollowUpsState {
-    known: RecentByAge<TimeUuid>,
+    known: DeduplicationWindow<TimeUuid>,
     held: HeldBack,
     /// Notices by conversation. One task works for each conversation in here.
     queues: HashMap<Option<ConversationId>, Vec<Letter>>,
@@ -78,7 +78,7 @@ struct FollowUpsState {
 impl FollowUps {
     pub(super) fn new(handler: Weak<dyn NoticeHandler>, counters: Arc<Counters>) -> Arc<Self> {
         let state = FollowUpsState {
-            known: RecentByAge::new(KNOWN_FOR),
+            known: DeduplicationWindow::new(KNOWN_FOR),
             held: HeldBack::default(),
             queues: HashMap::new(),
             waiting: 0,

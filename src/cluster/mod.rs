@@ -31,6 +31,7 @@
 
 mod clock;
 mod counters;
+mod deduplication_window;
 mod dispatcher;
 mod follow_ups;
 mod held_back;
@@ -40,7 +41,6 @@ mod notice;
 mod peers;
 mod poller;
 mod presence_outbox;
-mod recent;
 mod registry;
 mod tasks;
 mod write_times;
@@ -55,11 +55,11 @@ use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use self::clock::{ClockFault, ClusterClock};
+pub use self::deduplication_window::DeduplicationWindow;
 pub use self::dispatcher::Recipients;
 pub use self::follow_ups::NoticeHandler;
 pub use self::held_back::CursorScope;
 pub use self::notice::{RemoteEvent, RemoteNotice};
-pub use self::recent::RecentByAge;
 pub use self::registry::Lease;
 pub use self::registry::events::RegistryEvent;
 

@@ -26,9 +26,9 @@ use tokio::time::{Instant, timeout};
 
 use super::clock::ClusterClock;
 use super::counters::Counters;
+use super::deduplication_window::DeduplicationWindow;
 use super::follow_ups::FollowUps;
 use super::notice::Letter;
-use super::recent::RecentByAge;
 use super::registry::Registry;
 use crate::clock::Clock as _;
 use crate::model::{OrderKey, TimeUuid, Timestamp};
@@ -80,7 +80,7 @@ struct Times {
 
 struct PollerState {
     lanes: [LaneState; MailboxLane::COUNT],
-    rows: RecentByAge<TimeUuid>,
+    rows: DeduplicationWindow<TimeUuid>,
     /// Rereads of all streams that are still spreading. Until all streams were told, no poll is
     /// full.
     rereads: usize,
@@ -182,7 +182,7 @@ impl Poller {
             counters,
             state: Mutex::new(PollerState {
                 lanes: [lane; MailboxLane::COUNT],
-                rows: RecentByAge::new(ROWS_FOR),
+                rows: DeduplicationWindow::new(ROWS_FOR),
                 rereads: 0,
             }),
         }

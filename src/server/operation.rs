@@ -135,8 +135,8 @@ impl SubscriptionPhase {
         if let Self::Opening(opening) = self {
             *self = Self::Open(ready!(opening.poll_unpin(cx)));
         }
-        if let Self::Open(told) = self {
-            told.poll_next_unpin(cx)
+        if let Self::Open(responses) = self {
+            responses.poll_next_unpin(cx)
         } else {
             Poll::Ready(None)
         }
@@ -155,8 +155,8 @@ impl SubscriptionDeliveries {
     }
 
     /// Renders an event.
-    fn delivery(&self, told: EventResponse) -> Delivery {
-        let text = match told {
+    fn delivery(&self, response: EventResponse) -> Delivery {
+        let text = match response {
             EventResponse::Shared(payload) => EventText::Shared(payload),
             EventResponse::Own(response) => {
                 let answer = Answer::from(response);
@@ -193,17 +193,17 @@ impl Stream for SubscriptionDeliveries {
         {
             return Poll::Pending;
         }
-        let told = match catch_unwind(AssertUnwindSafe(|| self.phase.poll_next(cx))) {
-            Ok(told) => ready!(told).map(|told| self.delivery(told)),
+        let delivery = match catch_unwind(AssertUnwindSafe(|| self.phase.poll_next(cx))) {
+            Ok(response) => ready!(response).map(|response| self.delivery(response)),
             Err(panic) => {
                 self.phase = SubscriptionPhase::Over;
                 Some(Delivery::Refused(panicked(panic.as_ref())))
             }
         };
-        if told.is_some() {
+        if delivery.is_some() {
             self.open.record_delivery();
         }
-        Poll::Ready(told)
+        Poll::Ready(delivery)
     }
 }
 

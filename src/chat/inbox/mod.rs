@@ -25,7 +25,7 @@ use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::publisher::Publisher;
 use crate::chat::write_tasks::WriteTasks;
-use crate::cluster::RecentByAge;
+use crate::cluster::DeduplicationWindow;
 use crate::model::{Conversation, ConversationId, InboxRow, Unread, UserId};
 use crate::store::{EntryPreview, PreviewQuery, Store, UnreadQuery};
 
@@ -52,7 +52,7 @@ pub struct InboxService {
     delivered_marks: MarkCoalescer<(UserId, ConversationId), DeliveredMark>,
     /// States of entries that this server has delivered to the viewers' devices. `None` on a store
     /// of one server.
-    delivered: Option<Mutex<RecentByAge<EntryState>>>,
+    delivered: Option<Mutex<DeduplicationWindow<EntryState>>>,
     /// Cap of an unread count.
     unread_cap: u32,
     /// Entries read for one filtered page or one summary.
@@ -74,7 +74,7 @@ impl InboxService {
             delivered: components
                 .in_flight
                 .is_shared()
-                .then(|| Mutex::new(RecentByAge::new(RETRIES_FOR))),
+                .then(|| Mutex::new(DeduplicationWindow::new(RETRIES_FOR))),
             unread_cap: bounds.unread_cap,
             scan_max: bounds.inbox_scan_max,
         }

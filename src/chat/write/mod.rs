@@ -50,7 +50,7 @@ use crate::chat::participants::ParticipantService;
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::safety::send_hook::{CheckedMessage, SendHook};
 use crate::chat::write_tasks::WriteTasks;
-use crate::cluster::RecentByAge;
+use crate::cluster::DeduplicationWindow;
 use crate::metrics::Metrics;
 use crate::model::{
     ConversationId, DirectIds, Floor, Message, MessageId, Revision, Role, UserId, Viewer,
@@ -93,7 +93,7 @@ impl WriteService {
             delivered: components
                 .in_flight
                 .is_shared()
-                .then(|| Mutex::new(RecentByAge::new(RETRIES_FOR))),
+                .then(|| Mutex::new(DeduplicationWindow::new(RETRIES_FOR))),
         });
         let completed_changes = CompletedChanges::watch(&context);
         let rates = &bounds.rates;

@@ -12,7 +12,7 @@ use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::index::SearchIndex;
 use crate::chat::publisher::Publisher;
 use crate::chat::write_tasks::WriteTasks;
-use crate::cluster::RecentByAge;
+use crate::cluster::DeduplicationWindow;
 use crate::model::{ChangeKind, MessageId};
 use crate::store::Store;
 
@@ -28,5 +28,5 @@ pub(crate) struct WriteContext {
     pub(crate) unsettled: UnsettledWrites,
     /// Changes that this server has delivered to the others: a repetition of their commands has
     /// nothing left to do. `None` on a store of one server.
-    pub(crate) delivered: Option<Mutex<RecentByAge<(MessageId, ChangeKind)>>>,
+    pub(crate) delivered: Option<Mutex<DeduplicationWindow<(MessageId, ChangeKind)>>>,
 }

@@ -86,13 +86,17 @@ async fn import(config: Config, input: ImportInput, stop: Stop) -> Result<(), Er
         ImportInput::File(file) => {
             let mut progress =
                 ImportProgress::new(file.metadata().ok().map(|metadata| metadata.len()));
-            let outcome = import.file(file, &mut |told| progress.show(&told)).await;
+            let outcome = import
+                .file(file, &mut |report| progress.show(&report))
+                .await;
             progress.reporter.end();
             outcome
         }
         ImportInput::Pipe(pipe) => {
             let mut progress = ImportProgress::new(None);
-            let outcome = import.pipe(pipe, &mut |told| progress.show(&told)).await;
+            let outcome = import
+                .pipe(pipe, &mut |report| progress.show(&report))
+                .await;
             progress.reporter.end();
             outcome
         }
@@ -183,8 +187,8 @@ impl ImportProgress {
         }
     }
 
-    fn show(&mut self, told: &ImportReport<'_>) {
-        match told {
+    fn show(&mut self, report: &ImportReport<'_>) {
+        match report {
             ImportReport::Resumed(progress) => {
                 self.rows_before = progress.counts.rows();
                 let lines = progress.lines;

@@ -41,8 +41,8 @@ pub(super) async fn load(
         dir: data.to_owned(),
         stop: CancellationToken::new(),
     };
-    let on_report = &mut |told: ImportReport<'_>| {
-        if let ImportReport::Broken(fault) = told {
+    let on_report = &mut |report: ImportReport<'_>| {
+        if let ImportReport::Broken(fault) = report {
             tracing::warn!(
                 line = fault.line,
                 reason = fault.reason,

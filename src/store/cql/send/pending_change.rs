@@ -1,6 +1,6 @@
 //! Pending change: what a decided change of membership still has to write, and its formats.
 
-mod completing;
+mod completion;
 
 use crate::model::{
     Ban, Change, ChangeId, ChangeKind, ConversationId, HistorySettings, Membership, Message,
@@ -11,7 +11,7 @@ use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::participant::roster::TABLE;
 use crate::store::{BanChange, MembershipChange, MembershipTransition, Result, TransitionKind};
 
-pub(super) use completing::{STATEMENTS, joined};
+pub(super) use completion::{STATEMENTS, joined};
 
 /// The format of a change that a message announces, in its first byte.
 const VERSION: u8 = 1;

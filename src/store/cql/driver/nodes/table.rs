@@ -203,8 +203,8 @@ impl NodeTable {
     }
 
     /// Notes which of the nodes that told their time have a wrong clock.
-    pub(crate) fn note_clocks(&self, told: &[ClockLead], wrong: &[Uuid]) {
-        for node in told.iter().filter_map(|lead| self.get(lead.node)) {
+    pub(crate) fn note_clocks(&self, leads: &[ClockLead], wrong: &[Uuid]) {
+        for node in leads.iter().filter_map(|lead| self.get(lead.node)) {
             let is_wrong = wrong.contains(&node.id);
             let was_wrong = node.has_wrong_clock.swap(is_wrong, Ordering::Relaxed);
             if is_wrong && !was_wrong {

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub struct RecentByAge<T> {
+pub struct DeduplicationWindow<T> {
     half: Duration,
     since: Instant,
     current: HashSet<T>,
     previous: HashSet<T>,
 }
 
-impl<T: Eq + Hash> RecentByAge<T> {
+impl<T: Eq + Hash> DeduplicationWindow<T> {
     /// Remembers each identity for at least this long, and at most twice as long.
     pub fn new(window: Duration) -> Self {
         Self {
@@ -64,7 +64,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_identity_is_remembered_for_the_window_and_forgotten_after_two() {
-        let mut recent = RecentByAge::new(Duration::from_secs(60));
+        let mut recent = DeduplicationWindow::new(Duration::from_secs(60));
         assert!(recent.insert(1));
         tokio::time::advance(Duration::from_secs(59)).await;
         assert!(!recent.insert(1) && recent.insert(2));

@@ -1,4 +1,4 @@
-//! Completing a pending change: its writes are done by the server that decided it, or by any later
+//! Completion of a pending change: its writes are done by the server that decided it, or by any later
 //! reader.
 
 use std::collections::BTreeMap;

@@ -15,24 +15,24 @@ use super::keys::VerificationKey;
 
 const TOKENS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
 
-pub(super) struct Checked(Mutex<Known>);
+pub(super) struct ClaimsCache(Mutex<CachedClaims>);
 
-struct Known {
+struct CachedClaims {
     /// Keys that verified the cached tokens.
     keys: Option<Arc<[VerificationKey]>>,
     claims: LruCache<[u8; 32], Claims>,
 }
 
-impl Default for Checked {
+impl Default for ClaimsCache {
     fn default() -> Self {
-        Self(Mutex::new(Known {
+        Self(Mutex::new(CachedClaims {
             keys: None,
             claims: LruCache::new(TOKENS_MAX),
         }))
     }
 }
 
-impl Checked {
+impl ClaimsCache {
     /// Claims of a token from the cache if these keys have verified it, otherwise the result of `check`.
     pub(super) fn claims<E>(
         &self,
@@ -49,17 +49,17 @@ impl Checked {
         Ok(claims)
     }
 
-    fn lock(&self, keys: &Arc<[VerificationKey]>) -> MutexGuard<'_, Known> {
-        let mut known = self.0.lock();
-        if !known
+    fn lock(&self, keys: &Arc<[VerificationKey]>) -> MutexGuard<'_, CachedClaims> {
+        let mut cached = self.0.lock();
+        if !cached
             .keys
             .as_ref()
-            .is_some_and(|there| Arc::ptr_eq(there, keys))
+            .is_some_and(|cached| Arc::ptr_eq(cached, keys))
         {
-            known.keys = Some(Arc::clone(keys));
-            known.claims.clear();
+            cached.keys = Some(Arc::clone(keys));
+            cached.claims.clear();
         }
-        known
+        cached
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_token_is_checked_once_by_the_same_keys() {
-        let (checked, old, new) = (Checked::default(), keys(), keys());
+        let (checked, old, new) = (ClaimsCache::default(), keys(), keys());
         let ask = |keys: &Arc<[VerificationKey]>, token: &str, found: Result<Claims, ()>| {
             checked
                 .claims(keys, token, || found)
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_shown_tokens_are_forgotten() {
-        let (checked, keys) = (Checked::default(), keys());
+        let (checked, keys) = (ClaimsCache::default(), keys());
         for number in 0..=TOKENS_MAX.get() {
             checked
                 .claims(&keys, &number.to_string(), || Ok::<_, ()>(claims("x")))

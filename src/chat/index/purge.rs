@@ -1,4 +1,4 @@
-//! Leaving: the words of removed, erased and changed messages go from the index of a conversation.
+//! Purge: removes the words of removed, erased and changed messages from the index of a conversation.
 
 use super::SearchIndex;
 use super::directory::Directory;
