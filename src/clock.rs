@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::model::{TimeUuid, Timestamp};
 
@@ -25,6 +26,32 @@ impl Clock for SystemClock {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         Timestamp::from_micros(i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Clock that follows another one once there is one, for as long as that lives.
+pub struct FollowingClock {
+    own: Arc<dyn Clock>,
+    followed: RwLock<Option<Weak<dyn Clock>>>,
+}
+
+impl FollowingClock {
+    pub fn new(own: Arc<dyn Clock>) -> Self {
+        Self {
+            own,
+            followed: RwLock::new(None),
+        }
+    }
+
+    pub fn follow(&self, clock: Weak<dyn Clock>) {
+        *self.followed.write() = Some(clock);
+    }
+}
+
+impl Clock for FollowingClock {
+    fn now(&self) -> Timestamp {
+        let followed = self.followed.read().as_ref().and_then(Weak::upgrade);
+        followed.map_or_else(|| self.own.now(), |clock| clock.now())
     }
 }
 

@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::{Audience, Result};
+use crate::clock::Clock;
 use crate::model::{
     Change, ChangeId, ConversationId, IdempotencyKey, Message, MessageId, OrderKey, TimeUuid,
     Timestamp, UserId,
@@ -242,6 +243,10 @@ pub trait ClusterStore: Send + Sync + 'static {
 
     /// Sets the owner of the events of changes that this store completes. The first one stays.
     fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>);
+
+    /// Sets the clock of the cluster's time. Counts of messages go by it: one that went by the clock of a
+    /// server that is ahead would count the messages of the next minute as none.
+    fn follow_clock(&self, clock: Weak<dyn Clock>);
 
     /// Sessions of these users, of every kind and of ended servers too, in no order.
     async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>>;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
+use wideroom::clock::Clock;
 use wideroom::model::{ConversationId, OrderKey, TimeUuid, Timestamp, UserId};
 use wideroom::store::cluster::{
     Beat, ClusterStore, CompletionHandler, KeyedSend, MailboxLane, MailboxRow, NodeTime,
@@ -449,6 +450,9 @@ impl ClusterStore for Link {
     }
 
     fn set_completion_handler(&self, _: Weak<dyn CompletionHandler>) {}
+
+    /// It counts no messages.
+    fn follow_clock(&self, _: Weak<dyn Clock>) {}
 
     async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>> {
         let users = users.to_vec();

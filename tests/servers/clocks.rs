@@ -87,6 +87,25 @@ async fn a_server_whose_clock_is_a_minute_off_refuses_writes_and_nobody_else_doe
     }
 }
 
+/// Its count would otherwise stand for a minute that is still being written, for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_count_by_a_server_whose_clock_is_ahead_covers_no_message_of_now() {
+    let Some((one, wrong)) = two().await else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    one.send(&anna, conversation, "before").await;
+    wrong.clock.set(120 * SECOND);
+    let count = async |server: &Server| {
+        let counts = server.cql.message_counts(&[conversation]).await;
+        counts.unwrap()[0]
+    };
+    assert_eq!(count(&wrong).await, 1);
+    one.send(&ben, conversation, "after").await;
+    assert_eq!([count(&one).await, count(&wrong).await], [2, 2]);
+}
+
 /// An old version, or a server that was not fenced in time, has left an id of the next minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_id_of_the_future_stops_the_writes_of_its_own_conversation_only() {

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::cluster::ClusterTables;
 use super::send::Sends;
+use crate::clock::{Clock, FollowingClock};
 use crate::model::{ChangeId, ConversationId, OrderKey, UserId};
 use crate::store::cluster::{
     Beat, ClusterStore, CompletionHandler, KeyedSend, MailboxLane, MailboxRow, NodeTime,
@@ -17,6 +18,8 @@ use crate::store::{Audience, Result};
 pub(super) struct ClusterDirectory {
     pub(super) tables: ClusterTables,
     pub(super) sends: Arc<Sends>,
+    /// Clock of the counts.
+    pub(super) clock: Arc<FollowingClock>,
 }
 
 #[async_trait]
@@ -79,6 +82,10 @@ impl ClusterStore for ClusterDirectory {
                 self.tables.remove_listener(server, *conversation, at).await
             }
         }
+    }
+
+    fn follow_clock(&self, clock: Weak<dyn Clock>) {
+        self.clock.follow(clock);
     }
 
     async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>> {

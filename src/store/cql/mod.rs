@@ -54,7 +54,7 @@ use self::participant::restriction::RestrictionTable;
 use self::search::SearchTables;
 use self::send::Sends;
 use super::Result;
-use crate::clock::Clock;
+use crate::clock::{Clock, FollowingClock};
 use crate::metrics::Metrics;
 use crate::model::Timestamp;
 
@@ -114,7 +114,8 @@ impl Cql {
             source: Box::new(error),
         })?);
         let (e, c) = (|| Arc::clone(&executor), || Arc::clone(&clock));
-        let messages = Arc::new(Messages::new(e(), c()));
+        let cluster_time = Arc::new(FollowingClock::new(c()));
+        let messages = Arc::new(Messages::new(e(), Arc::clone(&cluster_time) as Arc<_>));
         let participants = Arc::new(Participants::new(e(), Arc::clone(&messages)));
         let inboxes = Arc::new(Inboxes::new(e(), c(), Arc::clone(&messages)));
         let (m, p, i) = (
@@ -127,6 +128,7 @@ impl Cql {
         let cluster = Arc::new(ClusterDirectory {
             tables: ClusterTables::new(e()),
             sends: Arc::clone(&sends),
+            clock: cluster_time,
         });
         let admin = Admin::new(e(), c(), m(), p(), i(), Arc::clone(&sends));
         let profiles = Profiles::new(e(), c());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
 use async_trait::async_trait;
-use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::clock::{Clock, SystemClock};
 use wideroom::model::{ChangeId, ConversationId, OrderKey, TimeUuid, UserId};
 use wideroom::store::cluster::{
     Beat, ClusterStore, CompletionHandler, KeyedSend, MailboxLane, MailboxRow, NodeTime,
@@ -174,6 +174,9 @@ impl ClusterStore for Directory {
     }
 
     fn set_completion_handler(&self, _: Weak<dyn CompletionHandler>) {}
+
+    /// It counts no messages.
+    fn follow_clock(&self, _: Weak<dyn Clock>) {}
 
     async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>> {
         let found: Vec<_> = self.ask((users.len().div_ceil(USERS), 0), |tables| {
