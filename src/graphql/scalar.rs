@@ -63,7 +63,7 @@ pub(super) fn verbatim(text: String) -> Value {
     )]))
 }
 
-/// Serializes a value of an answer. It writes the text of a [`verbatim`] value as it is;
+/// Serializes a value of an answer. It writes the text of a `verbatim` value as it is;
 /// async-graphql's own serializer would copy the text and parse it first.
 pub struct AnswerJson<'a>(pub &'a Value);
 
