@@ -54,7 +54,7 @@ impl ClaimsCache {
         if !cached
             .keys
             .as_ref()
-            .is_some_and(|cached| Arc::ptr_eq(cached, keys))
+            .is_some_and(|verified| Arc::ptr_eq(verified, keys))
         {
             cached.keys = Some(Arc::clone(keys));
             cached.claims.clear();
@@ -84,11 +84,9 @@ mod tests {
 
     #[test]
     fn a_token_is_checked_once_by_the_same_keys() {
-        let (checked, old, new) = (ClaimsCache::default(), keys(), keys());
+        let (cache, old, new) = (ClaimsCache::default(), keys(), keys());
         let ask = |keys: &Arc<[VerificationKey]>, token: &str, found: Result<Claims, ()>| {
-            checked
-                .claims(keys, token, || found)
-                .map(|claims| claims.sub)
+            cache.claims(keys, token, || found).map(|claims| claims.sub)
         };
         assert_eq!(
             ask(&old, "a", Ok(claims("alice"))),
@@ -114,14 +112,14 @@ mod tests {
 
     #[test]
     fn the_least_recently_shown_tokens_are_forgotten() {
-        let (checked, keys) = (ClaimsCache::default(), keys());
+        let (cache, keys) = (ClaimsCache::default(), keys());
         for number in 0..=TOKENS_MAX.get() {
-            checked
+            cache
                 .claims(&keys, &number.to_string(), || Ok::<_, ()>(claims("x")))
                 .unwrap();
         }
-        assert!(checked.claims(&keys, "0", || Err(())).is_err());
-        assert!(checked.claims(&keys, "1", || Err(())).is_ok());
-        assert_eq!(checked.lock(&keys).claims.len(), TOKENS_MAX.get());
+        assert!(cache.claims(&keys, "0", || Err(())).is_err());
+        assert!(cache.claims(&keys, "1", || Err(())).is_ok());
+        assert_eq!(cache.lock(&keys).claims.len(), TOKENS_MAX.get());
     }
 }

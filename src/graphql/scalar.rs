@@ -55,7 +55,7 @@ impl ScalarType for Uuid {
 }
 
 /// Wraps JSON text as a value: an object with the reserved key alone. [`AnswerJson`] writes the text
-/// as it is.
+/// as it is, without a check: it must be valid JSON, also where a client sent it.
 pub(super) fn verbatim(text: String) -> Value {
     Value::Object(IndexMap::from_iter([(
         Name::new(RESERVED_KEY),

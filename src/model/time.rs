@@ -56,7 +56,9 @@ impl Timestamp {
 impl Timestamp {
     /// RFC 3339 in UTC, always with six fractional digits, so equal timestamps have equal texts.
     pub fn text(self) -> TimestampText {
-        let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        // A damaged row may hold any number.
+        let Self(moment) = Self::from_micros(self.0);
+        let (seconds, micros) = (moment / 1_000_000, moment % 1_000_000);
         let moment = OffsetDateTime::from_unix_timestamp(seconds)
             .expect("a timestamp lies between 1970 and 9999");
         let (date, [hour, minute, second]) = (
@@ -112,6 +114,12 @@ mod tests {
         assert_eq!(moment.to_string(), "2026-03-15T10:05:00.123456Z");
         assert_eq!(Timestamp::parse(&moment.to_string()), Some(moment));
         assert_eq!(Timestamp::MAX.to_string(), "9999-12-31T23:59:59.999999Z");
+    }
+
+    #[test]
+    fn a_damaged_time_has_a_text() {
+        assert_eq!(Timestamp(-1).to_string(), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(Timestamp(i64::MAX).to_string(), Timestamp::MAX.to_string());
     }
 
     #[test]

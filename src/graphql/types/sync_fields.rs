@@ -142,8 +142,7 @@ impl JsonText<'_> {
 
     /// Writes a value of an enum. Always returns `true`.
     pub(in crate::graphql) fn put_enum(&mut self, value: impl EnumType) -> bool {
-        let name = enum_name(value);
-        self.put_plain(name)
+        self.put_plain(enum_name(value))
     }
 
     /// Writes a time. Always returns `true`.

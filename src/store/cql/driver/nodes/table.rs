@@ -202,7 +202,7 @@ impl NodeTable {
         self.nodes.read().keys().copied().collect()
     }
 
-    /// Notes which of the nodes that told their time have a wrong clock.
+    /// Marks those of the nodes that answered whose clock is wrong.
     pub(crate) fn note_clocks(&self, leads: &[ClockLead], wrong: &[Uuid]) {
         for node in leads.iter().filter_map(|lead| self.get(lead.node)) {
             let is_wrong = wrong.contains(&node.id);
