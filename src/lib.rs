@@ -36,8 +36,8 @@
 //! - Invariant: in one conversation, no smaller id becomes visible after a greater one. One task at a time allocates ids,
 //!   persists and publishes. On a shared store an id may become visible up to four seconds late, and streams read back
 //!   that far. A later one is logged again (`chat::late_rule`).
-//! - Invariant: a server whose clock is wrong allocates no ids, and stops nobody else. On a cluster, ids and cursors
-//!   go by the cluster's clock ([`cluster::ClusterClock`]).
+//! - Invariant: a server whose clock is wrong allocates no ids, and stops nobody else. On a cluster, ids, cursors,
+//!   logs and counts go by the cluster's clock ([`cluster::ClusterClock`]).
 //! - Invariant: unread is computed from a marker, never counted up and down.
 //! - Invariant: markers are maxima; the greater bytes stay, whatever the order of arrival.
 //! - Invariant: a cursor is a clustering key behind the name of its list. It holds no state of a server.

@@ -125,10 +125,7 @@ impl InFlightIds {
 
     /// Time by which ids and cursors go: the cluster's, or the wall clock's.
     pub(crate) fn now(&self) -> Timestamp {
-        match &self.cluster {
-            Some(cluster) => cluster.now(),
-            None => self.clock.now(),
-        }
+        self.clock.now()
     }
 
     /// The greatest cursor that a read of the store may give.

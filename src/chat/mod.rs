@@ -160,6 +160,8 @@ impl Chat {
             }
             None => None,
         };
+        // The logs of other servers go by the cluster's time, whatever the wall clock shows.
+        let clock = cluster.as_ref().map_or(clock, Cluster::clock);
         let in_flight = InFlightIds::new(Arc::clone(&clock), ids, cluster);
         let restrictions = Restrictions::open(&store, Arc::clone(&clock), &bounds).await?;
         let components = Components::new(

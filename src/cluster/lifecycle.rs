@@ -59,8 +59,7 @@ impl Cluster {
         put_server(&*store, &times, server).await?;
         counters.identities.inc();
         first_samples(&*store, &cluster_clock, server).await?;
-        let time: Arc<dyn Clock> = Arc::clone(&cluster_clock) as Arc<_>;
-        store.follow_clock(Arc::downgrade(&time));
+        store.follow_clock(Arc::downgrade(&cluster_clock) as Weak<_>);
         let (registry, events) =
             Registry::new(Arc::clone(&store), Arc::clone(&times), server, jitter(1));
         let peers = Arc::new(Peers::new(Arc::clone(&store)));

@@ -75,7 +75,7 @@ use self::registry::Registry;
 use self::registry::events::RegistryEvents;
 use self::write_times::WriteTimes;
 use crate::bus::Bus;
-use crate::clock::Clock as _;
+use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{ChangeId, ConversationId, OrderKey, Timestamp, UserId};
 use crate::store;
@@ -190,6 +190,11 @@ impl Cluster {
     /// The cluster's time, by which ids and cursors go.
     pub fn now(&self) -> Timestamp {
         self.0.cluster_clock.now()
+    }
+
+    /// The clock of the cluster's time.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.0.cluster_clock) as Arc<_>
     }
 
     /// Waits until [`Cluster::now`] is the cluster's time, as long as that takes.

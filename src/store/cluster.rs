@@ -244,8 +244,9 @@ pub trait ClusterStore: Send + Sync + 'static {
     /// Sets the owner of the events of changes that this store completes. The first one stays.
     fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>);
 
-    /// Sets the clock of the cluster's time. Counts of messages go by it: one that went by the clock of a
-    /// server that is ahead would count the messages of the next minute as none.
+    /// Sets the clock of the cluster's time, by which the store goes from then on. By the wall clock of a
+    /// server that is ahead, a count would stand for messages that others still write, and a log would
+    /// be written where others do not read it.
     fn follow_clock(&self, clock: Weak<dyn Clock>);
 
     /// Sessions of these users, of every kind and of ended servers too, in no order.

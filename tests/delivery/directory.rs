@@ -451,7 +451,7 @@ impl ClusterStore for Link {
 
     fn set_completion_handler(&self, _: Weak<dyn CompletionHandler>) {}
 
-    /// It counts no messages.
+    /// It has no use for the time.
     fn follow_clock(&self, _: Weak<dyn Clock>) {}
 
     async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>> {

@@ -67,3 +67,20 @@ async fn a_restriction_of_one_server_holds_on_the_other_within_four_seconds() {
         Err(Refusal::Revoked)
     );
 }
+
+/// Every server reads and writes the log of restrictions by the cluster's time, not by its own.
+#[tokio::test]
+async fn a_restriction_passes_between_servers_of_which_one_is_an_hour_ahead() {
+    let Some(right) = Server::open(0).await else {
+        return;
+    };
+    let ahead = Server::open(3_600_000_000).await.unwrap();
+    let [anna, ben, backend] = people(["anna", "ben", "backend"]);
+    let service = Viewer::service(backend);
+    for (from, to, user) in [(&right, &ahead, &anna), (&ahead, &right, &ben)] {
+        let suspended = from.chat.restrictions.suspend(&service, user, None, None);
+        suspended.await.unwrap();
+        let took = until(to, user, Err(Refusal::Suspended)).await;
+        assert!(took < WITHIN, "{took:?}");
+    }
+}

@@ -18,7 +18,7 @@ use crate::store::{Audience, Result};
 pub(super) struct ClusterDirectory {
     pub(super) tables: ClusterTables,
     pub(super) sends: Arc<Sends>,
-    /// Clock of the counts.
+    /// Clock of the whole store.
     pub(super) clock: Arc<FollowingClock>,
 }
 

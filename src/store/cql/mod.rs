@@ -113,9 +113,12 @@ impl Cql {
         let executor = Arc::new(executor.map_err(|error| ClusterOpenError::Prepare {
             source: Box::new(error),
         })?);
-        let (e, c) = (|| Arc::clone(&executor), || Arc::clone(&clock));
-        let cluster_time = Arc::new(FollowingClock::new(c()));
-        let messages = Arc::new(Messages::new(e(), Arc::clone(&cluster_time) as Arc<_>));
+        let clock = Arc::new(FollowingClock::new(clock));
+        let (e, c) = (
+            || Arc::clone(&executor),
+            || Arc::clone(&clock) as Arc<dyn Clock>,
+        );
+        let messages = Arc::new(Messages::new(e(), c()));
         let participants = Arc::new(Participants::new(e(), Arc::clone(&messages)));
         let inboxes = Arc::new(Inboxes::new(e(), c(), Arc::clone(&messages)));
         let (m, p, i) = (
@@ -128,7 +131,7 @@ impl Cql {
         let cluster = Arc::new(ClusterDirectory {
             tables: ClusterTables::new(e()),
             sends: Arc::clone(&sends),
-            clock: cluster_time,
+            clock: Arc::clone(&clock),
         });
         let admin = Admin::new(e(), c(), m(), p(), i(), Arc::clone(&sends));
         let profiles = Profiles::new(e(), c());
