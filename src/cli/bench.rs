@@ -21,11 +21,11 @@ Put load on a running server, embedded or on a cluster, and print the measuremen
 The command WRITES to that server: it creates users named bench-RUN-0001 and so on, groups and messages, and deletes none of them. Use a \
 server whose data you can throw away. Servers limit the rate of each user and the sockets of each address, so start it with `--rates off`.
 
-Each workload prints the number of operations and their rate, latencies in milliseconds (p50, p90, p99 and max), and failures by code. With \
+Each workload prints the number of operations and their rate, latencies in milliseconds (p50, p90, p99, p99.9 and max), and failures by code. With \
 `--pid`, on the server's machine, it also prints the server's CPU time for each operation, busy cores and memory. The bench uses CPU too: on \
 the same machine, CPU time for each operation says more than operations a second. The exit code is 1 if an operation failed.
 
-`--json` prints the keys workload, url, run, settings, seconds, operations, of (name of the operation), perSecond, p50Ms, p90Ms, p99Ms, maxMs, \
+`--json` prints the keys workload, url, run, settings, seconds, operations, of (name of the operation), perSecond, p50Ms, p90Ms, p99Ms, p999Ms, maxMs, \
 failed, failures (by code), faults and interrupted; with --pid also cpuMicrosEach, cpuCores and residentMib. A workload may add its own keys.";
 
 pub(super) const BENCH_EXAMPLES: &str = "\

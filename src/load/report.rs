@@ -142,6 +142,7 @@ impl LoadReport {
                 ("p50Ms", percentiles.p50),
                 ("p90Ms", percentiles.p90),
                 ("p99Ms", percentiles.p99),
+                ("p999Ms", percentiles.p999),
                 ("maxMs", percentiles.max),
             ] {
                 add(name, value);
@@ -181,16 +182,17 @@ impl LoadReport {
             &format!("{count} in {seconds:.1} s, {rate} a second"),
         );
         if let Some(percentiles) = self.stats.percentiles() {
-            let [p50, p90, p99, max] = [
+            let [p50, p90, p99, p999, max] = [
                 percentiles.p50,
                 percentiles.p90,
                 percentiles.p99,
+                percentiles.p999,
                 percentiles.max,
             ]
             .map(|value| format!("{value:.1}"));
             line(
                 "ms",
-                &format!("p50 {p50}, p90 {p90}, p99 {p99}, max {max}: {timed}"),
+                &format!("p50 {p50}, p90 {p90}, p99 {p99}, p99.9 {p999}, max {max}: {timed}"),
             );
         }
         if let (Some(cores), Some(resident)) = (self.cores(), self.resident_mib()) {

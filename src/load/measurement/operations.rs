@@ -32,6 +32,7 @@ pub(crate) struct Percentiles {
     pub(crate) p50: f64,
     pub(crate) p90: f64,
     pub(crate) p99: f64,
+    pub(crate) p999: f64,
     pub(crate) max: f64,
 }
 
@@ -79,6 +80,7 @@ impl OperationStats {
             p50: at(0.5),
             p90: at(0.9),
             p99: at(0.99),
+            p999: at(0.999),
             max: self.latencies.max() as f64 / 1e3,
         };
         (self.count() > 0).then_some(percentiles)
@@ -140,6 +142,7 @@ mod tests {
             (percentiles.p50, 500.0),
             (percentiles.p90, 900.0),
             (percentiles.p99, 990.0),
+            (percentiles.p999, 999.0),
             (percentiles.max, 1_000.0),
         ] {
             assert!(
