@@ -13,6 +13,7 @@ use crate::store::embedded::engine::committer::{COMMIT, Engine, Rows};
 use crate::store::embedded::engine::db::Db;
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record::{self, CommitRecord};
+use crate::store::embedded::engine::write_buffers::WriteBuffers;
 use crate::store::{Cause, Error, Result};
 
 /// Format version of keys and values.
@@ -109,6 +110,7 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
     }
     let known = Arc::new(RowCache::new());
     let engine = DbEngine {
+        buffers: WriteBuffers::of(&db),
         db: db.clone(),
         known: Arc::clone(&known),
         note,
@@ -207,6 +209,7 @@ pub(super) fn write_note(note: &File, number: u64) -> io::Result<()> {
 /// State owned by the committer's thread.
 pub(super) struct DbEngine {
     db: Db,
+    buffers: WriteBuffers,
     known: Arc<RowCache>,
     note: File,
     is_note_broken: bool,
@@ -220,6 +223,7 @@ impl Engine for DbEngine {
     fn commit(&mut self, rows: Rows) -> Result<(), Cause> {
         let touched = Touched::by(&rows);
         self.db.commit(rows)?;
+        self.buffers.follow(&self.db);
         self.known.written(&touched);
         Ok(())
     }

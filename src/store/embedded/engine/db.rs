@@ -5,12 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice, Snapshot};
+use fjall::{
+    AbstractTree as _, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice,
+    Snapshot,
+};
 use serde::de::DeserializeOwned;
 
 use super::journal::open_past_torn_end;
 use super::key::{self, Key, Span, Table};
 use super::record::{self, DecodeError};
+use super::write_buffers::WriteBuffer;
 use crate::model::Direction;
 use crate::store::{Error, Result};
 
@@ -110,6 +114,12 @@ impl Db {
         batch.commit()
     }
 
+    /// The buffers that take the writes of each keyspace now.
+    pub(super) fn write_buffers(&self) -> impl Iterator<Item = WriteBuffer> {
+        let buffer = |keyspace: &Keyspace| keyspace.tree.active_memtable() as WriteBuffer;
+        self.keyspaces.iter().map(buffer)
+    }
+
     /// Approximate number of rows, tombstones included.
     pub(in crate::store::embedded) fn rows_about(&self) -> usize {
         self.keyspaces.iter().map(Keyspace::approximate_len).sum()
@@ -192,7 +202,7 @@ impl Db {
     }
 
     /// Flushes every keyspace, those without new rows included.
-    fn flush_all(&self) -> fjall::Result<()> {
+    pub(super) fn flush_all(&self) -> fjall::Result<()> {
         let bytes = key::meta(FILLER_ROW).bytes;
         let fillers = Table::ALL.iter().map(|table| {
             let (table, bytes) = (*table, bytes.clone());

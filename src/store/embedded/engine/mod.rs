@@ -7,3 +7,4 @@ mod journal;
 pub(in crate::store::embedded) mod key;
 pub(in crate::store::embedded) mod page;
 pub(in crate::store::embedded) mod record;
+pub(in crate::store::embedded) mod write_buffers;
