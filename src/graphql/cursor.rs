@@ -8,13 +8,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-use super::id::TEXT_BYTES_MAX;
+use super::id::{KeyBytes, TEXT_BYTES_MAX};
 use crate::chat::{BlockKey, SearchKey};
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, PinKey, Timestamp, UserId};
 
 const VERSION: u8 = 1;
-/// Bytes of most keys.
-const KEY_BYTES: usize = 32;
 
 /// List with cursors, and the partition that it reads.
 #[derive(Debug, Clone, Copy)]
@@ -94,8 +92,7 @@ pub(super) struct CursorEncoder(Vec<u8>);
 
 impl CursorEncoder {
     pub(super) fn of(&self, key: &impl CursorKey) -> String {
-        let mut bytes = Vec::with_capacity(self.0.len() + KEY_BYTES);
-        bytes.extend_from_slice(&self.0);
+        let mut bytes = KeyBytes::from_slice(&self.0);
         key.append_to(&mut bytes);
         URL_SAFE_NO_PAD.encode(bytes)
     }
@@ -109,7 +106,7 @@ fn fingerprint(user: &UserId) -> Vec<u8> {
 /// Key that a cursor encodes.
 pub trait CursorKey: Sized {
     /// Appends the bytes of the key.
-    fn append_to(&self, bytes: &mut Vec<u8>);
+    fn append_to(&self, bytes: &mut KeyBytes);
     fn from_key(bytes: &[u8]) -> Option<Self>;
 
     fn encode(&self, list: List<'_>) -> String {
@@ -123,7 +120,7 @@ pub trait CursorKey: Sized {
 }
 
 impl CursorKey for OrderKey {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
+    fn append_to(&self, bytes: &mut KeyBytes) {
         bytes.extend_from_slice(&self.0);
     }
 
@@ -133,7 +130,7 @@ impl CursorKey for OrderKey {
 }
 
 impl CursorKey for InboxKey {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
+    fn append_to(&self, bytes: &mut KeyBytes) {
         bytes.extend_from_slice(&self.activity.micros().to_be_bytes());
         bytes.extend_from_slice(self.conversation.0.as_bytes());
     }
@@ -152,7 +149,7 @@ impl CursorKey for InboxKey {
 }
 
 impl CursorKey for SearchKey {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
+    fn append_to(&self, bytes: &mut KeyBytes) {
         bytes.extend_from_slice(&self.position.0);
         bytes.extend_from_slice(self.conversation.0.as_bytes());
     }
@@ -167,7 +164,7 @@ impl CursorKey for SearchKey {
 }
 
 impl CursorKey for UserId {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
+    fn append_to(&self, bytes: &mut KeyBytes) {
         bytes.extend_from_slice(self.as_str().as_bytes());
     }
 
@@ -177,7 +174,7 @@ impl CursorKey for UserId {
 }
 
 impl CursorKey for BlockKey {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
+    fn append_to(&self, bytes: &mut KeyBytes) {
         bytes.extend_from_slice(&self.change().0);
         bytes.extend_from_slice(self.user.as_str().as_bytes());
     }
@@ -189,7 +186,7 @@ impl CursorKey for BlockKey {
 }
 
 impl CursorKey for PinKey {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
+    fn append_to(&self, bytes: &mut KeyBytes) {
         bytes.extend_from_slice(&self.pinned.0);
         bytes.extend_from_slice(&self.message.0);
     }

@@ -3,6 +3,7 @@
 use async_graphql::ID;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::error::{Error, Result};
@@ -11,6 +12,9 @@ use crate::model::{ConversationId, JobId, MessageId, ReportId, UserId};
 const VERSION: u8 = 1;
 /// Longer texts are refused without decoding.
 pub(super) const TEXT_BYTES_MAX: usize = 512;
+
+/// Bytes of an id or a cursor. Most need no allocation.
+pub(super) type KeyBytes = SmallVec<[u8; 64]>;
 
 /// Object that a global id names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +33,22 @@ pub(super) enum GlobalId {
 
 impl GlobalId {
     pub(super) fn encode(&self) -> ID {
-        let mut bytes = Vec::with_capacity(40);
+        ID(URL_SAFE_NO_PAD.encode(self.bytes()))
+    }
+
+    /// Appends the text of the id.
+    pub(super) fn append_to(&self, text: &mut Vec<u8>) {
+        let bytes = self.bytes();
+        let begin = text.len();
+        let len = base64::encoded_len(bytes.len(), false).expect("an id is short");
+        text.resize(begin + len, 0);
+        URL_SAFE_NO_PAD
+            .encode_slice(bytes, &mut text[begin..])
+            .expect("the text has room for the id");
+    }
+
+    fn bytes(&self) -> KeyBytes {
+        let mut bytes = KeyBytes::new();
         bytes.push(VERSION);
         match self {
             Self::User(user) => {
@@ -69,7 +88,7 @@ impl GlobalId {
                 bytes.extend_from_slice(user.as_str().as_bytes());
             }
         }
-        ID(URL_SAFE_NO_PAD.encode(bytes))
+        bytes
     }
 
     /// `None` for a text that [`GlobalId::encode`] does not produce.
@@ -189,6 +208,9 @@ mod tests {
             GlobalId::Report(message),
             GlobalId::Job(JobId(conversation.0)),
         ] {
+            let mut text = b"id:".to_vec();
+            id.append_to(&mut text);
+            assert_eq!(text, format!("id:{}", *id.encode()).into_bytes());
             assert_eq!(GlobalId::decode(&id.encode()), Some(id));
         }
     }

@@ -61,31 +61,34 @@ impl Timestamp {
         let (seconds, micros) = (moment / 1_000_000, moment % 1_000_000);
         let moment = OffsetDateTime::from_unix_timestamp(seconds)
             .expect("a timestamp lies between 1970 and 9999");
-        let (date, [hour, minute, second]) = (
-            moment.date(),
-            [moment.hour(), moment.minute(), moment.second()].map(u32::from),
-        );
+        let (date, (hour, minute, second)) = (moment.date(), moment.to_hms());
+        let year = date.year().unsigned_abs();
         let micros = u32::try_from(micros).expect("a timestamp is never negative");
-        let mut text = *b"0000-00-00T00:00:00.000000Z";
         // Each row of a page has a timestamp, and interpreting a format description costs several times as much.
-        let numbers = [
-            (0..4, date.year().unsigned_abs()),
-            (5..7, u8::from(date.month()).into()),
-            (8..10, date.day().into()),
+        let pairs = [
+            (0, two_digits(year / 100)),
+            (2, two_digits(year)),
+            (5, two_digits(u8::from(date.month()).into())),
+            (8, two_digits(date.day().into())),
+            (11, two_digits(hour.into())),
+            (14, two_digits(minute.into())),
+            (17, two_digits(second.into())),
+            (20, two_digits(micros / 10_000)),
+            (22, two_digits(micros / 100)),
+            (24, two_digits(micros)),
         ];
-        for (range, mut number) in numbers.into_iter().chain([
-            (11..13, hour),
-            (14..16, minute),
-            (17..19, second),
-            (20..26, micros),
-        ]) {
-            for digit in text[range].iter_mut().rev() {
-                *digit = b'0' + u8::try_from(number % 10).expect("a digit is less than 10");
-                number /= 10;
-            }
+        let mut text = *b"0000-00-00T00:00:00.000000Z";
+        for (at, [tens, ones]) in pairs {
+            (text[at], text[at + 1]) = (tens, ones);
         }
         TimestampText(text)
     }
+}
+
+/// The last two digits of a number.
+fn two_digits(number: u32) -> [u8; 2] {
+    [number / 10 % 10, number % 10]
+        .map(|digit| b'0' + u8::try_from(digit).expect("a digit is less than 10"))
 }
 
 /// Text of a timestamp, without an allocation.
@@ -94,6 +97,10 @@ pub struct TimestampText([u8; 27]);
 impl TimestampText {
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("digits are text")
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -4,14 +4,37 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
+
 use super::{ChangeId, Metadata, Timestamp};
 
 /// Username: the `sub` claim of the token. Compared bytewise.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(transparent)]
 pub struct UserId(Arc<str>);
+
+impl<'de> Deserialize<'de> for UserId {
+    /// Copies the name once: serde's own way to an `Arc<str>` copies it twice, and each row of a page
+    /// has a name.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Name;
+
+        impl Visitor<'_> for Name {
+            type Value = UserId;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a username")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<UserId, E> {
+                Ok(UserId(name.into()))
+            }
+        }
+
+        deserializer.deserialize_str(Name)
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UserIdError {

@@ -72,10 +72,12 @@ impl SyncFields for Conversation {
     fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         let conversation = &*self.conversation;
         match field.name.node.as_str() {
-            "id" => json.put_plain(&GlobalId::Conversation(conversation.id).encode()),
+            "id" => json.put_id(&GlobalId::Conversation(conversation.id)),
             "uuid" => json.put(conversation.id.0),
             "kind" => json.put_enum(ConversationKind::from(conversation.kind)),
-            "name" => json.put(conversation.name.as_ref().map(model::GroupName::as_str)),
+            "name" => {
+                json.put_text_or_null(conversation.name.as_ref().map(model::GroupName::as_str))
+            }
             "createdAt" => json.put_time(conversation.created_at),
             _ => false,
         }

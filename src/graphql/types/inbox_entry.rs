@@ -278,8 +278,10 @@ impl SyncFields for InboxEntry {
     fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         let Self { scope, row, read } = self;
         match field.name.node.as_str() {
-            "id" => json
-                .put_plain(&GlobalId::InboxEntry(row.conversation, scope.viewer.clone()).encode()),
+            "id" => json.put_id(&GlobalId::InboxEntry(
+                row.conversation,
+                scope.viewer.clone(),
+            )),
             "conversation" => read.conversation.as_ref().is_some_and(|known| {
                 json.object(&Conversation::new(scope, Arc::clone(known)), field)
             }),

@@ -270,18 +270,18 @@ impl SyncFields for Message {
     fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         let message = &*self.message;
         match field.name.node.as_str() {
-            "id" => json.put_plain(&GlobalId::Message(message.conversation, message.id).encode()),
+            "id" => json.put_id(&GlobalId::Message(message.conversation, message.id)),
             "uuid" => json.put(message.id.uuid()),
             "sender" => json.object(&User::new(&self.scope, message.sender.clone()), field),
             "kind" => json.put_enum(MessageKind::from(message.kind)),
-            "body" => json.put(
+            "body" => json.put_text_or_null(
                 message
                     .content
                     .as_ref()
                     .map(|content| content.body.as_str()),
             ),
             "metadata" => json.put(metadata(message)),
-            "clientKey" => json.put(self.scope.client_key(message)),
+            "clientKey" => json.put_text_or_null(self.scope.client_key(message)),
             "createdAt" => json.put_time(message.id.moment()),
             "editedAt" => json.put_time_or_null(
                 message

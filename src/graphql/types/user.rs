@@ -167,8 +167,8 @@ impl SyncFields for User {
 
     fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         match field.name.node.as_str() {
-            "id" => json.put_plain(&GlobalId::User(self.user.clone()).encode()),
-            "username" => json.put(self.user.as_str()),
+            "id" => json.put_id(&GlobalId::User(self.user.clone())),
+            "username" => json.put_text(self.user.as_str()),
             "viewerHasBlocked" => self
                 .scope
                 .has_blocked(&self.user)
