@@ -397,14 +397,19 @@ impl Payloads {
     }
 }
 
-/// The bytes of an answer without its positions of streams, which move with the clock.
+/// The bytes of an answer without its positions of streams and its times to wait, which move with the
+/// clock.
 fn at_rest(said: &Said) -> (u16, String) {
     let mut text = said.text.clone();
-    for name in ["\"eventsCursor\":\"", "\"updatesCursor\":\""] {
+    for (name, end) in [
+        ("\"eventsCursor\":\"", '"'),
+        ("\"updatesCursor\":\"", '"'),
+        ("\"retryAfterMs\":", '}'),
+    ] {
         let mut from = 0;
         while let Some(found) = text[from..].find(name) {
             from += found + name.len();
-            let length = text[from..].find('"').unwrap();
+            let length = text[from..].find(end).unwrap();
             text.replace_range(from..from + length, "");
         }
     }
