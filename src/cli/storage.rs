@@ -3,6 +3,7 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::Error;
 use crate::clock::Clock;
@@ -10,6 +11,9 @@ use crate::config::{Config, StoreChoice};
 use crate::store::StoreAdmin;
 use crate::store::cql::{Address, Cql};
 use crate::store::embedded::{Embedded, Options};
+
+/// Interval of the log lines of a store that opens slowly.
+const SLOW_OPEN_EVERY: Duration = Duration::from_secs(5);
 
 /// Creates a missing data folder, private to its owner. Blocks.
 pub(super) fn create_folder(config: &Config) -> Result<(), Error> {
@@ -56,8 +60,22 @@ pub(super) async fn open(
     })
 }
 
+/// Opens the store on a cluster. A slow cluster is logged every few seconds, so that an operator sees
+/// what the start waits for.
 pub(super) async fn open_cluster(address: &Address, clock: Arc<dyn Clock>) -> Result<Cql, Error> {
-    Ok(Cql::open(address.clone(), clock).await?)
+    let began = Instant::now();
+    let opening = Cql::open(address.clone(), clock);
+    tokio::pin!(opening);
+    loop {
+        match tokio::time::timeout(SLOW_OPEN_EVERY, &mut opening).await {
+            Ok(opened) => return Ok(opened?),
+            Err(_) => tracing::warn!(
+                %address,
+                waited = ?began.elapsed(),
+                "the store on the cluster is not open yet; the cluster answers slowly or not at all"
+            ),
+        }
+    }
 }
 
 pub(super) async fn open_embedded(

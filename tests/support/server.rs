@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use super::program::{Program, Running};
 
 const DEADLINE: Duration = Duration::from_secs(30);
+/// A server on a cluster prepares some 300 statements on each node first, on a machine that may be busy.
+const START_MAX: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 pub(crate) struct Server {
@@ -61,7 +63,7 @@ impl Server {
             let _ = sender.send(line);
             read_on(&mut stdout)
         });
-        let line = first_line.recv_timeout(DEADLINE).unwrap_or_default();
+        let line = first_line.recv_timeout(START_MAX).unwrap_or_default();
         match line.trim().strip_prefix("Wideroom listens on ") {
             Some(url) => Ok(Self {
                 process,
