@@ -11,7 +11,7 @@ use crate::model::{
     ChangeId, ConversationId, Job, JobId, MessageId, OutboxEvent, OutboxRow, Report, TimeUuid,
     Timestamp, UserId,
 };
-use crate::store::cql::driver::writes::Writes;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::{ConversationsPiece, ErasureStore, Result};
 
 #[async_trait]

@@ -14,12 +14,12 @@ use scylla::value::CqlTimeuuid;
 use super::Admin;
 use crate::model::{ConversationId, Message, MessageId, TimeUuid};
 use crate::store::Result;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, time_uuid, values};
-use crate::store::cql::driver::writes::Writes;
-use crate::store::cql::message::bucket::fill::{Fill, NARROWEST_MAX, WIDE_MAX, stored_bytes};
 use crate::store::cql::message::bucket::{Bucket, Width};
+use crate::store::cql::message::bucket::{Fill, NARROWEST_MAX, WIDE_MAX, stored_bytes};
 use crate::store::cql::participant::KEYS_AT_ONCE;
 
 const TABLE: &str = "messages_by_conversation";

@@ -15,10 +15,10 @@ use crate::model::{
     Message, MessageId, Timestamp, UserId,
 };
 use crate::store::cql::driver::error::unavailable;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::inbox::flags::encode_level;
 use crate::store::cql::inbox::mention::Mentioned;

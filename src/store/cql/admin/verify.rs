@@ -11,10 +11,10 @@ use super::verify_conversation::check;
 use crate::model::{
     ConversationId, Emoji, Membership, MembershipState, MessageId, OrderKey, Role, UserId,
 };
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{time_uuid, user, values};
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::register::decode_membership;
 use crate::store::rules::finding;

@@ -3,9 +3,9 @@
 use super::Admin;
 use crate::model::{ConversationId, HistorySettings};
 use crate::store::Result;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::message::conversation::decode_history;
 
 /// Reads of both copies. A change may come between the two reads of one try.

@@ -8,9 +8,9 @@ use crate::model::{
     ConversationKind, Membership, MessageId, OrderKey, PageRequest, Timestamp, UserId,
 };
 use crate::store::Result;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{order_key, values};
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::inbox::writes::slot_of;
 use crate::store::cql::message::register::{LastMessage, decode_membership};

@@ -1,7 +1,7 @@
 //! Executor: sends statements to the cluster and reads their rows, each request with a permit, a
 //! deadline and, where it may run twice, a hedge.
 
-mod batch;
+pub(crate) mod batch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use scylla::response::query_result::QueryResult;
 use tokio::sync::SemaphorePermit;
 use uuid::Uuid;
 
+use self::batch::Writes;
 use super::error::{corrupt, of_decision, of_read, of_write};
 use super::next_version;
 use super::nodes::clocks::SELECT_NOW;
@@ -26,7 +27,6 @@ use super::request::permits::{RequestPermit, RequestPermits};
 use super::request::range_limiter::RangeLimiter;
 use super::statement::{ExecutionProfiles, Kind, PreparedStatements, Statement};
 use super::value::Values;
-use super::writes::Writes;
 use crate::metrics::Metrics;
 use crate::store::{Error, Result};
 

@@ -18,6 +18,5 @@ pub(crate) mod statement;
 mod unprepared;
 pub(crate) mod upgrade;
 pub(crate) mod value;
-pub(crate) mod writes;
 
 pub use self::open_error::ClusterOpenError;

@@ -9,9 +9,9 @@ use super::Inboxes;
 use super::writes::{latest_by_hint, slot_of};
 use crate::model::{ConversationId, Cut, Direction, InboxKey, Timestamp, UserId};
 use crate::store::Result;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
-use crate::store::cql::driver::writes::Writes;
 
 /// Rows of one read.
 const READ_MAX: i32 = 1_000;

@@ -5,9 +5,9 @@
 
 use super::Inboxes;
 use crate::model::{ConversationId, Flags, NotificationLevel, Timestamp, UserId};
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{Values, values};
-use crate::store::cql::driver::writes::Writes;
 use crate::store::{Archive, FlagsChange, Result};
 
 /// The stored level of an entry with the default. Null would be a tombstone.

@@ -7,9 +7,9 @@ use super::Inboxes;
 use super::row::{PIECE, PIECES_AT_ONCE};
 use crate::model::{Conversation, ConversationId, UserId};
 use crate::store::Result;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, values};
-use crate::store::cql::driver::writes::Writes;
 
 /// Rows of one read, which are all that is listed.
 const ROWS_MAX: i32 = Conversation::LARGE_LISTED_MAX as i32;

@@ -17,13 +17,13 @@ use uuid::Uuid;
 use super::Inboxes;
 use super::row::PIECE;
 use crate::model::{ConversationId, Message, MessageId, OrderKey, Timestamp, Unread, UserId};
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::{Statement, statements};
 use crate::store::cql::driver::value::{
     REGISTER_TIMESTAMP, Value, Values, list, order_key, row_limit, time_uuid, time_uuid_bound,
     user, values,
 };
-use crate::store::cql::driver::writes::Writes;
 use crate::store::{Result, UnreadQuery, UnreadReader};
 
 const TABLE: &str = "mentions_by_entry";

@@ -6,9 +6,9 @@
 use super::Inboxes;
 use crate::model::{ConversationId, NotificationLevel, UserId};
 use crate::store::Result;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{row_limit, user, values};
-use crate::store::cql::driver::writes::Writes;
 
 const TABLE: &str = "notify_all_by_conversation";
 

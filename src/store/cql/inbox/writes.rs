@@ -6,9 +6,9 @@ use crate::model::{
     ReadMarker, Timestamp, UserId,
 };
 use crate::store::Result;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::message::change_log::day_of;
 use crate::store::cql::message::register::{LastMessage, encode_membership};
 

@@ -6,9 +6,9 @@ use scylla::value::CqlTimeuuid;
 use super::Messages;
 use crate::model::{Change, ChangeKind, ConversationId, OrderKey, Timestamp};
 use crate::store::Result;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{row_limit, time_uuid, time_uuid_bound, user, values};
-use crate::store::cql::driver::writes::Writes;
 
 const TABLE: &str = "changes_by_conversation";
 /// Days that the log goes back: the lifetime of its rows, and one more, as a day has two edges.

@@ -15,12 +15,12 @@ use crate::model::{
 };
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::{PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{
     REGISTER_TIMESTAMP, list, order_key, time_uuid, user, values,
 };
-use crate::store::cql::driver::writes::Writes;
 
 const TABLE: &str = "conversations";
 

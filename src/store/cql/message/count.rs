@@ -17,10 +17,10 @@ use super::bucket::Bucket;
 use crate::model::{ConversationId, Message, OrderKey, Timestamp};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
-use crate::store::cql::driver::writes::Writes;
 
 /// The width in the index row of the summary, whose start is zero. No bucket has it.
 pub(crate) const SUMMARY_WIDTH: i8 = -1;

@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 use super::Messages;
 use crate::model::{ConversationId, OutboxShard};
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{row_limit, values};
-use crate::store::cql::driver::writes::Writes;
 use crate::store::rules::expiry;
 use crate::store::{DueQuery, DueRemoval, Result};
 

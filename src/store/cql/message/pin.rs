@@ -11,9 +11,9 @@ use super::bucket::Bucket;
 use crate::model::{ChangeId, ConversationId, MessageId, Pin};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, row_limit, time_uuid, values};
-use crate::store::cql::driver::writes::Writes;
 
 const TABLE: &str = "pins_by_conversation";
 /// Rows of one read.

@@ -8,10 +8,10 @@ use crate::model::{
     Change, ConversationId, Emoji, Message, MessageId, Reaction, Timestamp, UserId,
 };
 use crate::store::Result;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, list, user, values};
-use crate::store::cql::driver::writes::Writes;
 
 const TABLE: &str = "reactions_by_message";
 /// Rows of one read.

@@ -10,9 +10,9 @@ use super::register::{decode_content, encode_content};
 use crate::model::{ConversationId, IdempotencyKey, Message, MessageId, MessageKind, Timestamp};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{time_uuid, user, values};
-use crate::store::cql::driver::writes::Writes;
 
 const TABLE: &str = "messages_by_conversation";
 

@@ -14,10 +14,10 @@ use crate::model::{
     Ban, ConversationId, Direction, Page, PageRequest, TimeUuid, Timestamp, UserId,
 };
 use crate::store::cql::driver::error::corrupt;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::{Executor, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, row_limit, user, values};
-use crate::store::cql::driver::writes::Writes;
 use crate::store::{BanChange, Result};
 
 const TABLE: &str = "bans_by_conversation";

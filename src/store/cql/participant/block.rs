@@ -10,9 +10,9 @@ use crate::model::{Block, ChangeId, OrderKey, Timestamp, UserId};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::Executor;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, user, values};
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::participant::restriction::{INSERT_RESTRICTED_USER, put_log};
 
 const TABLE: &str = "blocks_by_user";

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::model::{Metadata, Profile, Timestamp, UserId};
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::{Executor, PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, list, values};
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::participant::restriction::INSERT_RESTRICTED_USER;
 use crate::store::{ProfileChange, Result};
 

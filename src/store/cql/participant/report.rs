@@ -11,12 +11,12 @@ use crate::model::{
     Direction, OrderKey, OutboxEvent, OutboxRow, Report, ReportId, ReportResolution, TimeUuid,
     Timestamp,
 };
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::{Executor, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{
     REGISTER_TIMESTAMP, row_limit, time_uuid, time_uuid_bound, values,
 };
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::outbox::Outbox;
 use crate::store::rules::finding;
 use crate::store::{Finding, ReportQuery, Result, Verified, rules};

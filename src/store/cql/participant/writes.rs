@@ -5,9 +5,9 @@ use crate::model::{
     ActPosition, ChangeId, ConversationId, GroupName, HistorySettings, Membership, OrderKey,
     Timestamp, UserId,
 };
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::message::conversation::encode_history;
 use crate::store::cql::message::register::encode_membership;
 

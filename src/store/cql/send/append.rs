@@ -4,24 +4,22 @@
 //! them before it is acknowledged; a change of membership, in turn, reads the newest message after it was decided. So one of the two always
 //! sees the other.
 
-mod effects;
 mod part;
 
 use std::sync::Arc;
 
 use futures_util::future::{join, try_join_all};
 
-use self::effects::SendEffects;
-use self::part::{BATCH_BYTES_MAX, frame_bytes, message_bytes, parts};
+use self::part::{BATCH_BYTES_MAX, SendEffects, frame_bytes, message_bytes, parts};
 use super::Sends;
 use super::idempotency::PlacedMessage;
 use super::writer_cache::{ConversationWriteState, HintUpdate, KnownParticipants};
 use crate::model::{Change, Conversation, ConversationId, Message, OutboxEvent};
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
-use crate::store::cql::driver::writes::Writes;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::message::bucket::Bucket;
-use crate::store::cql::message::bucket::fill::stored_bytes;
+use crate::store::cql::message::bucket::stored_bytes;
 use crate::store::rules::expiry;
 use crate::store::{Appended, Audience, DueRemoval, NewMessage, Result};
 

@@ -8,10 +8,10 @@ use crate::model::id::pair_key;
 use crate::model::{ChangeId, ConversationId, ConversationKind, MessageId, MessageKind, UserId};
 use crate::store::Result;
 use crate::store::cql::driver::error::{corrupt, unavailable};
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
-use crate::store::cql::driver::writes::Writes;
 use crate::store::rules::pair;
 
 /// Attempts while other servers change the same membership.

@@ -3,7 +3,7 @@
 use super::Sends;
 use crate::model::{ActPosition, ConversationId, Flags, OrderKey, UserId};
 use crate::store::cql::driver::error::unknown;
-use crate::store::cql::driver::writes::Writes;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::{FlagsChange, MarkerMove, Result};
 

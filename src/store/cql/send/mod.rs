@@ -25,12 +25,10 @@ use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use super::inbox::Inboxes;
 use super::message::Messages;
-use super::message::conversation::Head;
 use super::outbox::Outbox;
 use super::participant::Participants;
 use crate::clock::Clock;
-use crate::model::{ConversationId, TimeUuid};
-use crate::store::Result;
+use crate::model::ConversationId;
 use crate::store::cluster::CompletionHandler;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
@@ -75,20 +73,6 @@ impl Sends {
             writers: WriterCache::new(),
             retention: AtomicU32::new(0),
         }
-    }
-
-    /// The newest message or change of each conversation. Later writes of this server follow the newest message to its bucket.
-    pub(crate) async fn newest_events(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<TimeUuid>>> {
-        let heads = self.messages.heads_now(conversations).await?;
-        for (conversation, head) in conversations.iter().zip(&heads) {
-            if let Some(last) = &head.last {
-                self.writers.follow(*conversation, last);
-            }
-        }
-        Ok(heads.iter().map(Head::newest).collect())
     }
 
     /// Sets the owner of the events of completed changes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Sends;
 use crate::model::{Change, ConversationId, Message, OutboxEvent, Pin};
 use crate::store::Result;
-use crate::store::cql::driver::writes::Writes;
+use crate::store::cql::driver::executor::batch::Writes;
 
 impl Sends {
     pub(crate) async fn pin_message(

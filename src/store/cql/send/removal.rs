@@ -10,8 +10,8 @@ use super::Sends;
 use crate::model::{
     ConversationId, Direction, HistorySettings, MessageId, OutboxEvent, TimeUuid, UserId,
 };
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::message::bucket::index::candidates;
 use crate::store::cql::message::bucket::{Bucket, Width};

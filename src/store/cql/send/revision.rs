@@ -15,7 +15,7 @@ use crate::model::{
     UserId,
 };
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
-use crate::store::cql::driver::writes::Writes;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::message::pin::end_of;
 use crate::store::{Audience, LateChange, Result, Revised};

@@ -13,11 +13,13 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::Sends;
 use super::pending_change::joined;
-use crate::model::{Conversation, ConversationId, HistorySettings, MessageId, Timestamp, UserId};
+use crate::model::{
+    Conversation, ConversationId, HistorySettings, MessageId, TimeUuid, Timestamp, UserId,
+};
 use crate::store::cql::inbox::writes::{HINT_LAG_MICROS, slot_of};
 use crate::store::cql::message::bucket::choice::BucketChooser;
 use crate::store::cql::message::bucket::{Bucket, Width};
-use crate::store::cql::message::conversation::decode_history;
+use crate::store::cql::message::conversation::{Head, decode_history};
 use crate::store::cql::message::register::LastMessage;
 use crate::store::cql::participant::roster::RosterCells;
 use crate::store::{Audience, Result};
@@ -191,6 +193,20 @@ impl KnownParticipants {
 }
 
 impl Sends {
+    /// The newest message or change of each conversation. Later writes of this server follow the newest message to its bucket.
+    pub(crate) async fn newest_events(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<TimeUuid>>> {
+        let heads = self.messages.heads_now(conversations).await?;
+        for (conversation, head) in conversations.iter().zip(&heads) {
+            if let Some(last) = &head.last {
+                self.writers.follow(*conversation, last);
+            }
+        }
+        Ok(heads.iter().map(Head::newest).collect())
+    }
+
     /// The write state of a conversation, from the cache or read anew. `None` if there is no such conversation.
     pub(super) async fn write_state(
         &self,

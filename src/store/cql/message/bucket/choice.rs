@@ -12,8 +12,7 @@
 
 use std::collections::VecDeque;
 
-use super::fill::{Fill, NARROWEST_MAX, WIDE_MAX};
-use super::{Bucket, Width};
+use super::{Bucket, Fill, NARROWEST_MAX, WIDE_MAX, Width};
 use crate::model::{OrderKey, TimeUuid, Timestamp};
 
 /// The fill that a new bucket should reach.

@@ -5,10 +5,10 @@
 
 use super::{Bucket, Width};
 use crate::model::{ConversationId, MessageId, OrderKey};
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, order_key, row_limit, values};
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::message::Messages;
 use crate::store::{OldestBucket, Result};
 

@@ -8,7 +8,7 @@ use crate::model::{ConversationId, Direction, OrderKey, Timestamp};
 use crate::store::Result;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::value::{row_limit, values};
-use crate::store::cql::driver::writes::Writes;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::message::Messages;
 use crate::store::cql::message::bucket::merge::{BucketRow as _, ROWS_MAX};
 use crate::store::cql::message::bucket::view::IndexView;

@@ -13,10 +13,10 @@ use crate::model::{
 };
 use crate::store::cluster::CompletedChange;
 use crate::store::cql::driver::error::corrupt;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
-use crate::store::cql::driver::writes::Writes;
 use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::message::bucket::Bucket;
