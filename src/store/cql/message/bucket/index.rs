@@ -154,6 +154,16 @@ pub(super) enum Cached {
     Nothing,
 }
 
+impl Cached {
+    /// Whether the index is known to be too long to be read whole.
+    pub(super) const fn is_long(&self) -> bool {
+        matches!(
+            self,
+            Self::Long | Self::Fresh(CachedIndex { is_long: true, .. })
+        )
+    }
+}
+
 /// The buckets that can hold a message: one of each width.
 pub(crate) fn candidates(id: MessageId) -> impl Iterator<Item = Bucket> {
     Width::ALL

@@ -73,7 +73,7 @@ pub(crate) struct IndexView {
     pub(crate) summary: Option<Checkpoint>,
     /// The rows that this view has read.
     rows: Vec<(Bucket, Option<Checkpoint>)>,
-    /// Whether these are all rows of the index.
+    /// Whether these were all rows of the index at `read_at`, and all young ones since.
     has_all: bool,
 }
 
@@ -200,6 +200,24 @@ impl IndexView {
         Self::of_whole(messages, conversation, now, rows)
     }
 
+    /// All rows of a short index, by one statement. `None` if it is long.
+    pub(crate) async fn read_short(
+        messages: &Messages,
+        conversation: ConversationId,
+    ) -> Result<Option<Vec<(Bucket, Option<Checkpoint>)>>> {
+        let now = messages.clock.now();
+        if messages.index.get(conversation, now).is_long() {
+            return Ok(None);
+        }
+        let view = Self::read_whole(messages, conversation, now).await?;
+        if view.is_none() {
+            // The next one to open it need not read it whole to find that out.
+            let known = CachedIndex::new(now, true);
+            messages.index.store(conversation, &known, &[]);
+        }
+        Ok(view.and_then(|mut view| view.take_whole()))
+    }
+
     /// The view of all rows of an index, and its cache entry. `None` if they are too many.
     fn of_whole(
         messages: &Messages,
@@ -277,7 +295,14 @@ impl IndexView {
             starts.sort_unstable();
         }
         self.has_young = true;
+        self.has_all = Width::ALL.into_iter().all(|width| self.has_no_old(width));
         Ok(())
+    }
+
+    /// Whether the index is known to have no old bucket of a width.
+    fn has_no_old(&self, width: Width) -> bool {
+        let known = &self.known.widths[width as usize];
+        known.last_before(self.known.young_from(width)) == Err(i64::MIN)
     }
 
     /// Takes the rows of an index, and returns their buckets.
@@ -296,7 +321,7 @@ impl IndexView {
         Ok(buckets)
     }
 
-    /// All rows, if this view has read the whole index.
+    /// All rows, if this view has read or knows the whole index.
     pub(crate) fn take_whole(&mut self) -> Option<Vec<(Bucket, Option<Checkpoint>)>> {
         self.has_all.then(|| std::mem::take(&mut self.rows))
     }

@@ -6,9 +6,9 @@ use super::{
 };
 use crate::model::{ConversationId, Direction, OrderKey, Timestamp};
 use crate::store::Result;
+use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::value::{row_limit, values};
-use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::message::Messages;
 use crate::store::cql::message::bucket::merge::{BucketRow as _, ROWS_MAX};
 use crate::store::cql::message::bucket::view::IndexView;
@@ -86,7 +86,7 @@ impl<'a> MessageCounter<'a> {
         let mut view = IndexView::open(self.messages, self.conversation).await?;
         view.read_young(self.messages).await?;
         let Some(summary) = view.summary else {
-            return self.count_all(view.take_whole()).await;
+            return self.count_all(&mut view).await;
         };
         let after = IdRange::WHOLE.after(summary.up_to);
         let buckets = self
@@ -94,7 +94,7 @@ impl<'a> MessageCounter<'a> {
             .buckets_of(&mut view, after, BUCKETS_MAX + 1)
             .await?;
         if buckets.len() > BUCKETS_MAX {
-            return self.count_all(view.take_whole()).await;
+            return self.count_all(&mut view).await;
         }
         let checkpoints = view.checkpoints(self.messages, &buckets).await?;
         let counts = buckets
@@ -162,11 +162,12 @@ impl<'a> MessageCounter<'a> {
         count.reached.is_some() && (is_finished || count.advanced >= ROWS_WORTH)
     }
 
-    /// Adds up all buckets, by their checkpoints as far as these reach. `rows` is the index, if it was read just now.
-    async fn count_all(&self, rows: Option<Vec<(Bucket, Option<Checkpoint>)>>) -> Result<u64> {
-        let rows = match rows {
-            Some(rows) => rows,
-            None => self.read_index().await?,
+    /// Adds up all buckets, by their checkpoints as far as these reach. Reads the index, unless the view
+    /// has all of it.
+    async fn count_all(&self, view: &mut IndexView) -> Result<u64> {
+        let (read_at, rows) = match view.take_whole() {
+            Some(rows) => (self.began_at.min(view.read_at()), rows),
+            None => (self.began_at, self.read_index().await?),
         };
         let counts = rows.iter().map(async |(bucket, checkpoint)| {
             let since = checkpoint.map_or(OrderKey::MIN, |checkpoint| checkpoint.up_to);
@@ -181,7 +182,7 @@ impl<'a> MessageCounter<'a> {
         if settled > 0 {
             checkpoints.extend(self.summary(settled, counted_by()));
         }
-        self.persist(self.began_at, &checkpoints).await;
+        self.persist(read_at, &checkpoints).await;
         Ok(settled + recent)
     }
 
@@ -260,8 +261,11 @@ impl<'a> MessageCounter<'a> {
         Ok(checkpoint.map_or(0, |checkpoint| checkpoint.count) + count.settled + count.recent)
     }
 
-    /// The whole index with its checkpoints.
+    /// The whole index with its checkpoints: a short one by one statement, a long one width by width.
     pub(super) async fn read_index(&self) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
+        if let Some(rows) = IndexView::read_short(self.messages, self.conversation).await? {
+            return Ok(rows);
+        }
         let widths = Width::ALL
             .into_iter()
             .map(|width| self.read_index_of(width))
