@@ -20,6 +20,7 @@ const SEND: &str = "mutation($c: ID!, $k: String) { sendMessage(input: { convers
 const SEND_WITH_ENTRY: &str =
     "mutation($c: ID!) { sendMessage(input: { conversationId: $c, body: \"Hello\" }) {
     messageEdge { node { id } } inboxEntryEdge { cursor node { unreadCount } } } }";
+const COUNT: &str = "query($c: ID!) { conversation(id: $c) { messageCount } }";
 const PAGE: &str = "query($c: ID!, $a: String) { conversation(id: $c) {
     messages(first: 20, after: $a) { edges { node { body sender { username } } } pageInfo { endCursor hasNextPage } } } }";
 const INBOX: &str = "{ inbox(first: 20) { edges { node { unreadCount lastMessage { body } conversation { name } } } } }";
@@ -177,6 +178,11 @@ async fn a_page_and_a_marker_cost_few_statements() {
             door.ask(&ann, PAGE, json!({"c": conversation, "a": cursor}))
                 .await,
         )
+    })
+    .await;
+    // The first one has read its whole index. Later ones read the young rows, and the messages.
+    door.note("a count of a young history", 3, async |door: &Door, _| {
+        drop(door.ask(&ann, COUNT, json!({"c": conversation})).await)
     })
     .await;
     // Each time there is something to read.

@@ -710,6 +710,26 @@ async fn a_count_stays_exact_whatever_comes_late() {
     assert!(sent <= 4);
 }
 
+/// Without a checkpoint: all messages are younger than a minute.
+#[tokio::test]
+async fn a_young_history_is_counted_by_two_statements_and_exactly_once_one_comes_late() {
+    let Some(bench) = Bench::open().await else {
+        return;
+    };
+    let conversation = new_conversation();
+    let young: Vec<_> = (1..=5_i64)
+        .map(|n| say(conversation, at(TODAY - n * SECOND), TEN_DAYS))
+        .collect();
+    bench.put_all(&young).await;
+    for _ in 0..3 {
+        assert_eq!(bench.count(conversation).await, (5, 2));
+    }
+    // By another server, into a bucket that this one believes to be absent.
+    let (late, width) = say(conversation, at(-YEAR), ONE_HOUR);
+    bench.put_late(&late, width, NOW).await;
+    assert_eq!(bench.count(conversation).await.0, 6);
+}
+
 #[tokio::test]
 async fn a_late_message_makes_a_count_read_its_own_bucket_only() {
     const DAYS: i64 = 40;
