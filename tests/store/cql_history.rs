@@ -724,7 +724,7 @@ async fn a_young_history_is_counted_by_two_statements_and_exactly_once_one_comes
     for _ in 0..3 {
         assert_eq!(bench.count(conversation).await, (5, 2));
     }
-    // By another server, into a bucket that this one believes to be absent.
+    // Another server writes into a bucket that this one believes to be absent.
     let (late, width) = say(conversation, at(-YEAR), ONE_HOUR);
     bench.put_late(&late, width, NOW).await;
     assert_eq!(bench.count(conversation).await.0, 6);
