@@ -34,7 +34,7 @@ const ELSEWHERE: [&str; 19] = [
     "api::subscription::the_inbox_stream_tells_of_new_conversations_large_ones_and_marks_of_other_devices",
     "api::subscription::cuts_while_many_send_lose_nothing",
 ];
-/// Six times what they take where nothing else runs.
+/// Deadline against a hang. They took ten minutes beside a compiler.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
 #[tokio::test]

@@ -33,7 +33,7 @@ const ELSEWHERE: [&str; 16] = [
     "api::shared::equal_subscriptions_get_the_same_bytes_wherever_they_began",
     "api::shared::viewer_independent_fields_are_equal_for_every_viewer",
 ];
-/// Ten times what they take where nothing else runs.
+/// Deadline against a hang. They took ten minutes beside a compiler.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
 /// This program once more: a service acts for every user of every case, over HTTP and its streams, and each
