@@ -133,12 +133,7 @@ impl IndexView {
             let rows = whole.remove(&conversation).unwrap_or_default();
             match Self::of_whole(messages, conversation, now, rows)? {
                 Some(view) => drop(views.insert(conversation, view)),
-                None => {
-                    // The next one to open it need not read it whole to find that out.
-                    let known = CachedIndex::new(now, true);
-                    messages.index.store(conversation, &known, &[]);
-                    long.push(conversation);
-                }
+                None => long.push(conversation),
             }
         }
         views.extend(cached.into_iter().map(|view| (view.conversation, view)));
@@ -210,11 +205,6 @@ impl IndexView {
             return Ok(None);
         }
         let view = Self::read_whole(messages, conversation, now).await?;
-        if view.is_none() {
-            // The next one to open it need not read it whole to find that out.
-            let known = CachedIndex::new(now, true);
-            messages.index.store(conversation, &known, &[]);
-        }
         Ok(view.and_then(|mut view| view.take_whole()))
     }
 
@@ -226,6 +216,9 @@ impl IndexView {
         rows: Vec<IndexRow>,
     ) -> Result<Option<Self>> {
         if rows.len() > WHOLE_MAX {
+            // The next view need not read it whole to find that out.
+            let known = CachedIndex::new(now, true);
+            messages.index.store(conversation, &known, &[]);
             return Ok(None);
         }
         let mut view = Self::new(conversation, CachedIndex::new(now, false));
