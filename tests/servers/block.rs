@@ -82,8 +82,8 @@ async fn blocks_cost_a_send_and_a_page_no_statement() {
     for _ in 0..1_000 {
         assert!(!lists.of(&anna).await.unwrap().has(&ben));
     }
-    let polls = one.cql.statements_sent() - before;
-    assert!(polls < 100, "{polls} statements");
+    let statements = one.cql.statements_sent() - before;
+    assert!(statements < 100, "{statements} statements");
 }
 
 /// One of two users like each other, of whom the second blocks the one who asks.

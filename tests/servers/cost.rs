@@ -23,9 +23,9 @@ async fn an_idle_server_with_a_thousand_streams_reads_its_mailbox_only() {
         let [user] = people([format!("idle{number}").as_str()]);
         streams.push(one.chat.streams.inbox(&user, None).await.unwrap());
     }
-    let (began, before) = (Instant::now(), one.cql.statements_sent());
+    let (began, before) = (Instant::now(), one.statements());
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let statements = one.cql.statements_sent() - before;
+    let statements = one.statements() - before;
     println!("idle, 1,000 streams: {statements} statements in 10 s");
     assert!(statements <= at_rest(began), "{statements} statements");
     drop(streams);
@@ -37,13 +37,13 @@ async fn statements_of_sends(server: &Server, is_keyed: bool) -> f64 {
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = server.group(&anna, &[&ben]).await;
     server.send(&anna, conversation, "the first").await;
-    let (began, before) = (Instant::now(), server.cql.statements_sent());
+    let (began, before) = (Instant::now(), server.statements());
     for number in 0..SENDS {
         let key = is_keyed.then(|| number.to_string());
         let sent = server.try_send(&anna, conversation, "hello", key.as_deref());
         sent.await.unwrap();
     }
-    let statements = server.cql.statements_sent() - before;
+    let statements = server.statements() - before;
     statements.saturating_sub(at_rest(began)) as f64 / SENDS as f64
 }
 
@@ -73,13 +73,13 @@ async fn a_third_server_reads_nothing_for_a_message_between_two_others() {
         .await
         .unwrap();
     let _stranger = third.chat.streams.inbox(&gus, None).await.unwrap();
-    let (began, before) = (Instant::now(), third.cql.statements_sent());
+    let (began, before) = (Instant::now(), third.statements());
     // Each reaches the other server within a poll, a second.
     for _ in 0..12 {
         let sent = one.send(&anna, conversation, "hello").await;
         while live.next().await.unwrap().unwrap().message.id != sent.id {}
     }
-    let statements = third.cql.statements_sent() - before;
+    let statements = third.statements() - before;
     println!(
         "a third server: {statements} statements in {:.1?}",
         began.elapsed()

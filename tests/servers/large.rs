@@ -88,11 +88,11 @@ async fn a_message_to_a_crowd_costs_statements_for_each_server_and_none_for_a_re
     // The first ones read each reader's row, and count.
     deliver(&mut readers, 1).await;
     deliver(&mut readers, 2).await;
-    let (began, before) = (Instant::now(), other.cql.statements_sent());
+    let (began, before) = (Instant::now(), other.statements());
     for number in 3..3 + MESSAGES {
         deliver(&mut readers, number).await;
     }
-    let statements = other.cql.statements_sent() - before;
+    let statements = other.statements() - before;
     let resting = at_rest(began);
     println!(
         "{MESSAGES} messages to {READERS} readers on one server: {statements} statements, of which at most {resting} at rest"

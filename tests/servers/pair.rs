@@ -78,6 +78,11 @@ impl Server {
         }
     }
 
+    /// All statements since the server was opened, polls among them.
+    pub(super) fn statements(&self) -> u64 {
+        self.cql.statements_sent() + self.cql.polls_sent()
+    }
+
     pub(super) fn actor(&self, user: &UserId) -> Actor {
         Actor::of(&self.api, user)
     }

@@ -20,7 +20,7 @@ const ROWS_MAX: i32 = 1_000;
 
 statements! {
     INSERT_NOTICE: Write "INSERT INTO mailboxes (server_id, lane, minute, notice_id, payload) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?";
-    SELECT_NOTICES: Read "SELECT notice_id, payload FROM mailboxes WHERE server_id = ? AND lane = ? AND minute = ? AND notice_id > ? AND notice_id <= ? LIMIT ?";
+    SELECT_NOTICES: Poll "SELECT notice_id, payload FROM mailboxes WHERE server_id = ? AND lane = ? AND minute = ? AND notice_id > ? AND notice_id <= ? LIMIT ?";
 }
 
 fn minute_of(micros: i64) -> i32 {

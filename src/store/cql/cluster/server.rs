@@ -22,10 +22,10 @@ const BEATS_MAX: i32 = 10_000;
 statements! {
     INSERT_SERVER: Write "INSERT INTO servers (server_id, version) VALUES (?, ?) USING TIMESTAMP ?";
     END_SERVER: Write "INSERT INTO servers (server_id, has_ended) VALUES (?, ?) USING TIMESTAMP ?";
-    SELECT_SERVER: Read "SELECT version, has_ended, now() FROM servers WHERE server_id = ?";
+    SELECT_SERVER: Poll "SELECT version, has_ended, now() FROM servers WHERE server_id = ?";
     INSERT_BEAT: Write "INSERT INTO server_beats (partition, server_id, number) VALUES (?, ?, ?) USING TIMESTAMP ?";
     DELETE_BEAT: Write "DELETE FROM server_beats USING TIMESTAMP ? WHERE partition = ? AND server_id = ?";
-    SELECT_BEATS: Read "SELECT server_id, number FROM server_beats WHERE partition = ? LIMIT ?";
+    SELECT_BEATS: Poll "SELECT server_id, number FROM server_beats WHERE partition = ? LIMIT ?";
 }
 
 impl ClusterTables {

@@ -47,7 +47,9 @@ pub(crate) struct Executor {
     metrics: Arc<RequestMetrics>,
     /// Statements sent, by which tests and benchmarks measure the cost of an operation. A batch is
     /// one, and a hedge none.
+    /// Statements that were sent, without the polls.
     sent: AtomicU64,
+    polls: AtomicU64,
     _watch: NodeWatch,
 }
 
@@ -81,6 +83,7 @@ impl Executor {
             nodes,
             metrics,
             sent: AtomicU64::new(0),
+            polls: AtomicU64::new(0),
             _watch: watch,
         })
     }
@@ -126,7 +129,11 @@ impl Executor {
     async fn query(&self, statement: &'static Statement, values: &Values) -> Result<QueryResult> {
         let _permit = self.permits.read(&self.metrics).await?;
         let _range = self.admit(&[statement], std::slice::from_ref(values))?;
-        self.sent.fetch_add(1, Ordering::Relaxed);
+        let sent = match statement.kind {
+            Kind::Poll => &self.polls,
+            Kind::Read | Kind::Write | Kind::Conditional | Kind::Claim => &self.sent,
+        };
+        sent.fetch_add(1, Ordering::Relaxed);
         self.execute(RequestKind::Read, statement, values, of_read)
             .await
     }
@@ -230,6 +237,10 @@ impl Executor {
 
     pub(crate) fn statements_sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn polls_sent(&self) -> u64 {
+        self.polls.load(Ordering::Relaxed)
     }
 
     /// `Err` says in one sentence what is wrong.

@@ -16,6 +16,8 @@ use super::nodes::table::NodeTable;
 pub(crate) enum Kind {
     /// The driver may retry it.
     Read,
+    /// A read that a server repeats by itself, whether anyone asks it or not. Otherwise like `Read`.
+    Poll,
     /// A write by key, with our own values and timestamps, so that a repetition changes nothing.
     /// The driver tries it once: its error then says what became of it. Only a hedge repeats it,
     /// which combines the errors of both.
@@ -89,14 +91,14 @@ async fn prepare(
         .prepare(in_keyspace(&next_version::text(text), &profiles.keyspace))
         .await?;
     let profile = match kind {
-        Kind::Read => &profiles.read,
+        Kind::Read | Kind::Poll => &profiles.read,
         Kind::Write => &profiles.write,
         Kind::Conditional | Kind::Claim => &profiles.conditional,
     };
     statement.set_execution_profile_handle(Some(profile.clone()));
-    statement.set_is_idempotent(matches!(kind, Kind::Read | Kind::Write));
+    statement.set_is_idempotent(matches!(kind, Kind::Read | Kind::Poll | Kind::Write));
     // Statements always list their columns, and a change of the schema is a new version of the server.
-    statement.set_use_cached_result_metadata(*kind == Kind::Read);
+    statement.set_use_cached_result_metadata(matches!(kind, Kind::Read | Kind::Poll));
     Ok(statement)
 }
 
