@@ -9,7 +9,7 @@
 //! under a fresh id and published here, then the sessions are read anew and the notices written,
 //! until that is in time.
 
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::chat::in_flight_ids::{IdLease, InFlightIds};
@@ -18,14 +18,13 @@ use crate::model::TimeUuid;
 use crate::store;
 
 /// Events of one write that the other servers have yet to be notified of.
-#[async_trait]
 pub(crate) trait LateEvents: Send {
     /// Notifies the other servers that have a stream to tell, however long that takes.
-    async fn notify(&mut self, cluster: &Cluster);
+    fn notify<'a>(&'a mut self, cluster: &'a Cluster) -> BoxFuture<'a, ()>;
 
     /// Logs the events again under fresh ids, and publishes them here: a stream that began after
     /// the first publication has read only its window.
-    async fn log_again(&mut self, cluster: &Cluster) -> store::Result<EventAge>;
+    fn log_again<'a>(&'a mut self, cluster: &'a Cluster) -> BoxFuture<'a, store::Result<EventAge>>;
 }
 
 /// Age of events: their oldest id, and when it was allocated.

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
 use crate::chat::access::Access;
@@ -183,71 +183,74 @@ fn event_of(
     })
 }
 
-#[async_trait]
 impl NoticeHandler for RemoteNotices {
-    async fn follow(&self, notice: &RemoteNotice) -> store::Result<()> {
-        let oldest = notice.oldest();
-        match notice {
-            RemoteNotice::Events {
-                conversation,
-                events,
-                users,
-                is_large,
-            } => {
-                self.follow_events(NoticedEvents {
-                    conversation: *conversation,
+    fn follow<'a>(&'a self, notice: &'a RemoteNotice) -> BoxFuture<'a, store::Result<()>> {
+        Box::pin(async move {
+            let oldest = notice.oldest();
+            match notice {
+                RemoteNotice::Events {
+                    conversation,
                     events,
                     users,
-                    is_large: *is_large,
-                    oldest,
-                })
-                .await?;
+                    is_large,
+                } => {
+                    self.follow_events(NoticedEvents {
+                        conversation: *conversation,
+                        events,
+                        users,
+                        is_large: *is_large,
+                        oldest,
+                    })
+                    .await?;
+                }
+                RemoteNotice::Growth {
+                    conversation,
+                    change,
+                    users,
+                } => self.follow_growth(*conversation, *change, users, oldest),
+                RemoteNotice::Inbox {
+                    conversation,
+                    change,
+                    users,
+                } => {
+                    let origin = Origin::Remote { oldest };
+                    self.publisher
+                        .publish_to_inboxes(users, *conversation, *change, origin);
+                }
+                RemoteNotice::Marker { conversation, user } => {
+                    let id = self.publisher.unordered_id();
+                    self.publisher.deliver_marker(user, *conversation, id);
+                }
+                RemoteNotice::Presence { users } => {
+                    users
+                        .iter()
+                        .for_each(|user| self.publisher.deliver_presence(user));
+                }
+                RemoteNotice::Typing {
+                    conversation,
+                    user,
+                    is_typing,
+                } => self
+                    .publisher
+                    .deliver_typing(user, *conversation, *is_typing),
             }
-            RemoteNotice::Growth {
-                conversation,
-                change,
-                users,
-            } => self.follow_growth(*conversation, *change, users, oldest),
-            RemoteNotice::Inbox {
-                conversation,
-                change,
-                users,
-            } => {
-                let origin = Origin::Remote { oldest };
-                self.publisher
-                    .publish_to_inboxes(users, *conversation, *change, origin);
-            }
-            RemoteNotice::Marker { conversation, user } => {
-                let id = self.publisher.unordered_id();
-                self.publisher.deliver_marker(user, *conversation, id);
-            }
-            RemoteNotice::Presence { users } => {
-                users
-                    .iter()
-                    .for_each(|user| self.publisher.deliver_presence(user));
-            }
-            RemoteNotice::Typing {
-                conversation,
-                user,
-                is_typing,
-            } => self
-                .publisher
-                .deliver_typing(user, *conversation, *is_typing),
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    async fn reread(&self, within: Duration) {
-        let topics = self.publisher.readable_topics();
-        let pieces = topics.len().div_ceil(REREADS_AT_ONCE).max(1);
-        let pause = within / u32::try_from(pieces).unwrap_or(u32::MAX);
-        for (number, some) in topics.chunks(REREADS_AT_ONCE).enumerate() {
-            if number > 0 {
-                sleep(pause).await;
+    fn reread(&self, within: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let topics = self.publisher.readable_topics();
+            let pieces = topics.len().div_ceil(REREADS_AT_ONCE).max(1);
+            let pause = within / u32::try_from(pieces).unwrap_or(u32::MAX);
+            for (number, some) in topics.chunks(REREADS_AT_ONCE).enumerate() {
+                if number > 0 {
+                    sleep(pause).await;
+                }
+                some.iter()
+                    .for_each(|topic| self.publisher.invalidate(topic));
             }
-            some.iter()
-                .for_each(|topic| self.publisher.invalidate(topic));
-        }
+        })
     }
 
     fn reread_of(&self, conversation: Option<ConversationId>, users: &[UserId]) {

@@ -12,7 +12,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
@@ -39,15 +39,14 @@ const RETRY_MAX: Duration = Duration::from_secs(15);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// Owner of the streams of this process.
-#[async_trait]
 pub trait NoticeHandler: Send + Sync + 'static {
     /// Loads what a notice names, by key, and publishes it in this process, unless that was done
     /// before. Called again after an error.
-    async fn follow(&self, notice: &RemoteNotice) -> store::Result<()>;
+    fn follow<'a>(&'a self, notice: &'a RemoteNotice) -> BoxFuture<'a, store::Result<()>>;
 
     /// Makes every stream of this process read the store from its cursor, spread over this time. It
     /// returns once all were told to: none of them gives anything before it has read.
-    async fn reread(&self, within: Duration);
+    fn reread(&self, within: Duration) -> BoxFuture<'_, ()>;
 
     /// The same for the streams of a conversation and the inboxes of some users.
     fn reread_of(&self, conversation: Option<ConversationId>, users: &[UserId]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Response, ValidationMode, Variables};
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt as _, StreamExt as _};
 
@@ -81,39 +81,40 @@ impl Api {
     }
 }
 
-#[async_trait]
 impl OperationExecutor for Api {
     fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, RequestError> {
         self.documents.prepare(query, operation_name)
     }
 
-    async fn execute(
-        &self,
-        prepared: &Prepared,
+    fn execute<'a>(
+        &'a self,
+        prepared: &'a Prepared,
         variables: Variables,
         viewer: Option<Viewer>,
         budget: Arc<AnswerBudget>,
-    ) -> Response {
-        let is_authenticated = viewer.is_some();
-        let limits = ExecutionLimits {
-            budget,
-            pace: Pace::free(),
-        };
-        let request = prepared
-            .request(variables)
-            .data(self.context(viewer.clone(), limits));
-        // Boxed: each wrapper around the library's future would copy it and its response.
-        let execution = self.schemas.for_document(prepared).execute(request);
-        let execution = execution.map(Box::new).boxed();
-        let mut response = match &viewer {
-            Some(viewer) => *self.chat.reading_for(&viewer.user, execution).await,
-            None => *execution.await,
-        };
-        record_validity(prepared, is_authenticated, &response);
-        if prepared.operation == OperationType::Mutation {
-            settle_outcomes(&mut response.errors);
-        }
-        response
+    ) -> BoxFuture<'a, Response> {
+        Box::pin(async move {
+            let is_authenticated = viewer.is_some();
+            let limits = ExecutionLimits {
+                budget,
+                pace: Pace::free(),
+            };
+            let request = prepared
+                .request(variables)
+                .data(self.context(viewer.clone(), limits));
+            // Boxed: each wrapper around the library's future would copy it and its response.
+            let execution = self.schemas.for_document(prepared).execute(request);
+            let execution = execution.map(Box::new).boxed();
+            let mut response = match &viewer {
+                Some(viewer) => *self.chat.reading_for(&viewer.user, execution).await,
+                None => *execution.await,
+            };
+            record_validity(prepared, is_authenticated, &response);
+            if prepared.operation == OperationType::Mutation {
+                settle_outcomes(&mut response.errors);
+            }
+            response
+        })
     }
 
     fn arrive(&self, viewer: &Viewer) -> Option<OnlineGuard> {
@@ -133,40 +134,42 @@ impl OperationExecutor for Api {
         self.chat.restrictions.watch()
     }
 
-    async fn subscribe(
-        &self,
-        prepared: &Prepared,
+    fn subscribe<'a>(
+        &'a self,
+        prepared: &'a Prepared,
         variables: Variables,
         viewer: Option<Viewer>,
         limits: ExecutionLimits,
-    ) -> BoxStream<'static, EventResponse> {
-        if let Some(independence) = ViewerIndependence::of(prepared) {
-            return self
-                .groups
-                .subscribe(prepared.clone(), independence, variables, viewer, limits)
-                .await;
-        }
-        let request = prepared
-            .request(variables)
-            .data(self.context(viewer.clone(), limits));
-        let responses = self.schemas.for_document(prepared).execute_stream(request);
-        let (prepared, is_authenticated) = (prepared.clone(), viewer.is_some());
-        let responses = responses
-            .inspect(move |response| record_validity(&prepared, is_authenticated, response))
-            .map(EventResponse::Own)
-            .boxed();
-        let Some(Viewer { user: viewer, .. }) = viewer else {
-            return responses;
-        };
-        let chat = self.chat.clone();
-        stream::unfold(responses, move |mut responses| {
-            let (chat, viewer) = (chat.clone(), viewer.clone());
-            async move {
-                let response = chat.reading_for(&viewer, responses.next()).await?;
-                Some((response, responses))
+    ) -> BoxFuture<'a, BoxStream<'static, EventResponse>> {
+        Box::pin(async move {
+            if let Some(independence) = ViewerIndependence::of(prepared) {
+                return self
+                    .groups
+                    .subscribe(prepared.clone(), independence, variables, viewer, limits)
+                    .await;
             }
+            let request = prepared
+                .request(variables)
+                .data(self.context(viewer.clone(), limits));
+            let responses = self.schemas.for_document(prepared).execute_stream(request);
+            let (prepared, is_authenticated) = (prepared.clone(), viewer.is_some());
+            let responses = responses
+                .inspect(move |response| record_validity(&prepared, is_authenticated, response))
+                .map(EventResponse::Own)
+                .boxed();
+            let Some(Viewer { user: viewer, .. }) = viewer else {
+                return responses;
+            };
+            let chat = self.chat.clone();
+            stream::unfold(responses, move |mut responses| {
+                let (chat, viewer) = (chat.clone(), viewer.clone());
+                async move {
+                    let response = chat.reading_for(&viewer, responses.next()).await?;
+                    Some((response, responses))
+                }
+            })
+            .boxed()
         })
-        .boxed()
     }
 }
 

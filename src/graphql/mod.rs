@@ -41,26 +41,26 @@ pub use subscription::Subscription;
 use std::sync::Arc;
 
 use async_graphql::{Response, Variables};
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 pub use crate::chat::{Refusal, RestrictionWatch};
 use crate::model::{Timestamp, Viewer};
 
 /// Executes operations. The trait is object safe, so that the server does not depend on the schema.
-#[async_trait::async_trait]
 pub trait OperationExecutor: Send + Sync + 'static {
     /// Parses and checks a document, or takes it from the cache.
     fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, RequestError>;
 
     /// Executes a query or a mutation. If the text exceeds the budget, the execution stops and the
     /// budget records it.
-    async fn execute(
-        &self,
-        prepared: &Prepared,
+    fn execute<'a>(
+        &'a self,
+        prepared: &'a Prepared,
         variables: Variables,
         viewer: Option<Viewer>,
         budget: Arc<AnswerBudget>,
-    ) -> Response;
+    ) -> BoxFuture<'a, Response>;
 
     /// Marks a viewer as online until the guard is dropped. The server calls it for each socket and
     /// stream. `None` if a service acts in the user's name: the user is not there.
@@ -78,13 +78,13 @@ pub trait OperationExecutor: Send + Sync + 'static {
     fn watch_restrictions(&self) -> RestrictionWatch;
 
     /// Opens a subscription. Dropping the stream closes it.
-    async fn subscribe(
-        &self,
-        prepared: &Prepared,
+    fn subscribe<'a>(
+        &'a self,
+        prepared: &'a Prepared,
         variables: Variables,
         viewer: Option<Viewer>,
         limits: ExecutionLimits,
-    ) -> BoxStream<'static, EventResponse>;
+    ) -> BoxFuture<'a, BoxStream<'static, EventResponse>>;
 }
 
 /// Keeps a viewer online while it is held.

@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, Request, State};
@@ -17,6 +16,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -37,22 +37,25 @@ const READY_MAX: Duration = Duration::from_secs(2);
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// Server and store behind the admin endpoints.
-#[async_trait]
 pub trait AdminBackend: Send + Sync + 'static {
     /// Liveness. `Err` holds one sentence on a fault that needs a restart.
     fn alive(&self) -> Result<(), String>;
 
     /// Readiness. `Err` holds one sentence: the reason to route requests elsewhere.
-    async fn ready(&self) -> Result<(), String>;
+    fn ready(&self) -> BoxFuture<'_, Result<(), String>>;
 
     /// Fault that an operator must repair although the server still answers: one sentence.
     fn warning(&self) -> Option<String>;
 
     /// Positions and dead letters of the webhooks, as lines.
-    async fn webhooks(&self) -> Result<String, String>;
+    fn webhooks(&self) -> BoxFuture<'_, Result<String, String>>;
 
     /// Sends the dead letters of a webhook again, or that of one event. The answer is a line.
-    async fn redeliver(&self, webhook: &str, event: Option<&str>) -> Result<String, String>;
+    fn redeliver<'a>(
+        &'a self,
+        webhook: &'a str,
+        event: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<String, String>>;
 
     /// Stream of a consistent copy of the store. It ends with an error or with an end mark.
     fn backup(&self) -> Result<BackupStream, BackupRefusal>;

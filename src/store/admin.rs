@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
-use super::{Error, Result, Store};
+use super::{Error, Result, Store, StoreFuture};
 use crate::model::{
     Ban, Conversation, ConversationId, Emoji, Flags, InputHash, Membership, Message, MessageId,
     OrderKey, Participant, Profile, ReadMarker, Report, Restriction, TimeUuid, Timestamp, UserId,
@@ -20,79 +18,82 @@ pub const NOTE_IMPORTED_AT: &str = "imported_at";
 ///
 /// An export reads `all_…` in pieces that continue after any position. Writes that run meanwhile
 /// may be in it or not.
-#[async_trait]
 pub trait StoreAdmin: Store {
     /// Imports rows in order, all or nothing as far as faults go; each row has its own outcome. An
     /// import publishes no event.
-    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>>;
+    fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>>;
 
     /// Counts the messages of a conversation after the import of many, so that the first reader of
     /// `messageCount` does not wait for a whole history. An embedded store counts as it imports.
-    async fn count_imported(&self, conversation: ConversationId) -> Result<()>;
+    fn count_imported(&self, conversation: ConversationId) -> StoreFuture<'_, ()>;
 
     /// All users with a profile, in an order of the store's own: at most `limit` after one of them.
     /// Fewer only at the end.
-    async fn all_users(
-        &self,
-        after: Option<&UserId>,
+    fn all_users<'a>(
+        &'a self,
+        after: Option<&'a UserId>,
         limit: usize,
-    ) -> Result<Vec<(UserId, Profile)>>;
+    ) -> StoreFuture<'a, Vec<(UserId, Profile)>>;
 
     /// All conversations, in an order of the store's own, each with its [`activity_to_give`].
-    async fn all_conversations(
+    fn all_conversations(
         &self,
         after: Option<ConversationId>,
         limit: usize,
-    ) -> Result<Vec<(Conversation, Option<Timestamp>)>>;
+    ) -> StoreFuture<'_, Vec<(Conversation, Option<Timestamp>)>>;
 
     /// All present and former participants of a conversation, by username bytes. Roles are those
     /// that were given, not the effective ones.
-    async fn all_participants(
-        &self,
+    fn all_participants<'a>(
+        &'a self,
         conversation: ConversationId,
-        after: Option<&UserId>,
+        after: Option<&'a UserId>,
         limit: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPositions)>>;
+    ) -> StoreFuture<'a, Vec<(UserId, Membership, ImportPositions)>>;
 
     /// All messages of a conversation, the oldest first: at most `limit` after one of them. Damaged
     /// rows are among them.
-    async fn all_messages(
+    fn all_messages(
         &self,
         conversation: ConversationId,
         after: Option<MessageId>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>>;
+    ) -> StoreFuture<'_, Vec<StoredMessage>>;
 
     /// All reactions to a message that are on, by emoji and username bytes.
-    async fn all_reactions(
-        &self,
+    fn all_reactions<'a>(
+        &'a self,
         conversation: ConversationId,
         message: MessageId,
-        after: Option<&(Emoji, UserId)>,
+        after: Option<&'a (Emoji, UserId)>,
         limit: usize,
-    ) -> Result<Vec<(Emoji, UserId)>>;
+    ) -> StoreFuture<'a, Vec<(Emoji, UserId)>>;
 
     /// Verifies the next piece of the store: whether derived rows agree with messages and
     /// participants, which are the truth. Derived are heads, counts, lists of inboxes, pairs, and on
     /// a cluster the index of buckets. With `repair`, every row that disagrees is corrected.
-    async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified>;
+    fn verify<'a>(
+        &'a self,
+        after: Option<&'a VerifyPosition>,
+        repair: bool,
+    ) -> StoreFuture<'a, Verified>;
 
     /// A value that an operator's tool wants to find again, such as the progress of an import. It is
     /// persisted with the next or an earlier import, never before it.
-    async fn note(&self, name: &str) -> Result<Option<String>>;
-    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()>;
+    fn note<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Option<String>>;
+    fn set_note<'a>(&'a self, name: &'a str, value: Option<&'a str>) -> StoreFuture<'a, ()>;
 
     /// Sets a note if there is none of this name (compare-and-set). The answer is the persisted
     /// value: the same for all concurrent callers, on any server. Such a note is never removed.
-    async fn note_once(&self, name: &str, value: &str) -> Result<String>;
+    fn note_once<'a>(&'a self, name: &'a str, value: &'a str) -> StoreFuture<'a, String>;
 
     /// Switches the outbox on from this time, or off. This server's writes follow at once, those of
     /// the others with their next [`Store::outbox_since`].
-    async fn set_outbox(&self, since: Option<Timestamp>) -> Result<()>;
+    fn set_outbox(&self, since: Option<Timestamp>) -> StoreFuture<'_, ()>;
 
     /// Rewrites the files of the store, so that none of them holds a deleted or overwritten value. It needs
     /// the time and the free space of a copy. A cluster does this by itself, in its own time.
-    async fn compact(&self) -> Result<()>;
+    fn compact(&self) -> StoreFuture<'_, ()>;
 }
 
 /// One row of an import. A row that the store has already stays as it is, so an import can be repeated.

@@ -13,10 +13,9 @@
 
 use std::sync::{Arc, Weak};
 
-use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::{Audience, Result};
+use super::{Audience, StoreFuture};
 use crate::clock::Clock;
 use crate::model::{
     Change, ChangeId, ConversationId, IdempotencyKey, Message, MessageId, OrderKey, TimeUuid,
@@ -192,54 +191,54 @@ pub trait CompletionHandler: Send + Sync + 'static {
 
 /// The directory and the mailboxes of a cluster. All rows expire, so that what a dead server leaves
 /// behind is bounded.
-#[async_trait]
 pub trait ClusterStore: Send + Sync + 'static {
     /// Creates or renews the row of a server, with the version of its store, for 25 hours. It never
     /// changes whether the server has ended.
-    async fn put_server(&self, server: ServerId, at: WriteTime) -> Result<()>;
+    fn put_server(&self, server: ServerId, at: WriteTime) -> StoreFuture<'_, ()>;
 
-    async fn server(&self, server: ServerId) -> Result<ServerState>;
+    fn server(&self, server: ServerId) -> StoreFuture<'_, ServerState>;
 
     /// The same, with the time of the node that answered. A missing row has none.
-    async fn server_and_time(&self, server: ServerId) -> Result<(ServerState, Option<NodeTime>)>;
+    fn server_and_time(&self, server: ServerId)
+    -> StoreFuture<'_, (ServerState, Option<NodeTime>)>;
 
     /// Ends a server, for good.
-    async fn end_server(&self, server: ServerId, at: WriteTime) -> Result<()>;
+    fn end_server(&self, server: ServerId, at: WriteTime) -> StoreFuture<'_, ()>;
 
     /// Writes the heartbeat of a server. It expires after a minute.
-    async fn put_beat(&self, beat: Beat, at: WriteTime) -> Result<()>;
+    fn put_beat(&self, beat: Beat, at: WriteTime) -> StoreFuture<'_, ()>;
 
-    async fn delete_beat(&self, server: ServerId, at: WriteTime) -> Result<()>;
+    fn delete_beat(&self, server: ServerId, at: WriteTime) -> StoreFuture<'_, ()>;
 
-    async fn beats(&self) -> Result<Vec<Beat>>;
+    fn beats(&self) -> StoreFuture<'_, Vec<Beat>>;
 
     /// Registers a server, for 24 hours.
-    async fn register(
-        &self,
+    fn register<'a>(
+        &'a self,
         server: ServerId,
-        registration: &Registration,
+        registration: &'a Registration,
         at: WriteTime,
-    ) -> Result<()>;
+    ) -> StoreFuture<'a, ()>;
 
     /// Removes a registration that is older than this.
-    async fn unregister(
-        &self,
+    fn unregister<'a>(
+        &'a self,
         server: ServerId,
-        registration: &Registration,
+        registration: &'a Registration,
         at: WriteTime,
-    ) -> Result<()>;
+    ) -> StoreFuture<'a, ()>;
 
     /// The participants of a conversation, read after the call, or `None` for a large one. While a
     /// conversation becomes large, its participants are still the answer.
-    async fn recipients(&self, conversation: ConversationId) -> Result<Audience>;
+    fn recipients(&self, conversation: ConversationId) -> StoreFuture<'_, Audience>;
 
     /// Settles the change by which a conversation became large. From then on senders notify the listeners
     /// of the conversation instead of its participants.
-    async fn settle_growth(&self, conversation: ConversationId, change: ChangeId) -> Result<()>;
+    fn settle_growth(&self, conversation: ConversationId, change: ChangeId) -> StoreFuture<'_, ()>;
 
     /// Notes beside an idempotency key that its message was delivered after a retry: another retry
     /// is only answered (see [`EarlierSend`](crate::store::EarlierSend)).
-    async fn note_delivered(&self, send: &KeyedSend) -> Result<()>;
+    fn note_delivered<'a>(&'a self, send: &'a KeyedSend) -> StoreFuture<'a, ()>;
 
     /// Sets the owner of the events of changes that this store completes. The first one stays.
     fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>);
@@ -250,21 +249,25 @@ pub trait ClusterStore: Send + Sync + 'static {
     fn follow_clock(&self, clock: Weak<dyn Clock>);
 
     /// Sessions of these users, of every kind and of ended servers too, in no order.
-    async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>>;
+    fn sessions<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Session>>;
 
     /// Servers with a stream of this large conversation, ended ones too.
-    async fn listeners(&self, conversation: ConversationId) -> Result<Vec<ServerId>>;
+    fn listeners(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<ServerId>>;
 
     /// Leaves a notice in one lane of a server's mailbox, for five minutes.
-    async fn put_notice(&self, server: ServerId, lane: MailboxLane, row: &MailboxRow)
-    -> Result<()>;
+    fn put_notice<'a>(
+        &'a self,
+        server: ServerId,
+        lane: MailboxLane,
+        row: &'a MailboxRow,
+    ) -> StoreFuture<'a, ()>;
 
     /// Notices in a lane whose ids lie after one position and not after another, in their order.
-    async fn notices(
+    fn notices(
         &self,
         server: ServerId,
         lane: MailboxLane,
         after: OrderKey,
         up_to: OrderKey,
-    ) -> Result<Vec<MailboxRow>>;
+    ) -> StoreFuture<'_, Vec<MailboxRow>>;
 }

@@ -1,7 +1,11 @@
 //! Errors of a store, by what a caller can do about them. A missing row is no error but `None`.
 
+use futures_util::future::BoxFuture;
+
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+/// Answer of a store's method, which is called as `dyn Store`.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// Failure of an operation of the store.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::cluster::ClusterStore;
@@ -16,7 +15,7 @@ use super::{
     NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange,
     ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
     RestrictionChange, Result, Revised, SearchSegmentKey, SearchStore, Store, StoreAdmin,
-    StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    StoreFuture, StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{Ban, Block, IgnoredSenders};
@@ -113,7 +112,6 @@ macro_rules! instrumented {
             }
         }
 
-        #[async_trait]
         #[deny(clippy::missing_trait_methods)]
         impl $trait for InstrumentedStore {
             $(fn $plain(&self) -> $plain_answer {
@@ -124,8 +122,9 @@ macro_rules! instrumented {
                 self.store.$setting($value);
             })*
 
-            $(async fn $name(&self, $($argument: $type),*) -> Result<$answer> {
-                self.measure(stringify!($name), &self.$field.$name, self.store.$name($($argument),*)).await
+            $(fn $name<'a>(&'a self, $($argument: $type),*) -> StoreFuture<'a, $answer> {
+                let answer = self.store.$name($($argument),*);
+                Box::pin(self.measure(stringify!($name), &self.$field.$name, answer))
             })*
         }
     };
@@ -146,74 +145,74 @@ instrumented! {
             form_version() -> FormVersion;
             imported_at() -> Option<Timestamp>;
             direct_ids() -> DirectIds;
-            participations(viewer: &UserId, conversations: &[ConversationId]) -> Vec<Option<Participation>>;
-            direct_conversation(one: &UserId, other: &UserId) -> Option<ConversationId>;
-            create_conversation(new: &NewConversation) -> Created;
-            participants(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Participant>;
-            participants_with_prefix(conversation: ConversationId, prefix: &str, page: &PageRequest<UserId>) -> Page<Participant>;
-            participants_by_name(keys: &[(ConversationId, UserId)]) -> Vec<Option<Participant>>;
-            participant_counts(conversations: &[ConversationId]) -> Vec<u64>;
-            membership_snapshot(conversation: ConversationId, users: &[UserId]) -> Option<MembershipSnapshot>;
+            participations(viewer: &'a UserId, conversations: &'a [ConversationId]) -> Vec<Option<Participation>>;
+            direct_conversation(one: &'a UserId, other: &'a UserId) -> Option<ConversationId>;
+            create_conversation(new: &'a NewConversation) -> Created;
+            participants(conversation: ConversationId, page: &'a PageRequest<UserId>) -> Page<Participant>;
+            participants_with_prefix(conversation: ConversationId, prefix: &'a str, page: &'a PageRequest<UserId>) -> Page<Participant>;
+            participants_by_name(keys: &'a [(ConversationId, UserId)]) -> Vec<Option<Participant>>;
+            participant_counts(conversations: &'a [ConversationId]) -> Vec<u64>;
+            membership_snapshot(conversation: ConversationId, users: &'a [UserId]) -> Option<MembershipSnapshot>;
             membership_version(conversation: ConversationId) -> Option<MembershipVersion>;
-            change_membership(conversation: ConversationId, change: &MembershipChange) -> Option<Audience>;
-            bans(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Ban>;
-            bans_of(conversation: ConversationId, users: &[UserId]) -> Vec<Option<Ban>>;
+            change_membership(conversation: ConversationId, change: &'a MembershipChange) -> Option<Audience>;
+            bans(conversation: ConversationId, page: &'a PageRequest<UserId>) -> Page<Ban>;
+            bans_of(conversation: ConversationId, users: &'a [UserId]) -> Vec<Option<Ban>>;
             ban_count(conversation: ConversationId, limit: usize) -> usize;
-            rename_conversation(conversation: ConversationId, to: &Renaming) -> Audience;
-            set_slow_mode(conversation: ConversationId, seconds: u32, change: &Change) -> ();
-            append_messages(conversation: ConversationId, messages: &[NewMessage]) -> Appended;
-            revise_message(conversation: ConversationId, revision: &Revision, change: &Change) -> Option<Revised>;
-            react(conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>>;
-            pin_message(conversation: ConversationId, is_on: bool, change: &Change) -> Option<Arc<Message>>;
+            rename_conversation(conversation: ConversationId, to: &'a Renaming) -> Audience;
+            set_slow_mode(conversation: ConversationId, seconds: u32, change: &'a Change) -> ();
+            append_messages(conversation: ConversationId, messages: &'a [NewMessage]) -> Appended;
+            revise_message(conversation: ConversationId, revision: &'a Revision, change: &'a Change) -> Option<Revised>;
+            react(conversation: ConversationId, emoji: &'a Emoji, is_on: bool, change: &'a Change) -> Option<Arc<Message>>;
+            pin_message(conversation: ConversationId, is_on: bool, change: &'a Change) -> Option<Arc<Message>>;
             pins(conversation: ConversationId) -> Vec<(MessageId, Pin)>;
-            reactions(viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Vec<Vec<Reaction>>;
+            reactions(viewer: &'a UserId, messages: &'a [(ConversationId, MessageId)]) -> Vec<Vec<Reaction>>;
             changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change>;
-            log_late(conversation: ConversationId, changes: &[LateChange]) -> ();
+            log_late(conversation: ConversationId, changes: &'a [LateChange]) -> ();
             outbox_since() -> Option<Timestamp>;
-            outbox(reads: &[OutboxRead], up_to: OrderKey, limit: usize) -> Vec<OutboxPage>;
-            reader_positions(reader: &str) -> Vec<Option<ReaderPosition>>;
-            swap_reader_position(reader: &str, shard: OutboxShard, seen: Option<&ReaderPosition>, to: &ReaderPosition) -> bool;
-            put_dead_letter(reader: &str, letter: &DeadLetter) -> ();
-            dead_letters(reader: &str, limit: usize) -> Vec<DeadLetter>;
-            delete_dead_letter(reader: &str, letter: &DeadLetter) -> ();
-            conversations(conversations: &[ConversationId]) -> Vec<Option<Arc<Conversation>>>;
-            earlier_sends(conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>>;
-            history(conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Page<Arc<Message>>;
-            messages(keys: &[(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>>;
-            messages_at(positions: &[(ConversationId, OrderKey)]) -> Vec<Option<Arc<Message>>>;
-            last_messages(conversations: &[ConversationId]) -> Vec<Option<MessageId>>;
-            newest_events(conversations: &[ConversationId]) -> Vec<Option<TimeUuid>>;
-            message_counts(conversations: &[ConversationId]) -> Vec<u64>;
-            message_counts_after(positions: &[(ConversationId, OrderKey)]) -> Vec<u64>;
-            inbox(user: &UserId, page: &PageRequest<InboxKey>) -> Page<InboxRow>;
-            inbox_rows(user: &UserId, conversations: &[ConversationId]) -> Vec<Option<InboxRow>>;
-            inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>>;
-            conversation_count(user: &UserId, limit: usize) -> usize;
-            large_conversations(user: &UserId) -> Vec<ConversationId>;
-            unread(user: &UserId, queries: &[UnreadQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<Unread>;
-            mentions(user: &UserId, queries: &[UnreadQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<Unread>;
-            previews(user: &UserId, queries: &[PreviewQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<EntryPreview>;
-            move_read_marker(user: &UserId, to: &MarkerMove) -> ();
-            mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> ();
-            receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant>;
-            set_flags(user: &UserId, to: &FlagsChange) -> Option<Flags>;
-            notified_of_all(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
-            profiles(users: &[UserId]) -> Vec<Option<Profile>>;
-            change_profile(user: &UserId, to: &ProfileChange) -> ();
-            mark_seen(user: &UserId, at: Timestamp) -> ();
-            restrict(restricted: &Restricted, change: &RestrictionChange) -> Restriction;
-            restrictions_of(users: &[UserId]) -> Vec<Restriction>;
+            outbox(reads: &'a [OutboxRead], up_to: OrderKey, limit: usize) -> Vec<OutboxPage>;
+            reader_positions(reader: &'a str) -> Vec<Option<ReaderPosition>>;
+            swap_reader_position(reader: &'a str, shard: OutboxShard, seen: Option<&'a ReaderPosition>, to: &'a ReaderPosition) -> bool;
+            put_dead_letter(reader: &'a str, letter: &'a DeadLetter) -> ();
+            dead_letters(reader: &'a str, limit: usize) -> Vec<DeadLetter>;
+            delete_dead_letter(reader: &'a str, letter: &'a DeadLetter) -> ();
+            conversations(conversations: &'a [ConversationId]) -> Vec<Option<Arc<Conversation>>>;
+            earlier_sends(conversation: ConversationId, keys: &'a [(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>>;
+            history(conversation: ConversationId, cut: &'a Cut<OrderKey>, page: &'a PageRequest<OrderKey>) -> Page<Arc<Message>>;
+            messages(keys: &'a [(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>>;
+            messages_at(positions: &'a [(ConversationId, OrderKey)]) -> Vec<Option<Arc<Message>>>;
+            last_messages(conversations: &'a [ConversationId]) -> Vec<Option<MessageId>>;
+            newest_events(conversations: &'a [ConversationId]) -> Vec<Option<TimeUuid>>;
+            message_counts(conversations: &'a [ConversationId]) -> Vec<u64>;
+            message_counts_after(positions: &'a [(ConversationId, OrderKey)]) -> Vec<u64>;
+            inbox(user: &'a UserId, page: &'a PageRequest<InboxKey>) -> Page<InboxRow>;
+            inbox_rows(user: &'a UserId, conversations: &'a [ConversationId]) -> Vec<Option<InboxRow>>;
+            inbox_changes(user: &'a UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>>;
+            conversation_count(user: &'a UserId, limit: usize) -> usize;
+            large_conversations(user: &'a UserId) -> Vec<ConversationId>;
+            unread(user: &'a UserId, queries: &'a [UnreadQuery], cap: u32, ignored: &'a IgnoredSenders) -> Vec<Unread>;
+            mentions(user: &'a UserId, queries: &'a [UnreadQuery], cap: u32, ignored: &'a IgnoredSenders) -> Vec<Unread>;
+            previews(user: &'a UserId, queries: &'a [PreviewQuery], cap: u32, ignored: &'a IgnoredSenders) -> Vec<EntryPreview>;
+            move_read_marker(user: &'a UserId, to: &'a MarkerMove) -> ();
+            mark_delivered(user: &'a UserId, conversation: ConversationId, up_to: OrderKey) -> ();
+            receivers(conversation: ConversationId, message: MessageId, sender: &'a UserId, page: &'a PageRequest<UserId>) -> Page<Participant>;
+            set_flags(user: &'a UserId, to: &'a FlagsChange) -> Option<Flags>;
+            notified_of_all(conversation: ConversationId, after: Option<&'a UserId>, limit: usize) -> Vec<UserId>;
+            profiles(users: &'a [UserId]) -> Vec<Option<Profile>>;
+            change_profile(user: &'a UserId, to: &'a ProfileChange) -> ();
+            mark_seen(user: &'a UserId, at: Timestamp) -> ();
+            restrict(restricted: &'a Restricted, change: &'a RestrictionChange) -> Restriction;
+            restrictions_of(users: &'a [UserId]) -> Vec<Restriction>;
             restrictions() -> Vec<(Restricted, Restriction)>;
             restriction_log(since: Timestamp) -> Vec<LoggedRestriction>;
-            blocks(user: &UserId) -> Vec<Block>;
-            set_block(user: &UserId, block: &Block) -> ();
-            add_report(report: &Report, logged_as: TimeUuid) -> ();
-            reports(query: &ReportQuery) -> Vec<Report>;
-            reports_by_id(ids: &[ReportId]) -> Vec<Option<Report>>;
+            blocks(user: &'a UserId) -> Vec<Block>;
+            set_block(user: &'a UserId, block: &'a Block) -> ();
+            add_report(report: &'a Report, logged_as: TimeUuid) -> ();
+            reports(query: &'a ReportQuery) -> Vec<Report>;
+            reports_by_id(ids: &'a [ReportId]) -> Vec<Option<Report>>;
             report_count(after: OrderKey, limit: usize) -> usize;
-            resolve_report(report: ReportId, resolution: Option<&ReportResolution>, at: Timestamp) -> ();
-            replace_report(report: &Report) -> ();
-            delete_reports(reports: &[ReportId]) -> ();
+            resolve_report(report: ReportId, resolution: Option<&'a ReportResolution>, at: Timestamp) -> ();
+            replace_report(report: &'a Report) -> ();
+            delete_reports(reports: &'a [ReportId]) -> ();
             close() -> ();
         }
     }
@@ -230,10 +229,10 @@ instrumented! {
             note_scheduled_retention(seconds: Option<u32>) -> ();
             histories(after: Option<ConversationId>, limit: usize) -> Vec<(ConversationId, HistorySettings)>;
             schedule_removal(due: DueRemoval) -> ();
-            due_removals(query: &DueQuery) -> Vec<DueRemoval>;
+            due_removals(query: &'a DueQuery) -> Vec<DueRemoval>;
             end_removal(due: DueRemoval) -> ();
             oldest_bucket(conversation: ConversationId) -> Option<OldestBucket>;
-            remove_history(conversation: ConversationId, removal: &HistoryRemoval) -> RemovedHistory;
+            remove_history(conversation: ConversationId, removal: &'a HistoryRemoval) -> RemovedHistory;
             log_expiry(conversation: ConversationId, event: TimeUuid) -> ();
         }
     }
@@ -244,14 +243,14 @@ instrumented! {
         plain {}
         settings {}
         measured {
-            conversations_of(user: &UserId, after: Option<ConversationId>, limit: usize) -> ConversationsPiece;
-            erase_messages(conversation: ConversationId, user: &UserId, messages: &[MessageId], change: ChangeId) -> ();
-            erase_participant(conversation: ConversationId, user: &UserId, change: ChangeId) -> ();
-            erase_user(user: &UserId, at: Timestamp) -> ();
-            add_user_erased(user: &UserId, event: TimeUuid, logged_as: TimeUuid) -> ();
-            jobs(ids: &[JobId]) -> Vec<Option<Job>>;
+            conversations_of(user: &'a UserId, after: Option<ConversationId>, limit: usize) -> ConversationsPiece;
+            erase_messages(conversation: ConversationId, user: &'a UserId, messages: &'a [MessageId], change: ChangeId) -> ();
+            erase_participant(conversation: ConversationId, user: &'a UserId, change: ChangeId) -> ();
+            erase_user(user: &'a UserId, at: Timestamp) -> ();
+            add_user_erased(user: &'a UserId, event: TimeUuid, logged_as: TimeUuid) -> ();
+            jobs(ids: &'a [JobId]) -> Vec<Option<Job>>;
             running_jobs(limit: usize) -> Vec<Job>;
-            swap_job(seen: Option<&Job>, to: &Job) -> bool;
+            swap_job(seen: Option<&'a Job>, to: &'a Job) -> bool;
         }
     }
 }
@@ -261,11 +260,11 @@ instrumented! {
         plain {}
         settings {}
         measured {
-            search_directories(conversations: &[ConversationId]) -> Vec<Option<Vec<u8>>>;
-            swap_search_directory(conversation: ConversationId, seen: Option<&[u8]>, to: &[u8]) -> bool;
-            add_search_segment(segment: SearchSegmentKey, blocks: &[Vec<u8>], change: &DirectoryChange) -> bool;
-            search_blocks(blocks: &[(SearchSegmentKey, u32)]) -> Vec<Option<Vec<u8>>>;
-            delete_search_segments(segments: &[SearchSegmentKey]) -> ();
+            search_directories(conversations: &'a [ConversationId]) -> Vec<Option<Vec<u8>>>;
+            swap_search_directory(conversation: ConversationId, seen: Option<&'a [u8]>, to: &'a [u8]) -> bool;
+            add_search_segment(segment: SearchSegmentKey, blocks: &'a [Vec<u8>], change: &'a DirectoryChange) -> bool;
+            search_blocks(blocks: &'a [(SearchSegmentKey, u32)]) -> Vec<Option<Vec<u8>>>;
+            delete_search_segments(segments: &'a [SearchSegmentKey]) -> ();
         }
     }
 }
@@ -275,21 +274,21 @@ instrumented! {
         plain {}
         settings {}
         measured {
-            import(rows: &[ImportRow]) -> Vec<Imported>;
-            all_users(after: Option<&UserId>, limit: usize) -> Vec<(UserId, Profile)>;
+            import(rows: &'a [ImportRow]) -> Vec<Imported>;
+            all_users(after: Option<&'a UserId>, limit: usize) -> Vec<(UserId, Profile)>;
             all_conversations(after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
-            all_participants(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<(UserId, Membership, ImportPositions)>;
+            all_participants(conversation: ConversationId, after: Option<&'a UserId>, limit: usize) -> Vec<(UserId, Membership, ImportPositions)>;
             all_messages(conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Vec<StoredMessage>;
             all_reactions(
                 conversation: ConversationId,
                 message: MessageId,
-                after: Option<&(Emoji, UserId)>,
+                after: Option<&'a (Emoji, UserId)>,
                 limit: usize
             ) -> Vec<(Emoji, UserId)>;
-            verify(after: Option<&VerifyPosition>, repair: bool) -> Verified;
-            note(name: &str) -> Option<String>;
-            set_note(name: &str, value: Option<&str>) -> ();
-            note_once(name: &str, value: &str) -> String;
+            verify(after: Option<&'a VerifyPosition>, repair: bool) -> Verified;
+            note(name: &'a str) -> Option<String>;
+            set_note(name: &'a str, value: Option<&'a str>) -> ();
+            note_once(name: &'a str, value: &'a str) -> String;
             set_outbox(since: Option<Timestamp>) -> ();
             count_imported(conversation: ConversationId) -> ();
             compact() -> ();

@@ -70,7 +70,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::future::try_join;
 
 pub use self::admin::{
@@ -84,7 +83,7 @@ pub use self::background::removal::{
 pub use self::background::search::{DirectoryChange, SearchSegmentKey, SearchStore};
 use self::cluster::ClusterStore;
 pub use self::conversation::{Created, NewConversation, Participation};
-pub use self::error::{Cause, Error, Result};
+pub use self::error::{Cause, Error, Result, StoreFuture};
 pub use self::forms::FormVersion;
 use self::inbox::UnreadReader;
 pub use self::inbox::{
@@ -121,7 +120,6 @@ use crate::model::{
 ///
 /// Roles are effective ones: in a group without an OWNER, the oldest ADMIN has that role, else the
 /// oldest participant ([`crate::model::Membership::succession`]).
-#[async_trait]
 pub trait Store:
     ErasureStore + RemovalStore + SearchStore + fmt::Display + Send + Sync + 'static
 {
@@ -140,86 +138,91 @@ pub trait Store:
     /// The greatest id in the store, after which a generator begins. `None` for an empty store, and
     /// where several servers allocate ids: there each conversation has its own newest id
     /// ([`Store::newest_events`]).
-    async fn newest_id(&self) -> Result<Option<TimeUuid>>;
+    fn newest_id(&self) -> StoreFuture<'_, Option<TimeUuid>>;
 
     /// The newest version whose forms may be written: every server that may serve this store can read
     /// them. It only grows. A store with a single server has them all; a cluster that is upgraded has
     /// those of the version before until `wideroom migrate --finish`.
-    async fn form_version(&self) -> Result<FormVersion> {
-        Ok(FormVersion::ALL)
+    fn form_version(&self) -> StoreFuture<'_, FormVersion> {
+        Box::pin(async move { Ok(FormVersion::ALL) })
     }
 
     /// The time of the newest import ([`StoreAdmin::import`]): cursors from before are expired.
-    async fn imported_at(&self) -> Result<Option<Timestamp>>;
+    fn imported_at(&self) -> StoreFuture<'_, Option<Timestamp>>;
 
     /// The generator of ids for direct conversations. Its secret is created at first use
     /// (compare-and-set), so all servers of a store have the same.
-    async fn direct_ids(&self) -> Result<DirectIds>;
+    fn direct_ids(&self) -> StoreFuture<'_, DirectIds>;
 
     /// Conversations with the viewer's membership, one that has ended included. `None` for a
     /// conversation that does not exist or that the viewer was never in.
-    async fn participations(
-        &self,
-        viewer: &UserId,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Participation>>>;
+    fn participations<'a>(
+        &'a self,
+        viewer: &'a UserId,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Participation>>>;
 
     /// The direct conversation of two users, whatever its id.
-    async fn direct_conversation(
-        &self,
-        one: &UserId,
-        other: &UserId,
-    ) -> Result<Option<ConversationId>>;
+    fn direct_conversation<'a>(
+        &'a self,
+        one: &'a UserId,
+        other: &'a UserId,
+    ) -> StoreFuture<'a, Option<ConversationId>>;
 
     /// Creates a conversation with all its participants, their inbox entries and, for a direct one,
     /// its pair: all or nothing. If the id or the pair is taken, nothing changes and the answer is
     /// the existing conversation. One of several concurrent creations succeeds.
-    async fn create_conversation(&self, new: &NewConversation) -> Result<Created>;
+    fn create_conversation<'a>(&'a self, new: &'a NewConversation) -> StoreFuture<'a, Created>;
 
     /// The present participants of a conversation, by username bytes.
-    async fn participants(
-        &self,
+    fn participants<'a>(
+        &'a self,
         conversation: ConversationId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>>;
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>>;
 
     /// The same, of those whose usernames begin with a prefix.
-    async fn participants_with_prefix(
-        &self,
+    fn participants_with_prefix<'a>(
+        &'a self,
         conversation: ConversationId,
-        prefix: &str,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>>;
+        prefix: &'a str,
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>>;
 
     /// Participants by name, those who have left included. `None` for a user who was never one.
-    async fn participants_by_name(
-        &self,
-        keys: &[(ConversationId, UserId)],
-    ) -> Result<Vec<Option<Participant>>>;
+    fn participants_by_name<'a>(
+        &'a self,
+        keys: &'a [(ConversationId, UserId)],
+    ) -> StoreFuture<'a, Vec<Option<Participant>>>;
 
-    async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
+    fn participant_counts<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<u64>>;
 
     /// The state on which a change of these memberships is decided, read at one moment. `None` for
     /// a conversation that does not exist.
-    async fn membership_snapshot(
-        &self,
+    fn membership_snapshot<'a>(
+        &'a self,
         conversation: ConversationId,
-        users: &[UserId],
-    ) -> Result<Option<MembershipSnapshot>>;
+        users: &'a [UserId],
+    ) -> StoreFuture<'a, Option<MembershipSnapshot>>;
 
     /// The version of the membership of a conversation, and the conversation, read at one moment. `None`
     /// for a conversation that does not exist.
-    async fn membership_version(
+    fn membership_version(
         &self,
         conversation: ConversationId,
-    ) -> Result<Option<MembershipVersion>> {
-        let snapshot = self.membership_snapshot(conversation, &[]).await?;
-        Ok(snapshot.map(|snapshot| MembershipVersion {
-            conversation: snapshot.conversation,
-            version: snapshot.version,
-            participant_count: snapshot.participant_count,
-            last_change: None,
-        }))
+    ) -> StoreFuture<'_, Option<MembershipVersion>> {
+        Box::pin(async move {
+            let snapshot = self.membership_snapshot(conversation, &[]).await?;
+            Ok(snapshot.map(|snapshot| MembershipVersion {
+                conversation: snapshot.conversation,
+                version: snapshot.version,
+                participant_count: snapshot.participant_count,
+                last_change: None,
+            }))
+        })
     }
 
     /// Changes the membership of a conversation: with the SYSTEM message, if there is one, persisted as
@@ -234,48 +237,48 @@ pub trait Store:
     /// The ids lie after every id of the conversation. A compare-and-set: `None`, and nothing is
     /// written, if the membership has changed since it was `seen`. Idempotent. The audience is the
     /// participants after the change, also if the conversation becomes large.
-    async fn change_membership(
-        &self,
+    fn change_membership<'a>(
+        &'a self,
         conversation: ConversationId,
-        change: &MembershipChange,
-    ) -> Result<Option<Audience>>;
+        change: &'a MembershipChange,
+    ) -> StoreFuture<'a, Option<Audience>>;
 
     /// The bans of a conversation that hold now, by username bytes. A change of a membership sets and
     /// lifts them.
-    async fn bans(
-        &self,
+    fn bans<'a>(
+        &'a self,
         conversation: ConversationId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Ban>>;
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Ban>>;
 
     /// The bans of some users that hold now.
-    async fn bans_of(
-        &self,
+    fn bans_of<'a>(
+        &'a self,
         conversation: ConversationId,
-        users: &[UserId],
-    ) -> Result<Vec<Option<Ban>>>;
+        users: &'a [UserId],
+    ) -> StoreFuture<'a, Vec<Option<Ban>>>;
 
     /// The number of bans that hold now, counted up to `limit`.
-    async fn ban_count(&self, conversation: ConversationId, limit: usize) -> Result<usize>;
+    fn ban_count(&self, conversation: ConversationId, limit: usize) -> StoreFuture<'_, usize>;
 
     /// Renames a conversation, with the SYSTEM message, persisted as a send is, and the change in
     /// the log: all or nothing. The ids lie after every id of the conversation. Idempotent. A
     /// missing conversation is `Corrupt`.
-    async fn rename_conversation(
-        &self,
+    fn rename_conversation<'a>(
+        &'a self,
         conversation: ConversationId,
-        to: &Renaming,
-    ) -> Result<Audience>;
+        to: &'a Renaming,
+    ) -> StoreFuture<'a, Audience>;
 
     /// Sets the slow mode of a conversation, with the change in the log: all or nothing. No message
     /// announces it, and no inbox shows it. Of two changes the later one stays. Idempotent. A missing
     /// conversation is `Corrupt`.
-    async fn set_slow_mode(
-        &self,
+    fn set_slow_mode<'a>(
+        &'a self,
         conversation: ConversationId,
         seconds: u32,
-        change: &Change,
-    ) -> Result<()>;
+        change: &'a Change,
+    ) -> StoreFuture<'a, ()>;
 
     /// Persists messages of one conversation, the activity of every inbox concerned, the senders'
     /// `sent_up_to` and the idempotency keys: all or nothing, but for messages whose key is taken.
@@ -284,23 +287,23 @@ pub trait Store:
     ///
     /// Idempotent: a repetition settles a write of unknown outcome, and finishes one that ended
     /// after its key was claimed.
-    async fn append_messages(
-        &self,
+    fn append_messages<'a>(
+        &'a self,
         conversation: ConversationId,
-        messages: &[NewMessage],
-    ) -> Result<Appended>;
+        messages: &'a [NewMessage],
+    ) -> StoreFuture<'a, Appended>;
 
     /// Edits or deletes a message, and logs the change for streams that resume, and in
     /// `changes_by_user` if an inbox shows the message or the change is one of its mentions: all or
     /// nothing. The change's id lies after
     /// every id of the conversation; one task at a time calls this and `append_messages` for it.
     /// `None` for a missing message. A deleted one stays as it is, and nothing is logged.
-    async fn revise_message(
-        &self,
+    fn revise_message<'a>(
+        &'a self,
         conversation: ConversationId,
-        revision: &Revision,
-        change: &Change,
-    ) -> Result<Option<Revised>>;
+        revision: &'a Revision,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Revised>>;
 
     /// Sets the reaction of the change's user to its message on or off, and logs the change: all or
     /// nothing. No inbox shows a reaction, though subscribers may receive the entries of a large
@@ -309,13 +312,13 @@ pub trait Store:
     ///
     /// The answer is the message after the change; `None` for a missing one. A deleted message
     /// stays as it is, and nothing is logged. Idempotent.
-    async fn react(
-        &self,
+    fn react<'a>(
+        &'a self,
         conversation: ConversationId,
-        emoji: &Emoji,
+        emoji: &'a Emoji,
         is_on: bool,
-        change: &Change,
-    ) -> Result<Option<Arc<Message>>>;
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Arc<Message>>>;
 
     /// Sets the pin of the change's message on or off, in the name of the change's user, and logs the
     /// change: all or nothing. No inbox shows it, as with a reaction. Ids and concurrency are those of
@@ -323,35 +326,35 @@ pub trait Store:
     ///
     /// The answer is the message after the change; `None` for a missing one. A deleted message stays
     /// as it is, and nothing is logged. Idempotent.
-    async fn pin_message(
-        &self,
+    fn pin_message<'a>(
+        &'a self,
         conversation: ConversationId,
         is_on: bool,
-        change: &Change,
-    ) -> Result<Option<Arc<Message>>>;
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Arc<Message>>>;
 
     /// The last pins of a conversation's messages, in no order: those that are on, and on a cluster
     /// some that ended within [`Pin::END_LIFETIME_MICROS`]. At most a little over [`Pin::KEPT_MAX`].
     /// A pin is valid if its message has it too ([`Message::current_pin`]).
-    async fn pins(&self, conversation: ConversationId) -> Result<Vec<(MessageId, Pin)>>;
+    fn pins(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<(MessageId, Pin)>>;
 
     /// The reactions to each message by emoji bytes, those that every user took back included. At
     /// most [`Reaction::COUNT_MAX`] users of each are counted and [`Reaction::ROWS_MAX`] rows read;
     /// beyond either the count is capped.
-    async fn reactions(
-        &self,
-        viewer: &UserId,
-        messages: &[(ConversationId, MessageId)],
-    ) -> Result<Vec<Vec<Reaction>>>;
+    fn reactions<'a>(
+        &'a self,
+        viewer: &'a UserId,
+        messages: &'a [(ConversationId, MessageId)],
+    ) -> StoreFuture<'a, Vec<Vec<Reaction>>>;
 
     /// The changes of a conversation after a position, the oldest first, at most `limit`. The log
     /// holds 35 days.
-    async fn changes(
+    fn changes(
         &self,
         conversation: ConversationId,
         after: OrderKey,
         limit: usize,
-    ) -> Result<Vec<Change>>;
+    ) -> StoreFuture<'_, Vec<Change>>;
 
     /// Logs changes again that stand under older ids, so that streams that passed those ids find
     /// them: all or nothing, as `revise_message` logs them. A message that became visible late is
@@ -359,305 +362,338 @@ pub trait Store:
     /// ids, in a row under the fresh ones.
     ///
     /// On a store with a single server nothing is late.
-    async fn log_late(&self, conversation: ConversationId, changes: &[LateChange]) -> Result<()>;
+    fn log_late<'a>(
+        &'a self,
+        conversation: ConversationId,
+        changes: &'a [LateChange],
+    ) -> StoreFuture<'a, ()>;
 
     /// The time from which the store has an outbox: every write from then on that persists events
     /// persists an [`crate::model::OutboxRow`] with them, all or nothing. `None` while the outbox is
     /// off. On a shared store, a server must call this every few seconds: its writes follow the last
     /// answer.
-    async fn outbox_since(&self) -> Result<Option<Timestamp>>;
+    fn outbox_since(&self) -> StoreFuture<'_, Option<Timestamp>>;
 
     /// The rows of these shards after each position and up to `up_to`, a page for each: about
     /// `limit` rows of a shard at once. A row may come twice. Rows are kept for 7 days.
-    async fn outbox(
-        &self,
-        reads: &[OutboxRead],
+    fn outbox<'a>(
+        &'a self,
+        reads: &'a [OutboxRead],
         up_to: OrderKey,
         limit: usize,
-    ) -> Result<Vec<OutboxPage>>;
+    ) -> StoreFuture<'a, Vec<OutboxPage>>;
 
     /// The positions of a named reader of the outbox, one for each shard. `None` for a shard that it
     /// has never read. A name has 1 to 64 ASCII letters, digits, `-` and `_`.
-    async fn reader_positions(&self, reader: &str) -> Result<Vec<Option<ReaderPosition>>>;
+    fn reader_positions<'a>(
+        &'a self,
+        reader: &'a str,
+    ) -> StoreFuture<'a, Vec<Option<ReaderPosition>>>;
 
     /// Sets the position of a reader in one shard. A compare-and-set: false, and nothing is written,
     /// if it is not the one that was `seen`. After an error either may be true.
-    async fn swap_reader_position(
-        &self,
-        reader: &str,
+    fn swap_reader_position<'a>(
+        &'a self,
+        reader: &'a str,
         shard: OutboxShard,
-        seen: Option<&ReaderPosition>,
-        to: &ReaderPosition,
-    ) -> Result<bool>;
+        seen: Option<&'a ReaderPosition>,
+        to: &'a ReaderPosition,
+    ) -> StoreFuture<'a, bool>;
 
     /// Stores an event that a reader refused, for 30 days. A letter of the same event and part is
     /// replaced.
-    async fn put_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()>;
+    fn put_dead_letter<'a>(
+        &'a self,
+        reader: &'a str,
+        letter: &'a DeadLetter,
+    ) -> StoreFuture<'a, ()>;
 
     /// The dead letters of a reader, those with the oldest events first, at most `limit`.
-    async fn dead_letters(&self, reader: &str, limit: usize) -> Result<Vec<DeadLetter>>;
+    fn dead_letters<'a>(
+        &'a self,
+        reader: &'a str,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<DeadLetter>>;
 
     /// Deletes a dead letter as it was read.
-    async fn delete_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()>;
+    fn delete_dead_letter<'a>(
+        &'a self,
+        reader: &'a str,
+        letter: &'a DeadLetter,
+    ) -> StoreFuture<'a, ()>;
 
     /// Conversations, whoever takes part in them. `None` for one that does not exist.
-    async fn conversations(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Arc<Conversation>>>>;
+    fn conversations<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Conversation>>>>;
 
     /// Earlier sends of the last 24 hours by their keys.
-    async fn earlier_sends(
-        &self,
+    fn earlier_sends<'a>(
+        &'a self,
         conversation: ConversationId,
-        keys: &[(UserId, IdempotencyKey)],
-    ) -> Result<Vec<Option<EarlierSend>>>;
+        keys: &'a [(UserId, IdempotencyKey)],
+    ) -> StoreFuture<'a, Vec<Option<EarlierSend>>>;
 
     /// A page of messages, the newest first: `after` is older. The cut is in the order of ids, from
     /// its oldest to its newest.
-    async fn history(
-        &self,
+    fn history<'a>(
+        &'a self,
         conversation: ConversationId,
-        cut: &Cut<OrderKey>,
-        page: &PageRequest<OrderKey>,
-    ) -> Result<Page<Arc<Message>>>;
+        cut: &'a Cut<OrderKey>,
+        page: &'a PageRequest<OrderKey>,
+    ) -> StoreFuture<'a, Page<Arc<Message>>>;
 
-    async fn messages(
-        &self,
-        keys: &[(ConversationId, MessageId)],
-    ) -> Result<Vec<Option<Arc<Message>>>>;
+    fn messages<'a>(
+        &'a self,
+        keys: &'a [(ConversationId, MessageId)],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>>;
 
     /// The newest message at or before each position, deleted ones included.
-    async fn messages_at(
-        &self,
-        positions: &[(ConversationId, OrderKey)],
-    ) -> Result<Vec<Option<Arc<Message>>>>;
+    fn messages_at<'a>(
+        &'a self,
+        positions: &'a [(ConversationId, OrderKey)],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>>;
 
     /// The newest message of each conversation.
-    async fn last_messages(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<MessageId>>>;
+    fn last_messages<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<MessageId>>>;
 
     /// The newest message or change of each conversation: the position of its event stream.
-    async fn newest_events(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<TimeUuid>>>;
+    fn newest_events<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<TimeUuid>>>;
 
     /// The exact number of messages of each conversation, deleted ones included. Its cost does not
     /// grow with history.
-    async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
+    fn message_counts<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<u64>>;
 
     /// The same of the messages after a position.
-    async fn message_counts_after(
-        &self,
-        positions: &[(ConversationId, OrderKey)],
-    ) -> Result<Vec<u64>>;
+    fn message_counts_after<'a>(
+        &'a self,
+        positions: &'a [(ConversationId, OrderKey)],
+    ) -> StoreFuture<'a, Vec<u64>>;
 
     /// A page of a user's entries, the last active first; archived ones included.
     ///
     /// It shows the large conversations in which the user acted ([`InboxRow::is_answered`]), and the
     /// user's others up to [`crate::model::Conversation::LARGE_MERGED_MAX`] in all: the greatest
     /// read markers first, then the greatest ids.
-    async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>>;
+    fn inbox<'a>(
+        &'a self,
+        user: &'a UserId,
+        page: &'a PageRequest<InboxKey>,
+    ) -> StoreFuture<'a, Page<InboxRow>>;
 
     /// A user's rows for some conversations. `None` where the user is no participant now.
-    async fn inbox_rows(
-        &self,
-        user: &UserId,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<InboxRow>>>;
+    fn inbox_rows<'a>(
+        &'a self,
+        user: &'a UserId,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<InboxRow>>>;
 
     /// A user's rows that changed after a position, by their newest change, ascending;
     /// conversations that the user has left since included. `None` if there are more than `limit`.
-    async fn inbox_changes(
-        &self,
-        user: &UserId,
+    fn inbox_changes<'a>(
+        &'a self,
+        user: &'a UserId,
         after: OrderKey,
         limit: usize,
-    ) -> Result<Option<Vec<ChangedRow>>>;
+    ) -> StoreFuture<'a, Option<Vec<ChangedRow>>>;
 
     /// The number of conversations that the user is in now, counted up to `limit`. It reads keys
     /// alone, and at most twice as many as the limit.
-    async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize>;
+    fn conversation_count<'a>(&'a self, user: &'a UserId, limit: usize) -> StoreFuture<'a, usize>;
 
     /// The user's large conversations. A subscriber receives their sends from the conversation
     /// itself.
-    async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>>;
+    fn large_conversations<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<ConversationId>>;
 
     /// The unread counts after each position, and up to another one: TEXT messages of other users that
     /// are not deleted, up to `cap`. One more than the cap makes a count capped, and so do [`Unread::ROWS_MAX`] rows
     /// read. The cap 0 asks whether anything is unread. Messages of ignored senders never count.
-    async fn unread(
-        &self,
-        user: &UserId,
-        queries: &[UnreadQuery],
+    fn unread<'a>(
+        &'a self,
+        user: &'a UserId,
+        queries: &'a [UnreadQuery],
         cap: u32,
-        ignored: &IgnoredSenders,
-    ) -> Result<Vec<Unread>>;
+        ignored: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<Unread>>;
 
     /// The unread mentions after each position, as [`Store::unread`] counts messages: those that mention
     /// the user or everyone. Exact however many other messages are unread. Mentions are counted for 400
     /// days.
-    async fn mentions(
-        &self,
-        user: &UserId,
-        queries: &[UnreadQuery],
+    fn mentions<'a>(
+        &'a self,
+        user: &'a UserId,
+        queries: &'a [UnreadQuery],
         cap: u32,
-        ignored: &IgnoredSenders,
-    ) -> Result<Vec<Unread>>;
+        ignored: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<Unread>>;
 
     /// The unread counts and newest messages of inbox entries: as [`Store::unread`] and
     /// [`Store::messages`] answer. A store that keeps both in one place reads them together.
-    async fn previews(
-        &self,
-        user: &UserId,
-        queries: &[PreviewQuery],
+    fn previews<'a>(
+        &'a self,
+        user: &'a UserId,
+        queries: &'a [PreviewQuery],
         cap: u32,
-        ignored: &IgnoredSenders,
-    ) -> Result<Vec<EntryPreview>> {
-        let counted = queries.iter().filter_map(|query| {
-            query.unread_after.map(|after| UnreadQuery {
-                conversation: query.conversation,
-                after,
-                up_to: None,
-            })
-        });
-        let keys = queries.iter().filter_map(|query| {
-            query
-                .last_message
-                .map(|message| (query.conversation, message))
-        });
-        let (counted, keys): (Vec<_>, Vec<_>) = (counted.collect(), keys.collect());
-        let unread = async {
-            if counted.is_empty() {
-                return Ok(Vec::new());
-            }
-            self.unread(user, &counted, cap, ignored).await
-        };
-        let messages = async {
-            if keys.is_empty() {
-                return Ok(Vec::new());
-            }
-            self.messages(&keys).await
-        };
-        let (unread, messages) = try_join(unread, messages).await?;
-        let (mut unread, mut messages) = (unread.into_iter(), messages.into_iter());
-        Ok(queries
-            .iter()
-            .map(|query| EntryPreview {
-                unread: query.unread_after.and_then(|_| unread.next()),
-                last_message: query.last_message.and_then(|_| messages.next().flatten()),
-            })
-            .collect())
+        ignored: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<EntryPreview>> {
+        Box::pin(async move {
+            let counted = queries.iter().filter_map(|query| {
+                query.unread_after.map(|after| UnreadQuery {
+                    conversation: query.conversation,
+                    after,
+                    up_to: None,
+                })
+            });
+            let keys = queries.iter().filter_map(|query| {
+                query
+                    .last_message
+                    .map(|message| (query.conversation, message))
+            });
+            let (counted, keys): (Vec<_>, Vec<_>) = (counted.collect(), keys.collect());
+            let unread = async {
+                if counted.is_empty() {
+                    return Ok(Vec::new());
+                }
+                self.unread(user, &counted, cap, ignored).await
+            };
+            let messages = async {
+                if keys.is_empty() {
+                    return Ok(Vec::new());
+                }
+                self.messages(&keys).await
+            };
+            let (unread, messages) = try_join(unread, messages).await?;
+            let (mut unread, mut messages) = (unread.into_iter(), messages.into_iter());
+            Ok(queries
+                .iter()
+                .map(|query| EntryPreview {
+                    unread: query.unread_after.and_then(|_| unread.next()),
+                    last_message: query.last_message.and_then(|_| messages.next().flatten()),
+                })
+                .collect())
+        })
     }
 
     /// Moves a user's read marker. A maximum register: the greater marker stays whatever the order
     /// of arrival.
-    async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()>;
+    fn move_read_marker<'a>(&'a self, user: &'a UserId, to: &'a MarkerMove) -> StoreFuture<'a, ()>;
 
     /// Moves the delivered marker of a user's devices. A maximum register: the greater position
     /// stays whatever the order of arrival. No change of an inbox.
-    async fn mark_delivered(
-        &self,
-        user: &UserId,
+    fn mark_delivered<'a>(
+        &'a self,
+        user: &'a UserId,
         conversation: ConversationId,
         up_to: OrderKey,
-    ) -> Result<()>;
+    ) -> StoreFuture<'a, ()>;
 
     /// The receivers of a message ([`Participant::receives`]), by username bytes.
-    async fn receivers(
-        &self,
+    fn receivers<'a>(
+        &'a self,
         conversation: ConversationId,
         message: MessageId,
-        sender: &UserId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>>;
+        sender: &'a UserId,
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>>;
 
     /// Sets some flags of a user's entry and leaves the others, concurrent changes of others
     /// included. The answer is all flags after the change. `None`, and nothing is written, if they
     /// are so already.
-    async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>>;
+    fn set_flags<'a>(
+        &'a self,
+        user: &'a UserId,
+        to: &'a FlagsChange,
+    ) -> StoreFuture<'a, Option<Flags>>;
 
     /// Users who chose the notification level ALL for a conversation, by username bytes: at most `limit`
     /// after this one. It is an index: the flags of an entry decide.
-    async fn notified_of_all(
-        &self,
+    fn notified_of_all<'a>(
+        &'a self,
         conversation: ConversationId,
-        after: Option<&UserId>,
+        after: Option<&'a UserId>,
         limit: usize,
-    ) -> Result<Vec<UserId>>;
+    ) -> StoreFuture<'a, Vec<UserId>>;
 
-    async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>>;
+    fn profiles<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Option<Profile>>>;
 
     /// Changes some fields of a profile and leaves the others, concurrent changes of others
     /// included. A change without effect writes nothing.
-    async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()>;
+    fn change_profile<'a>(&'a self, user: &'a UserId, to: &'a ProfileChange)
+    -> StoreFuture<'a, ()>;
 
     /// Sets the time a user was last seen. A maximum register: the later moment stays whatever the
     /// order of arrival.
-    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()>;
+    fn mark_seen<'a>(&'a self, user: &'a UserId, at: Timestamp) -> StoreFuture<'a, ()>;
 
     /// Changes a user's restriction, or that of everyone, and logs the change for the other servers: all or
     /// nothing. The answer is the restriction after the change. The last suspension or restoration wins;
     /// `tokens_from` is a maximum. A restriction has no expiry.
-    async fn restrict(
-        &self,
-        restricted: &Restricted,
-        change: &RestrictionChange,
-    ) -> Result<Restriction>;
+    fn restrict<'a>(
+        &'a self,
+        restricted: &'a Restricted,
+        change: &'a RestrictionChange,
+    ) -> StoreFuture<'a, Restriction>;
 
     /// The restrictions of these users; empty ones where there are none.
-    async fn restrictions_of(&self, users: &[UserId]) -> Result<Vec<Restriction>>;
+    fn restrictions_of<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Restriction>>;
 
     /// All restrictions that are not empty, in no order. A server reads them once, at its start.
-    async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>>;
+    fn restrictions(&self) -> StoreFuture<'_, Vec<(Restricted, Restriction)>>;
 
     /// The users whose restrictions or blocks any server changed since a moment, and a little before
     /// it. Empty on a store with a single server.
-    async fn restriction_log(&self, since: Timestamp) -> Result<Vec<LoggedRestriction>>;
+    fn restriction_log(&self, since: Timestamp) -> StoreFuture<'_, Vec<LoggedRestriction>>;
 
     /// The blocks of a user, by the bytes of the blocked names: those that are on, and those that
     /// ended within [`Block::END_LIFETIME_MICROS`].
-    async fn blocks(&self, user: &UserId) -> Result<Vec<Block>>;
+    fn blocks<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<Block>>;
 
     /// Sets a block of a user on or off, and logs the change for the other servers: all or nothing. A
     /// register: of two changes of one pair, that with the later id stays. Idempotent.
-    async fn set_block(&self, user: &UserId, block: &Block) -> Result<()>;
+    fn set_block<'a>(&'a self, user: &'a UserId, block: &'a Block) -> StoreFuture<'a, ()>;
 
     /// Adds a report, with its event in the outbox: all or nothing. The event keeps the report's id, in
     /// a row under `logged_as`, which is that id or a later one. Idempotent. A report expires after
     /// [`Report::LIFETIME_MICROS`].
-    async fn add_report(&self, report: &Report, logged_as: TimeUuid) -> Result<()>;
+    fn add_report<'a>(&'a self, report: &'a Report, logged_as: TimeUuid) -> StoreFuture<'a, ()>;
 
     /// The reports of a part of their list, in the direction of the query.
-    async fn reports(&self, query: &ReportQuery) -> Result<Vec<Report>>;
+    fn reports<'a>(&'a self, query: &'a ReportQuery) -> StoreFuture<'a, Vec<Report>>;
 
-    async fn reports_by_id(&self, ids: &[ReportId]) -> Result<Vec<Option<Report>>>;
+    fn reports_by_id<'a>(&'a self, ids: &'a [ReportId]) -> StoreFuture<'a, Vec<Option<Report>>>;
 
     /// The number of reports after a position, counted up to `limit`. It reads keys alone.
-    async fn report_count(&self, after: OrderKey, limit: usize) -> Result<usize>;
+    fn report_count(&self, after: OrderKey, limit: usize) -> StoreFuture<'_, usize>;
 
     /// Sets the resolution of a report at a moment, or opens the report again. A register: of two
     /// changes, that of the later moment stays. A missing report stays missing.
-    async fn resolve_report(
-        &self,
+    fn resolve_report<'a>(
+        &'a self,
         report: ReportId,
-        resolution: Option<&ReportResolution>,
+        resolution: Option<&'a ReportResolution>,
         at: Timestamp,
-    ) -> Result<()>;
+    ) -> StoreFuture<'a, ()>;
 
     /// Replaces a report but for its resolution: an erasure empties names and copies. A missing report
     /// stays missing.
-    async fn replace_report(&self, report: &Report) -> Result<()>;
+    fn replace_report<'a>(&'a self, report: &'a Report) -> StoreFuture<'a, ()>;
 
     /// Deletes reports, with their resolutions.
-    async fn delete_reports(&self, reports: &[ReportId]) -> Result<()>;
+    fn delete_reports<'a>(&'a self, reports: &'a [ReportId]) -> StoreFuture<'a, ()>;
 
     /// Whether the store takes writes: `Err` holds the reason in one sentence.
     fn health(&self) -> Result<(), String>;
 
     /// Closes the store: every acknowledged write is on disk. No operation may follow.
-    async fn close(&self) -> Result<()>;
+    fn close(&self) -> StoreFuture<'_, ()>;
 }

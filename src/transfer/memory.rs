@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use crate::model::{
@@ -23,7 +22,8 @@ use crate::store::{
     MembershipChange, MembershipSnapshot, NewConversation, NewMessage, OldestBucket, OutboxPage,
     OutboxRead, Participation, ProfileChange, ReaderPosition, RemovalStore, RemovedHistory,
     Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, SearchSegmentKey,
-    SearchStore, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    SearchStore, Store, StoreAdmin, StoreFuture, StoredMessage, UnreadQuery, Verified,
+    VerifyPosition,
 };
 
 #[derive(Default)]
@@ -105,202 +105,223 @@ impl Memory {
     }
 }
 
-#[async_trait]
 impl StoreAdmin for Memory {
-    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
-        if let Some(left) = self.imports_left.lock().as_mut() {
-            *left = left
-                .checked_sub(1)
-                .ok_or_else(|| Error::Unavailable("the disk is full".into()))?;
-        }
-        Ok(rows.iter().map(|row| self.keep(row)).collect())
+    fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>> {
+        Box::pin(async move {
+            if let Some(left) = self.imports_left.lock().as_mut() {
+                *left = left
+                    .checked_sub(1)
+                    .ok_or_else(|| Error::Unavailable("the disk is full".into()))?;
+            }
+            Ok(rows.iter().map(|row| self.keep(row)).collect())
+        })
     }
 
-    async fn note(&self, name: &str) -> Result<Option<String>> {
-        Ok(self.notes.lock().get(name).cloned())
+    fn note<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Option<String>> {
+        Box::pin(async move { Ok(self.notes.lock().get(name).cloned()) })
     }
 
-    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
-        let mut notes = self.notes.lock();
-        match value {
-            Some(value) => notes.insert(name.to_owned(), value.to_owned()),
-            None => notes.remove(name),
-        };
-        Ok(())
+    fn set_note<'a>(&'a self, name: &'a str, value: Option<&'a str>) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mut notes = self.notes.lock();
+            match value {
+                Some(value) => notes.insert(name.to_owned(), value.to_owned()),
+                None => notes.remove(name),
+            };
+            Ok(())
+        })
     }
 
-    async fn note_once(&self, _: &str, _: &str) -> Result<String> {
-        unreachable!("not part of an import")
+    fn note_once<'a>(&'a self, _: &'a str, _: &'a str) -> StoreFuture<'a, String> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 
-    async fn set_outbox(&self, _: Option<Timestamp>) -> Result<()> {
-        unreachable!("not part of an import")
+    fn set_outbox(&self, _: Option<Timestamp>) -> StoreFuture<'_, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 
-    async fn count_imported(&self, conversation: ConversationId) -> Result<()> {
-        self.counted.lock().push(conversation);
-        Ok(())
+    fn count_imported(&self, conversation: ConversationId) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.counted.lock().push(conversation);
+            Ok(())
+        })
     }
 
-    async fn compact(&self) -> Result<()> {
-        unreachable!("not part of an import")
+    fn compact(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 
-    async fn verify(&self, _: Option<&VerifyPosition>, _: bool) -> Result<Verified> {
-        unreachable!("not part of an import")
+    fn verify<'a>(&'a self, _: Option<&'a VerifyPosition>, _: bool) -> StoreFuture<'a, Verified> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 
-    async fn all_users(&self, _: Option<&UserId>, _: usize) -> Result<Vec<(UserId, Profile)>> {
-        unreachable!("not part of an import")
+    fn all_users<'a>(
+        &'a self,
+        _: Option<&'a UserId>,
+        _: usize,
+    ) -> StoreFuture<'a, Vec<(UserId, Profile)>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 
-    async fn all_conversations(
+    fn all_conversations(
         &self,
         _: Option<ConversationId>,
         _: usize,
-    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
-        unreachable!("not part of an import")
+    ) -> StoreFuture<'_, Vec<(Conversation, Option<Timestamp>)>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 
-    async fn all_participants(
-        &self,
+    fn all_participants<'a>(
+        &'a self,
         _: ConversationId,
-        _: Option<&UserId>,
+        _: Option<&'a UserId>,
         _: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
-        unreachable!("not part of an import")
+    ) -> StoreFuture<'a, Vec<(UserId, Membership, ImportPositions)>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 
-    async fn all_messages(
+    fn all_messages(
         &self,
         _: ConversationId,
         _: Option<MessageId>,
         _: usize,
-    ) -> Result<Vec<StoredMessage>> {
-        unreachable!("not part of an import")
+    ) -> StoreFuture<'_, Vec<StoredMessage>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 
-    async fn all_reactions(
-        &self,
+    fn all_reactions<'a>(
+        &'a self,
         _: ConversationId,
         _: MessageId,
-        _: Option<&(Emoji, UserId)>,
+        _: Option<&'a (Emoji, UserId)>,
         _: usize,
-    ) -> Result<Vec<(Emoji, UserId)>> {
-        unreachable!("not part of an import")
+    ) -> StoreFuture<'a, Vec<(Emoji, UserId)>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 }
 
-#[async_trait]
 impl RemovalStore for Memory {
     fn set_retention(&self, _: Option<u32>) {}
 
-    async fn note_scheduled_retention(&self, _: Option<u32>) -> Result<()> {
-        Ok(())
+    fn note_scheduled_retention(&self, _: Option<u32>) -> StoreFuture<'_, ()> {
+        Box::pin(async move { Ok(()) })
     }
-    async fn scheduled_retention(&self) -> Result<Option<u32>> {
-        unreachable!("not part of an import")
+    fn scheduled_retention(&self) -> StoreFuture<'_, Option<u32>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn histories(
+    fn histories(
         &self,
         _: Option<ConversationId>,
         _: usize,
-    ) -> Result<Vec<(ConversationId, HistorySettings)>> {
-        unreachable!("not part of an import")
+    ) -> StoreFuture<'_, Vec<(ConversationId, HistorySettings)>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn schedule_removal(&self, _: DueRemoval) -> Result<()> {
-        unreachable!("not part of an import")
+    fn schedule_removal(&self, _: DueRemoval) -> StoreFuture<'_, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn due_removals(&self, _: &DueQuery) -> Result<Vec<DueRemoval>> {
-        unreachable!("not part of an import")
+    fn due_removals<'a>(&'a self, _: &'a DueQuery) -> StoreFuture<'a, Vec<DueRemoval>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn end_removal(&self, _: DueRemoval) -> Result<()> {
-        unreachable!("not part of an import")
+    fn end_removal(&self, _: DueRemoval) -> StoreFuture<'_, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn oldest_bucket(&self, _: ConversationId) -> Result<Option<OldestBucket>> {
-        unreachable!("not part of an import")
+    fn oldest_bucket(&self, _: ConversationId) -> StoreFuture<'_, Option<OldestBucket>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn remove_history(
-        &self,
+    fn remove_history<'a>(
+        &'a self,
         _: ConversationId,
-        _: &HistoryRemoval,
-    ) -> Result<RemovedHistory> {
-        unreachable!("not part of an import")
+        _: &'a HistoryRemoval,
+    ) -> StoreFuture<'a, RemovedHistory> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn log_expiry(&self, _: ConversationId, _: TimeUuid) -> Result<()> {
-        unreachable!("not part of an import")
+    fn log_expiry(&self, _: ConversationId, _: TimeUuid) -> StoreFuture<'_, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 }
 
-#[async_trait]
 impl SearchStore for Memory {
-    async fn search_directories(&self, _: &[ConversationId]) -> Result<Vec<Option<Vec<u8>>>> {
-        unreachable!("not part of an import")
+    fn search_directories<'a>(
+        &'a self,
+        _: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn swap_search_directory(
-        &self,
+    fn swap_search_directory<'a>(
+        &'a self,
         _: ConversationId,
-        _: Option<&[u8]>,
-        _: &[u8],
-    ) -> Result<bool> {
-        unreachable!("not part of an import")
+        _: Option<&'a [u8]>,
+        _: &'a [u8],
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn add_search_segment(
-        &self,
+    fn add_search_segment<'a>(
+        &'a self,
         _: SearchSegmentKey,
-        _: &[Vec<u8>],
-        _: &DirectoryChange,
-    ) -> Result<bool> {
-        unreachable!("not part of an import")
+        _: &'a [Vec<u8>],
+        _: &'a DirectoryChange,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn search_blocks(&self, _: &[(SearchSegmentKey, u32)]) -> Result<Vec<Option<Vec<u8>>>> {
-        unreachable!("not part of an import")
+    fn search_blocks<'a>(
+        &'a self,
+        _: &'a [(SearchSegmentKey, u32)],
+    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn delete_search_segments(&self, _: &[SearchSegmentKey]) -> Result<()> {
-        unreachable!("not part of an import")
+    fn delete_search_segments<'a>(&'a self, _: &'a [SearchSegmentKey]) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 }
 
-#[async_trait]
 impl ErasureStore for Memory {
-    async fn conversations_of(
-        &self,
-        _: &UserId,
+    fn conversations_of<'a>(
+        &'a self,
+        _: &'a UserId,
         _: Option<ConversationId>,
         _: usize,
-    ) -> Result<ConversationsPiece> {
-        unreachable!("not part of an import")
+    ) -> StoreFuture<'a, ConversationsPiece> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn erase_messages(
-        &self,
+    fn erase_messages<'a>(
+        &'a self,
         _: ConversationId,
-        _: &UserId,
-        _: &[MessageId],
+        _: &'a UserId,
+        _: &'a [MessageId],
         _: TimeUuid,
-    ) -> Result<()> {
-        unreachable!("not part of an import")
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn erase_participant(&self, _: ConversationId, _: &UserId, _: TimeUuid) -> Result<()> {
-        unreachable!("not part of an import")
+    fn erase_participant<'a>(
+        &'a self,
+        _: ConversationId,
+        _: &'a UserId,
+        _: TimeUuid,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn erase_user(&self, _: &UserId, _: Timestamp) -> Result<()> {
-        unreachable!("not part of an import")
+    fn erase_user<'a>(&'a self, _: &'a UserId, _: Timestamp) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn add_user_erased(&self, _: &UserId, _: TimeUuid, _: TimeUuid) -> Result<()> {
-        unreachable!("not part of an import")
+    fn add_user_erased<'a>(
+        &'a self,
+        _: &'a UserId,
+        _: TimeUuid,
+        _: TimeUuid,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn jobs(&self, _: &[JobId]) -> Result<Vec<Option<Job>>> {
-        unreachable!("not part of an import")
+    fn jobs<'a>(&'a self, _: &'a [JobId]) -> StoreFuture<'a, Vec<Option<Job>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn running_jobs(&self, _: usize) -> Result<Vec<Job>> {
-        unreachable!("not part of an import")
+    fn running_jobs(&self, _: usize) -> StoreFuture<'_, Vec<Job>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn swap_job(&self, _: Option<&Job>, _: &Job) -> Result<bool> {
-        unreachable!("not part of an import")
+    fn swap_job<'a>(&'a self, _: Option<&'a Job>, _: &'a Job) -> StoreFuture<'a, bool> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 }
 
-#[async_trait]
 impl Store for Memory {
     fn set_outbox_keep(&self, _: Duration) {}
 
@@ -314,313 +335,376 @@ impl Store for Memory {
     fn health(&self) -> Result<(), String> {
         Ok(())
     }
-    async fn close(&self) -> Result<()> {
-        Ok(())
+    fn close(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move { Ok(()) })
     }
-    async fn newest_id(&self) -> Result<Option<TimeUuid>> {
-        Ok(None)
+    fn newest_id(&self) -> StoreFuture<'_, Option<TimeUuid>> {
+        Box::pin(async move { Ok(None) })
     }
-    async fn imported_at(&self) -> Result<Option<Timestamp>> {
-        unreachable!("not part of an import")
+    fn imported_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn direct_ids(&self) -> Result<DirectIds> {
-        unreachable!("not part of an import")
+    fn direct_ids(&self) -> StoreFuture<'_, DirectIds> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn participations(
-        &self,
-        _: &UserId,
-        _: &[ConversationId],
-    ) -> Result<Vec<Option<Participation>>> {
-        unreachable!("not part of an import")
+    fn participations<'a>(
+        &'a self,
+        _: &'a UserId,
+        _: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Participation>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn direct_conversation(&self, _: &UserId, _: &UserId) -> Result<Option<ConversationId>> {
-        Ok(None)
+    fn direct_conversation<'a>(
+        &'a self,
+        _: &'a UserId,
+        _: &'a UserId,
+    ) -> StoreFuture<'a, Option<ConversationId>> {
+        Box::pin(async move { Ok(None) })
     }
-    async fn create_conversation(&self, _: &NewConversation) -> Result<Created> {
-        unreachable!("not part of an import")
+    fn create_conversation<'a>(&'a self, _: &'a NewConversation) -> StoreFuture<'a, Created> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn participants(
-        &self,
+    fn participants<'a>(
+        &'a self,
         _: ConversationId,
-        _: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
-        unreachable!("not part of an import")
+        _: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn participants_with_prefix(
-        &self,
+    fn participants_with_prefix<'a>(
+        &'a self,
         _: ConversationId,
-        _: &str,
-        _: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
-        unreachable!("not part of an import")
+        _: &'a str,
+        _: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn bans(&self, _: ConversationId, _: &PageRequest<UserId>) -> Result<Page<Ban>> {
-        unreachable!("not part of an import")
-    }
-    async fn bans_of(&self, _: ConversationId, _: &[UserId]) -> Result<Vec<Option<Ban>>> {
-        unreachable!("not part of an import")
-    }
-    async fn ban_count(&self, _: ConversationId, _: usize) -> Result<usize> {
-        unreachable!("not part of an import")
-    }
-    async fn participants_by_name(
-        &self,
-        _: &[(ConversationId, UserId)],
-    ) -> Result<Vec<Option<Participant>>> {
-        unreachable!("not part of an import")
-    }
-    async fn participant_counts(&self, _: &[ConversationId]) -> Result<Vec<u64>> {
-        unreachable!("not part of an import")
-    }
-    async fn membership_snapshot(
-        &self,
+    fn bans<'a>(
+        &'a self,
         _: ConversationId,
-        _: &[UserId],
-    ) -> Result<Option<MembershipSnapshot>> {
-        unreachable!("not part of an import")
+        _: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Ban>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn change_membership(
-        &self,
+    fn bans_of<'a>(
+        &'a self,
         _: ConversationId,
-        _: &MembershipChange,
-    ) -> Result<Option<Audience>> {
-        unreachable!("not part of an import")
+        _: &'a [UserId],
+    ) -> StoreFuture<'a, Vec<Option<Ban>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn rename_conversation(&self, _: ConversationId, _: &Renaming) -> Result<Audience> {
-        unreachable!("not part of an import")
+    fn ban_count(&self, _: ConversationId, _: usize) -> StoreFuture<'_, usize> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn set_slow_mode(&self, _: ConversationId, _: u32, _: &Change) -> Result<()> {
-        unreachable!("not part of an import")
+    fn participants_by_name<'a>(
+        &'a self,
+        _: &'a [(ConversationId, UserId)],
+    ) -> StoreFuture<'a, Vec<Option<Participant>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn append_messages(&self, _: ConversationId, _: &[NewMessage]) -> Result<Appended> {
-        unreachable!("not part of an import")
+    fn participant_counts<'a>(&'a self, _: &'a [ConversationId]) -> StoreFuture<'a, Vec<u64>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn revise_message(
-        &self,
+    fn membership_snapshot<'a>(
+        &'a self,
         _: ConversationId,
-        _: &Revision,
-        _: &Change,
-    ) -> Result<Option<Revised>> {
-        unreachable!("not part of an import")
+        _: &'a [UserId],
+    ) -> StoreFuture<'a, Option<MembershipSnapshot>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn changes(&self, _: ConversationId, _: OrderKey, _: usize) -> Result<Vec<Change>> {
-        unreachable!("not part of an import")
-    }
-    async fn newest_events(&self, _: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
-        unreachable!("not part of an import")
-    }
-    async fn log_late(&self, _: ConversationId, _: &[LateChange]) -> Result<()> {
-        unreachable!("not part of an import")
-    }
-    async fn outbox_since(&self) -> Result<Option<Timestamp>> {
-        unreachable!("not part of an import")
-    }
-    async fn outbox(&self, _: &[OutboxRead], _: OrderKey, _: usize) -> Result<Vec<OutboxPage>> {
-        unreachable!("not part of an import")
-    }
-    async fn reader_positions(&self, _: &str) -> Result<Vec<Option<ReaderPosition>>> {
-        unreachable!("not part of an import")
-    }
-    async fn swap_reader_position(
-        &self,
-        _: &str,
-        _: OutboxShard,
-        _: Option<&ReaderPosition>,
-        _: &ReaderPosition,
-    ) -> Result<bool> {
-        unreachable!("not part of an import")
-    }
-    async fn put_dead_letter(&self, _: &str, _: &DeadLetter) -> Result<()> {
-        unreachable!("not part of an import")
-    }
-    async fn dead_letters(&self, _: &str, _: usize) -> Result<Vec<DeadLetter>> {
-        unreachable!("not part of an import")
-    }
-    async fn delete_dead_letter(&self, _: &str, _: &DeadLetter) -> Result<()> {
-        unreachable!("not part of an import")
-    }
-    async fn conversations(&self, _: &[ConversationId]) -> Result<Vec<Option<Arc<Conversation>>>> {
-        unreachable!("not part of an import")
-    }
-    async fn earlier_sends(
-        &self,
+    fn change_membership<'a>(
+        &'a self,
         _: ConversationId,
-        _: &[(UserId, IdempotencyKey)],
-    ) -> Result<Vec<Option<EarlierSend>>> {
-        unreachable!("not part of an import")
+        _: &'a MembershipChange,
+    ) -> StoreFuture<'a, Option<Audience>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn history(
-        &self,
+    fn rename_conversation<'a>(
+        &'a self,
         _: ConversationId,
-        _: &Cut<OrderKey>,
-        _: &PageRequest<OrderKey>,
-    ) -> Result<Page<std::sync::Arc<Message>>> {
-        unreachable!("not part of an import")
+        _: &'a Renaming,
+    ) -> StoreFuture<'a, Audience> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn messages(
-        &self,
-        _: &[(ConversationId, MessageId)],
-    ) -> Result<Vec<Option<std::sync::Arc<Message>>>> {
-        unreachable!("not part of an import")
+    fn set_slow_mode<'a>(
+        &'a self,
+        _: ConversationId,
+        _: u32,
+        _: &'a Change,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn messages_at(
-        &self,
-        _: &[(ConversationId, OrderKey)],
-    ) -> Result<Vec<Option<std::sync::Arc<Message>>>> {
-        unreachable!("not part of an import")
+    fn append_messages<'a>(
+        &'a self,
+        _: ConversationId,
+        _: &'a [NewMessage],
+    ) -> StoreFuture<'a, Appended> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn last_messages(&self, _: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
-        unreachable!("not part of an import")
+    fn revise_message<'a>(
+        &'a self,
+        _: ConversationId,
+        _: &'a Revision,
+        _: &'a Change,
+    ) -> StoreFuture<'a, Option<Revised>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn message_counts(&self, _: &[ConversationId]) -> Result<Vec<u64>> {
-        unreachable!("not part of an import")
+    fn changes(&self, _: ConversationId, _: OrderKey, _: usize) -> StoreFuture<'_, Vec<Change>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn message_counts_after(&self, _: &[(ConversationId, OrderKey)]) -> Result<Vec<u64>> {
-        unreachable!("not part of an import")
+    fn newest_events<'a>(
+        &'a self,
+        _: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<TimeUuid>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn inbox(&self, _: &UserId, _: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
-        unreachable!("not part of an import")
+    fn log_late<'a>(&'a self, _: ConversationId, _: &'a [LateChange]) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn inbox_rows(&self, _: &UserId, _: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
-        unreachable!("not part of an import")
+    fn outbox_since(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn inbox_changes(
-        &self,
-        _: &UserId,
+    fn outbox<'a>(
+        &'a self,
+        _: &'a [OutboxRead],
         _: OrderKey,
         _: usize,
-    ) -> Result<Option<Vec<ChangedRow>>> {
-        unreachable!("not part of an import")
+    ) -> StoreFuture<'a, Vec<OutboxPage>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn conversation_count(&self, _: &UserId, _: usize) -> Result<usize> {
-        unreachable!("not part of an import")
+    fn reader_positions<'a>(&'a self, _: &'a str) -> StoreFuture<'a, Vec<Option<ReaderPosition>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn large_conversations(&self, _: &UserId) -> Result<Vec<ConversationId>> {
-        unreachable!("not part of an import")
+    fn swap_reader_position<'a>(
+        &'a self,
+        _: &'a str,
+        _: OutboxShard,
+        _: Option<&'a ReaderPosition>,
+        _: &'a ReaderPosition,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn unread(
-        &self,
-        _: &UserId,
-        _: &[UnreadQuery],
-        _: u32,
-        _: &IgnoredSenders,
-    ) -> Result<Vec<Unread>> {
-        unreachable!("not part of an import")
+    fn put_dead_letter<'a>(&'a self, _: &'a str, _: &'a DeadLetter) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn mentions(
-        &self,
-        _: &UserId,
-        _: &[UnreadQuery],
-        _: u32,
-        _: &IgnoredSenders,
-    ) -> Result<Vec<Unread>> {
-        unreachable!("not part of an import")
+    fn dead_letters<'a>(&'a self, _: &'a str, _: usize) -> StoreFuture<'a, Vec<DeadLetter>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn move_read_marker(&self, _: &UserId, _: &MarkerMove) -> Result<()> {
-        unreachable!("not part of an import")
+    fn delete_dead_letter<'a>(&'a self, _: &'a str, _: &'a DeadLetter) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn notified_of_all(
-        &self,
+    fn conversations<'a>(
+        &'a self,
+        _: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Conversation>>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn earlier_sends<'a>(
+        &'a self,
         _: ConversationId,
-        _: Option<&UserId>,
+        _: &'a [(UserId, IdempotencyKey)],
+    ) -> StoreFuture<'a, Vec<Option<EarlierSend>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn history<'a>(
+        &'a self,
+        _: ConversationId,
+        _: &'a Cut<OrderKey>,
+        _: &'a PageRequest<OrderKey>,
+    ) -> StoreFuture<'a, Page<std::sync::Arc<Message>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn messages<'a>(
+        &'a self,
+        _: &'a [(ConversationId, MessageId)],
+    ) -> StoreFuture<'a, Vec<Option<std::sync::Arc<Message>>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn messages_at<'a>(
+        &'a self,
+        _: &'a [(ConversationId, OrderKey)],
+    ) -> StoreFuture<'a, Vec<Option<std::sync::Arc<Message>>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn last_messages<'a>(
+        &'a self,
+        _: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<MessageId>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn message_counts<'a>(&'a self, _: &'a [ConversationId]) -> StoreFuture<'a, Vec<u64>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn message_counts_after<'a>(
+        &'a self,
+        _: &'a [(ConversationId, OrderKey)],
+    ) -> StoreFuture<'a, Vec<u64>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn inbox<'a>(
+        &'a self,
+        _: &'a UserId,
+        _: &'a PageRequest<InboxKey>,
+    ) -> StoreFuture<'a, Page<InboxRow>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn inbox_rows<'a>(
+        &'a self,
+        _: &'a UserId,
+        _: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<InboxRow>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn inbox_changes<'a>(
+        &'a self,
+        _: &'a UserId,
+        _: OrderKey,
         _: usize,
-    ) -> Result<Vec<UserId>> {
-        unreachable!("not part of an import")
+    ) -> StoreFuture<'a, Option<Vec<ChangedRow>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn conversation_count<'a>(&'a self, _: &'a UserId, _: usize) -> StoreFuture<'a, usize> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn large_conversations<'a>(&'a self, _: &'a UserId) -> StoreFuture<'a, Vec<ConversationId>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn unread<'a>(
+        &'a self,
+        _: &'a UserId,
+        _: &'a [UnreadQuery],
+        _: u32,
+        _: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<Unread>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn mentions<'a>(
+        &'a self,
+        _: &'a UserId,
+        _: &'a [UnreadQuery],
+        _: u32,
+        _: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<Unread>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn move_read_marker<'a>(&'a self, _: &'a UserId, _: &'a MarkerMove) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn notified_of_all<'a>(
+        &'a self,
+        _: ConversationId,
+        _: Option<&'a UserId>,
+        _: usize,
+    ) -> StoreFuture<'a, Vec<UserId>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 
-    async fn set_flags(&self, _: &UserId, _: &FlagsChange) -> Result<Option<Flags>> {
-        unreachable!("not part of an import")
+    fn set_flags<'a>(
+        &'a self,
+        _: &'a UserId,
+        _: &'a FlagsChange,
+    ) -> StoreFuture<'a, Option<Flags>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn profiles(&self, _: &[UserId]) -> Result<Vec<Option<Profile>>> {
-        unreachable!("not part of an import")
+    fn profiles<'a>(&'a self, _: &'a [UserId]) -> StoreFuture<'a, Vec<Option<Profile>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn change_profile(&self, _: &UserId, _: &ProfileChange) -> Result<()> {
-        unreachable!("not part of an import")
+    fn change_profile<'a>(&'a self, _: &'a UserId, _: &'a ProfileChange) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn mark_seen(&self, _: &UserId, _: Timestamp) -> Result<()> {
-        unreachable!("not part of an import")
+    fn mark_seen<'a>(&'a self, _: &'a UserId, _: Timestamp) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn restrict(&self, _: &Restricted, _: &RestrictionChange) -> Result<Restriction> {
-        unreachable!("not part of an import")
+    fn restrict<'a>(
+        &'a self,
+        _: &'a Restricted,
+        _: &'a RestrictionChange,
+    ) -> StoreFuture<'a, Restriction> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn restrictions_of(&self, _: &[UserId]) -> Result<Vec<Restriction>> {
-        unreachable!("not part of an import")
+    fn restrictions_of<'a>(&'a self, _: &'a [UserId]) -> StoreFuture<'a, Vec<Restriction>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn blocks(&self, _: &UserId) -> Result<Vec<Block>> {
-        unreachable!("not part of an import")
+    fn blocks<'a>(&'a self, _: &'a UserId) -> StoreFuture<'a, Vec<Block>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn add_report(&self, _: &Report, _: TimeUuid) -> Result<()> {
-        unreachable!("not part of an import")
+    fn add_report<'a>(&'a self, _: &'a Report, _: TimeUuid) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn reports(&self, _: &ReportQuery) -> Result<Vec<Report>> {
-        unreachable!("not part of an import")
+    fn reports<'a>(&'a self, _: &'a ReportQuery) -> StoreFuture<'a, Vec<Report>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn reports_by_id(&self, _: &[ReportId]) -> Result<Vec<Option<Report>>> {
-        unreachable!("not part of an import")
+    fn reports_by_id<'a>(&'a self, _: &'a [ReportId]) -> StoreFuture<'a, Vec<Option<Report>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn report_count(&self, _: OrderKey, _: usize) -> Result<usize> {
-        unreachable!("not part of an import")
+    fn report_count(&self, _: OrderKey, _: usize) -> StoreFuture<'_, usize> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn resolve_report(
-        &self,
+    fn resolve_report<'a>(
+        &'a self,
         _: ReportId,
-        _: Option<&ReportResolution>,
+        _: Option<&'a ReportResolution>,
         _: Timestamp,
-    ) -> Result<()> {
-        unreachable!("not part of an import")
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn replace_report(&self, _: &Report) -> Result<()> {
-        unreachable!("not part of an import")
+    fn replace_report<'a>(&'a self, _: &'a Report) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn delete_reports(&self, _: &[ReportId]) -> Result<()> {
-        unreachable!("not part of an import")
+    fn delete_reports<'a>(&'a self, _: &'a [ReportId]) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn set_block(&self, _: &UserId, _: &Block) -> Result<()> {
-        unreachable!("not part of an import")
+    fn set_block<'a>(&'a self, _: &'a UserId, _: &'a Block) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>> {
-        unreachable!("not part of an import")
+    fn restrictions(&self) -> StoreFuture<'_, Vec<(Restricted, Restriction)>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn restriction_log(&self, _: Timestamp) -> Result<Vec<LoggedRestriction>> {
-        unreachable!("not part of an import")
+    fn restriction_log(&self, _: Timestamp) -> StoreFuture<'_, Vec<LoggedRestriction>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn react(
-        &self,
+    fn react<'a>(
+        &'a self,
         _: ConversationId,
-        _: &Emoji,
+        _: &'a Emoji,
         _: bool,
-        _: &Change,
-    ) -> Result<Option<Arc<Message>>> {
-        unreachable!("not part of an import")
+        _: &'a Change,
+    ) -> StoreFuture<'a, Option<Arc<Message>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn pin_message(
-        &self,
+    fn pin_message<'a>(
+        &'a self,
         _: ConversationId,
         _: bool,
-        _: &Change,
-    ) -> Result<Option<Arc<Message>>> {
-        unreachable!("not part of an import")
+        _: &'a Change,
+    ) -> StoreFuture<'a, Option<Arc<Message>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn pins(&self, _: ConversationId) -> Result<Vec<(MessageId, Pin)>> {
-        unreachable!("not part of an import")
+    fn pins(&self, _: ConversationId) -> StoreFuture<'_, Vec<(MessageId, Pin)>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn reactions(
-        &self,
-        _: &UserId,
-        _: &[(ConversationId, MessageId)],
-    ) -> Result<Vec<Vec<Reaction>>> {
-        unreachable!("not part of an import")
+    fn reactions<'a>(
+        &'a self,
+        _: &'a UserId,
+        _: &'a [(ConversationId, MessageId)],
+    ) -> StoreFuture<'a, Vec<Vec<Reaction>>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn mark_delivered(&self, _: &UserId, _: ConversationId, _: OrderKey) -> Result<()> {
-        unreachable!("not part of an import")
+    fn mark_delivered<'a>(
+        &'a self,
+        _: &'a UserId,
+        _: ConversationId,
+        _: OrderKey,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
-    async fn receivers(
-        &self,
+    fn receivers<'a>(
+        &'a self,
         _: ConversationId,
         _: MessageId,
-        _: &UserId,
-        _: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
-        unreachable!("not part of an import")
+        _: &'a UserId,
+        _: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use wideroom::clock::Clock;
@@ -14,7 +13,7 @@ use wideroom::store::cluster::{
     Beat, ClusterStore, CompletionHandler, KeyedSend, MailboxLane, MailboxRow, NodeTime,
     Registration, ServerId, ServerState, Session, WriteTime,
 };
-use wideroom::store::{Audience, Error, Result};
+use wideroom::store::{Audience, Error, Result, StoreFuture};
 
 /// Beginning of all clocks.
 pub const BASE_MICROS: i64 = 1_700_000_000_000_000;
@@ -321,132 +320,133 @@ impl Tables {
     }
 }
 
-#[async_trait]
 impl ClusterStore for Link {
-    async fn put_server(&self, server: ServerId, _: WriteTime) -> Result<()> {
-        self.tables(true, move |tables| {
+    fn put_server(&self, server: ServerId, _: WriteTime) -> StoreFuture<'_, ()> {
+        Box::pin(self.tables(true, move |tables| {
             tables.servers.entry(server).or_insert(false);
             Ok(())
-        })
-        .await
+        }))
     }
 
-    async fn server(&self, server: ServerId) -> Result<ServerState> {
-        self.tables(false, move |tables| {
+    fn server(&self, server: ServerId) -> StoreFuture<'_, ServerState> {
+        Box::pin(self.tables(false, move |tables| {
             Ok(match tables.servers.get(&server) {
                 Some(true) => ServerState::Ended,
                 Some(false) => ServerState::Running,
                 None => ServerState::Missing,
             })
-        })
-        .await
+        }))
     }
 
     /// One of three nodes answers, whose clocks are right.
-    async fn server_and_time(&self, server: ServerId) -> Result<(ServerState, Option<NodeTime>)> {
-        let (node, start) = (u128::from(self.dice.below(3)), self.start);
-        self.tables(false, move |tables| {
-            let passed = i64::try_from(start.elapsed().as_micros()).unwrap();
-            let time = NodeTime {
-                node: uuid::Uuid::from_u128(node),
-                now: Timestamp::from_micros(BASE_MICROS + passed),
-            };
-            Ok(match tables.servers.get(&server) {
-                Some(true) => (ServerState::Ended, Some(time)),
-                Some(false) => (ServerState::Running, Some(time)),
-                None => (ServerState::Missing, None),
+    fn server_and_time(
+        &self,
+        server: ServerId,
+    ) -> StoreFuture<'_, (ServerState, Option<NodeTime>)> {
+        Box::pin(async move {
+            let (node, start) = (u128::from(self.dice.below(3)), self.start);
+            self.tables(false, move |tables| {
+                let passed = i64::try_from(start.elapsed().as_micros()).unwrap();
+                let time = NodeTime {
+                    node: uuid::Uuid::from_u128(node),
+                    now: Timestamp::from_micros(BASE_MICROS + passed),
+                };
+                Ok(match tables.servers.get(&server) {
+                    Some(true) => (ServerState::Ended, Some(time)),
+                    Some(false) => (ServerState::Running, Some(time)),
+                    None => (ServerState::Missing, None),
+                })
             })
+            .await
         })
-        .await
     }
 
-    async fn end_server(&self, server: ServerId, _: WriteTime) -> Result<()> {
-        self.tables(true, move |tables| {
+    fn end_server(&self, server: ServerId, _: WriteTime) -> StoreFuture<'_, ()> {
+        Box::pin(self.tables(true, move |tables| {
             tables.servers.insert(server, true);
             Ok(())
-        })
-        .await
+        }))
     }
 
-    async fn put_beat(&self, beat: Beat, _: WriteTime) -> Result<()> {
-        self.tables(true, move |tables| {
+    fn put_beat(&self, beat: Beat, _: WriteTime) -> StoreFuture<'_, ()> {
+        Box::pin(self.tables(true, move |tables| {
             let number = tables.beats.entry(beat.server).or_insert(beat.number);
             *number = (*number).max(beat.number);
             Ok(())
-        })
-        .await
+        }))
     }
 
-    async fn delete_beat(&self, server: ServerId, _: WriteTime) -> Result<()> {
-        self.tables(true, move |tables| {
+    fn delete_beat(&self, server: ServerId, _: WriteTime) -> StoreFuture<'_, ()> {
+        Box::pin(self.tables(true, move |tables| {
             tables.beats.remove(&server);
             Ok(())
-        })
-        .await
+        }))
     }
 
-    async fn beats(&self) -> Result<Vec<Beat>> {
-        self.tables(false, |tables| {
+    fn beats(&self) -> StoreFuture<'_, Vec<Beat>> {
+        Box::pin(self.tables(false, |tables| {
             let beat = |(server, number): (&ServerId, &i64)| Beat {
                 server: *server,
                 number: *number,
             };
             Ok(tables.beats.iter().map(beat).collect())
-        })
-        .await
+        }))
     }
 
-    async fn register(
-        &self,
+    fn register<'a>(
+        &'a self,
         server: ServerId,
-        registration: &Registration,
+        registration: &'a Registration,
         at: WriteTime,
-    ) -> Result<()> {
-        let registration = registration.clone();
-        self.tables(true, move |tables| {
-            tables.check_registration(&registration)?;
-            let cell = tables.registrations.entry((registration, server));
-            cell.or_default().insert(at);
-            Ok(())
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let registration = registration.clone();
+            self.tables(true, move |tables| {
+                tables.check_registration(&registration)?;
+                let cell = tables.registrations.entry((registration, server));
+                cell.or_default().insert(at);
+                Ok(())
+            })
+            .await
         })
-        .await
     }
 
-    async fn unregister(
-        &self,
+    fn unregister<'a>(
+        &'a self,
         server: ServerId,
-        registration: &Registration,
+        registration: &'a Registration,
         at: WriteTime,
-    ) -> Result<()> {
-        let registration = registration.clone();
-        self.tables(true, move |tables| {
-            tables.check_registration(&registration)?;
-            let cell = tables.registrations.entry((registration, server));
-            cell.or_default().remove(at);
-            Ok(())
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let registration = registration.clone();
+            self.tables(true, move |tables| {
+                tables.check_registration(&registration)?;
+                let cell = tables.registrations.entry((registration, server));
+                cell.or_default().remove(at);
+                Ok(())
+            })
+            .await
         })
-        .await
     }
 
-    async fn recipients(&self, conversation: ConversationId) -> Result<Audience> {
-        self.tables(false, move |tables| {
+    fn recipients(&self, conversation: ConversationId) -> StoreFuture<'_, Audience> {
+        Box::pin(self.tables(false, move |tables| {
             let there = tables.conversations.entry(conversation).or_default();
             let is_announced = there.is_large && there.is_settled;
             Ok(Audience {
                 users: (!is_announced).then(|| there.participants.iter().cloned().collect()),
             })
-        })
-        .await
+        }))
     }
 
     /// The model's writers settle growth by themselves.
-    async fn settle_growth(&self, _: ConversationId, _: TimeUuid) -> Result<()> {
-        Ok(())
+    fn settle_growth(&self, _: ConversationId, _: TimeUuid) -> StoreFuture<'_, ()> {
+        Box::pin(async move { Ok(()) })
     }
 
     /// The model's servers complete nothing for each other.
-    async fn note_delivered(&self, _: &KeyedSend) -> Result<()> {
-        unreachable!("no send is retried here")
+    fn note_delivered<'a>(&'a self, _: &'a KeyedSend) -> StoreFuture<'a, ()> {
+        Box::pin(async move { unreachable!("no send is retried here") })
     }
 
     fn set_completion_handler(&self, _: Weak<dyn CompletionHandler>) {}
@@ -454,60 +454,64 @@ impl ClusterStore for Link {
     /// It has no use for the time.
     fn follow_clock(&self, _: Weak<dyn Clock>) {}
 
-    async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>> {
-        let users = users.to_vec();
-        self.tables(false, move |tables| {
-            users.iter().try_for_each(|user| tables.check_user(user))?;
-            let session = |((registration, server), cell): (&(Registration, ServerId), &Cell)| {
-                let Registration::Session(user, kind) = registration else {
-                    return None;
-                };
-                (cell.is_there() && users.contains(user)).then(|| Session {
-                    user: user.clone(),
-                    kind: *kind,
-                    server: *server,
-                })
-            };
-            Ok(tables.registrations.iter().filter_map(session).collect())
+    fn sessions<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Session>> {
+        Box::pin(async move {
+            let users = users.to_vec();
+            self.tables(false, move |tables| {
+                users.iter().try_for_each(|user| tables.check_user(user))?;
+                let session =
+                    |((registration, server), cell): (&(Registration, ServerId), &Cell)| {
+                        let Registration::Session(user, kind) = registration else {
+                            return None;
+                        };
+                        (cell.is_there() && users.contains(user)).then(|| Session {
+                            user: user.clone(),
+                            kind: *kind,
+                            server: *server,
+                        })
+                    };
+                Ok(tables.registrations.iter().filter_map(session).collect())
+            })
+            .await
         })
-        .await
     }
 
-    async fn listeners(&self, conversation: ConversationId) -> Result<Vec<ServerId>> {
-        self.tables(false, move |tables| {
+    fn listeners(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<ServerId>> {
+        Box::pin(self.tables(false, move |tables| {
             let is_listener = |((registration, _), cell): &(&(Registration, ServerId), &Cell)| {
                 *registration == Registration::Listener(conversation) && cell.is_there()
             };
             let listeners = tables.registrations.iter().filter(is_listener);
             Ok(listeners.map(|((_, server), _)| *server).collect())
-        })
-        .await
+        }))
     }
 
-    async fn put_notice(
-        &self,
+    fn put_notice<'a>(
+        &'a self,
         server: ServerId,
         lane: MailboxLane,
-        row: &MailboxRow,
-    ) -> Result<()> {
-        let row = row.clone();
-        self.tables(true, move |tables| {
-            tables.check_lane(server, lane)?;
-            let rows = tables.mailboxes.entry((server, lane)).or_default();
-            rows.insert(row.id, row.payload);
-            Ok(())
+        row: &'a MailboxRow,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let row = row.clone();
+            self.tables(true, move |tables| {
+                tables.check_lane(server, lane)?;
+                let rows = tables.mailboxes.entry((server, lane)).or_default();
+                rows.insert(row.id, row.payload);
+                Ok(())
+            })
+            .await
         })
-        .await
     }
 
-    async fn notices(
+    fn notices(
         &self,
         server: ServerId,
         lane: MailboxLane,
         after: OrderKey,
         up_to: OrderKey,
-    ) -> Result<Vec<MailboxRow>> {
-        self.tables(false, move |tables| {
+    ) -> StoreFuture<'_, Vec<MailboxRow>> {
+        Box::pin(self.tables(false, move |tables| {
             tables.check_lane(server, lane)?;
             let rows = tables.mailboxes.entry((server, lane)).or_default();
             let row = |(id, payload): (&TimeUuid, &Vec<u8>)| MailboxRow {
@@ -519,7 +523,6 @@ impl ClusterStore for Link {
                 .filter(|(id, _)| id.order_key() > after && id.order_key() <= up_to)
                 .map(row)
                 .collect())
-        })
-        .await
+        }))
     }
 }

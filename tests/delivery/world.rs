@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use wideroom::bus::Bus;
@@ -570,43 +570,46 @@ impl Client {
     }
 }
 
-#[async_trait]
 impl NoticeHandler for Node {
-    async fn follow(&self, notice: &RemoteNotice) -> store::Result<()> {
-        let RemoteNotice::Events {
-            conversation,
-            events,
-            ..
-        } = notice
-        else {
-            return Ok(());
-        };
-        let conversation = *conversation;
-        let ids: Vec<_> = events.iter().map(RemoteEvent::id).collect();
-        let wanted = ids.clone();
-        let load = self.link.ask(false, move |tables| {
-            let log = &tables.of(conversation).log;
-            let found = wanted.iter().filter_map(|id| log.get(id)).cloned();
-            Ok(found.collect::<Vec<_>>())
-        });
-        let found = timeout(Duration::from_secs(30), load)
-            .await
-            .map_err(|_| store::Error::Unavailable("no answer".into()))??;
-        for logged in &found {
-            self.publish(conversation, logged.id, logged.of);
-        }
-        if let Some(growth) = found.iter().find(|logged| logged.grows) {
-            self.become_listener(conversation, growth.id).await?;
-        }
-        Ok(())
+    fn follow<'a>(&'a self, notice: &'a RemoteNotice) -> store::StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let RemoteNotice::Events {
+                conversation,
+                events,
+                ..
+            } = notice
+            else {
+                return Ok(());
+            };
+            let conversation = *conversation;
+            let ids: Vec<_> = events.iter().map(RemoteEvent::id).collect();
+            let wanted = ids.clone();
+            let load = self.link.ask(false, move |tables| {
+                let log = &tables.of(conversation).log;
+                let found = wanted.iter().filter_map(|id| log.get(id)).cloned();
+                Ok(found.collect::<Vec<_>>())
+            });
+            let found = timeout(Duration::from_secs(30), load)
+                .await
+                .map_err(|_| store::Error::Unavailable("no answer".into()))??;
+            for logged in &found {
+                self.publish(conversation, logged.id, logged.of);
+            }
+            if let Some(growth) = found.iter().find(|logged| logged.grows) {
+                self.become_listener(conversation, growth.id).await?;
+            }
+            Ok(())
+        })
     }
 
-    async fn reread(&self, within: Duration) {
-        let streams: Vec<_> = self.streams.lock().unwrap().clone();
-        for stream in streams {
-            sleep(within / 10).await;
-            self.reread_now(&stream, None);
-        }
+    fn reread(&self, within: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let streams: Vec<_> = self.streams.lock().unwrap().clone();
+            for stream in streams {
+                sleep(within / 10).await;
+                self.reread_now(&stream, None);
+            }
+        })
     }
 
     fn reread_of(&self, conversation: Option<ConversationId>, _: &[UserId]) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_graphql::{
     Context, Error, ErrorExtensions, Object, Request, Response, Schema, Subscription, Variables,
 };
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, Stream};
 use futures_util::{StreamExt, future};
 use tokio::sync::watch;
@@ -38,22 +39,22 @@ impl TestApi {
     }
 }
 
-#[async_trait::async_trait]
 impl OperationExecutor for TestApi {
     fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, RequestError> {
         self.documents.prepare(query, operation_name)
     }
 
-    async fn execute(
-        &self,
-        prepared: &Prepared,
+    fn execute<'a>(
+        &'a self,
+        prepared: &'a Prepared,
         variables: Variables,
         viewer: Option<Viewer>,
         _: Arc<AnswerBudget>,
-    ) -> Response {
-        self.schema
-            .execute(Self::request(prepared, variables, viewer))
-            .await
+    ) -> BoxFuture<'a, Response> {
+        Box::pin(
+            self.schema
+                .execute(Self::request(prepared, variables, viewer)),
+        )
     }
 
     fn arrive(&self, viewer: &Viewer) -> Option<OnlineGuard> {
@@ -68,17 +69,19 @@ impl OperationExecutor for TestApi {
         RestrictionWatch::none()
     }
 
-    async fn subscribe(
-        &self,
-        prepared: &Prepared,
+    fn subscribe<'a>(
+        &'a self,
+        prepared: &'a Prepared,
         variables: Variables,
         viewer: Option<Viewer>,
         _: ExecutionLimits,
-    ) -> BoxStream<'static, graphql::EventResponse> {
-        self.schema
-            .execute_stream(Self::request(prepared, variables, viewer))
-            .map(graphql::EventResponse::Own)
-            .boxed()
+    ) -> BoxFuture<'a, BoxStream<'static, graphql::EventResponse>> {
+        Box::pin(async move {
+            self.schema
+                .execute_stream(Self::request(prepared, variables, viewer))
+                .map(graphql::EventResponse::Own)
+                .boxed()
+        })
     }
 }
 

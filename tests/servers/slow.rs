@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::sync::watch;
 use wideroom::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
@@ -20,7 +19,7 @@ use wideroom::store::{
     FormVersion, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
     MembershipVersion, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
     PreviewQuery, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, Store, UnreadQuery,
+    RestrictionChange, Result, Revised, Store, StoreFuture, UnreadQuery,
 };
 
 use crate::support::handed_on::hand_on;
@@ -102,7 +101,6 @@ impl fmt::Display for Slow {
 
 hand_on!(Slow);
 
-#[async_trait]
 impl Store for Slow {
     fn set_outbox_keep(&self, keep: Duration) {
         self.inner.set_outbox_keep(keep);
@@ -120,488 +118,546 @@ impl Store for Slow {
         self.inner.health()
     }
 
-    async fn newest_id(&self) -> Result<Option<TimeUuid>> {
-        self.inner.newest_id().await
+    fn newest_id(&self) -> StoreFuture<'_, Option<TimeUuid>> {
+        self.inner.newest_id()
     }
 
-    async fn form_version(&self) -> Result<FormVersion> {
-        self.inner.form_version().await
+    fn form_version(&self) -> StoreFuture<'_, FormVersion> {
+        self.inner.form_version()
     }
 
-    async fn imported_at(&self) -> Result<Option<Timestamp>> {
-        self.inner.imported_at().await
+    fn imported_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        self.inner.imported_at()
     }
 
-    async fn direct_ids(&self) -> Result<DirectIds> {
-        self.inner.direct_ids().await
+    fn direct_ids(&self) -> StoreFuture<'_, DirectIds> {
+        self.inner.direct_ids()
     }
 
-    async fn participations(
-        &self,
-        viewer: &UserId,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Participation>>> {
-        self.read();
-        self.inner.participations(viewer, conversations).await
+    fn participations<'a>(
+        &'a self,
+        viewer: &'a UserId,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Participation>>> {
+        Box::pin(async move {
+            self.read();
+            self.inner.participations(viewer, conversations).await
+        })
     }
 
-    async fn direct_conversation(
-        &self,
-        one: &UserId,
-        other: &UserId,
-    ) -> Result<Option<ConversationId>> {
-        self.inner.direct_conversation(one, other).await
+    fn direct_conversation<'a>(
+        &'a self,
+        one: &'a UserId,
+        other: &'a UserId,
+    ) -> StoreFuture<'a, Option<ConversationId>> {
+        self.inner.direct_conversation(one, other)
     }
 
-    async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
-        let delay = *self.creation_delay.lock().unwrap();
-        tokio::time::sleep(delay).await;
-        self.inner.create_conversation(new).await
+    fn create_conversation<'a>(&'a self, new: &'a NewConversation) -> StoreFuture<'a, Created> {
+        Box::pin(async move {
+            let delay = *self.creation_delay.lock().unwrap();
+            tokio::time::sleep(delay).await;
+            self.inner.create_conversation(new).await
+        })
     }
 
-    async fn participants(
-        &self,
+    fn participants<'a>(
+        &'a self,
         conversation: ConversationId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
-        self.read();
-        self.inner.participants(conversation, page).await
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
+        Box::pin(async move {
+            self.read();
+            self.inner.participants(conversation, page).await
+        })
     }
 
-    async fn participants_with_prefix(
-        &self,
+    fn participants_with_prefix<'a>(
+        &'a self,
         conversation: ConversationId,
-        prefix: &str,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
+        prefix: &'a str,
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
         self.inner
             .participants_with_prefix(conversation, prefix, page)
-            .await
     }
 
-    async fn bans(
+    fn bans<'a>(
+        &'a self,
+        conversation: ConversationId,
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Ban>> {
+        self.inner.bans(conversation, page)
+    }
+
+    fn bans_of<'a>(
+        &'a self,
+        conversation: ConversationId,
+        users: &'a [UserId],
+    ) -> StoreFuture<'a, Vec<Option<Ban>>> {
+        self.inner.bans_of(conversation, users)
+    }
+
+    fn ban_count(&self, conversation: ConversationId, limit: usize) -> StoreFuture<'_, usize> {
+        self.inner.ban_count(conversation, limit)
+    }
+
+    fn participants_by_name<'a>(
+        &'a self,
+        keys: &'a [(ConversationId, UserId)],
+    ) -> StoreFuture<'a, Vec<Option<Participant>>> {
+        Box::pin(async move {
+            self.read();
+            self.inner.participants_by_name(keys).await
+        })
+    }
+
+    fn participant_counts<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<u64>> {
+        Box::pin(async move {
+            self.read();
+            self.inner.participant_counts(conversations).await
+        })
+    }
+
+    fn membership_snapshot<'a>(
+        &'a self,
+        conversation: ConversationId,
+        users: &'a [UserId],
+    ) -> StoreFuture<'a, Option<MembershipSnapshot>> {
+        Box::pin(async move {
+            self.read();
+            self.inner.membership_snapshot(conversation, users).await
+        })
+    }
+
+    fn membership_version(
         &self,
         conversation: ConversationId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Ban>> {
-        self.inner.bans(conversation, page).await
+    ) -> StoreFuture<'_, Option<MembershipVersion>> {
+        Box::pin(async move {
+            self.read();
+            self.inner.membership_version(conversation).await
+        })
     }
 
-    async fn bans_of(
-        &self,
+    fn change_membership<'a>(
+        &'a self,
         conversation: ConversationId,
-        users: &[UserId],
-    ) -> Result<Vec<Option<Ban>>> {
-        self.inner.bans_of(conversation, users).await
+        change: &'a MembershipChange,
+    ) -> StoreFuture<'a, Option<Audience>> {
+        self.inner.change_membership(conversation, change)
     }
 
-    async fn ban_count(&self, conversation: ConversationId, limit: usize) -> Result<usize> {
-        self.inner.ban_count(conversation, limit).await
-    }
-
-    async fn participants_by_name(
-        &self,
-        keys: &[(ConversationId, UserId)],
-    ) -> Result<Vec<Option<Participant>>> {
-        self.read();
-        self.inner.participants_by_name(keys).await
-    }
-
-    async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        self.read();
-        self.inner.participant_counts(conversations).await
-    }
-
-    async fn membership_snapshot(
-        &self,
+    fn rename_conversation<'a>(
+        &'a self,
         conversation: ConversationId,
-        users: &[UserId],
-    ) -> Result<Option<MembershipSnapshot>> {
-        self.read();
-        self.inner.membership_snapshot(conversation, users).await
+        to: &'a Renaming,
+    ) -> StoreFuture<'a, Audience> {
+        self.inner.rename_conversation(conversation, to)
     }
 
-    async fn membership_version(
-        &self,
-        conversation: ConversationId,
-    ) -> Result<Option<MembershipVersion>> {
-        self.read();
-        self.inner.membership_version(conversation).await
-    }
-
-    async fn change_membership(
-        &self,
-        conversation: ConversationId,
-        change: &MembershipChange,
-    ) -> Result<Option<Audience>> {
-        self.inner.change_membership(conversation, change).await
-    }
-
-    async fn rename_conversation(
-        &self,
-        conversation: ConversationId,
-        to: &Renaming,
-    ) -> Result<Audience> {
-        self.inner.rename_conversation(conversation, to).await
-    }
-
-    async fn set_slow_mode(
-        &self,
+    fn set_slow_mode<'a>(
+        &'a self,
         conversation: ConversationId,
         seconds: u32,
-        change: &Change,
-    ) -> Result<()> {
-        self.inner
-            .set_slow_mode(conversation, seconds, change)
-            .await
+        change: &'a Change,
+    ) -> StoreFuture<'a, ()> {
+        self.inner.set_slow_mode(conversation, seconds, change)
     }
 
-    async fn append_messages(
-        &self,
+    fn append_messages<'a>(
+        &'a self,
         conversation: ConversationId,
-        messages: &[NewMessage],
-    ) -> Result<Appended> {
-        self.wait().await;
-        self.inner.append_messages(conversation, messages).await
+        messages: &'a [NewMessage],
+    ) -> StoreFuture<'a, Appended> {
+        Box::pin(async move {
+            self.wait().await;
+            self.inner.append_messages(conversation, messages).await
+        })
     }
 
-    async fn revise_message(
-        &self,
+    fn revise_message<'a>(
+        &'a self,
         conversation: ConversationId,
-        revision: &Revision,
-        change: &Change,
-    ) -> Result<Option<Revised>> {
-        self.inner
-            .revise_message(conversation, revision, change)
-            .await
+        revision: &'a Revision,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Revised>> {
+        self.inner.revise_message(conversation, revision, change)
     }
 
-    async fn changes(
+    fn changes(
         &self,
         conversation: ConversationId,
         after: OrderKey,
         limit: usize,
-    ) -> Result<Vec<Change>> {
-        self.read();
-        self.inner.changes(conversation, after, limit).await
+    ) -> StoreFuture<'_, Vec<Change>> {
+        Box::pin(async move {
+            self.read();
+            self.inner.changes(conversation, after, limit).await
+        })
     }
 
-    async fn log_late(&self, conversation: ConversationId, changes: &[LateChange]) -> Result<()> {
-        self.inner.log_late(conversation, changes).await
+    fn log_late<'a>(
+        &'a self,
+        conversation: ConversationId,
+        changes: &'a [LateChange],
+    ) -> StoreFuture<'a, ()> {
+        self.inner.log_late(conversation, changes)
     }
 
-    async fn outbox_since(&self) -> Result<Option<Timestamp>> {
-        self.inner.outbox_since().await
+    fn outbox_since(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        self.inner.outbox_since()
     }
 
-    async fn outbox(
-        &self,
-        reads: &[OutboxRead],
+    fn outbox<'a>(
+        &'a self,
+        reads: &'a [OutboxRead],
         up_to: OrderKey,
         limit: usize,
-    ) -> Result<Vec<OutboxPage>> {
-        self.outbox_reads.fetch_add(reads.len(), Ordering::SeqCst);
-        self.inner.outbox(reads, up_to, limit).await
+    ) -> StoreFuture<'a, Vec<OutboxPage>> {
+        Box::pin(async move {
+            self.outbox_reads.fetch_add(reads.len(), Ordering::SeqCst);
+            self.inner.outbox(reads, up_to, limit).await
+        })
     }
 
-    async fn reader_positions(&self, reader: &str) -> Result<Vec<Option<ReaderPosition>>> {
-        self.inner.reader_positions(reader).await
+    fn reader_positions<'a>(
+        &'a self,
+        reader: &'a str,
+    ) -> StoreFuture<'a, Vec<Option<ReaderPosition>>> {
+        self.inner.reader_positions(reader)
     }
 
-    async fn swap_reader_position(
-        &self,
-        reader: &str,
+    fn swap_reader_position<'a>(
+        &'a self,
+        reader: &'a str,
         shard: OutboxShard,
-        seen: Option<&ReaderPosition>,
-        to: &ReaderPosition,
-    ) -> Result<bool> {
-        self.inner
-            .swap_reader_position(reader, shard, seen, to)
-            .await
+        seen: Option<&'a ReaderPosition>,
+        to: &'a ReaderPosition,
+    ) -> StoreFuture<'a, bool> {
+        self.inner.swap_reader_position(reader, shard, seen, to)
     }
 
-    async fn put_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
-        self.inner.put_dead_letter(reader, letter).await
+    fn put_dead_letter<'a>(
+        &'a self,
+        reader: &'a str,
+        letter: &'a DeadLetter,
+    ) -> StoreFuture<'a, ()> {
+        self.inner.put_dead_letter(reader, letter)
     }
 
-    async fn dead_letters(&self, reader: &str, limit: usize) -> Result<Vec<DeadLetter>> {
-        self.inner.dead_letters(reader, limit).await
+    fn dead_letters<'a>(
+        &'a self,
+        reader: &'a str,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<DeadLetter>> {
+        self.inner.dead_letters(reader, limit)
     }
 
-    async fn delete_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
-        self.inner.delete_dead_letter(reader, letter).await
+    fn delete_dead_letter<'a>(
+        &'a self,
+        reader: &'a str,
+        letter: &'a DeadLetter,
+    ) -> StoreFuture<'a, ()> {
+        self.inner.delete_dead_letter(reader, letter)
     }
 
-    async fn conversations(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Arc<Conversation>>>> {
-        self.inner.conversations(conversations).await
+    fn conversations<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Conversation>>>> {
+        self.inner.conversations(conversations)
     }
 
-    async fn earlier_sends(
-        &self,
+    fn earlier_sends<'a>(
+        &'a self,
         conversation: ConversationId,
-        keys: &[(UserId, IdempotencyKey)],
-    ) -> Result<Vec<Option<EarlierSend>>> {
-        self.inner.earlier_sends(conversation, keys).await
+        keys: &'a [(UserId, IdempotencyKey)],
+    ) -> StoreFuture<'a, Vec<Option<EarlierSend>>> {
+        self.inner.earlier_sends(conversation, keys)
     }
 
-    async fn history(
-        &self,
+    fn history<'a>(
+        &'a self,
         conversation: ConversationId,
-        cut: &Cut<OrderKey>,
-        page: &PageRequest<OrderKey>,
-    ) -> Result<Page<Arc<Message>>> {
-        self.read();
-        self.inner.history(conversation, cut, page).await
+        cut: &'a Cut<OrderKey>,
+        page: &'a PageRequest<OrderKey>,
+    ) -> StoreFuture<'a, Page<Arc<Message>>> {
+        Box::pin(async move {
+            self.read();
+            self.inner.history(conversation, cut, page).await
+        })
     }
 
-    async fn messages(
-        &self,
-        keys: &[(ConversationId, MessageId)],
-    ) -> Result<Vec<Option<Arc<Message>>>> {
-        self.read();
-        self.inner.messages(keys).await
+    fn messages<'a>(
+        &'a self,
+        keys: &'a [(ConversationId, MessageId)],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>> {
+        Box::pin(async move {
+            self.read();
+            self.inner.messages(keys).await
+        })
     }
 
-    async fn messages_at(
-        &self,
-        positions: &[(ConversationId, OrderKey)],
-    ) -> Result<Vec<Option<Arc<Message>>>> {
-        self.inner.messages_at(positions).await
+    fn messages_at<'a>(
+        &'a self,
+        positions: &'a [(ConversationId, OrderKey)],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>> {
+        self.inner.messages_at(positions)
     }
 
-    async fn last_messages(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<MessageId>>> {
-        self.inner.last_messages(conversations).await
+    fn last_messages<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<MessageId>>> {
+        self.inner.last_messages(conversations)
     }
 
-    async fn newest_events(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<TimeUuid>>> {
-        self.read();
-        self.inner.newest_events(conversations).await
+    fn newest_events<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<TimeUuid>>> {
+        Box::pin(async move {
+            self.read();
+            self.inner.newest_events(conversations).await
+        })
     }
 
-    async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        self.inner.message_counts(conversations).await
+    fn message_counts<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<u64>> {
+        self.inner.message_counts(conversations)
     }
 
-    async fn message_counts_after(
-        &self,
-        positions: &[(ConversationId, OrderKey)],
-    ) -> Result<Vec<u64>> {
-        self.inner.message_counts_after(positions).await
+    fn message_counts_after<'a>(
+        &'a self,
+        positions: &'a [(ConversationId, OrderKey)],
+    ) -> StoreFuture<'a, Vec<u64>> {
+        self.inner.message_counts_after(positions)
     }
 
-    async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
-        self.inner.inbox(user, page).await
+    fn inbox<'a>(
+        &'a self,
+        user: &'a UserId,
+        page: &'a PageRequest<InboxKey>,
+    ) -> StoreFuture<'a, Page<InboxRow>> {
+        self.inner.inbox(user, page)
     }
 
-    async fn inbox_rows(
-        &self,
-        user: &UserId,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<InboxRow>>> {
-        self.inner.inbox_rows(user, conversations).await
+    fn inbox_rows<'a>(
+        &'a self,
+        user: &'a UserId,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<InboxRow>>> {
+        self.inner.inbox_rows(user, conversations)
     }
 
-    async fn inbox_changes(
-        &self,
-        user: &UserId,
+    fn inbox_changes<'a>(
+        &'a self,
+        user: &'a UserId,
         after: OrderKey,
         limit: usize,
-    ) -> Result<Option<Vec<ChangedRow>>> {
-        self.inner.inbox_changes(user, after, limit).await
+    ) -> StoreFuture<'a, Option<Vec<ChangedRow>>> {
+        self.inner.inbox_changes(user, after, limit)
     }
 
-    async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
-        self.inner.conversation_count(user, limit).await
+    fn conversation_count<'a>(&'a self, user: &'a UserId, limit: usize) -> StoreFuture<'a, usize> {
+        self.inner.conversation_count(user, limit)
     }
 
-    async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
-        self.inner.large_conversations(user).await
+    fn large_conversations<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<ConversationId>> {
+        self.inner.large_conversations(user)
     }
 
-    async fn unread(
-        &self,
-        user: &UserId,
-        questions: &[UnreadQuery],
+    fn unread<'a>(
+        &'a self,
+        user: &'a UserId,
+        questions: &'a [UnreadQuery],
         cap: u32,
-        ignored: &IgnoredSenders,
-    ) -> Result<Vec<Unread>> {
-        self.inner.unread(user, questions, cap, ignored).await
+        ignored: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<Unread>> {
+        self.inner.unread(user, questions, cap, ignored)
     }
 
-    async fn previews(
-        &self,
-        user: &UserId,
-        queries: &[PreviewQuery],
+    fn previews<'a>(
+        &'a self,
+        user: &'a UserId,
+        queries: &'a [PreviewQuery],
         cap: u32,
-        ignored: &IgnoredSenders,
-    ) -> Result<Vec<EntryPreview>> {
-        self.inner.previews(user, queries, cap, ignored).await
+        ignored: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<EntryPreview>> {
+        self.inner.previews(user, queries, cap, ignored)
     }
 
-    async fn mentions(
-        &self,
-        user: &UserId,
-        queries: &[UnreadQuery],
+    fn mentions<'a>(
+        &'a self,
+        user: &'a UserId,
+        queries: &'a [UnreadQuery],
         cap: u32,
-        ignored: &IgnoredSenders,
-    ) -> Result<Vec<Unread>> {
-        self.inner.mentions(user, queries, cap, ignored).await
+        ignored: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<Unread>> {
+        self.inner.mentions(user, queries, cap, ignored)
     }
 
-    async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
-        self.moves.fetch_add(1, Ordering::SeqCst);
-        self.inner.move_read_marker(user, to).await
+    fn move_read_marker<'a>(&'a self, user: &'a UserId, to: &'a MarkerMove) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.moves.fetch_add(1, Ordering::SeqCst);
+            self.inner.move_read_marker(user, to).await
+        })
     }
 
-    async fn mark_delivered(
-        &self,
-        user: &UserId,
+    fn mark_delivered<'a>(
+        &'a self,
+        user: &'a UserId,
         conversation: ConversationId,
         up_to: OrderKey,
-    ) -> Result<()> {
-        self.inner.mark_delivered(user, conversation, up_to).await
+    ) -> StoreFuture<'a, ()> {
+        self.inner.mark_delivered(user, conversation, up_to)
     }
 
-    async fn receivers(
-        &self,
+    fn receivers<'a>(
+        &'a self,
         conversation: ConversationId,
         message: MessageId,
-        sender: &UserId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
-        self.inner
-            .receivers(conversation, message, sender, page)
-            .await
+        sender: &'a UserId,
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
+        self.inner.receivers(conversation, message, sender, page)
     }
 
-    async fn notified_of_all(
-        &self,
+    fn notified_of_all<'a>(
+        &'a self,
         conversation: ConversationId,
-        after: Option<&UserId>,
+        after: Option<&'a UserId>,
         limit: usize,
-    ) -> Result<Vec<UserId>> {
-        let inner = &self.inner;
-        inner.notified_of_all(conversation, after, limit).await
+    ) -> StoreFuture<'a, Vec<UserId>> {
+        Box::pin(async move {
+            let inner = &self.inner;
+            inner.notified_of_all(conversation, after, limit).await
+        })
     }
 
-    async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
-        self.inner.set_flags(user, to).await
+    fn set_flags<'a>(
+        &'a self,
+        user: &'a UserId,
+        to: &'a FlagsChange,
+    ) -> StoreFuture<'a, Option<Flags>> {
+        self.inner.set_flags(user, to)
     }
 
-    async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
-        self.inner.profiles(users).await
+    fn profiles<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Option<Profile>>> {
+        self.inner.profiles(users)
     }
 
-    async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
-        self.inner.change_profile(user, to).await
+    fn change_profile<'a>(
+        &'a self,
+        user: &'a UserId,
+        to: &'a ProfileChange,
+    ) -> StoreFuture<'a, ()> {
+        self.inner.change_profile(user, to)
     }
 
-    async fn react(
-        &self,
+    fn react<'a>(
+        &'a self,
         conversation: ConversationId,
-        emoji: &Emoji,
+        emoji: &'a Emoji,
         is_on: bool,
-        change: &Change,
-    ) -> Result<Option<Arc<Message>>> {
-        self.inner.react(conversation, emoji, is_on, change).await
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Arc<Message>>> {
+        self.inner.react(conversation, emoji, is_on, change)
     }
 
-    async fn pin_message(
-        &self,
+    fn pin_message<'a>(
+        &'a self,
         conversation: ConversationId,
         is_on: bool,
-        change: &Change,
-    ) -> Result<Option<Arc<Message>>> {
-        self.inner.pin_message(conversation, is_on, change).await
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Arc<Message>>> {
+        self.inner.pin_message(conversation, is_on, change)
     }
 
-    async fn pins(&self, conversation: ConversationId) -> Result<Vec<(MessageId, Pin)>> {
-        self.inner.pins(conversation).await
+    fn pins(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<(MessageId, Pin)>> {
+        self.inner.pins(conversation)
     }
 
-    async fn reactions(
-        &self,
-        viewer: &UserId,
-        messages: &[(ConversationId, MessageId)],
-    ) -> Result<Vec<Vec<Reaction>>> {
-        self.inner.reactions(viewer, messages).await
+    fn reactions<'a>(
+        &'a self,
+        viewer: &'a UserId,
+        messages: &'a [(ConversationId, MessageId)],
+    ) -> StoreFuture<'a, Vec<Vec<Reaction>>> {
+        self.inner.reactions(viewer, messages)
     }
 
-    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
-        self.inner.mark_seen(user, at).await
+    fn mark_seen<'a>(&'a self, user: &'a UserId, at: Timestamp) -> StoreFuture<'a, ()> {
+        self.inner.mark_seen(user, at)
     }
 
-    async fn restrict(
-        &self,
-        restricted: &Restricted,
-        change: &RestrictionChange,
-    ) -> Result<Restriction> {
-        self.inner.restrict(restricted, change).await
+    fn restrict<'a>(
+        &'a self,
+        restricted: &'a Restricted,
+        change: &'a RestrictionChange,
+    ) -> StoreFuture<'a, Restriction> {
+        self.inner.restrict(restricted, change)
     }
 
-    async fn restrictions_of(&self, users: &[UserId]) -> Result<Vec<Restriction>> {
-        self.inner.restrictions_of(users).await
+    fn restrictions_of<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Restriction>> {
+        self.inner.restrictions_of(users)
     }
 
-    async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>> {
-        self.inner.restrictions().await
+    fn restrictions(&self) -> StoreFuture<'_, Vec<(Restricted, Restriction)>> {
+        self.inner.restrictions()
     }
 
-    async fn blocks(&self, user: &UserId) -> Result<Vec<Block>> {
-        self.inner.blocks(user).await
+    fn blocks<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<Block>> {
+        self.inner.blocks(user)
     }
 
-    async fn set_block(&self, user: &UserId, block: &Block) -> Result<()> {
-        self.inner.set_block(user, block).await
+    fn set_block<'a>(&'a self, user: &'a UserId, block: &'a Block) -> StoreFuture<'a, ()> {
+        self.inner.set_block(user, block)
     }
 
-    async fn add_report(&self, report: &Report, logged_as: TimeUuid) -> Result<()> {
-        self.inner.add_report(report, logged_as).await
+    fn add_report<'a>(&'a self, report: &'a Report, logged_as: TimeUuid) -> StoreFuture<'a, ()> {
+        self.inner.add_report(report, logged_as)
     }
 
-    async fn reports(&self, query: &ReportQuery) -> Result<Vec<Report>> {
-        self.inner.reports(query).await
+    fn reports<'a>(&'a self, query: &'a ReportQuery) -> StoreFuture<'a, Vec<Report>> {
+        self.inner.reports(query)
     }
 
-    async fn reports_by_id(&self, ids: &[ReportId]) -> Result<Vec<Option<Report>>> {
-        self.inner.reports_by_id(ids).await
+    fn reports_by_id<'a>(&'a self, ids: &'a [ReportId]) -> StoreFuture<'a, Vec<Option<Report>>> {
+        self.inner.reports_by_id(ids)
     }
 
-    async fn report_count(&self, after: OrderKey, limit: usize) -> Result<usize> {
-        self.inner.report_count(after, limit).await
+    fn report_count(&self, after: OrderKey, limit: usize) -> StoreFuture<'_, usize> {
+        self.inner.report_count(after, limit)
     }
 
-    async fn resolve_report(
-        &self,
+    fn resolve_report<'a>(
+        &'a self,
         report: ReportId,
-        resolution: Option<&ReportResolution>,
+        resolution: Option<&'a ReportResolution>,
         at: Timestamp,
-    ) -> Result<()> {
-        self.inner.resolve_report(report, resolution, at).await
+    ) -> StoreFuture<'a, ()> {
+        self.inner.resolve_report(report, resolution, at)
     }
 
-    async fn replace_report(&self, report: &Report) -> Result<()> {
-        self.inner.replace_report(report).await
+    fn replace_report<'a>(&'a self, report: &'a Report) -> StoreFuture<'a, ()> {
+        self.inner.replace_report(report)
     }
 
-    async fn delete_reports(&self, reports: &[ReportId]) -> Result<()> {
-        self.inner.delete_reports(reports).await
+    fn delete_reports<'a>(&'a self, reports: &'a [ReportId]) -> StoreFuture<'a, ()> {
+        self.inner.delete_reports(reports)
     }
 
-    async fn restriction_log(&self, since: Timestamp) -> Result<Vec<LoggedRestriction>> {
-        self.inner.restriction_log(since).await
+    fn restriction_log(&self, since: Timestamp) -> StoreFuture<'_, Vec<LoggedRestriction>> {
+        self.inner.restriction_log(since)
     }
 
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
+    fn close(&self) -> StoreFuture<'_, ()> {
+        self.inner.close()
     }
 }

@@ -3,195 +3,192 @@
 /// Implements erasure, removal and the search index by the store in the field `inner`.
 macro_rules! hand_on {
     ($store:ty) => {
-        #[::async_trait::async_trait]
         impl ::wideroom::store::ErasureStore for $store {
-            async fn conversations_of(
-                &self,
-                user: &::wideroom::model::UserId,
+            fn conversations_of<'a>(
+                &'a self,
+                user: &'a ::wideroom::model::UserId,
                 after: Option<::wideroom::model::ConversationId>,
                 limit: usize,
-            ) -> ::wideroom::store::Result<::wideroom::store::ConversationsPiece> {
-                self.inner.conversations_of(user, after, limit).await
+            ) -> ::wideroom::store::StoreFuture<'a, ::wideroom::store::ConversationsPiece> {
+                self.inner.conversations_of(user, after, limit)
             }
 
-            async fn erase_messages(
-                &self,
+            fn erase_messages<'a>(
+                &'a self,
                 conversation: ::wideroom::model::ConversationId,
-                user: &::wideroom::model::UserId,
-                messages: &[::wideroom::model::MessageId],
+                user: &'a ::wideroom::model::UserId,
+                messages: &'a [::wideroom::model::MessageId],
                 change: ::wideroom::model::TimeUuid,
-            ) -> ::wideroom::store::Result<()> {
+            ) -> ::wideroom::store::StoreFuture<'a, ()> {
                 self.inner
                     .erase_messages(conversation, user, messages, change)
-                    .await
             }
 
-            async fn erase_participant(
-                &self,
+            fn erase_participant<'a>(
+                &'a self,
                 conversation: ::wideroom::model::ConversationId,
-                user: &::wideroom::model::UserId,
+                user: &'a ::wideroom::model::UserId,
                 change: ::wideroom::model::TimeUuid,
-            ) -> ::wideroom::store::Result<()> {
-                self.inner
-                    .erase_participant(conversation, user, change)
-                    .await
+            ) -> ::wideroom::store::StoreFuture<'a, ()> {
+                self.inner.erase_participant(conversation, user, change)
             }
 
-            async fn erase_user(
-                &self,
-                user: &::wideroom::model::UserId,
+            fn erase_user<'a>(
+                &'a self,
+                user: &'a ::wideroom::model::UserId,
                 at: ::wideroom::model::Timestamp,
-            ) -> ::wideroom::store::Result<()> {
-                self.inner.erase_user(user, at).await
+            ) -> ::wideroom::store::StoreFuture<'a, ()> {
+                self.inner.erase_user(user, at)
             }
 
-            async fn add_user_erased(
-                &self,
-                user: &::wideroom::model::UserId,
+            fn add_user_erased<'a>(
+                &'a self,
+                user: &'a ::wideroom::model::UserId,
                 event: ::wideroom::model::TimeUuid,
                 logged_as: ::wideroom::model::TimeUuid,
-            ) -> ::wideroom::store::Result<()> {
-                self.inner.add_user_erased(user, event, logged_as).await
+            ) -> ::wideroom::store::StoreFuture<'a, ()> {
+                self.inner.add_user_erased(user, event, logged_as)
             }
 
-            async fn jobs(
-                &self,
-                ids: &[::wideroom::model::JobId],
-            ) -> ::wideroom::store::Result<Vec<Option<::wideroom::model::Job>>> {
-                self.inner.jobs(ids).await
+            fn jobs<'a>(
+                &'a self,
+                ids: &'a [::wideroom::model::JobId],
+            ) -> ::wideroom::store::StoreFuture<'a, Vec<Option<::wideroom::model::Job>>> {
+                self.inner.jobs(ids)
             }
 
-            async fn running_jobs(
+            fn running_jobs(
                 &self,
                 limit: usize,
-            ) -> ::wideroom::store::Result<Vec<::wideroom::model::Job>> {
-                self.inner.running_jobs(limit).await
+            ) -> ::wideroom::store::StoreFuture<'_, Vec<::wideroom::model::Job>> {
+                self.inner.running_jobs(limit)
             }
 
-            async fn swap_job(
-                &self,
-                seen: Option<&::wideroom::model::Job>,
-                to: &::wideroom::model::Job,
-            ) -> ::wideroom::store::Result<bool> {
-                self.inner.swap_job(seen, to).await
+            fn swap_job<'a>(
+                &'a self,
+                seen: Option<&'a ::wideroom::model::Job>,
+                to: &'a ::wideroom::model::Job,
+            ) -> ::wideroom::store::StoreFuture<'a, bool> {
+                self.inner.swap_job(seen, to)
             }
         }
 
-        #[::async_trait::async_trait]
         impl ::wideroom::store::RemovalStore for $store {
             fn set_retention(&self, seconds: Option<u32>) {
                 self.inner.set_retention(seconds);
             }
 
-            async fn scheduled_retention(&self) -> ::wideroom::store::Result<Option<u32>> {
-                self.inner.scheduled_retention().await
+            fn scheduled_retention(&self) -> ::wideroom::store::StoreFuture<'_, Option<u32>> {
+                self.inner.scheduled_retention()
             }
 
-            async fn note_scheduled_retention(
+            fn note_scheduled_retention(
                 &self,
                 seconds: Option<u32>,
-            ) -> ::wideroom::store::Result<()> {
-                self.inner.note_scheduled_retention(seconds).await
+            ) -> ::wideroom::store::StoreFuture<'_, ()> {
+                self.inner.note_scheduled_retention(seconds)
             }
 
-            async fn histories(
+            fn histories(
                 &self,
                 after: Option<::wideroom::model::ConversationId>,
                 limit: usize,
-            ) -> ::wideroom::store::Result<
+            ) -> ::wideroom::store::StoreFuture<
+                '_,
                 Vec<(
                     ::wideroom::model::ConversationId,
                     ::wideroom::model::HistorySettings,
                 )>,
             > {
-                self.inner.histories(after, limit).await
+                self.inner.histories(after, limit)
             }
 
-            async fn schedule_removal(
+            fn schedule_removal(
                 &self,
                 due: ::wideroom::store::DueRemoval,
-            ) -> ::wideroom::store::Result<()> {
-                self.inner.schedule_removal(due).await
+            ) -> ::wideroom::store::StoreFuture<'_, ()> {
+                self.inner.schedule_removal(due)
             }
 
-            async fn due_removals(
-                &self,
-                query: &::wideroom::store::DueQuery,
-            ) -> ::wideroom::store::Result<Vec<::wideroom::store::DueRemoval>> {
-                self.inner.due_removals(query).await
+            fn due_removals<'a>(
+                &'a self,
+                query: &'a ::wideroom::store::DueQuery,
+            ) -> ::wideroom::store::StoreFuture<'a, Vec<::wideroom::store::DueRemoval>> {
+                self.inner.due_removals(query)
             }
 
-            async fn end_removal(
+            fn end_removal(
                 &self,
                 due: ::wideroom::store::DueRemoval,
-            ) -> ::wideroom::store::Result<()> {
-                self.inner.end_removal(due).await
+            ) -> ::wideroom::store::StoreFuture<'_, ()> {
+                self.inner.end_removal(due)
             }
 
-            async fn oldest_bucket(
+            fn oldest_bucket(
                 &self,
                 conversation: ::wideroom::model::ConversationId,
-            ) -> ::wideroom::store::Result<Option<::wideroom::store::OldestBucket>> {
-                self.inner.oldest_bucket(conversation).await
+            ) -> ::wideroom::store::StoreFuture<'_, Option<::wideroom::store::OldestBucket>> {
+                self.inner.oldest_bucket(conversation)
             }
 
-            async fn remove_history(
-                &self,
+            fn remove_history<'a>(
+                &'a self,
                 conversation: ::wideroom::model::ConversationId,
-                removal: &::wideroom::store::HistoryRemoval,
-            ) -> ::wideroom::store::Result<::wideroom::store::RemovedHistory> {
-                self.inner.remove_history(conversation, removal).await
+                removal: &'a ::wideroom::store::HistoryRemoval,
+            ) -> ::wideroom::store::StoreFuture<'a, ::wideroom::store::RemovedHistory> {
+                self.inner.remove_history(conversation, removal)
             }
 
-            async fn log_expiry(
+            fn log_expiry(
                 &self,
                 conversation: ::wideroom::model::ConversationId,
                 event: ::wideroom::model::TimeUuid,
-            ) -> ::wideroom::store::Result<()> {
-                self.inner.log_expiry(conversation, event).await
+            ) -> ::wideroom::store::StoreFuture<'_, ()> {
+                self.inner.log_expiry(conversation, event)
             }
         }
 
-        #[::async_trait::async_trait]
         impl ::wideroom::store::SearchStore for $store {
-            async fn search_directories(
-                &self,
-                conversations: &[::wideroom::model::ConversationId],
-            ) -> ::wideroom::store::Result<Vec<Option<Vec<u8>>>> {
-                self.inner.search_directories(conversations).await
+            fn search_directories<'a>(
+                &'a self,
+                conversations: &'a [::wideroom::model::ConversationId],
+            ) -> ::wideroom::store::StoreFuture<'a, Vec<Option<Vec<u8>>>> {
+                self.inner.search_directories(conversations)
             }
 
-            async fn swap_search_directory(
-                &self,
+            fn swap_search_directory<'a>(
+                &'a self,
                 conversation: ::wideroom::model::ConversationId,
-                seen: Option<&[u8]>,
-                to: &[u8],
-            ) -> ::wideroom::store::Result<bool> {
-                let inner = &self.inner;
-                inner.swap_search_directory(conversation, seen, to).await
+                seen: Option<&'a [u8]>,
+                to: &'a [u8],
+            ) -> ::wideroom::store::StoreFuture<'a, bool> {
+                Box::pin(async move {
+                    let inner = &self.inner;
+                    inner.swap_search_directory(conversation, seen, to).await
+                })
             }
 
-            async fn add_search_segment(
-                &self,
+            fn add_search_segment<'a>(
+                &'a self,
                 segment: ::wideroom::store::SearchSegmentKey,
-                blocks: &[Vec<u8>],
-                change: &::wideroom::store::DirectoryChange,
-            ) -> ::wideroom::store::Result<bool> {
-                self.inner.add_search_segment(segment, blocks, change).await
+                blocks: &'a [Vec<u8>],
+                change: &'a ::wideroom::store::DirectoryChange,
+            ) -> ::wideroom::store::StoreFuture<'a, bool> {
+                self.inner.add_search_segment(segment, blocks, change)
             }
 
-            async fn search_blocks(
-                &self,
-                blocks: &[(::wideroom::store::SearchSegmentKey, u32)],
-            ) -> ::wideroom::store::Result<Vec<Option<Vec<u8>>>> {
-                self.inner.search_blocks(blocks).await
+            fn search_blocks<'a>(
+                &'a self,
+                blocks: &'a [(::wideroom::store::SearchSegmentKey, u32)],
+            ) -> ::wideroom::store::StoreFuture<'a, Vec<Option<Vec<u8>>>> {
+                self.inner.search_blocks(blocks)
             }
 
-            async fn delete_search_segments(
-                &self,
-                segments: &[::wideroom::store::SearchSegmentKey],
-            ) -> ::wideroom::store::Result<()> {
-                self.inner.delete_search_segments(segments).await
+            fn delete_search_segments<'a>(
+                &'a self,
+                segments: &'a [::wideroom::store::SearchSegmentKey],
+            ) -> ::wideroom::store::StoreFuture<'a, ()> {
+                self.inner.delete_search_segments(segments)
             }
         }
     };

@@ -1,7 +1,7 @@
 //! Entry notices: a changed entry on its way to the viewer's other devices, on the servers that they
 //! are on, under the late rule (`chat::late_rule`).
 
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 
 use super::InboxService;
 use crate::chat::error::Result;
@@ -39,34 +39,40 @@ struct EntryNotice<'a> {
     change: ChangeId,
 }
 
-#[async_trait]
 impl LateEvents for EntryNotice<'_> {
-    async fn notify(&mut self, _: &Cluster) {
-        let users = std::slice::from_ref(self.viewer);
-        let publisher = &self.inbox.publisher;
-        publisher
-            .notify_inboxes(users, self.row.conversation, self.change)
-            .await;
+    fn notify<'a>(&'a mut self, _: &'a Cluster) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let users = std::slice::from_ref(self.viewer);
+            let publisher = &self.inbox.publisher;
+            publisher
+                .notify_inboxes(users, self.row.conversation, self.change)
+                .await;
+        })
     }
 
     /// Writes the marker once more, which changes nothing.
-    async fn log_again(&mut self, _: &Cluster) -> store::Result<EventAge> {
-        let (inbox, row) = (self.inbox, self.row);
-        let lease = inbox.in_flight.allocate_late(row.conversation, 1);
-        self.change = lease.newest();
-        let again = MarkerMove {
-            conversation: row.conversation,
-            marker: row.marker,
-            read_up_to: None,
-            is_by_service: false,
-            change: self.change,
-        };
-        inbox.store.move_read_marker(self.viewer, &again).await?;
-        let origin = Origin::Own(&lease);
-        inbox
-            .publisher
-            .publish_to_inboxes([self.viewer], row.conversation, self.change, origin);
-        Ok(EventAge::of(&lease))
+    fn log_again<'a>(&'a mut self, _: &'a Cluster) -> BoxFuture<'a, store::Result<EventAge>> {
+        Box::pin(async move {
+            let (inbox, row) = (self.inbox, self.row);
+            let lease = inbox.in_flight.allocate_late(row.conversation, 1);
+            self.change = lease.newest();
+            let again = MarkerMove {
+                conversation: row.conversation,
+                marker: row.marker,
+                read_up_to: None,
+                is_by_service: false,
+                change: self.change,
+            };
+            inbox.store.move_read_marker(self.viewer, &again).await?;
+            let origin = Origin::Own(&lease);
+            inbox.publisher.publish_to_inboxes(
+                [self.viewer],
+                row.conversation,
+                self.change,
+                origin,
+            );
+            Ok(EventAge::of(&lease))
+        })
     }
 }
 

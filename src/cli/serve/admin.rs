@@ -4,9 +4,9 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use async_trait::async_trait;
 use axum::body::Bytes;
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -90,7 +90,6 @@ pub(super) struct RunningServer {
     pub(super) stop: Stop,
 }
 
-#[async_trait]
 impl AdminBackend for RunningServer {
     fn alive(&self) -> Result<(), String> {
         self.embedded
@@ -99,20 +98,22 @@ impl AdminBackend for RunningServer {
             .map_or(Ok(()), Err)
     }
 
-    async fn ready(&self) -> Result<(), String> {
-        if self.stop.is_cancelled() {
-            return Err("the server is stopping".to_owned());
-        }
-        self.store.health()?;
-        if let Some(chat) = self.chat.get() {
-            chat.health()?;
-        }
-        // A read that every store must look up.
-        self.store
-            .imported_at()
-            .await
-            .map(drop)
-            .map_err(|error| error.to_string())
+    fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            if self.stop.is_cancelled() {
+                return Err("the server is stopping".to_owned());
+            }
+            self.store.health()?;
+            if let Some(chat) = self.chat.get() {
+                chat.health()?;
+            }
+            // A read that every store must look up.
+            self.store
+                .imported_at()
+                .await
+                .map(drop)
+                .map_err(|error| error.to_string())
+        })
     }
 
     fn warning(&self) -> Option<String> {
@@ -121,17 +122,25 @@ impl AdminBackend for RunningServer {
             .map(|fault| format!("{fault}; the server verifies tokens with the previous keys"))
     }
 
-    async fn webhooks(&self) -> Result<String, String> {
-        let webhooks = self.webhooks.get().ok_or(STARTING)?;
-        webhooks.list().await.map_err(|error| error.to_string())
+    fn webhooks(&self) -> BoxFuture<'_, Result<String, String>> {
+        Box::pin(async move {
+            let webhooks = self.webhooks.get().ok_or(STARTING)?;
+            webhooks.list().await.map_err(|error| error.to_string())
+        })
     }
 
-    async fn redeliver(&self, webhook: &str, event: Option<&str>) -> Result<String, String> {
-        let webhooks = self.webhooks.get().ok_or(STARTING)?;
-        let answer = webhooks.redeliver(webhook, event).await;
-        answer
-            .ok_or("this server has no webhook of this name")?
-            .map_err(|error| error.to_string())
+    fn redeliver<'a>(
+        &'a self,
+        webhook: &'a str,
+        event: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<String, String>> {
+        Box::pin(async move {
+            let webhooks = self.webhooks.get().ok_or(STARTING)?;
+            let answer = webhooks.redeliver(webhook, event).await;
+            answer
+                .ok_or("this server has no webhook of this name")?
+                .map_err(|error| error.to_string())
+        })
     }
 
     fn backup(&self) -> Result<BackupStream, BackupRefusal> {

@@ -1,9 +1,7 @@
 //! Erasure of a user from a store, and the jobs that carry it out.
 
-use async_trait::async_trait;
-
 use crate::model::{ChangeId, ConversationId, Job, JobId, MessageId, TimeUuid, Timestamp, UserId};
-use crate::store::Result;
+use crate::store::StoreFuture;
 
 /// A piece of the conversations of a user, present and former ones, by id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,62 +12,61 @@ pub struct ConversationsPiece {
 }
 
 /// The part of a store that erases users. Every write can be repeated; a repetition changes nothing.
-#[async_trait]
 pub trait ErasureStore: Send + Sync + 'static {
     /// The conversations after one of them that the user takes part in, or ever did: at most `limit`. A piece
     /// may hold none and still have a next one.
-    async fn conversations_of(
-        &self,
-        user: &UserId,
+    fn conversations_of<'a>(
+        &'a self,
+        user: &'a UserId,
         after: Option<ConversationId>,
         limit: usize,
-    ) -> Result<ConversationsPiece>;
+    ) -> StoreFuture<'a, ConversationsPiece>;
 
     /// Removes a user from messages of a conversation, as [`crate::model::Message::without_name`] says, with
     /// the user's idempotency keys, reactions and mentions: all or nothing. No other part of a message
     /// changes, no event is logged, and no inbox or count changes. Messages that do not exist are passed
     /// over. The id lies after every id of the conversation; one task at a time writes to the conversation.
-    async fn erase_messages(
-        &self,
+    fn erase_messages<'a>(
+        &'a self,
         conversation: ConversationId,
-        user: &UserId,
-        messages: &[MessageId],
+        user: &'a UserId,
+        messages: &'a [MessageId],
         change: ChangeId,
-    ) -> Result<()>;
+    ) -> StoreFuture<'a, ()>;
 
     /// Removes a user who has left a conversation from everything there but messages: membership, receipts,
     /// inbox entry, mentions, ban, notification level, and the pair of a direct conversation. Another name
     /// takes the user's place as the creator, and as the one who banned others. Last of all the user's
     /// conversations do not list it any more. Id and concurrency are those of the method above.
-    async fn erase_participant(
-        &self,
+    fn erase_participant<'a>(
+        &'a self,
         conversation: ConversationId,
-        user: &UserId,
+        user: &'a UserId,
         change: ChangeId,
-    ) -> Result<()>;
+    ) -> StoreFuture<'a, ()>;
 
     /// Removes the profile, the blocks and the changes of the inbox of a user whose conversations are erased.
     /// The restriction stays, and with it an empty profile.
-    async fn erase_user(&self, user: &UserId, at: Timestamp) -> Result<()>;
+    fn erase_user<'a>(&'a self, user: &'a UserId, at: Timestamp) -> StoreFuture<'a, ()>;
 
     /// Adds the end of an erasure to the outbox. The event keeps its id, in a row under `logged_as`, which is
     /// that id or a later one.
-    async fn add_user_erased(
-        &self,
-        user: &UserId,
+    fn add_user_erased<'a>(
+        &'a self,
+        user: &'a UserId,
         event: TimeUuid,
         logged_as: TimeUuid,
-    ) -> Result<()>;
+    ) -> StoreFuture<'a, ()>;
 
     /// Jobs by id. `None` for one that does not exist. A store keeps an ended one for
     /// [`Job::ENDED_LIFETIME_MICROS`].
-    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<Job>>>;
+    fn jobs<'a>(&'a self, ids: &'a [JobId]) -> StoreFuture<'a, Vec<Option<Job>>>;
 
     /// The jobs that run, at most `limit`, by id.
-    async fn running_jobs(&self, limit: usize) -> Result<Vec<Job>>;
+    fn running_jobs(&self, limit: usize) -> StoreFuture<'_, Vec<Job>>;
 
     /// Replaces a running job, or adds one where none of its id runs: then `seen` is `None`, and one that
     /// has ended gives way. A compare-and-set: false, and nothing is written, if the job that runs is not the one
     /// that was `seen`. After an error either may be true.
-    async fn swap_job(&self, seen: Option<&Job>, to: &Job) -> Result<bool>;
+    fn swap_job<'a>(&'a self, seen: Option<&'a Job>, to: &'a Job) -> StoreFuture<'a, bool>;
 }

@@ -3,10 +3,8 @@
 //! A conversation with something to remove has a row in the list of the hour in which that is due. A row is a hint: a
 //! superfluous one costs a look, and the floor at that time decides.
 
-use async_trait::async_trait;
-
 use crate::model::{ConversationId, HistorySettings, OrderKey, OutboxShard, TimeUuid};
-use crate::store::Result;
+use crate::store::StoreFuture;
 
 /// Entry of the list of removals: a conversation, and the hour from which there is something to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,46 +56,45 @@ pub struct RemovedHistory {
 }
 
 /// The part of a store that removes history. The chat decides what lies below the floor.
-#[async_trait]
 pub trait RemovalStore: Send + Sync + 'static {
     /// Sets the expiry of all messages of the deployment. A server sets it when it opens its store.
     fn set_retention(&self, seconds: Option<u32>);
 
     /// The expiry of the deployment for which every conversation was scheduled. After an import it is
     /// [`RESCHEDULE`].
-    async fn scheduled_retention(&self) -> Result<Option<u32>>;
+    fn scheduled_retention(&self) -> StoreFuture<'_, Option<u32>>;
 
-    async fn note_scheduled_retention(&self, seconds: Option<u32>) -> Result<()>;
+    fn note_scheduled_retention(&self, seconds: Option<u32>) -> StoreFuture<'_, ()>;
 
     /// Conversations with the settings of their histories, in an order of the store's own: at most `limit`
     /// after one of them. Fewer only at the end.
-    async fn histories(
+    fn histories(
         &self,
         after: Option<ConversationId>,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, HistorySettings)>>;
+    ) -> StoreFuture<'_, Vec<(ConversationId, HistorySettings)>>;
 
     /// Lists a conversation for an hour. A message that opens a bucket of a conversation with an expiry does so in its own
     /// batch, for the hour in which all of the bucket has expired. Idempotent.
-    async fn schedule_removal(&self, due: DueRemoval) -> Result<()>;
+    fn schedule_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()>;
 
-    async fn due_removals(&self, query: &DueQuery) -> Result<Vec<DueRemoval>>;
+    fn due_removals<'a>(&'a self, query: &'a DueQuery) -> StoreFuture<'a, Vec<DueRemoval>>;
 
     /// Takes an entry off the list.
-    async fn end_removal(&self, due: DueRemoval) -> Result<()>;
+    fn end_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()>;
 
     /// The bucket that ends first among those that hold messages, or held some before a removal. `None` without a bucket.
-    async fn oldest_bucket(&self, conversation: ConversationId) -> Result<Option<OldestBucket>>;
+    fn oldest_bucket(&self, conversation: ConversationId) -> StoreFuture<'_, Option<OldestBucket>>;
 
     /// Removes messages with all that belongs to them: reactions, pins, mentions and counts. Later
     /// messages stay as they are, and so do markers and the activity. Whatever ends it half-way, a repetition
     /// finishes it. A message that is written up to there afterwards is not stored, or goes with the next removal.
-    async fn remove_history(
-        &self,
+    fn remove_history<'a>(
+        &'a self,
         conversation: ConversationId,
-        removal: &HistoryRemoval,
-    ) -> Result<RemovedHistory>;
+        removal: &'a HistoryRemoval,
+    ) -> StoreFuture<'a, RemovedHistory>;
 
     /// Persists that messages of a conversation have expired, as an event of the outbox with this id.
-    async fn log_expiry(&self, conversation: ConversationId, event: TimeUuid) -> Result<()>;
+    fn log_expiry(&self, conversation: ConversationId, event: TimeUuid) -> StoreFuture<'_, ()>;
 }

@@ -1,10 +1,9 @@
 //! Rows of the search index. The chat decides what they hold: for a store they are bytes.
 
-use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::model::ConversationId;
-use crate::store::Result;
+use crate::store::StoreFuture;
 
 /// Segment of a conversation's index. No two segments ever have one id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,38 +22,40 @@ pub struct DirectoryChange {
 }
 
 /// The part of a store that holds the search index: a directory for each conversation, and the blocks of segments.
-#[async_trait]
 pub trait SearchStore: Send + Sync + 'static {
     /// The directories of these conversations. `None` where there was never one.
-    async fn search_directories(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Vec<u8>>>>;
+    fn search_directories<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>>;
 
     /// Replaces a directory. A compare-and-set: false, and nothing is written, if it is not the one that was `seen`. After
     /// an error either may be true.
-    async fn swap_search_directory(
-        &self,
+    fn swap_search_directory<'a>(
+        &'a self,
         conversation: ConversationId,
-        seen: Option<&[u8]>,
-        to: &[u8],
-    ) -> Result<bool>;
+        seen: Option<&'a [u8]>,
+        to: &'a [u8],
+    ) -> StoreFuture<'a, bool>;
 
     /// Adds a segment with its blocks, from the number 0 on, and replaces the directory. False, and nothing is left, if that is
     /// not the one that was `seen`. After an error either may be true.
-    async fn add_search_segment(
-        &self,
+    fn add_search_segment<'a>(
+        &'a self,
         segment: SearchSegmentKey,
-        blocks: &[Vec<u8>],
-        change: &DirectoryChange,
-    ) -> Result<bool>;
+        blocks: &'a [Vec<u8>],
+        change: &'a DirectoryChange,
+    ) -> StoreFuture<'a, bool>;
 
     /// Blocks of segments by their numbers. `None` for one that does not exist, or does no more.
-    async fn search_blocks(
-        &self,
-        blocks: &[(SearchSegmentKey, u32)],
-    ) -> Result<Vec<Option<Vec<u8>>>>;
+    fn search_blocks<'a>(
+        &'a self,
+        blocks: &'a [(SearchSegmentKey, u32)],
+    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>>;
 
     /// Deletes the blocks of segments. They never come back.
-    async fn delete_search_segments(&self, segments: &[SearchSegmentKey]) -> Result<()>;
+    fn delete_search_segments<'a>(
+        &'a self,
+        segments: &'a [SearchSegmentKey],
+    ) -> StoreFuture<'a, ()>;
 }

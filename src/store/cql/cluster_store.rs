@@ -3,8 +3,6 @@
 
 use std::sync::{Arc, Weak};
 
-use async_trait::async_trait;
-
 use super::cluster::ClusterTables;
 use super::send::Sends;
 use crate::clock::{Clock, FollowingClock};
@@ -13,7 +11,7 @@ use crate::store::cluster::{
     Beat, ClusterStore, CompletionHandler, KeyedSend, MailboxLane, MailboxRow, NodeTime,
     Registration, ServerId, ServerState, Session, WriteTime,
 };
-use crate::store::{Audience, Result};
+use crate::store::{Audience, StoreFuture};
 
 pub(super) struct ClusterDirectory {
     pub(super) tables: ClusterTables,
@@ -22,109 +20,115 @@ pub(super) struct ClusterDirectory {
     pub(super) clock: Arc<FollowingClock>,
 }
 
-#[async_trait]
 impl ClusterStore for ClusterDirectory {
-    async fn put_server(&self, server: ServerId, at: WriteTime) -> Result<()> {
-        self.tables.write_server(server, at).await
+    fn put_server(&self, server: ServerId, at: WriteTime) -> StoreFuture<'_, ()> {
+        Box::pin(self.tables.write_server(server, at))
     }
 
-    async fn server(&self, server: ServerId) -> Result<ServerState> {
-        Ok(self.tables.read_server(server).await?.0)
+    fn server(&self, server: ServerId) -> StoreFuture<'_, ServerState> {
+        Box::pin(async move { Ok(self.tables.read_server(server).await?.0) })
     }
 
-    async fn server_and_time(&self, server: ServerId) -> Result<(ServerState, Option<NodeTime>)> {
-        self.tables.read_server(server).await
-    }
-
-    async fn end_server(&self, server: ServerId, at: WriteTime) -> Result<()> {
-        self.tables.write_end(server, at).await
-    }
-
-    async fn put_beat(&self, beat: Beat, at: WriteTime) -> Result<()> {
-        self.tables.write_beat(beat, at).await
-    }
-
-    async fn delete_beat(&self, server: ServerId, at: WriteTime) -> Result<()> {
-        self.tables.remove_beat(server, at).await
-    }
-
-    async fn beats(&self) -> Result<Vec<Beat>> {
-        self.tables.read_beats().await
-    }
-
-    async fn register(
+    fn server_and_time(
         &self,
         server: ServerId,
-        registration: &Registration,
-        at: WriteTime,
-    ) -> Result<()> {
-        match registration {
-            Registration::Session(user, kind) => {
-                self.tables.write_session(server, user, *kind, at).await
-            }
-            Registration::Listener(conversation) => {
-                self.tables.write_listener(server, *conversation, at).await
-            }
-        }
+    ) -> StoreFuture<'_, (ServerState, Option<NodeTime>)> {
+        Box::pin(self.tables.read_server(server))
     }
 
-    async fn unregister(
-        &self,
+    fn end_server(&self, server: ServerId, at: WriteTime) -> StoreFuture<'_, ()> {
+        Box::pin(self.tables.write_end(server, at))
+    }
+
+    fn put_beat(&self, beat: Beat, at: WriteTime) -> StoreFuture<'_, ()> {
+        Box::pin(self.tables.write_beat(beat, at))
+    }
+
+    fn delete_beat(&self, server: ServerId, at: WriteTime) -> StoreFuture<'_, ()> {
+        Box::pin(self.tables.remove_beat(server, at))
+    }
+
+    fn beats(&self) -> StoreFuture<'_, Vec<Beat>> {
+        Box::pin(self.tables.read_beats())
+    }
+
+    fn register<'a>(
+        &'a self,
         server: ServerId,
-        registration: &Registration,
+        registration: &'a Registration,
         at: WriteTime,
-    ) -> Result<()> {
-        match registration {
-            Registration::Session(user, kind) => {
-                self.tables.remove_session(server, user, *kind, at).await
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            match registration {
+                Registration::Session(user, kind) => {
+                    self.tables.write_session(server, user, *kind, at).await
+                }
+                Registration::Listener(conversation) => {
+                    self.tables.write_listener(server, *conversation, at).await
+                }
             }
-            Registration::Listener(conversation) => {
-                self.tables.remove_listener(server, *conversation, at).await
+        })
+    }
+
+    fn unregister<'a>(
+        &'a self,
+        server: ServerId,
+        registration: &'a Registration,
+        at: WriteTime,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            match registration {
+                Registration::Session(user, kind) => {
+                    self.tables.remove_session(server, user, *kind, at).await
+                }
+                Registration::Listener(conversation) => {
+                    self.tables.remove_listener(server, *conversation, at).await
+                }
             }
-        }
+        })
     }
 
     fn follow_clock(&self, clock: Weak<dyn Clock>) {
         self.clock.follow(clock);
     }
 
-    async fn sessions(&self, users: &[UserId]) -> Result<Vec<Session>> {
-        self.tables.read_sessions(users).await
+    fn sessions<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Session>> {
+        Box::pin(self.tables.read_sessions(users))
     }
 
-    async fn listeners(&self, conversation: ConversationId) -> Result<Vec<ServerId>> {
-        self.tables.read_listeners(conversation).await
+    fn listeners(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<ServerId>> {
+        Box::pin(self.tables.read_listeners(conversation))
     }
 
-    async fn put_notice(
-        &self,
+    fn put_notice<'a>(
+        &'a self,
         server: ServerId,
         lane: MailboxLane,
-        row: &MailboxRow,
-    ) -> Result<()> {
-        self.tables.write_notice(server, lane, row).await
+        row: &'a MailboxRow,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.tables.write_notice(server, lane, row))
     }
 
-    async fn notices(
+    fn notices(
         &self,
         server: ServerId,
         lane: MailboxLane,
         after: OrderKey,
         up_to: OrderKey,
-    ) -> Result<Vec<MailboxRow>> {
-        self.tables.read_notices(server, lane, after, up_to).await
+    ) -> StoreFuture<'_, Vec<MailboxRow>> {
+        Box::pin(self.tables.read_notices(server, lane, after, up_to))
     }
 
-    async fn recipients(&self, conversation: ConversationId) -> Result<Audience> {
-        self.sends.recipients(conversation).await
+    fn recipients(&self, conversation: ConversationId) -> StoreFuture<'_, Audience> {
+        Box::pin(self.sends.recipients(conversation))
     }
 
-    async fn settle_growth(&self, conversation: ConversationId, change: ChangeId) -> Result<()> {
-        self.sends.settle_growth(conversation, change).await
+    fn settle_growth(&self, conversation: ConversationId, change: ChangeId) -> StoreFuture<'_, ()> {
+        Box::pin(self.sends.settle_growth(conversation, change))
     }
 
-    async fn note_delivered(&self, send: &KeyedSend) -> Result<()> {
-        self.sends.note_delivered(send).await
+    fn note_delivered<'a>(&'a self, send: &'a KeyedSend) -> StoreFuture<'a, ()> {
+        Box::pin(self.sends.note_delivered(send))
     }
 
     fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>) {

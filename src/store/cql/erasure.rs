@@ -4,88 +4,94 @@
 //! The tombstone of an inbox row also hides the maximum registers of a later row under the same key, until
 //! the cluster drops it: the inbox of a user who is restored begins anew in other conversations.
 
-use async_trait::async_trait;
-
 use super::Cql;
 use crate::model::{
     ChangeId, ConversationId, Job, JobId, MessageId, OutboxEvent, OutboxRow, Report, TimeUuid,
     Timestamp, UserId,
 };
 use crate::store::cql::driver::executor::batch::Writes;
-use crate::store::{ConversationsPiece, ErasureStore, Result};
+use crate::store::{ConversationsPiece, ErasureStore, StoreFuture};
 
-#[async_trait]
 impl ErasureStore for Cql {
-    async fn conversations_of(
-        &self,
-        user: &UserId,
+    fn conversations_of<'a>(
+        &'a self,
+        user: &'a UserId,
         after: Option<ConversationId>,
         limit: usize,
-    ) -> Result<ConversationsPiece> {
-        let after = after.unwrap_or(ConversationId(uuid::Uuid::nil()));
-        let rows = self.inboxes.stored_memberships(user, after, limit).await?;
-        let found: Vec<_> = rows.into_iter().map(|(id, _)| id).collect();
-        let next = found.last().copied().filter(|_| found.len() == limit);
-        Ok(ConversationsPiece { found, next })
+    ) -> StoreFuture<'a, ConversationsPiece> {
+        Box::pin(async move {
+            let after = after.unwrap_or(ConversationId(uuid::Uuid::nil()));
+            let rows = self.inboxes.stored_memberships(user, after, limit).await?;
+            let found: Vec<_> = rows.into_iter().map(|(id, _)| id).collect();
+            let next = found.last().copied().filter(|_| found.len() == limit);
+            Ok(ConversationsPiece { found, next })
+        })
     }
 
-    async fn erase_messages(
-        &self,
+    fn erase_messages<'a>(
+        &'a self,
         conversation: ConversationId,
-        user: &UserId,
-        messages: &[MessageId],
+        user: &'a UserId,
+        messages: &'a [MessageId],
         change: ChangeId,
-    ) -> Result<()> {
-        self.sends
-            .erase_messages(conversation, user, messages, change)
-            .await
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(
+            self.sends
+                .erase_messages(conversation, user, messages, change),
+        )
     }
 
-    async fn erase_participant(
-        &self,
+    fn erase_participant<'a>(
+        &'a self,
         conversation: ConversationId,
-        user: &UserId,
+        user: &'a UserId,
         change: ChangeId,
-    ) -> Result<()> {
-        self.bans.erase(conversation, user, change).await?;
-        self.sends
-            .erase_participant(conversation, user, change)
-            .await
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.bans.erase(conversation, user, change).await?;
+            self.sends
+                .erase_participant(conversation, user, change)
+                .await
+        })
     }
 
-    async fn erase_user(&self, user: &UserId, at: Timestamp) -> Result<()> {
-        self.blocks.erase(user, at).await?;
-        self.inboxes.erase(user, at).await?;
-        self.profiles.erase(user, at).await
+    fn erase_user<'a>(&'a self, user: &'a UserId, at: Timestamp) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.blocks.erase(user, at).await?;
+            self.inboxes.erase(user, at).await?;
+            self.profiles.erase(user, at).await
+        })
     }
 
-    async fn add_user_erased(
-        &self,
-        user: &UserId,
+    fn add_user_erased<'a>(
+        &'a self,
+        user: &'a UserId,
         event: TimeUuid,
         logged_as: TimeUuid,
-    ) -> Result<()> {
-        let events = || vec![OutboxEvent::user_erased(event, user.clone())];
-        let row = self.outbox.row(Report::NO_CONVERSATION, events);
-        let row = row.map(|row| OutboxRow {
-            id: logged_as,
-            ..row
-        });
-        match row {
-            Some(row) => self.outbox.write_all(Writes::logged(), Some(row)).await,
-            None => Ok(()),
-        }
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let events = || vec![OutboxEvent::user_erased(event, user.clone())];
+            let row = self.outbox.row(Report::NO_CONVERSATION, events);
+            let row = row.map(|row| OutboxRow {
+                id: logged_as,
+                ..row
+            });
+            match row {
+                Some(row) => self.outbox.write_all(Writes::logged(), Some(row)).await,
+                None => Ok(()),
+            }
+        })
     }
 
-    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<Job>>> {
-        self.jobs.by_ids(ids).await
+    fn jobs<'a>(&'a self, ids: &'a [JobId]) -> StoreFuture<'a, Vec<Option<Job>>> {
+        Box::pin(self.jobs.by_ids(ids))
     }
 
-    async fn running_jobs(&self, limit: usize) -> Result<Vec<Job>> {
-        self.jobs.running(limit).await
+    fn running_jobs(&self, limit: usize) -> StoreFuture<'_, Vec<Job>> {
+        Box::pin(self.jobs.running(limit))
     }
 
-    async fn swap_job(&self, seen: Option<&Job>, to: &Job) -> Result<bool> {
-        self.jobs.swap(seen, to).await
+    fn swap_job<'a>(&'a self, seen: Option<&'a Job>, to: &'a Job) -> StoreFuture<'a, bool> {
+        Box::pin(self.jobs.swap(seen, to))
     }
 }

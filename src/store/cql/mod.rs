@@ -23,11 +23,13 @@ mod inbox;
 mod message;
 mod outbox;
 mod participant;
+mod removal;
 mod search;
 mod send;
 #[cfg(test)]
 mod statements_test;
 mod store;
+mod store_admin;
 
 use std::fmt;
 use std::sync::Arc;

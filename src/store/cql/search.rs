@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use scylla::value::Row;
 use uuid::Uuid;
 
@@ -15,7 +14,7 @@ use crate::model::ConversationId;
 use crate::store::cql::driver::executor::{Executor, PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, values};
-use crate::store::{DirectoryChange, Result, SearchSegmentKey, SearchStore};
+use crate::store::{DirectoryChange, Result, SearchSegmentKey, SearchStore, StoreFuture};
 
 /// Write timestamps of blocks, and of their deletion.
 const WRITTEN: i64 = 1;
@@ -115,53 +114,59 @@ impl SearchTables {
     }
 }
 
-#[async_trait]
 impl SearchStore for Cql {
-    async fn search_directories(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Vec<u8>>>> {
-        self.search.directories(conversations).await
+    fn search_directories<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
+        Box::pin(self.search.directories(conversations))
     }
 
-    async fn swap_search_directory(
-        &self,
+    fn swap_search_directory<'a>(
+        &'a self,
         conversation: ConversationId,
-        seen: Option<&[u8]>,
-        to: &[u8],
-    ) -> Result<bool> {
-        self.search.swap(conversation, seen, to).await
+        seen: Option<&'a [u8]>,
+        to: &'a [u8],
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.search.swap(conversation, seen, to))
     }
 
     /// Whatever ends the server in between, the directory names the segment.
-    async fn add_search_segment(
-        &self,
+    fn add_search_segment<'a>(
+        &'a self,
         segment: SearchSegmentKey,
-        blocks: &[Vec<u8>],
-        change: &DirectoryChange,
-    ) -> Result<bool> {
-        let DirectoryChange { seen, claim, to } = change;
-        let (id, search) = (segment.conversation, &self.search);
-        if !search.swap(id, seen.as_deref(), claim).await? {
-            return Ok(false);
-        }
-        search.put_segment(segment, blocks).await?;
-        let is_added = search.swap(id, Some(claim), to).await?;
-        if !is_added {
-            search.delete_segment(segment).await?;
-        }
-        Ok(is_added)
+        blocks: &'a [Vec<u8>],
+        change: &'a DirectoryChange,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let DirectoryChange { seen, claim, to } = change;
+            let (id, search) = (segment.conversation, &self.search);
+            if !search.swap(id, seen.as_deref(), claim).await? {
+                return Ok(false);
+            }
+            search.put_segment(segment, blocks).await?;
+            let is_added = search.swap(id, Some(claim), to).await?;
+            if !is_added {
+                search.delete_segment(segment).await?;
+            }
+            Ok(is_added)
+        })
     }
 
-    async fn search_blocks(
-        &self,
-        blocks: &[(SearchSegmentKey, u32)],
-    ) -> Result<Vec<Option<Vec<u8>>>> {
-        self.search.blocks(blocks).await
+    fn search_blocks<'a>(
+        &'a self,
+        blocks: &'a [(SearchSegmentKey, u32)],
+    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
+        Box::pin(self.search.blocks(blocks))
     }
 
-    async fn delete_search_segments(&self, segments: &[SearchSegmentKey]) -> Result<()> {
-        let deletions = segments.iter().map(|one| self.search.delete_segment(*one));
-        concurrently(deletions.collect()).await.map(drop)
+    fn delete_search_segments<'a>(
+        &'a self,
+        segments: &'a [SearchSegmentKey],
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let deletions = segments.iter().map(|one| self.search.delete_segment(*one));
+            concurrently(deletions.collect()).await.map(drop)
+        })
     }
 }

@@ -3,90 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use super::driver::executor::concurrently;
 use super::driver::upgrade;
 use super::{Cql, message};
 use crate::model::{
-    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags,
-    HistorySettings, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Membership, Message,
-    MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
-    Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
+    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, DeadLetter, DueQuery, DueRemoval, EarlierSend,
-    EntryPreview, FlagsChange, FormVersion, HistoryRemoval, ImportPositions, ImportRow, Imported,
-    LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
-    MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE, NewConversation,
-    NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange,
-    ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin, StoredMessage, UnreadQuery,
-    UnreadReader, Verified, VerifyPosition, rules,
+    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange,
+    FormVersion, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
+    MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage,
+    OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition, Renaming,
+    ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreFuture, UnreadQuery,
+    UnreadReader, rules,
 };
 
-/// Note with the expiry for which all conversations were scheduled, in seconds.
-const NOTE_RETENTION: &str = "scheduled_retention";
-
-#[async_trait]
-impl RemovalStore for Cql {
-    fn set_retention(&self, seconds: Option<u32>) {
-        self.sends.set_retention(seconds);
-    }
-
-    async fn scheduled_retention(&self) -> Result<Option<u32>> {
-        let note = self.admin.note(NOTE_RETENTION).await?;
-        Ok(note.and_then(|seconds| seconds.parse().ok()))
-    }
-
-    async fn note_scheduled_retention(&self, seconds: Option<u32>) -> Result<()> {
-        let note = seconds.map(|seconds| seconds.to_string());
-        self.admin.set_note(NOTE_RETENTION, note.as_deref()).await
-    }
-
-    async fn histories(
-        &self,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> Result<Vec<(ConversationId, HistorySettings)>> {
-        let all = self.admin.all_conversations(after, limit).await?;
-        Ok(all
-            .into_iter()
-            .map(|(one, _)| (one.id, one.history))
-            .collect())
-    }
-
-    async fn schedule_removal(&self, due: DueRemoval) -> Result<()> {
-        self.messages.schedule_removal(due).await
-    }
-
-    async fn due_removals(&self, query: &DueQuery) -> Result<Vec<DueRemoval>> {
-        self.messages.due_removals(query).await
-    }
-
-    async fn end_removal(&self, due: DueRemoval) -> Result<()> {
-        self.messages.end_removal(due).await
-    }
-
-    async fn oldest_bucket(&self, conversation: ConversationId) -> Result<Option<OldestBucket>> {
-        self.messages.oldest_bucket(conversation).await
-    }
-
-    async fn remove_history(
-        &self,
-        conversation: ConversationId,
-        removal: &HistoryRemoval,
-    ) -> Result<RemovedHistory> {
-        self.sends.remove_history(conversation, removal).await
-    }
-
-    async fn log_expiry(&self, conversation: ConversationId, event: TimeUuid) -> Result<()> {
-        self.sends.log_expiry(conversation, event).await
-    }
-}
-
-#[async_trait]
 impl Store for Cql {
     fn set_outbox_keep(&self, keep: Duration) {
         self.outbox.set_keep(keep);
@@ -101,592 +36,548 @@ impl Store for Cql {
     }
 
     /// `None`: other servers allocate ids too, so each conversation's queue reads its own newest one.
-    async fn newest_id(&self) -> Result<Option<TimeUuid>> {
-        Ok(None)
+    fn newest_id(&self) -> StoreFuture<'_, Option<TimeUuid>> {
+        Box::pin(async move { Ok(None) })
     }
 
-    async fn form_version(&self) -> Result<FormVersion> {
-        upgrade::form_version(&self.executor).await
+    fn form_version(&self) -> StoreFuture<'_, FormVersion> {
+        Box::pin(upgrade::form_version(&self.executor))
     }
 
     /// Read once: servers run on no cluster into which data is being imported. Later calls ask any
     /// node whether the cluster answers, so that readiness depends on no single range of the data.
-    async fn imported_at(&self) -> Result<Option<Timestamp>> {
-        let known = *self.imported_at.lock();
-        if let Some(known) = known {
-            self.executor.ping().await?;
-            return Ok(known);
-        }
-        let note = self.admin.note(NOTE_IMPORTED_AT).await?;
-        let imported_at = rules::note::imported_at(note.as_deref());
-        *self.imported_at.lock() = Some(imported_at);
-        Ok(imported_at)
+    fn imported_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(async move {
+            let known = *self.imported_at.lock();
+            if let Some(known) = known {
+                self.executor.ping().await?;
+                return Ok(known);
+            }
+            let note = self.admin.note(NOTE_IMPORTED_AT).await?;
+            let imported_at = rules::note::imported_at(note.as_deref());
+            *self.imported_at.lock() = Some(imported_at);
+            Ok(imported_at)
+        })
     }
 
-    async fn direct_ids(&self) -> Result<DirectIds> {
-        let proposed = DirectIds::random().secret_text();
-        rules::note::direct_ids(&self.admin.note_once(NOTE_DIRECT_SECRET, &proposed).await?)
+    fn direct_ids(&self) -> StoreFuture<'_, DirectIds> {
+        Box::pin(async move {
+            let proposed = DirectIds::random().secret_text();
+            rules::note::direct_ids(&self.admin.note_once(NOTE_DIRECT_SECRET, &proposed).await?)
+        })
     }
 
-    async fn participations(
-        &self,
-        viewer: &UserId,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Participation>>> {
-        self.participants
-            .participations(viewer, conversations)
-            .await
+    fn participations<'a>(
+        &'a self,
+        viewer: &'a UserId,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Participation>>> {
+        Box::pin(self.participants.participations(viewer, conversations))
     }
 
-    async fn direct_conversation(
-        &self,
-        one: &UserId,
-        other: &UserId,
-    ) -> Result<Option<ConversationId>> {
-        self.participants.direct_conversation(one, other).await
+    fn direct_conversation<'a>(
+        &'a self,
+        one: &'a UserId,
+        other: &'a UserId,
+    ) -> StoreFuture<'a, Option<ConversationId>> {
+        Box::pin(self.participants.direct_conversation(one, other))
     }
 
-    async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
-        self.sends.create_conversation(new).await
+    fn create_conversation<'a>(&'a self, new: &'a NewConversation) -> StoreFuture<'a, Created> {
+        Box::pin(self.sends.create_conversation(new))
     }
 
-    async fn participants(
+    fn participants<'a>(
+        &'a self,
+        conversation: ConversationId,
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
+        Box::pin(self.participants.participants(conversation, page))
+    }
+
+    fn participants_with_prefix<'a>(
+        &'a self,
+        conversation: ConversationId,
+        prefix: &'a str,
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
+        Box::pin(
+            self.participants
+                .participants_with_prefix(conversation, prefix, page),
+        )
+    }
+
+    fn participants_by_name<'a>(
+        &'a self,
+        keys: &'a [(ConversationId, UserId)],
+    ) -> StoreFuture<'a, Vec<Option<Participant>>> {
+        Box::pin(self.participants.participants_by_name(keys))
+    }
+
+    fn participant_counts<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<u64>> {
+        Box::pin(self.participants.participant_counts(conversations))
+    }
+
+    fn membership_snapshot<'a>(
+        &'a self,
+        conversation: ConversationId,
+        users: &'a [UserId],
+    ) -> StoreFuture<'a, Option<MembershipSnapshot>> {
+        Box::pin(self.sends.membership_snapshot(conversation, users))
+    }
+
+    fn membership_version(
         &self,
         conversation: ConversationId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
-        self.participants.participants(conversation, page).await
+    ) -> StoreFuture<'_, Option<MembershipVersion>> {
+        Box::pin(self.sends.membership_version(conversation))
     }
 
-    async fn participants_with_prefix(
-        &self,
+    fn change_membership<'a>(
+        &'a self,
         conversation: ConversationId,
-        prefix: &str,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
-        self.participants
-            .participants_with_prefix(conversation, prefix, page)
-            .await
+        change: &'a MembershipChange,
+    ) -> StoreFuture<'a, Option<Audience>> {
+        Box::pin(self.sends.change_membership(conversation, change))
     }
 
-    async fn participants_by_name(
-        &self,
-        keys: &[(ConversationId, UserId)],
-    ) -> Result<Vec<Option<Participant>>> {
-        self.participants.participants_by_name(keys).await
-    }
-
-    async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        self.participants.participant_counts(conversations).await
-    }
-
-    async fn membership_snapshot(
-        &self,
+    fn bans<'a>(
+        &'a self,
         conversation: ConversationId,
-        users: &[UserId],
-    ) -> Result<Option<MembershipSnapshot>> {
-        self.sends.membership_snapshot(conversation, users).await
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Ban>> {
+        Box::pin(self.bans.page(conversation, page))
     }
 
-    async fn membership_version(
-        &self,
+    fn bans_of<'a>(
+        &'a self,
         conversation: ConversationId,
-    ) -> Result<Option<MembershipVersion>> {
-        self.sends.membership_version(conversation).await
+        users: &'a [UserId],
+    ) -> StoreFuture<'a, Vec<Option<Ban>>> {
+        Box::pin(self.bans.of_users(conversation, users))
     }
 
-    async fn change_membership(
-        &self,
+    fn ban_count(&self, conversation: ConversationId, limit: usize) -> StoreFuture<'_, usize> {
+        Box::pin(self.bans.count(conversation, limit))
+    }
+
+    fn rename_conversation<'a>(
+        &'a self,
         conversation: ConversationId,
-        change: &MembershipChange,
-    ) -> Result<Option<Audience>> {
-        self.sends.change_membership(conversation, change).await
+        to: &'a Renaming,
+    ) -> StoreFuture<'a, Audience> {
+        Box::pin(self.sends.rename_conversation(conversation, to))
     }
 
-    async fn bans(
-        &self,
-        conversation: ConversationId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Ban>> {
-        self.bans.page(conversation, page).await
-    }
-
-    async fn bans_of(
-        &self,
-        conversation: ConversationId,
-        users: &[UserId],
-    ) -> Result<Vec<Option<Ban>>> {
-        self.bans.of_users(conversation, users).await
-    }
-
-    async fn ban_count(&self, conversation: ConversationId, limit: usize) -> Result<usize> {
-        self.bans.count(conversation, limit).await
-    }
-
-    async fn rename_conversation(
-        &self,
-        conversation: ConversationId,
-        to: &Renaming,
-    ) -> Result<Audience> {
-        self.sends.rename_conversation(conversation, to).await
-    }
-
-    async fn set_slow_mode(
-        &self,
+    fn set_slow_mode<'a>(
+        &'a self,
         conversation: ConversationId,
         seconds: u32,
-        change: &Change,
-    ) -> Result<()> {
-        self.sends
-            .set_slow_mode(conversation, seconds, change)
-            .await
+        change: &'a Change,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.sends.set_slow_mode(conversation, seconds, change))
     }
 
-    async fn append_messages(
-        &self,
+    fn append_messages<'a>(
+        &'a self,
         conversation: ConversationId,
-        messages: &[NewMessage],
-    ) -> Result<Appended> {
-        self.sends.append_messages(conversation, messages).await
+        messages: &'a [NewMessage],
+    ) -> StoreFuture<'a, Appended> {
+        Box::pin(self.sends.append_messages(conversation, messages))
     }
 
-    async fn revise_message(
-        &self,
+    fn revise_message<'a>(
+        &'a self,
         conversation: ConversationId,
-        revision: &Revision,
-        change: &Change,
-    ) -> Result<Option<Revised>> {
-        self.sends
-            .revise_message(conversation, revision, change)
-            .await
+        revision: &'a Revision,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Revised>> {
+        Box::pin(self.sends.revise_message(conversation, revision, change))
     }
 
-    async fn react(
-        &self,
+    fn react<'a>(
+        &'a self,
         conversation: ConversationId,
-        emoji: &Emoji,
+        emoji: &'a Emoji,
         is_on: bool,
-        change: &Change,
-    ) -> Result<Option<Arc<Message>>> {
-        self.sends.react(conversation, emoji, is_on, change).await
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Arc<Message>>> {
+        Box::pin(self.sends.react(conversation, emoji, is_on, change))
     }
 
-    async fn pin_message(
-        &self,
+    fn pin_message<'a>(
+        &'a self,
         conversation: ConversationId,
         is_on: bool,
-        change: &Change,
-    ) -> Result<Option<Arc<Message>>> {
-        self.sends.pin_message(conversation, is_on, change).await
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Arc<Message>>> {
+        Box::pin(self.sends.pin_message(conversation, is_on, change))
     }
 
-    async fn pins(&self, conversation: ConversationId) -> Result<Vec<(MessageId, Pin)>> {
-        self.messages.pins(conversation).await
+    fn pins(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<(MessageId, Pin)>> {
+        Box::pin(self.messages.pins(conversation))
     }
 
-    async fn reactions(
-        &self,
-        viewer: &UserId,
-        messages: &[(ConversationId, MessageId)],
-    ) -> Result<Vec<Vec<Reaction>>> {
-        self.messages.reactions(viewer, messages).await
+    fn reactions<'a>(
+        &'a self,
+        viewer: &'a UserId,
+        messages: &'a [(ConversationId, MessageId)],
+    ) -> StoreFuture<'a, Vec<Vec<Reaction>>> {
+        Box::pin(self.messages.reactions(viewer, messages))
     }
 
-    async fn changes(
+    fn changes(
         &self,
         conversation: ConversationId,
         after: OrderKey,
         limit: usize,
-    ) -> Result<Vec<Change>> {
-        self.messages.changes(conversation, after, limit).await
+    ) -> StoreFuture<'_, Vec<Change>> {
+        Box::pin(self.messages.changes(conversation, after, limit))
     }
 
-    async fn log_late(&self, conversation: ConversationId, changes: &[LateChange]) -> Result<()> {
-        self.sends.log_late(conversation, changes).await
+    fn log_late<'a>(
+        &'a self,
+        conversation: ConversationId,
+        changes: &'a [LateChange],
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.sends.log_late(conversation, changes))
     }
 
-    async fn outbox_since(&self) -> Result<Option<Timestamp>> {
-        let since = self.admin.outbox_since().await;
-        self.outbox.follow(&since);
-        since
+    fn outbox_since(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(async move {
+            let since = self.admin.outbox_since().await;
+            self.outbox.follow(&since);
+            since
+        })
     }
 
-    async fn outbox(
-        &self,
-        reads: &[OutboxRead],
+    fn outbox<'a>(
+        &'a self,
+        reads: &'a [OutboxRead],
         up_to: OrderKey,
         limit: usize,
-    ) -> Result<Vec<OutboxPage>> {
-        self.outbox.pages(reads, up_to, limit).await
+    ) -> StoreFuture<'a, Vec<OutboxPage>> {
+        Box::pin(self.outbox.pages(reads, up_to, limit))
     }
 
-    async fn reader_positions(&self, reader: &str) -> Result<Vec<Option<ReaderPosition>>> {
-        self.outbox.reader_positions(reader).await
+    fn reader_positions<'a>(
+        &'a self,
+        reader: &'a str,
+    ) -> StoreFuture<'a, Vec<Option<ReaderPosition>>> {
+        Box::pin(self.outbox.reader_positions(reader))
     }
 
-    async fn swap_reader_position(
-        &self,
-        reader: &str,
+    fn swap_reader_position<'a>(
+        &'a self,
+        reader: &'a str,
         shard: OutboxShard,
-        seen: Option<&ReaderPosition>,
-        to: &ReaderPosition,
-    ) -> Result<bool> {
-        self.outbox
-            .swap_reader_position(reader, shard, seen, to)
-            .await
+        seen: Option<&'a ReaderPosition>,
+        to: &'a ReaderPosition,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.outbox.swap_reader_position(reader, shard, seen, to))
     }
 
-    async fn put_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
-        self.outbox.put_dead_letter(reader, letter).await
+    fn put_dead_letter<'a>(
+        &'a self,
+        reader: &'a str,
+        letter: &'a DeadLetter,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.outbox.put_dead_letter(reader, letter))
     }
 
-    async fn dead_letters(&self, reader: &str, limit: usize) -> Result<Vec<DeadLetter>> {
-        self.outbox.dead_letters(reader, limit).await
+    fn dead_letters<'a>(
+        &'a self,
+        reader: &'a str,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<DeadLetter>> {
+        Box::pin(self.outbox.dead_letters(reader, limit))
     }
 
-    async fn delete_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
-        self.outbox.delete_dead_letter(reader, letter).await
+    fn delete_dead_letter<'a>(
+        &'a self,
+        reader: &'a str,
+        letter: &'a DeadLetter,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.outbox.delete_dead_letter(reader, letter))
     }
 
-    async fn conversations(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Arc<Conversation>>>> {
-        let each = |id: &ConversationId| self.sends.membership_version(*id);
-        let found = concurrently(conversations.iter().map(each).collect()).await?;
-        Ok(found
-            .into_iter()
-            .map(|found| found.map(|found| found.conversation))
-            .collect())
+    fn conversations<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Conversation>>>> {
+        Box::pin(async move {
+            let each = |id: &ConversationId| self.sends.membership_version(*id);
+            let found = concurrently(conversations.iter().map(each).collect()).await?;
+            Ok(found
+                .into_iter()
+                .map(|found| found.map(|found| found.conversation))
+                .collect())
+        })
     }
 
-    async fn earlier_sends(
-        &self,
+    fn earlier_sends<'a>(
+        &'a self,
         conversation: ConversationId,
-        keys: &[(UserId, IdempotencyKey)],
-    ) -> Result<Vec<Option<EarlierSend>>> {
-        self.sends.earlier_sends(conversation, keys).await
+        keys: &'a [(UserId, IdempotencyKey)],
+    ) -> StoreFuture<'a, Vec<Option<EarlierSend>>> {
+        Box::pin(self.sends.earlier_sends(conversation, keys))
     }
 
-    async fn history(
-        &self,
+    fn history<'a>(
+        &'a self,
         conversation: ConversationId,
-        cut: &Cut<OrderKey>,
-        page: &PageRequest<OrderKey>,
-    ) -> Result<Page<Arc<Message>>> {
-        self.messages.history(conversation, cut, page).await
+        cut: &'a Cut<OrderKey>,
+        page: &'a PageRequest<OrderKey>,
+    ) -> StoreFuture<'a, Page<Arc<Message>>> {
+        Box::pin(self.messages.history(conversation, cut, page))
     }
 
-    async fn messages(
-        &self,
-        keys: &[(ConversationId, MessageId)],
-    ) -> Result<Vec<Option<Arc<Message>>>> {
-        self.messages.by_ids(keys).await
+    fn messages<'a>(
+        &'a self,
+        keys: &'a [(ConversationId, MessageId)],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>> {
+        Box::pin(self.messages.by_ids(keys))
     }
 
-    async fn messages_at(
-        &self,
-        positions: &[(ConversationId, OrderKey)],
-    ) -> Result<Vec<Option<Arc<Message>>>> {
-        self.messages.messages_at(positions).await
+    fn messages_at<'a>(
+        &'a self,
+        positions: &'a [(ConversationId, OrderKey)],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>> {
+        Box::pin(self.messages.messages_at(positions))
     }
 
-    async fn last_messages(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<MessageId>>> {
-        self.messages.last_messages(conversations).await
+    fn last_messages<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<MessageId>>> {
+        Box::pin(self.messages.last_messages(conversations))
     }
 
-    async fn newest_events(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<TimeUuid>>> {
-        self.sends.newest_events(conversations).await
+    fn newest_events<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<TimeUuid>>> {
+        Box::pin(self.sends.newest_events(conversations))
     }
 
-    async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        self.messages.message_counts(conversations).await
+    fn message_counts<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<u64>> {
+        Box::pin(self.messages.message_counts(conversations))
     }
 
-    async fn message_counts_after(
-        &self,
-        positions: &[(ConversationId, OrderKey)],
-    ) -> Result<Vec<u64>> {
-        self.messages.message_counts_after(positions).await
+    fn message_counts_after<'a>(
+        &'a self,
+        positions: &'a [(ConversationId, OrderKey)],
+    ) -> StoreFuture<'a, Vec<u64>> {
+        Box::pin(self.messages.message_counts_after(positions))
     }
 
-    async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
-        self.inboxes.page(user, page).await
+    fn inbox<'a>(
+        &'a self,
+        user: &'a UserId,
+        page: &'a PageRequest<InboxKey>,
+    ) -> StoreFuture<'a, Page<InboxRow>> {
+        Box::pin(self.inboxes.page(user, page))
     }
 
-    async fn inbox_rows(
-        &self,
-        user: &UserId,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<InboxRow>>> {
-        self.inboxes.inbox_rows(user, conversations).await
+    fn inbox_rows<'a>(
+        &'a self,
+        user: &'a UserId,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<InboxRow>>> {
+        Box::pin(self.inboxes.inbox_rows(user, conversations))
     }
 
-    async fn inbox_changes(
-        &self,
-        user: &UserId,
+    fn inbox_changes<'a>(
+        &'a self,
+        user: &'a UserId,
         after: OrderKey,
         limit: usize,
-    ) -> Result<Option<Vec<ChangedRow>>> {
-        self.inboxes.inbox_changes(user, after, limit).await
+    ) -> StoreFuture<'a, Option<Vec<ChangedRow>>> {
+        Box::pin(self.inboxes.inbox_changes(user, after, limit))
     }
 
-    async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
-        self.inboxes.conversation_count(user, limit).await
+    fn conversation_count<'a>(&'a self, user: &'a UserId, limit: usize) -> StoreFuture<'a, usize> {
+        Box::pin(self.inboxes.conversation_count(user, limit))
     }
 
-    async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
-        self.inboxes.large_conversations(user).await
+    fn large_conversations<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<ConversationId>> {
+        Box::pin(self.inboxes.large_conversations(user))
     }
 
-    async fn unread(
-        &self,
-        user: &UserId,
-        queries: &[UnreadQuery],
+    fn unread<'a>(
+        &'a self,
+        user: &'a UserId,
+        queries: &'a [UnreadQuery],
         cap: u32,
-        ignored: &IgnoredSenders,
-    ) -> Result<Vec<Unread>> {
-        let reader = UnreadReader { user, ignored };
-        self.messages.unread(reader, queries, cap).await
+        ignored: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<Unread>> {
+        Box::pin(async move {
+            let reader = UnreadReader { user, ignored };
+            self.messages.unread(reader, queries, cap).await
+        })
     }
 
-    async fn previews(
-        &self,
-        user: &UserId,
-        queries: &[PreviewQuery],
+    fn previews<'a>(
+        &'a self,
+        user: &'a UserId,
+        queries: &'a [PreviewQuery],
         cap: u32,
-        ignored: &IgnoredSenders,
-    ) -> Result<Vec<EntryPreview>> {
-        let reader = UnreadReader { user, ignored };
-        self.inboxes.previews(reader, queries, cap).await
+        ignored: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<EntryPreview>> {
+        Box::pin(async move {
+            let reader = UnreadReader { user, ignored };
+            self.inboxes.previews(reader, queries, cap).await
+        })
     }
 
-    async fn mentions(
-        &self,
-        user: &UserId,
-        queries: &[UnreadQuery],
+    fn mentions<'a>(
+        &'a self,
+        user: &'a UserId,
+        queries: &'a [UnreadQuery],
         cap: u32,
-        ignored: &IgnoredSenders,
-    ) -> Result<Vec<Unread>> {
-        let reader = UnreadReader { user, ignored };
-        self.inboxes.mentions(reader, queries, cap).await
+        ignored: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<Unread>> {
+        Box::pin(async move {
+            let reader = UnreadReader { user, ignored };
+            self.inboxes.mentions(reader, queries, cap).await
+        })
     }
 
-    async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
-        self.sends.move_read_marker(user, to).await
+    fn move_read_marker<'a>(&'a self, user: &'a UserId, to: &'a MarkerMove) -> StoreFuture<'a, ()> {
+        Box::pin(self.sends.move_read_marker(user, to))
     }
 
-    async fn mark_delivered(
-        &self,
-        user: &UserId,
+    fn mark_delivered<'a>(
+        &'a self,
+        user: &'a UserId,
         conversation: ConversationId,
         up_to: OrderKey,
-    ) -> Result<()> {
-        self.sends.mark_delivered(user, conversation, up_to).await
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.sends.mark_delivered(user, conversation, up_to))
     }
 
-    async fn receivers(
-        &self,
+    fn receivers<'a>(
+        &'a self,
         conversation: ConversationId,
         message: MessageId,
-        sender: &UserId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
-        self.participants
-            .receivers(conversation, message, sender, page)
-            .await
+        sender: &'a UserId,
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
+        Box::pin(
+            self.participants
+                .receivers(conversation, message, sender, page),
+        )
     }
 
-    async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
-        self.sends.set_flags(user, to).await
+    fn set_flags<'a>(
+        &'a self,
+        user: &'a UserId,
+        to: &'a FlagsChange,
+    ) -> StoreFuture<'a, Option<Flags>> {
+        Box::pin(self.sends.set_flags(user, to))
     }
 
-    async fn notified_of_all(
-        &self,
+    fn notified_of_all<'a>(
+        &'a self,
         conversation: ConversationId,
-        after: Option<&UserId>,
+        after: Option<&'a UserId>,
         limit: usize,
-    ) -> Result<Vec<UserId>> {
-        self.inboxes
-            .notified_of_all(conversation, after, limit)
-            .await
+    ) -> StoreFuture<'a, Vec<UserId>> {
+        Box::pin(self.inboxes.notified_of_all(conversation, after, limit))
     }
 
-    async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
-        self.profiles.profiles(users).await
+    fn profiles<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Option<Profile>>> {
+        Box::pin(self.profiles.profiles(users))
     }
 
-    async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
-        self.profiles.change_profile(user, to).await
+    fn change_profile<'a>(
+        &'a self,
+        user: &'a UserId,
+        to: &'a ProfileChange,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.profiles.change_profile(user, to))
     }
 
-    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
-        self.profiles.mark_seen(user, at).await
+    fn mark_seen<'a>(&'a self, user: &'a UserId, at: Timestamp) -> StoreFuture<'a, ()> {
+        Box::pin(self.profiles.mark_seen(user, at))
     }
 
-    async fn restrict(
-        &self,
-        restricted: &Restricted,
-        change: &RestrictionChange,
-    ) -> Result<Restriction> {
-        self.restrictions.restrict(restricted, change).await
+    fn restrict<'a>(
+        &'a self,
+        restricted: &'a Restricted,
+        change: &'a RestrictionChange,
+    ) -> StoreFuture<'a, Restriction> {
+        Box::pin(self.restrictions.restrict(restricted, change))
     }
 
-    async fn restrictions_of(&self, users: &[UserId]) -> Result<Vec<Restriction>> {
-        self.restrictions.of_users(users).await
+    fn restrictions_of<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Restriction>> {
+        Box::pin(self.restrictions.of_users(users))
     }
 
-    async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>> {
-        self.restrictions.all().await
+    fn restrictions(&self) -> StoreFuture<'_, Vec<(Restricted, Restriction)>> {
+        Box::pin(self.restrictions.all())
     }
 
-    async fn restriction_log(&self, since: Timestamp) -> Result<Vec<LoggedRestriction>> {
-        self.restrictions.log(since).await
+    fn restriction_log(&self, since: Timestamp) -> StoreFuture<'_, Vec<LoggedRestriction>> {
+        Box::pin(self.restrictions.log(since))
     }
 
-    async fn blocks(&self, user: &UserId) -> Result<Vec<Block>> {
-        self.blocks.of_user(user).await
+    fn blocks<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<Block>> {
+        Box::pin(self.blocks.of_user(user))
     }
 
-    async fn set_block(&self, user: &UserId, block: &Block) -> Result<()> {
-        self.blocks.set(user, block).await
+    fn set_block<'a>(&'a self, user: &'a UserId, block: &'a Block) -> StoreFuture<'a, ()> {
+        Box::pin(self.blocks.set(user, block))
     }
 
-    async fn add_report(&self, report: &Report, logged_as: TimeUuid) -> Result<()> {
-        self.reports.add(report, logged_as, &self.outbox).await
+    fn add_report<'a>(&'a self, report: &'a Report, logged_as: TimeUuid) -> StoreFuture<'a, ()> {
+        Box::pin(self.reports.add(report, logged_as, &self.outbox))
     }
 
-    async fn reports(&self, query: &ReportQuery) -> Result<Vec<Report>> {
-        self.reports.list(query).await
+    fn reports<'a>(&'a self, query: &'a ReportQuery) -> StoreFuture<'a, Vec<Report>> {
+        Box::pin(self.reports.list(query))
     }
 
-    async fn reports_by_id(&self, ids: &[ReportId]) -> Result<Vec<Option<Report>>> {
-        self.reports.by_ids(ids).await
+    fn reports_by_id<'a>(&'a self, ids: &'a [ReportId]) -> StoreFuture<'a, Vec<Option<Report>>> {
+        Box::pin(self.reports.by_ids(ids))
     }
 
-    async fn report_count(&self, after: OrderKey, limit: usize) -> Result<usize> {
-        self.reports.count(after, limit).await
+    fn report_count(&self, after: OrderKey, limit: usize) -> StoreFuture<'_, usize> {
+        Box::pin(self.reports.count(after, limit))
     }
 
-    async fn resolve_report(
-        &self,
+    fn resolve_report<'a>(
+        &'a self,
         report: ReportId,
-        resolution: Option<&ReportResolution>,
+        resolution: Option<&'a ReportResolution>,
         at: Timestamp,
-    ) -> Result<()> {
-        self.reports.resolve(report, resolution, at).await
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.reports.resolve(report, resolution, at))
     }
 
-    async fn replace_report(&self, report: &Report) -> Result<()> {
-        self.reports.replace(report).await
+    fn replace_report<'a>(&'a self, report: &'a Report) -> StoreFuture<'a, ()> {
+        Box::pin(self.reports.replace(report))
     }
 
-    async fn delete_reports(&self, reports: &[ReportId]) -> Result<()> {
-        self.reports.delete(reports).await
+    fn delete_reports<'a>(&'a self, reports: &'a [ReportId]) -> StoreFuture<'a, ()> {
+        Box::pin(self.reports.delete(reports))
     }
 
-    async fn close(&self) -> Result<()> {
-        self.executor.close();
-        Ok(())
+    fn close(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.executor.close();
+            Ok(())
+        })
     }
 
     fn health(&self) -> Result<(), String> {
         // The cluster's clock, and delivery, have their own health (`cluster`).
         self.executor.health()
-    }
-}
-
-#[async_trait]
-impl StoreAdmin for Cql {
-    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
-        self.admin.import(rows).await
-    }
-
-    async fn all_users(
-        &self,
-        after: Option<&UserId>,
-        limit: usize,
-    ) -> Result<Vec<(UserId, Profile)>> {
-        self.admin.all_users(after, limit).await
-    }
-
-    async fn all_conversations(
-        &self,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
-        self.admin.all_conversations(after, limit).await
-    }
-
-    async fn all_participants(
-        &self,
-        conversation: ConversationId,
-        after: Option<&UserId>,
-        limit: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
-        self.admin
-            .all_participants(conversation, after, limit)
-            .await
-    }
-
-    async fn all_messages(
-        &self,
-        conversation: ConversationId,
-        after: Option<MessageId>,
-        limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
-        self.admin.all_messages(conversation, after, limit).await
-    }
-
-    async fn all_reactions(
-        &self,
-        conversation: ConversationId,
-        message: MessageId,
-        after: Option<&(Emoji, UserId)>,
-        limit: usize,
-    ) -> Result<Vec<(Emoji, UserId)>> {
-        self.admin
-            .all_reactions(conversation, message, after, limit)
-            .await
-    }
-
-    async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified> {
-        self.admin.verify(after, repair).await
-    }
-
-    async fn note(&self, name: &str) -> Result<Option<String>> {
-        self.admin.note(name).await
-    }
-
-    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
-        *self.imported_at.lock() = None;
-        self.admin.set_note(name, value).await
-    }
-
-    async fn set_outbox(&self, since: Option<Timestamp>) -> Result<()> {
-        let note = since.map(|since| since.to_string());
-        self.admin
-            .set_note(NOTE_OUTBOX_SINCE, note.as_deref())
-            .await?;
-        self.outbox.follow(&Ok(since));
-        Ok(())
-    }
-
-    async fn note_once(&self, name: &str, value: &str) -> Result<String> {
-        self.admin.note_once(name, value).await
-    }
-
-    async fn count_imported(&self, conversation: ConversationId) -> Result<()> {
-        self.messages.count_imported(conversation).await
-    }
-
-    async fn compact(&self) -> Result<()> {
-        Ok(())
     }
 }

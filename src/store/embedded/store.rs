@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::task::spawn_blocking;
 
 use super::engine::committer::{CommitOutcome, Write};
@@ -25,10 +24,10 @@ use crate::store::{
     LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
     NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage, OutboxPage, OutboxRead,
     Participation, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin as _, UnreadQuery, UnreadReader, rules,
+    RestrictionChange, Result, Revised, Store, StoreAdmin as _, StoreFuture, UnreadQuery,
+    UnreadReader, rules,
 };
 
-#[async_trait]
 impl Store for Embedded {
     fn set_outbox_keep(&self, keep: Duration) {
         self.inner.context.outbox.set_keep(keep);
@@ -42,598 +41,704 @@ impl Store for Embedded {
         None
     }
 
-    async fn newest_id(&self) -> Result<Option<TimeUuid>> {
-        Ok(self.inner.committer.newest_id())
+    fn newest_id(&self) -> StoreFuture<'_, Option<TimeUuid>> {
+        Box::pin(async move { Ok(self.inner.committer.newest_id()) })
     }
 
-    async fn imported_at(&self) -> Result<Option<Timestamp>> {
-        let note = self.note(NOTE_IMPORTED_AT).await?;
-        Ok(rules::note::imported_at(note.as_deref()))
+    fn imported_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(async move {
+            let note = self.note(NOTE_IMPORTED_AT).await?;
+            Ok(rules::note::imported_at(note.as_deref()))
+        })
     }
 
-    async fn direct_ids(&self) -> Result<DirectIds> {
-        let proposed = DirectIds::random().secret_text();
-        rules::note::direct_ids(&self.note_once(NOTE_DIRECT_SECRET, &proposed).await?)
+    fn direct_ids(&self) -> StoreFuture<'_, DirectIds> {
+        Box::pin(async move {
+            let proposed = DirectIds::random().secret_text();
+            rules::note::direct_ids(&self.note_once(NOTE_DIRECT_SECRET, &proposed).await?)
+        })
     }
 
-    async fn participations(
-        &self,
-        viewer: &UserId,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Participation>>> {
-        if let Some(participations) =
-            conversation::participations_in_memory(self.states(), viewer, conversations)
-        {
-            return Ok(participations);
-        }
-        let (viewer, conversations) = (viewer.clone(), conversations.to_vec());
-        self.read(move |context| conversation::participations(context, &viewer, &conversations))
-            .await
-    }
-
-    async fn direct_conversation(
-        &self,
-        one: &UserId,
-        other: &UserId,
-    ) -> Result<Option<ConversationId>> {
-        let (one, other) = (one.clone(), other.clone());
-        self.read(move |context| conversation::direct(context, &one, &other))
-            .await
-    }
-
-    async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
-        match self
-            .write(conversation::create(&self.inner.context, new))
-            .await?
-        {
-            CommitOutcome::Done => Ok(Created::New),
-            CommitOutcome::Refused => {
-                let new = new.clone();
-                self.read(move |context| conversation::in_the_way(context, &new))
-                    .await
-                    .map(Created::Existing)
+    fn participations<'a>(
+        &'a self,
+        viewer: &'a UserId,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Participation>>> {
+        Box::pin(async move {
+            if let Some(participations) =
+                conversation::participations_in_memory(self.states(), viewer, conversations)
+            {
+                return Ok(participations);
             }
-        }
+            let (viewer, conversations) = (viewer.clone(), conversations.to_vec());
+            self.read(move |context| conversation::participations(context, &viewer, &conversations))
+                .await
+        })
     }
 
-    async fn participants(
-        &self,
-        conversation: ConversationId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
-        self.participants_with_prefix(conversation, "", page).await
+    fn direct_conversation<'a>(
+        &'a self,
+        one: &'a UserId,
+        other: &'a UserId,
+    ) -> StoreFuture<'a, Option<ConversationId>> {
+        Box::pin(async move {
+            let (one, other) = (one.clone(), other.clone());
+            self.read(move |context| conversation::direct(context, &one, &other))
+                .await
+        })
     }
 
-    async fn participants_with_prefix(
-        &self,
+    fn create_conversation<'a>(&'a self, new: &'a NewConversation) -> StoreFuture<'a, Created> {
+        Box::pin(async move {
+            match self
+                .write(conversation::create(&self.inner.context, new))
+                .await?
+            {
+                CommitOutcome::Done => Ok(Created::New),
+                CommitOutcome::Refused => {
+                    let new = new.clone();
+                    self.read(move |context| conversation::in_the_way(context, &new))
+                        .await
+                        .map(Created::Existing)
+                }
+            }
+        })
+    }
+
+    fn participants<'a>(
+        &'a self,
         conversation: ConversationId,
-        prefix: &str,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
-        let (prefix, page) = (prefix.to_owned(), page.clone());
-        self.read(move |context| {
-            conversation::participants(context, conversation, &prefix, &page, |participant| {
-                participant.membership.is_joined()
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
+        self.participants_with_prefix(conversation, "", page)
+    }
+
+    fn participants_with_prefix<'a>(
+        &'a self,
+        conversation: ConversationId,
+        prefix: &'a str,
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
+        Box::pin(async move {
+            let (prefix, page) = (prefix.to_owned(), page.clone());
+            self.read(move |context| {
+                conversation::participants(context, conversation, &prefix, &page, |participant| {
+                    participant.membership.is_joined()
+                })
             })
+            .await
         })
-        .await
     }
 
-    async fn bans(
-        &self,
+    fn bans<'a>(
+        &'a self,
         conversation: ConversationId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Ban>> {
-        let page = page.clone();
-        self.read(move |context| ban::page(context, conversation, &page))
-            .await
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Ban>> {
+        Box::pin(async move {
+            let page = page.clone();
+            self.read(move |context| ban::page(context, conversation, &page))
+                .await
+        })
     }
 
-    async fn bans_of(
-        &self,
+    fn bans_of<'a>(
+        &'a self,
         conversation: ConversationId,
-        users: &[UserId],
-    ) -> Result<Vec<Option<Ban>>> {
-        let users = users.to_vec();
-        self.read(move |context| ban::of_users(context, conversation, &users))
-            .await
+        users: &'a [UserId],
+    ) -> StoreFuture<'a, Vec<Option<Ban>>> {
+        Box::pin(async move {
+            let users = users.to_vec();
+            self.read(move |context| ban::of_users(context, conversation, &users))
+                .await
+        })
     }
 
-    async fn ban_count(&self, conversation: ConversationId, limit: usize) -> Result<usize> {
-        self.read(move |context| ban::count(context, conversation, limit))
-            .await
+    fn ban_count(&self, conversation: ConversationId, limit: usize) -> StoreFuture<'_, usize> {
+        Box::pin(self.read(move |context| ban::count(context, conversation, limit)))
     }
 
-    async fn participants_by_name(
-        &self,
-        keys: &[(ConversationId, UserId)],
-    ) -> Result<Vec<Option<Participant>>> {
-        let keys = keys.to_vec();
-        self.read(move |context| conversation::participants_by_name(context, &keys))
-            .await
+    fn participants_by_name<'a>(
+        &'a self,
+        keys: &'a [(ConversationId, UserId)],
+    ) -> StoreFuture<'a, Vec<Option<Participant>>> {
+        Box::pin(async move {
+            let keys = keys.to_vec();
+            self.read(move |context| conversation::participants_by_name(context, &keys))
+                .await
+        })
     }
 
-    async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        self.heads(conversations, |head| {
+    fn participant_counts<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<u64>> {
+        Box::pin(self.heads(conversations, |head| {
             head.map_or(0, |head| head.participant_count)
+        }))
+    }
+
+    fn membership_snapshot<'a>(
+        &'a self,
+        conversation: ConversationId,
+        users: &'a [UserId],
+    ) -> StoreFuture<'a, Option<MembershipSnapshot>> {
+        Box::pin(async move {
+            let users = users.to_vec();
+            self.read(move |context| membership::membership_snapshot(context, conversation, &users))
+                .await
         })
-        .await
     }
 
-    async fn membership_snapshot(
-        &self,
+    fn change_membership<'a>(
+        &'a self,
         conversation: ConversationId,
-        users: &[UserId],
-    ) -> Result<Option<MembershipSnapshot>> {
-        let users = users.to_vec();
-        self.read(move |context| membership::membership_snapshot(context, conversation, &users))
-            .await
+        change: &'a MembershipChange,
+    ) -> StoreFuture<'a, Option<Audience>> {
+        Box::pin(self.membership_changed(conversation, change))
     }
 
-    async fn change_membership(
-        &self,
+    fn rename_conversation<'a>(
+        &'a self,
         conversation: ConversationId,
-        change: &MembershipChange,
-    ) -> Result<Option<Audience>> {
-        self.membership_changed(conversation, change).await
+        to: &'a Renaming,
+    ) -> StoreFuture<'a, Audience> {
+        Box::pin(self.renamed(conversation, to))
     }
 
-    async fn rename_conversation(
-        &self,
-        conversation: ConversationId,
-        to: &Renaming,
-    ) -> Result<Audience> {
-        self.renamed(conversation, to).await
-    }
-
-    async fn set_slow_mode(
-        &self,
+    fn set_slow_mode<'a>(
+        &'a self,
         conversation: ConversationId,
         seconds: u32,
-        change: &Change,
-    ) -> Result<()> {
-        self.slow_mode_set(conversation, seconds, change).await
+        change: &'a Change,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.slow_mode_set(conversation, seconds, change))
     }
 
-    async fn append_messages(
-        &self,
+    fn append_messages<'a>(
+        &'a self,
         conversation: ConversationId,
-        messages: &[NewMessage],
-    ) -> Result<Appended> {
-        self.appended(conversation, messages).await
+        messages: &'a [NewMessage],
+    ) -> StoreFuture<'a, Appended> {
+        Box::pin(self.appended(conversation, messages))
     }
 
-    async fn revise_message(
-        &self,
+    fn revise_message<'a>(
+        &'a self,
         conversation: ConversationId,
-        revision: &Revision,
-        change: &Change,
-    ) -> Result<Option<Revised>> {
-        self.revised(conversation, revision, change).await
+        revision: &'a Revision,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Revised>> {
+        Box::pin(self.revised(conversation, revision, change))
     }
 
-    async fn react(
-        &self,
+    fn react<'a>(
+        &'a self,
         conversation: ConversationId,
-        emoji: &Emoji,
+        emoji: &'a Emoji,
         is_on: bool,
-        change: &Change,
-    ) -> Result<Option<Arc<Message>>> {
-        self.reacted(conversation, emoji, is_on, change).await
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Arc<Message>>> {
+        Box::pin(self.reacted(conversation, emoji, is_on, change))
     }
 
-    async fn pin_message(
-        &self,
+    fn pin_message<'a>(
+        &'a self,
         conversation: ConversationId,
         is_on: bool,
-        change: &Change,
-    ) -> Result<Option<Arc<Message>>> {
-        self.pinned(conversation, is_on, change).await
+        change: &'a Change,
+    ) -> StoreFuture<'a, Option<Arc<Message>>> {
+        Box::pin(self.pinned(conversation, is_on, change))
     }
 
-    async fn pins(&self, conversation: ConversationId) -> Result<Vec<(MessageId, Pin)>> {
-        self.read(move |context| pin::rows(&context.view(), conversation))
-            .await
+    fn pins(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<(MessageId, Pin)>> {
+        Box::pin(self.read(move |context| pin::rows(&context.view(), conversation)))
     }
 
-    async fn reactions(
-        &self,
-        viewer: &UserId,
-        messages: &[(ConversationId, MessageId)],
-    ) -> Result<Vec<Vec<Reaction>>> {
-        let (viewer, messages) = (viewer.clone(), messages.to_vec());
-        self.read(move |context| reaction::reactions(context, &viewer, &messages))
-            .await
+    fn reactions<'a>(
+        &'a self,
+        viewer: &'a UserId,
+        messages: &'a [(ConversationId, MessageId)],
+    ) -> StoreFuture<'a, Vec<Vec<Reaction>>> {
+        Box::pin(async move {
+            let (viewer, messages) = (viewer.clone(), messages.to_vec());
+            self.read(move |context| reaction::reactions(context, &viewer, &messages))
+                .await
+        })
     }
 
-    async fn changes(
+    fn changes(
         &self,
         conversation: ConversationId,
         after: OrderKey,
         limit: usize,
-    ) -> Result<Vec<Change>> {
-        self.read(move |context| revision::changes(context, conversation, after, limit))
-            .await
+    ) -> StoreFuture<'_, Vec<Change>> {
+        Box::pin(self.read(move |context| revision::changes(context, conversation, after, limit)))
     }
 
-    async fn newest_events(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<TimeUuid>>> {
-        self.heads(conversations, |head| {
+    fn newest_events<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<TimeUuid>>> {
+        Box::pin(self.heads(conversations, |head| {
             head.and_then(|head| head.last_message.max(head.newest_change))
-        })
-        .await
+        }))
     }
 
-    async fn earlier_sends(
-        &self,
+    fn earlier_sends<'a>(
+        &'a self,
         conversation: ConversationId,
-        keys: &[(UserId, IdempotencyKey)],
-    ) -> Result<Vec<Option<EarlierSend>>> {
-        let keys = keys.to_vec();
-        self.read(move |context| append::earlier_sends(context, conversation, &keys))
-            .await
+        keys: &'a [(UserId, IdempotencyKey)],
+    ) -> StoreFuture<'a, Vec<Option<EarlierSend>>> {
+        Box::pin(async move {
+            let keys = keys.to_vec();
+            self.read(move |context| append::earlier_sends(context, conversation, &keys))
+                .await
+        })
     }
 
-    async fn log_late(&self, _: ConversationId, _: &[LateChange]) -> Result<()> {
-        Ok(())
+    fn log_late<'a>(&'a self, _: ConversationId, _: &'a [LateChange]) -> StoreFuture<'a, ()> {
+        Box::pin(async move { Ok(()) })
     }
 
-    async fn outbox_since(&self) -> Result<Option<Timestamp>> {
-        self.read_outbox_since().await
+    fn outbox_since(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(self.read_outbox_since())
     }
 
-    async fn outbox(
-        &self,
-        reads: &[OutboxRead],
+    fn outbox<'a>(
+        &'a self,
+        reads: &'a [OutboxRead],
         up_to: OrderKey,
         limit: usize,
-    ) -> Result<Vec<OutboxPage>> {
-        let reads = reads.to_vec();
-        self.read(move |context| outbox::pages(context, &reads, up_to, limit))
-            .await
-    }
-
-    async fn reader_positions(&self, reader: &str) -> Result<Vec<Option<ReaderPosition>>> {
-        let reader = reader.to_owned();
-        self.read(move |context| outbox_reader::positions(context, &reader))
-            .await
-    }
-
-    async fn swap_reader_position(
-        &self,
-        reader: &str,
-        shard: OutboxShard,
-        seen: Option<&ReaderPosition>,
-        to: &ReaderPosition,
-    ) -> Result<bool> {
-        self.swap_position(reader, shard, seen, to).await
-    }
-
-    async fn put_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
-        self.dead_letter_put(reader, letter).await
-    }
-
-    async fn dead_letters(&self, reader: &str, limit: usize) -> Result<Vec<DeadLetter>> {
-        let reader = reader.to_owned();
-        self.read(move |context| outbox_reader::dead_letters(context, &reader, limit))
-            .await
-    }
-
-    async fn delete_dead_letter(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
-        self.dead_letter_deleted(reader, letter).await
-    }
-
-    async fn conversations(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Arc<Conversation>>>> {
-        if let Some(known) = conversation::in_memory(self.states(), conversations) {
-            return Ok(known);
-        }
-        let conversations = conversations.to_vec();
-        self.read(move |context| conversation::read(context, &conversations))
-            .await
-    }
-
-    async fn history(
-        &self,
-        conversation: ConversationId,
-        cut: &Cut<OrderKey>,
-        page: &PageRequest<OrderKey>,
-    ) -> Result<Page<Arc<Message>>> {
-        let (cut, page) = (cut.clone(), page.clone());
-        self.read(move |context| message::history(context, conversation, &cut, &page))
-            .await
-    }
-
-    async fn messages(
-        &self,
-        keys: &[(ConversationId, MessageId)],
-    ) -> Result<Vec<Option<Arc<Message>>>> {
-        if let Some(known) = message::messages_in_memory(&self.inner.context, keys) {
-            return Ok(known);
-        }
-        let keys = keys.to_vec();
-        self.read(move |context| message::messages(context, &keys))
-            .await
-    }
-
-    async fn messages_at(
-        &self,
-        positions: &[(ConversationId, OrderKey)],
-    ) -> Result<Vec<Option<Arc<Message>>>> {
-        let positions = positions.to_vec();
-        self.read(move |context| message::messages_at(context, &positions))
-            .await
-    }
-
-    async fn last_messages(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<MessageId>>> {
-        self.heads(conversations, |head| head?.last_message).await
-    }
-
-    async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        self.heads(conversations, |head| {
-            head.map_or(0, |head| head.message_count)
+    ) -> StoreFuture<'a, Vec<OutboxPage>> {
+        Box::pin(async move {
+            let reads = reads.to_vec();
+            self.read(move |context| outbox::pages(context, &reads, up_to, limit))
+                .await
         })
-        .await
     }
 
-    async fn message_counts_after(
-        &self,
-        positions: &[(ConversationId, OrderKey)],
-    ) -> Result<Vec<u64>> {
-        let positions = positions.to_vec();
-        self.read(move |context| message::counts_after(context, &positions))
-            .await
+    fn reader_positions<'a>(
+        &'a self,
+        reader: &'a str,
+    ) -> StoreFuture<'a, Vec<Option<ReaderPosition>>> {
+        Box::pin(async move {
+            let reader = reader.to_owned();
+            self.read(move |context| outbox_reader::positions(context, &reader))
+                .await
+        })
     }
 
-    async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
-        let (user, page) = (user.clone(), page.clone());
-        self.read(move |context| inbox::inbox(context, &user, &page))
-            .await
+    fn swap_reader_position<'a>(
+        &'a self,
+        reader: &'a str,
+        shard: OutboxShard,
+        seen: Option<&'a ReaderPosition>,
+        to: &'a ReaderPosition,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.swap_position(reader, shard, seen, to))
     }
 
-    async fn inbox_rows(
-        &self,
-        user: &UserId,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<InboxRow>>> {
-        if let Some(known) = inbox::rows_in_memory(&self.inner.context, user, conversations) {
-            return Ok(known);
-        }
-        let (user, conversations) = (user.clone(), conversations.to_vec());
-        self.read(move |context| inbox::rows(context, &user, &conversations))
-            .await
+    fn put_dead_letter<'a>(
+        &'a self,
+        reader: &'a str,
+        letter: &'a DeadLetter,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.dead_letter_put(reader, letter))
     }
 
-    async fn inbox_changes(
-        &self,
-        user: &UserId,
+    fn dead_letters<'a>(
+        &'a self,
+        reader: &'a str,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<DeadLetter>> {
+        Box::pin(async move {
+            let reader = reader.to_owned();
+            self.read(move |context| outbox_reader::dead_letters(context, &reader, limit))
+                .await
+        })
+    }
+
+    fn delete_dead_letter<'a>(
+        &'a self,
+        reader: &'a str,
+        letter: &'a DeadLetter,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.dead_letter_deleted(reader, letter))
+    }
+
+    fn conversations<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Conversation>>>> {
+        Box::pin(async move {
+            if let Some(known) = conversation::in_memory(self.states(), conversations) {
+                return Ok(known);
+            }
+            let conversations = conversations.to_vec();
+            self.read(move |context| conversation::read(context, &conversations))
+                .await
+        })
+    }
+
+    fn history<'a>(
+        &'a self,
+        conversation: ConversationId,
+        cut: &'a Cut<OrderKey>,
+        page: &'a PageRequest<OrderKey>,
+    ) -> StoreFuture<'a, Page<Arc<Message>>> {
+        Box::pin(async move {
+            let (cut, page) = (cut.clone(), page.clone());
+            self.read(move |context| message::history(context, conversation, &cut, &page))
+                .await
+        })
+    }
+
+    fn messages<'a>(
+        &'a self,
+        keys: &'a [(ConversationId, MessageId)],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>> {
+        Box::pin(async move {
+            if let Some(known) = message::messages_in_memory(&self.inner.context, keys) {
+                return Ok(known);
+            }
+            let keys = keys.to_vec();
+            self.read(move |context| message::messages(context, &keys))
+                .await
+        })
+    }
+
+    fn messages_at<'a>(
+        &'a self,
+        positions: &'a [(ConversationId, OrderKey)],
+    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>> {
+        Box::pin(async move {
+            let positions = positions.to_vec();
+            self.read(move |context| message::messages_at(context, &positions))
+                .await
+        })
+    }
+
+    fn last_messages<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<MessageId>>> {
+        Box::pin(self.heads(conversations, |head| head?.last_message))
+    }
+
+    fn message_counts<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<u64>> {
+        Box::pin(self.heads(conversations, |head| {
+            head.map_or(0, |head| head.message_count)
+        }))
+    }
+
+    fn message_counts_after<'a>(
+        &'a self,
+        positions: &'a [(ConversationId, OrderKey)],
+    ) -> StoreFuture<'a, Vec<u64>> {
+        Box::pin(async move {
+            let positions = positions.to_vec();
+            self.read(move |context| message::counts_after(context, &positions))
+                .await
+        })
+    }
+
+    fn inbox<'a>(
+        &'a self,
+        user: &'a UserId,
+        page: &'a PageRequest<InboxKey>,
+    ) -> StoreFuture<'a, Page<InboxRow>> {
+        Box::pin(async move {
+            let (user, page) = (user.clone(), page.clone());
+            self.read(move |context| inbox::inbox(context, &user, &page))
+                .await
+        })
+    }
+
+    fn inbox_rows<'a>(
+        &'a self,
+        user: &'a UserId,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<InboxRow>>> {
+        Box::pin(async move {
+            if let Some(known) = inbox::rows_in_memory(&self.inner.context, user, conversations) {
+                return Ok(known);
+            }
+            let (user, conversations) = (user.clone(), conversations.to_vec());
+            self.read(move |context| inbox::rows(context, &user, &conversations))
+                .await
+        })
+    }
+
+    fn inbox_changes<'a>(
+        &'a self,
+        user: &'a UserId,
         after: OrderKey,
         limit: usize,
-    ) -> Result<Option<Vec<ChangedRow>>> {
-        let user = user.clone();
-        self.read(move |context| inbox::changes(context, &user, after, limit))
-            .await
-    }
-
-    async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
-        let user = user.clone();
-        self.read(move |context| inbox::conversation_count(&context.view(), &user, limit))
-            .await
-    }
-
-    async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
-        let user = user.clone();
-        self.read(move |context| inbox::large_conversations(&context.view(), &user))
-            .await
-    }
-
-    async fn unread(
-        &self,
-        user: &UserId,
-        queries: &[UnreadQuery],
-        cap: u32,
-        ignored: &IgnoredSenders,
-    ) -> Result<Vec<Unread>> {
-        let reader = UnreadReader { user, ignored };
-        let known = queries
-            .iter()
-            .map(|query| message::unread_in_memory(&self.inner.context, reader, query, cap));
-        if let Some(known) = known.collect() {
-            return Ok(known);
-        }
-        let (user, ignored, queries) = (user.clone(), ignored.clone(), queries.to_vec());
-        self.read(move |context| {
-            let (user, ignored) = (&user, &ignored);
-            message::unread(context, UnreadReader { user, ignored }, &queries, cap)
+    ) -> StoreFuture<'a, Option<Vec<ChangedRow>>> {
+        Box::pin(async move {
+            let user = user.clone();
+            self.read(move |context| inbox::changes(context, &user, after, limit))
+                .await
         })
-        .await
     }
 
-    async fn mentions(
-        &self,
-        user: &UserId,
-        queries: &[UnreadQuery],
-        cap: u32,
-        ignored: &IgnoredSenders,
-    ) -> Result<Vec<Unread>> {
-        let (user, ignored, queries) = (user.clone(), ignored.clone(), queries.to_vec());
-        self.read(move |context| {
-            let (user, ignored) = (&user, &ignored);
-            mention::unread(context, UnreadReader { user, ignored }, &queries, cap)
+    fn conversation_count<'a>(&'a self, user: &'a UserId, limit: usize) -> StoreFuture<'a, usize> {
+        Box::pin(async move {
+            let user = user.clone();
+            self.read(move |context| inbox::conversation_count(&context.view(), &user, limit))
+                .await
         })
-        .await
     }
 
-    async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
-        // A maximum register needs no condition, so the committer never refuses it.
-        self.write(inbox::move_marker(user, to)).await.map(drop)
+    fn large_conversations<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<ConversationId>> {
+        Box::pin(async move {
+            let user = user.clone();
+            self.read(move |context| inbox::large_conversations(&context.view(), &user))
+                .await
+        })
     }
 
-    async fn mark_delivered(
-        &self,
-        user: &UserId,
+    fn unread<'a>(
+        &'a self,
+        user: &'a UserId,
+        queries: &'a [UnreadQuery],
+        cap: u32,
+        ignored: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<Unread>> {
+        Box::pin(async move {
+            let reader = UnreadReader { user, ignored };
+            let known = queries
+                .iter()
+                .map(|query| message::unread_in_memory(&self.inner.context, reader, query, cap));
+            if let Some(known) = known.collect() {
+                return Ok(known);
+            }
+            let (user, ignored, queries) = (user.clone(), ignored.clone(), queries.to_vec());
+            self.read(move |context| {
+                let (user, ignored) = (&user, &ignored);
+                message::unread(context, UnreadReader { user, ignored }, &queries, cap)
+            })
+            .await
+        })
+    }
+
+    fn mentions<'a>(
+        &'a self,
+        user: &'a UserId,
+        queries: &'a [UnreadQuery],
+        cap: u32,
+        ignored: &'a IgnoredSenders,
+    ) -> StoreFuture<'a, Vec<Unread>> {
+        Box::pin(async move {
+            let (user, ignored, queries) = (user.clone(), ignored.clone(), queries.to_vec());
+            self.read(move |context| {
+                let (user, ignored) = (&user, &ignored);
+                mention::unread(context, UnreadReader { user, ignored }, &queries, cap)
+            })
+            .await
+        })
+    }
+
+    fn move_read_marker<'a>(&'a self, user: &'a UserId, to: &'a MarkerMove) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            // A maximum register needs no condition, so the committer never refuses it.
+            self.write(inbox::move_marker(user, to)).await.map(drop)
+        })
+    }
+
+    fn mark_delivered<'a>(
+        &'a self,
+        user: &'a UserId,
         conversation: ConversationId,
         up_to: OrderKey,
-    ) -> Result<()> {
-        self.write(inbox::mark_delivered(user, conversation, up_to))
-            .await
-            .map(drop)
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.write(inbox::mark_delivered(user, conversation, up_to))
+                .await
+                .map(drop)
+        })
     }
 
-    async fn receivers(
-        &self,
+    fn receivers<'a>(
+        &'a self,
         conversation: ConversationId,
         message: MessageId,
-        sender: &UserId,
-        page: &PageRequest<UserId>,
-    ) -> Result<Page<Participant>> {
-        let (sender, page) = (sender.clone(), page.clone());
-        self.read(move |context| {
-            conversation::participants(context, conversation, "", &page, |one| {
-                one.receives(message, &sender)
+        sender: &'a UserId,
+        page: &'a PageRequest<UserId>,
+    ) -> StoreFuture<'a, Page<Participant>> {
+        Box::pin(async move {
+            let (sender, page) = (sender.clone(), page.clone());
+            self.read(move |context| {
+                conversation::participants(context, conversation, "", &page, |one| {
+                    one.receives(message, &sender)
+                })
             })
-        })
-        .await
-    }
-
-    async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
-        let key = key::entry(user, to.conversation, key::EntryCell::Flags);
-        let apply = |flags| to.apply(flags);
-        self.change_coded(key, record::FLAGS, apply, || inbox::flags_set(user, to))
             .await
+        })
     }
 
-    async fn notified_of_all(
-        &self,
+    fn set_flags<'a>(
+        &'a self,
+        user: &'a UserId,
+        to: &'a FlagsChange,
+    ) -> StoreFuture<'a, Option<Flags>> {
+        Box::pin(async move {
+            let key = key::entry(user, to.conversation, key::EntryCell::Flags);
+            let apply = |flags| to.apply(flags);
+            self.change_coded(key, record::FLAGS, apply, || inbox::flags_set(user, to))
+                .await
+        })
+    }
+
+    fn notified_of_all<'a>(
+        &'a self,
         conversation: ConversationId,
-        after: Option<&UserId>,
+        after: Option<&'a UserId>,
         limit: usize,
-    ) -> Result<Vec<UserId>> {
-        let after = after.cloned();
-        self.read(move |context| {
-            inbox::notified_of_all(context, conversation, after.as_ref(), limit)
+    ) -> StoreFuture<'a, Vec<UserId>> {
+        Box::pin(async move {
+            let after = after.cloned();
+            self.read(move |context| {
+                inbox::notified_of_all(context, conversation, after.as_ref(), limit)
+            })
+            .await
         })
-        .await
     }
 
-    async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
-        let users = users.to_vec();
-        self.read(move |context| {
-            let view = context.view();
-            users
-                .iter()
-                .map(|user| view.decoded(&key::user(user), record::decode_profile))
-                .collect()
+    fn profiles<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Option<Profile>>> {
+        Box::pin(async move {
+            let users = users.to_vec();
+            self.read(move |context| {
+                let view = context.view();
+                users
+                    .iter()
+                    .map(|user| view.decoded(&key::user(user), record::decode_profile))
+                    .collect()
+            })
+            .await
         })
-        .await
     }
 
-    async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
-        self.change_coded(
-            key::user(user),
-            record::PROFILE,
-            |profile| to.apply(profile),
-            Write::default,
-        )
-        .await
-        .map(drop)
-    }
-
-    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
-        let seen = |profile: Profile| Profile {
-            last_seen_at: profile.last_seen_at.max(Some(at)),
-            ..profile
-        };
-        self.change_coded(key::user(user), record::PROFILE, seen, Write::default)
+    fn change_profile<'a>(
+        &'a self,
+        user: &'a UserId,
+        to: &'a ProfileChange,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.change_coded(
+                key::user(user),
+                record::PROFILE,
+                |profile| to.apply(profile),
+                Write::default,
+            )
             .await
             .map(drop)
+        })
     }
 
-    async fn restrict(
-        &self,
-        restricted: &Restricted,
-        change: &RestrictionChange,
-    ) -> Result<Restriction> {
-        self.changed_restriction(restricted, change).await
+    fn mark_seen<'a>(&'a self, user: &'a UserId, at: Timestamp) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let seen = |profile: Profile| Profile {
+                last_seen_at: profile.last_seen_at.max(Some(at)),
+                ..profile
+            };
+            self.change_coded(key::user(user), record::PROFILE, seen, Write::default)
+                .await
+                .map(drop)
+        })
     }
 
-    async fn restrictions_of(&self, users: &[UserId]) -> Result<Vec<Restriction>> {
-        let users = users.to_vec();
-        self.read(move |context| restriction::of_users(context, users))
-            .await
+    fn restrict<'a>(
+        &'a self,
+        restricted: &'a Restricted,
+        change: &'a RestrictionChange,
+    ) -> StoreFuture<'a, Restriction> {
+        Box::pin(self.changed_restriction(restricted, change))
     }
 
-    async fn restrictions(&self) -> Result<Vec<(Restricted, Restriction)>> {
-        self.read(restriction::all).await
+    fn restrictions_of<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Restriction>> {
+        Box::pin(async move {
+            let users = users.to_vec();
+            self.read(move |context| restriction::of_users(context, users))
+                .await
+        })
     }
 
-    async fn restriction_log(&self, _: Timestamp) -> Result<Vec<LoggedRestriction>> {
-        Ok(Vec::new())
+    fn restrictions(&self) -> StoreFuture<'_, Vec<(Restricted, Restriction)>> {
+        Box::pin(self.read(restriction::all))
     }
 
-    async fn blocks(&self, user: &UserId) -> Result<Vec<Block>> {
-        let user = user.clone();
-        self.read(move |context| block::of_user(context, &user))
-            .await
+    fn restriction_log(&self, _: Timestamp) -> StoreFuture<'_, Vec<LoggedRestriction>> {
+        Box::pin(async move { Ok(Vec::new()) })
     }
 
-    async fn set_block(&self, user: &UserId, block: &Block) -> Result<()> {
-        self.block_set(user, block).await
+    fn blocks<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<Block>> {
+        Box::pin(async move {
+            let user = user.clone();
+            self.read(move |context| block::of_user(context, &user))
+                .await
+        })
     }
 
-    async fn add_report(&self, report: &Report, _logged_as: TimeUuid) -> Result<()> {
-        self.report_add(report).await
+    fn set_block<'a>(&'a self, user: &'a UserId, block: &'a Block) -> StoreFuture<'a, ()> {
+        Box::pin(self.block_set(user, block))
     }
 
-    async fn reports(&self, query: &ReportQuery) -> Result<Vec<Report>> {
-        let query = *query;
-        self.read(move |context| report::listed(context, &query))
-            .await
+    fn add_report<'a>(&'a self, report: &'a Report, _logged_as: TimeUuid) -> StoreFuture<'a, ()> {
+        Box::pin(self.report_add(report))
     }
 
-    async fn reports_by_id(&self, ids: &[ReportId]) -> Result<Vec<Option<Report>>> {
-        let ids = ids.to_vec();
-        self.read(move |context| report::by_id(context, &ids)).await
+    fn reports<'a>(&'a self, query: &'a ReportQuery) -> StoreFuture<'a, Vec<Report>> {
+        Box::pin(async move {
+            let query = *query;
+            self.read(move |context| report::listed(context, &query))
+                .await
+        })
     }
 
-    async fn report_count(&self, after: OrderKey, limit: usize) -> Result<usize> {
-        self.read(move |context| report::count(context, after, limit))
-            .await
+    fn reports_by_id<'a>(&'a self, ids: &'a [ReportId]) -> StoreFuture<'a, Vec<Option<Report>>> {
+        Box::pin(async move {
+            let ids = ids.to_vec();
+            self.read(move |context| report::by_id(context, &ids)).await
+        })
     }
 
-    async fn resolve_report(
-        &self,
+    fn report_count(&self, after: OrderKey, limit: usize) -> StoreFuture<'_, usize> {
+        Box::pin(self.read(move |context| report::count(context, after, limit)))
+    }
+
+    fn resolve_report<'a>(
+        &'a self,
         report: ReportId,
-        resolution: Option<&ReportResolution>,
+        resolution: Option<&'a ReportResolution>,
         at: Timestamp,
-    ) -> Result<()> {
-        self.report_resolve(report, resolution, at).await
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.report_resolve(report, resolution, at))
     }
 
-    async fn replace_report(&self, report: &Report) -> Result<()> {
-        self.report_replace(report).await
+    fn replace_report<'a>(&'a self, report: &'a Report) -> StoreFuture<'a, ()> {
+        Box::pin(self.report_replace(report))
     }
 
-    async fn delete_reports(&self, reports: &[ReportId]) -> Result<()> {
-        self.reports_delete(reports).await
+    fn delete_reports<'a>(&'a self, reports: &'a [ReportId]) -> StoreFuture<'a, ()> {
+        Box::pin(self.reports_delete(reports))
     }
 
     fn health(&self) -> Result<(), String> {
         self.inner.takes_writes()
     }
 
-    async fn close(&self) -> Result<()> {
-        self.upkeep.abort();
-        let inner = self.inner.clone();
-        spawn_blocking(move || inner.committer.close())
-            .await
-            .map_err(|_| Error::Unavailable(Box::new(Busy::Panic)))?
+    fn close(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.upkeep.abort();
+            let inner = self.inner.clone();
+            spawn_blocking(move || inner.committer.close())
+                .await
+                .map_err(|_| Error::Unavailable(Box::new(Busy::Panic)))?
+        })
     }
 }

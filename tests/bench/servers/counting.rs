@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use wideroom::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
     IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
@@ -25,8 +24,8 @@ use wideroom::store::{
     Appended, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange, LateChange,
     LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion,
     NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery,
-    ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted, RestrictionChange, Result,
-    Revised, Store, UnreadQuery,
+    ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted, RestrictionChange, Revised,
+    Store, StoreFuture, UnreadQuery,
 };
 
 use super::directory::Directory;
@@ -222,7 +221,6 @@ impl fmt::Display for CountingStore {
 /// The trait, each method with its statements and rows by its arguments and its answer.
 macro_rules! priced {
     ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty => |$store:ident, $given:ident| $price:expr;)*) => {
-        #[async_trait]
         impl Store for CountingStore {
             fn set_outbox_keep(&self, keep: std::time::Duration) {
                 self.inner.set_outbox_keep(keep);
@@ -241,20 +239,24 @@ macro_rules! priced {
             }
 
             /// As on a cluster: each conversation has its own newest id.
-            async fn newest_id(&self) -> Result<Option<TimeUuid>> {
+            fn newest_id(&self) -> StoreFuture<'_, Option<TimeUuid>> { Box::pin(async move {
                 Ok(None)
-            }
 
-            async fn close(&self) -> Result<()> {
+}) }
+
+            fn close(&self) -> StoreFuture<'_, ()> { Box::pin(async move {
                 Ok(())
-            }
 
-            $(async fn $name(&self, $($argument: $type),*) -> Result<$answer> {
-                let answer = self.inner.$name($($argument),*).await?;
-                let ($store, $given) = (self, &answer);
-                let (statements, rows): (usize, usize) = $price;
-                self.meter.add(statements, rows);
-                Ok(answer)
+}) }
+
+            $(fn $name<'a>(&'a self, $($argument: $type),*) -> StoreFuture<'a, $answer> {
+                Box::pin(async move {
+                    let answer = self.inner.$name($($argument),*).await?;
+                    let ($store, $given) = (self, &answer);
+                    let (statements, rows): (usize, usize) = $price;
+                    self.meter.add(statements, rows);
+                    Ok(answer)
+                })
             })*
         }
     };
@@ -263,82 +265,82 @@ macro_rules! priced {
 priced! {
     imported_at() -> Option<Timestamp> => |_store, _answer| (1, 1);
     direct_ids() -> DirectIds => |_store, _answer| (1, 1);
-    participations(viewer: &UserId, conversations: &[ConversationId]) -> Vec<Option<Participation>> => |store, answer| {
+    participations(viewer: &'a UserId, conversations: &'a [ConversationId]) -> Vec<Option<Participation>> => |store, answer| {
         let new = store.undescribed(conversations);
         (conversations.len().div_ceil(PARTITIONS) + new, some(answer) + new)
     };
-    direct_conversation(one: &UserId, other: &UserId) -> Option<ConversationId> => |_store, _answer| (1, 1);
-    create_conversation(new: &NewConversation) -> Created => |_store, _answer| (3, 3 + 3 * new.participants.len());
-    participants(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
-    participants_with_prefix(conversation: ConversationId, prefix: &str, page: &PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
-    bans(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Ban> => |_store, answer| (1, answer.items.len());
-    bans_of(conversation: ConversationId, users: &[UserId]) -> Vec<Option<Ban>> => |_store, answer| (users.len(), some(answer));
+    direct_conversation(one: &'a UserId, other: &'a UserId) -> Option<ConversationId> => |_store, _answer| (1, 1);
+    create_conversation(new: &'a NewConversation) -> Created => |_store, _answer| (3, 3 + 3 * new.participants.len());
+    participants(conversation: ConversationId, page: &'a PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
+    participants_with_prefix(conversation: ConversationId, prefix: &'a str, page: &'a PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
+    bans(conversation: ConversationId, page: &'a PageRequest<UserId>) -> Page<Ban> => |_store, answer| (1, answer.items.len());
+    bans_of(conversation: ConversationId, users: &'a [UserId]) -> Vec<Option<Ban>> => |_store, answer| (users.len(), some(answer));
     ban_count(conversation: ConversationId, limit: usize) -> usize => |_store, answer| (1, *answer);
-    participants_by_name(keys: &[(ConversationId, UserId)]) -> Vec<Option<Participant>> => |_store, answer| (keys.len(), some(answer));
-    participant_counts(conversations: &[ConversationId]) -> Vec<u64> => |_store, answer| (answer.len(), answer.len());
-    membership_snapshot(conversation: ConversationId, users: &[UserId]) -> Option<MembershipSnapshot> => |_store, _answer| (2 + users.len().div_ceil(ROWS), 2 + users.len());
+    participants_by_name(keys: &'a [(ConversationId, UserId)]) -> Vec<Option<Participant>> => |_store, answer| (keys.len(), some(answer));
+    participant_counts(conversations: &'a [ConversationId]) -> Vec<u64> => |_store, answer| (answer.len(), answer.len());
+    membership_snapshot(conversation: ConversationId, users: &'a [UserId]) -> Option<MembershipSnapshot> => |_store, _answer| (2 + users.len().div_ceil(ROWS), 2 + users.len());
     membership_version(conversation: ConversationId) -> Option<MembershipVersion> => |store, _answer| {
         let new = store.undescribed(&[conversation]);
         (1 + new, 1 + new)
     };
-    change_membership(conversation: ConversationId, change: &MembershipChange) -> Option<wideroom::store::Audience> => |_store, _answer| (7, 7 + 3 * change.transitions.len());
-    rename_conversation(conversation: ConversationId, to: &Renaming) -> wideroom::store::Audience => |_store, _answer| (2, 4);
-    set_slow_mode(conversation: ConversationId, seconds: u32, change: &Change) -> () => |_store, _answer| (2, 4);
-    append_messages(conversation: ConversationId, messages: &[NewMessage]) -> Appended => |store, answer| store.appended(conversation, messages, answer);
-    revise_message(conversation: ConversationId, revision: &Revision, change: &Change) -> Option<Revised> => |_store, _answer| (5, 6);
-    react(conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>> => |_store, _answer| (4, 5);
-    pin_message(conversation: ConversationId, is_on: bool, change: &Change) -> Option<Arc<Message>> => |_store, _answer| (4, 5);
+    change_membership(conversation: ConversationId, change: &'a MembershipChange) -> Option<wideroom::store::Audience> => |_store, _answer| (7, 7 + 3 * change.transitions.len());
+    rename_conversation(conversation: ConversationId, to: &'a Renaming) -> wideroom::store::Audience => |_store, _answer| (2, 4);
+    set_slow_mode(conversation: ConversationId, seconds: u32, change: &'a Change) -> () => |_store, _answer| (2, 4);
+    append_messages(conversation: ConversationId, messages: &'a [NewMessage]) -> Appended => |store, answer| store.appended(conversation, messages, answer);
+    revise_message(conversation: ConversationId, revision: &'a Revision, change: &'a Change) -> Option<Revised> => |_store, _answer| (5, 6);
+    react(conversation: ConversationId, emoji: &'a Emoji, is_on: bool, change: &'a Change) -> Option<Arc<Message>> => |_store, _answer| (4, 5);
+    pin_message(conversation: ConversationId, is_on: bool, change: &'a Change) -> Option<Arc<Message>> => |_store, _answer| (4, 5);
     pins(conversation: ConversationId) -> Vec<(MessageId, Pin)> => |_store, _answer| (1, 1);
-    reactions(viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Vec<Vec<Reaction>> => |_store, _answer| (messages.len(), messages.len());
+    reactions(viewer: &'a UserId, messages: &'a [(ConversationId, MessageId)]) -> Vec<Vec<Reaction>> => |_store, _answer| (messages.len(), messages.len());
     changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change> => |_store, answer| (2, answer.len());
-    log_late(conversation: ConversationId, changes: &[LateChange]) -> () => |_store, _answer| (2, 2 + changes.len());
+    log_late(conversation: ConversationId, changes: &'a [LateChange]) -> () => |_store, _answer| (2, 2 + changes.len());
     outbox_since() -> Option<Timestamp> => |_store, _answer| (1, 1);
-    outbox(reads: &[OutboxRead], up_to: OrderKey, limit: usize) -> Vec<OutboxPage> => |_store, answer| (reads.len(), answer.iter().map(|page| page.rows.len()).sum());
-    conversations(conversations: &[ConversationId]) -> Vec<Option<Arc<Conversation>>> => |_store, answer| (conversations.len(), some(answer));
-    earlier_sends(conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>> => |_store, _answer| (keys.len(), keys.len());
-    history(conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Page<Arc<Message>> => |_store, answer| (2, 1 + answer.items.len());
-    messages(keys: &[(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>> => |store, answer| (store.by_id(keys), some(answer));
-    messages_at(positions: &[(ConversationId, OrderKey)]) -> Vec<Option<Arc<Message>>> => |_store, answer| (ranges(positions.len()), some(answer));
-    last_messages(conversations: &[ConversationId]) -> Vec<Option<MessageId>> => |_store, answer| (answer.len(), answer.len());
-    newest_events(conversations: &[ConversationId]) -> Vec<Option<TimeUuid>> => |_store, answer| (answer.len(), answer.len());
-    message_counts(conversations: &[ConversationId]) -> Vec<u64> => |_store, answer| (2 * answer.len(), 2 * answer.len());
-    message_counts_after(positions: &[(ConversationId, OrderKey)]) -> Vec<u64> => |_store, answer| (2 * answer.len(), 2 * answer.len());
-    inbox(user: &UserId, page: &PageRequest<InboxKey>) -> Page<InboxRow> => |_store, answer| (2, 1 + answer.items.len());
-    inbox_rows(user: &UserId, conversations: &[ConversationId]) -> Vec<Option<InboxRow>> => |store, answer| store.row_reads(conversations, answer);
-    inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>> => |_store, answer| (4, answer.as_ref().map_or(0, Vec::len));
-    conversation_count(user: &UserId, limit: usize) -> usize => |_store, answer| (1, *answer);
-    large_conversations(user: &UserId) -> Vec<ConversationId> => |_store, answer| (1 + answer.len().div_ceil(ROWS), 2 * answer.len());
-    unread(user: &UserId, queries: &[UnreadQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<Unread> => |_store, answer| {
+    outbox(reads: &'a [OutboxRead], up_to: OrderKey, limit: usize) -> Vec<OutboxPage> => |_store, answer| (reads.len(), answer.iter().map(|page| page.rows.len()).sum());
+    conversations(conversations: &'a [ConversationId]) -> Vec<Option<Arc<Conversation>>> => |_store, answer| (conversations.len(), some(answer));
+    earlier_sends(conversation: ConversationId, keys: &'a [(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>> => |_store, _answer| (keys.len(), keys.len());
+    history(conversation: ConversationId, cut: &'a Cut<OrderKey>, page: &'a PageRequest<OrderKey>) -> Page<Arc<Message>> => |_store, answer| (2, 1 + answer.items.len());
+    messages(keys: &'a [(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>> => |store, answer| (store.by_id(keys), some(answer));
+    messages_at(positions: &'a [(ConversationId, OrderKey)]) -> Vec<Option<Arc<Message>>> => |_store, answer| (ranges(positions.len()), some(answer));
+    last_messages(conversations: &'a [ConversationId]) -> Vec<Option<MessageId>> => |_store, answer| (answer.len(), answer.len());
+    newest_events(conversations: &'a [ConversationId]) -> Vec<Option<TimeUuid>> => |_store, answer| (answer.len(), answer.len());
+    message_counts(conversations: &'a [ConversationId]) -> Vec<u64> => |_store, answer| (2 * answer.len(), 2 * answer.len());
+    message_counts_after(positions: &'a [(ConversationId, OrderKey)]) -> Vec<u64> => |_store, answer| (2 * answer.len(), 2 * answer.len());
+    inbox(user: &'a UserId, page: &'a PageRequest<InboxKey>) -> Page<InboxRow> => |_store, answer| (2, 1 + answer.items.len());
+    inbox_rows(user: &'a UserId, conversations: &'a [ConversationId]) -> Vec<Option<InboxRow>> => |store, answer| store.row_reads(conversations, answer);
+    inbox_changes(user: &'a UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>> => |_store, answer| (4, answer.as_ref().map_or(0, Vec::len));
+    conversation_count(user: &'a UserId, limit: usize) -> usize => |_store, answer| (1, *answer);
+    large_conversations(user: &'a UserId) -> Vec<ConversationId> => |_store, answer| (1 + answer.len().div_ceil(ROWS), 2 * answer.len());
+    unread(user: &'a UserId, queries: &'a [UnreadQuery], cap: u32, ignored: &'a IgnoredSenders) -> Vec<Unread> => |_store, answer| {
         (ranges(queries.len()), answer.iter().map(|one| 1 + one.count as usize).sum())
     };
-    mentions(user: &UserId, queries: &[UnreadQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<Unread> => |_store, _answer| (queries.len() + 2, queries.len() + 2);
-    previews(user: &UserId, queries: &[PreviewQuery], cap: u32, ignored: &IgnoredSenders) -> Vec<EntryPreview> => |_store, answer| (ranges(queries.len()), 2 * answer.len());
-    move_read_marker(user: &UserId, to: &MarkerMove) -> () => |_store, _answer| (1, 3);
-    mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> () => |_store, _answer| (1, 1);
-    receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
-    notified_of_all(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<UserId> => |_store, answer| (1, answer.len());
-    set_flags(user: &UserId, to: &FlagsChange) -> Option<Flags> => |_store, _answer| (3, 4);
-    profiles(users: &[UserId]) -> Vec<Option<Profile>> => |_store, answer| (users.len().div_ceil(PARTITIONS), some(answer));
-    change_profile(user: &UserId, to: &ProfileChange) -> () => |_store, _answer| (1, 1);
-    mark_seen(user: &UserId, at: Timestamp) -> () => |_store, _answer| (1, 1);
-    restrict(restricted: &Restricted, change: &RestrictionChange) -> Restriction => |_store, _answer| (2, 2);
-    restrictions_of(users: &[UserId]) -> Vec<Restriction> => |_store, _answer| (users.len(), users.len());
+    mentions(user: &'a UserId, queries: &'a [UnreadQuery], cap: u32, ignored: &'a IgnoredSenders) -> Vec<Unread> => |_store, _answer| (queries.len() + 2, queries.len() + 2);
+    previews(user: &'a UserId, queries: &'a [PreviewQuery], cap: u32, ignored: &'a IgnoredSenders) -> Vec<EntryPreview> => |_store, answer| (ranges(queries.len()), 2 * answer.len());
+    move_read_marker(user: &'a UserId, to: &'a MarkerMove) -> () => |_store, _answer| (1, 3);
+    mark_delivered(user: &'a UserId, conversation: ConversationId, up_to: OrderKey) -> () => |_store, _answer| (1, 1);
+    receivers(conversation: ConversationId, message: MessageId, sender: &'a UserId, page: &'a PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());
+    notified_of_all(conversation: ConversationId, after: Option<&'a UserId>, limit: usize) -> Vec<UserId> => |_store, answer| (1, answer.len());
+    set_flags(user: &'a UserId, to: &'a FlagsChange) -> Option<Flags> => |_store, _answer| (3, 4);
+    profiles(users: &'a [UserId]) -> Vec<Option<Profile>> => |_store, answer| (users.len().div_ceil(PARTITIONS), some(answer));
+    change_profile(user: &'a UserId, to: &'a ProfileChange) -> () => |_store, _answer| (1, 1);
+    mark_seen(user: &'a UserId, at: Timestamp) -> () => |_store, _answer| (1, 1);
+    restrict(restricted: &'a Restricted, change: &'a RestrictionChange) -> Restriction => |_store, _answer| (2, 2);
+    restrictions_of(users: &'a [UserId]) -> Vec<Restriction> => |_store, _answer| (users.len(), users.len());
     restrictions() -> Vec<(Restricted, Restriction)> => |_store, answer| (16, answer.len());
     restriction_log(since: Timestamp) -> Vec<LoggedRestriction> => |_store, answer| (1, answer.len());
-    blocks(user: &UserId) -> Vec<Block> => |_store, answer| (1, answer.len());
-    reader_positions(reader: &str) -> Vec<Option<ReaderPosition>> => |_store, _answer| (1, 1);
-    swap_reader_position(reader: &str, shard: OutboxShard, seen: Option<&ReaderPosition>, to: &ReaderPosition) -> bool => |_store, _answer| (1, 3);
-    put_dead_letter(reader: &str, letter: &DeadLetter) -> () => |_store, _answer| (1, 3);
-    dead_letters(reader: &str, limit: usize) -> Vec<DeadLetter> => |_store, _answer| (1, 1);
-    delete_dead_letter(reader: &str, letter: &DeadLetter) -> () => |_store, _answer| (1, 3);
-    set_block(user: &UserId, block: &Block) -> () => |_store, _answer| (1, 3);
-    add_report(report: &Report, logged_as: TimeUuid) -> () => |_store, _answer| (1, 2);
-    reports(query: &ReportQuery) -> Vec<Report> => |_store, answer| (1, answer.len());
-    reports_by_id(ids: &[ReportId]) -> Vec<Option<Report>> => |_store, answer| (ids.len(), some(answer));
+    blocks(user: &'a UserId) -> Vec<Block> => |_store, answer| (1, answer.len());
+    reader_positions(reader: &'a str) -> Vec<Option<ReaderPosition>> => |_store, _answer| (1, 1);
+    swap_reader_position(reader: &'a str, shard: OutboxShard, seen: Option<&'a ReaderPosition>, to: &'a ReaderPosition) -> bool => |_store, _answer| (1, 3);
+    put_dead_letter(reader: &'a str, letter: &'a DeadLetter) -> () => |_store, _answer| (1, 3);
+    dead_letters(reader: &'a str, limit: usize) -> Vec<DeadLetter> => |_store, _answer| (1, 1);
+    delete_dead_letter(reader: &'a str, letter: &'a DeadLetter) -> () => |_store, _answer| (1, 3);
+    set_block(user: &'a UserId, block: &'a Block) -> () => |_store, _answer| (1, 3);
+    add_report(report: &'a Report, logged_as: TimeUuid) -> () => |_store, _answer| (1, 2);
+    reports(query: &'a ReportQuery) -> Vec<Report> => |_store, answer| (1, answer.len());
+    reports_by_id(ids: &'a [ReportId]) -> Vec<Option<Report>> => |_store, answer| (ids.len(), some(answer));
     report_count(after: OrderKey, limit: usize) -> usize => |_store, answer| (1, *answer);
-    resolve_report(report: ReportId, resolution: Option<&ReportResolution>, at: Timestamp) -> () => |_store, _answer| (1, 1);
-    replace_report(report: &Report) -> () => |_store, _answer| (2, 2);
-    delete_reports(reports: &[ReportId]) -> () => |_store, _answer| (reports.len(), reports.len());
+    resolve_report(report: ReportId, resolution: Option<&'a ReportResolution>, at: Timestamp) -> () => |_store, _answer| (1, 1);
+    replace_report(report: &'a Report) -> () => |_store, _answer| (2, 2);
+    delete_reports(reports: &'a [ReportId]) -> () => |_store, _answer| (reports.len(), reports.len());
 }
 
 /// Whether the conversation is large, for the directory.

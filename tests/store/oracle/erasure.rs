@@ -2,112 +2,132 @@
 
 use super::*;
 
-#[async_trait]
 impl ErasureStore for Naive {
-    async fn conversations_of(
-        &self,
-        user: &UserId,
+    fn conversations_of<'a>(
+        &'a self,
+        user: &'a UserId,
         after: Option<ConversationId>,
         limit: usize,
-    ) -> Result<ConversationsPiece> {
-        let kept = self.kept();
-        let all = kept.conversations.iter();
-        let rest = all.filter(|(id, stored)| {
-            stored.people.contains_key(user) && after.is_none_or(|after| **id > after)
-        });
-        let found: Vec<_> = rest.map(|(id, _)| *id).take(limit).collect();
-        let next = found.last().copied().filter(|_| found.len() == limit);
-        Ok(ConversationsPiece { found, next })
+    ) -> StoreFuture<'a, ConversationsPiece> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let all = kept.conversations.iter();
+            let rest = all.filter(|(id, stored)| {
+                stored.people.contains_key(user) && after.is_none_or(|after| **id > after)
+            });
+            let found: Vec<_> = rest.map(|(id, _)| *id).take(limit).collect();
+            let next = found.last().copied().filter(|_| found.len() == limit);
+            Ok(ConversationsPiece { found, next })
+        })
     }
 
-    async fn erase_messages(
-        &self,
+    fn erase_messages<'a>(
+        &'a self,
         conversation: ConversationId,
-        user: &UserId,
-        messages: &[MessageId],
+        user: &'a UserId,
+        messages: &'a [MessageId],
         change: TimeUuid,
-    ) -> Result<()> {
-        let mut kept = self.kept();
-        let Some(stored) = kept.conversations.get_mut(&conversation) else {
-            return Err(not_there());
-        };
-        let mut keys = Vec::new();
-        for id in messages {
-            if let Some(reactions) = stored.reactions.get_mut(id) {
-                reactions.retain(|(_, by), _| by != user);
-            }
-            let Some(message) = stored.messages.get_mut(id) else {
-                continue;
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mut kept = self.kept();
+            let Some(stored) = kept.conversations.get_mut(&conversation) else {
+                return Err(not_there());
             };
-            let key = message.client_key.clone();
-            keys.extend(key.filter(|_| message.sender == *user));
-            if let Some(erased) = message.without_name(user) {
-                *message = Arc::new(erased);
+            let mut keys = Vec::new();
+            for id in messages {
+                if let Some(reactions) = stored.reactions.get_mut(id) {
+                    reactions.retain(|(_, by), _| by != user);
+                }
+                let Some(message) = stored.messages.get_mut(id) else {
+                    continue;
+                };
+                let key = message.client_key.clone();
+                keys.extend(key.filter(|_| message.sender == *user));
+                if let Some(erased) = message.without_name(user) {
+                    *message = Arc::new(erased);
+                }
             }
-        }
-        for key in keys {
-            kept.sends.remove(&(conversation, user.clone(), key));
-        }
-        kept.saw(change);
-        Ok(())
+            for key in keys {
+                kept.sends.remove(&(conversation, user.clone(), key));
+            }
+            kept.saw(change);
+            Ok(())
+        })
     }
 
-    async fn erase_participant(
-        &self,
+    fn erase_participant<'a>(
+        &'a self,
         conversation: ConversationId,
-        user: &UserId,
+        user: &'a UserId,
         change: TimeUuid,
-    ) -> Result<()> {
-        let mut kept = self.kept();
-        let Some(stored) = kept.conversations.get_mut(&conversation) else {
-            return Err(not_there());
-        };
-        stored.people.remove(user);
-        stored.erased.insert(user.clone(), change);
-        stored.bans.remove(user);
-        for ban in stored.bans.values_mut().filter(|ban| ban.by == *user) {
-            ban.by = UserId::erased();
-        }
-        if stored.record.created_by.as_ref() == Some(user) {
-            stored.record.created_by = Some(UserId::erased());
-        }
-        kept.saw(change);
-        Ok(())
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mut kept = self.kept();
+            let Some(stored) = kept.conversations.get_mut(&conversation) else {
+                return Err(not_there());
+            };
+            stored.people.remove(user);
+            stored.erased.insert(user.clone(), change);
+            stored.bans.remove(user);
+            for ban in stored.bans.values_mut().filter(|ban| ban.by == *user) {
+                ban.by = UserId::erased();
+            }
+            if stored.record.created_by.as_ref() == Some(user) {
+                stored.record.created_by = Some(UserId::erased());
+            }
+            kept.saw(change);
+            Ok(())
+        })
     }
 
-    async fn erase_user(&self, user: &UserId, _: Timestamp) -> Result<()> {
-        let mut kept = self.kept();
-        kept.profiles.insert(user.clone(), Profile::default());
-        kept.blocks.retain(|(blocker, _), _| blocker != user);
-        Ok(())
+    fn erase_user<'a>(&'a self, user: &'a UserId, _: Timestamp) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mut kept = self.kept();
+            kept.profiles.insert(user.clone(), Profile::default());
+            kept.blocks.retain(|(blocker, _), _| blocker != user);
+            Ok(())
+        })
     }
 
-    async fn add_user_erased(&self, user: &UserId, event: TimeUuid, _: TimeUuid) -> Result<()> {
-        let mut kept = self.kept();
-        let erased = OutboxEvent::user_erased(event, user.clone());
-        kept.tell_outbox(Report::NO_CONVERSATION, vec![erased]);
-        kept.saw(event);
-        Ok(())
+    fn add_user_erased<'a>(
+        &'a self,
+        user: &'a UserId,
+        event: TimeUuid,
+        _: TimeUuid,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mut kept = self.kept();
+            let erased = OutboxEvent::user_erased(event, user.clone());
+            kept.tell_outbox(Report::NO_CONVERSATION, vec![erased]);
+            kept.saw(event);
+            Ok(())
+        })
     }
 
-    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<Job>>> {
-        let kept = self.kept();
-        Ok(ids.iter().map(|id| kept.jobs.get(id).cloned()).collect())
+    fn jobs<'a>(&'a self, ids: &'a [JobId]) -> StoreFuture<'a, Vec<Option<Job>>> {
+        Box::pin(async move {
+            let kept = self.kept();
+            Ok(ids.iter().map(|id| kept.jobs.get(id).cloned()).collect())
+        })
     }
 
-    async fn running_jobs(&self, limit: usize) -> Result<Vec<Job>> {
-        let kept = self.kept();
-        let running = kept.jobs.values().filter(|job| job.finished_at.is_none());
-        Ok(running.take(limit).cloned().collect())
+    fn running_jobs(&self, limit: usize) -> StoreFuture<'_, Vec<Job>> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let running = kept.jobs.values().filter(|job| job.finished_at.is_none());
+            Ok(running.take(limit).cloned().collect())
+        })
     }
 
-    async fn swap_job(&self, seen: Option<&Job>, to: &Job) -> Result<bool> {
-        let mut kept = self.kept();
-        let present = kept.jobs.get(&to.id);
-        if present.filter(|job| job.finished_at.is_none()) != seen {
-            return Ok(false);
-        }
-        kept.jobs.insert(to.id, to.clone());
-        Ok(true)
+    fn swap_job<'a>(&'a self, seen: Option<&'a Job>, to: &'a Job) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let mut kept = self.kept();
+            let present = kept.jobs.get(&to.id);
+            if present.filter(|job| job.finished_at.is_none()) != seen {
+                return Ok(false);
+            }
+            kept.jobs.insert(to.id, to.clone());
+            Ok(true)
+        })
     }
 }

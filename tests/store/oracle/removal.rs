@@ -2,8 +2,8 @@
 
 use wideroom::model::HistorySettings;
 use wideroom::store::{
-    DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RemovalStore, RemovedHistory, removal_hour,
-    widest_micros,
+    DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RemovalStore, RemovedHistory, StoreFuture,
+    removal_hour, widest_micros,
 };
 
 use super::*;
@@ -35,95 +35,110 @@ pub(super) fn list(kept: &mut Kept, message: &Message) {
     });
 }
 
-#[async_trait]
 impl RemovalStore for Naive {
     fn set_retention(&self, seconds: Option<u32>) {
         self.kept().retention = seconds;
     }
 
-    async fn scheduled_retention(&self) -> Result<Option<u32>> {
-        Ok(self.kept().scheduled_retention)
+    fn scheduled_retention(&self) -> StoreFuture<'_, Option<u32>> {
+        Box::pin(async move { Ok(self.kept().scheduled_retention) })
     }
 
-    async fn note_scheduled_retention(&self, seconds: Option<u32>) -> Result<()> {
-        self.kept().scheduled_retention = seconds;
-        Ok(())
-    }
-
-    async fn histories(
-        &self,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> Result<Vec<(ConversationId, HistorySettings)>> {
-        let all = self.all_conversations(after, limit).await?;
-        Ok(all
-            .into_iter()
-            .map(|(one, _)| (one.id, one.history))
-            .collect())
-    }
-
-    async fn schedule_removal(&self, due: DueRemoval) -> Result<()> {
-        self.kept().due.insert(due);
-        Ok(())
-    }
-
-    async fn due_removals(&self, query: &DueQuery) -> Result<Vec<DueRemoval>> {
-        let kept = self.kept();
-        let due = kept.due.iter().filter(|due| {
-            OutboxShard::of(due.conversation) == query.shard
-                && (query.from..=query.up_to).contains(&due.hour)
-                && query.after.is_none_or(|after| **due > after)
-        });
-        Ok(due.take(query.limit).copied().collect())
-    }
-
-    async fn end_removal(&self, due: DueRemoval) -> Result<()> {
-        self.kept().due.remove(&due);
-        Ok(())
-    }
-
-    async fn oldest_bucket(&self, conversation: ConversationId) -> Result<Option<OldestBucket>> {
-        let kept = self.kept();
-        let Some(stored) = kept.conversations.get(&conversation) else {
-            return Ok(None);
-        };
-        let ttl = ttl_seconds(&kept, &stored.record.history).unwrap_or(u32::MAX);
-        let oldest = stored.messages.keys().next();
-        Ok(oldest.map(|oldest| {
-            let (start, end) = slot(*oldest, ttl);
-            OldestBucket {
-                first: OrderKey::first_at(start),
-                last: OrderKey::first_at(end).before(),
-            }
-        }))
-    }
-
-    async fn remove_history(
-        &self,
-        conversation: ConversationId,
-        removal: &HistoryRemoval,
-    ) -> Result<RemovedHistory> {
-        let mut kept = self.kept();
-        let Some(stored) = kept.conversations.get_mut(&conversation) else {
-            return Err(not_there());
-        };
-        let below = |id: &&MessageId| id.order_key() <= removal.up_to;
-        let ids: Vec<_> = stored.messages.keys().filter(below).copied().collect();
-        stored.removed_up_to = stored.removed_up_to.max(removal.up_to);
-        stored.removed_last = stored.removed_last.max(ids.last().copied());
-        for id in &ids {
-            stored.messages.remove(id);
-            stored.reactions.remove(id);
-        }
-        Ok(RemovedHistory {
-            messages: ids.len() as u64,
-            is_done: true,
+    fn note_scheduled_retention(&self, seconds: Option<u32>) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.kept().scheduled_retention = seconds;
+            Ok(())
         })
     }
 
-    async fn log_expiry(&self, conversation: ConversationId, event: TimeUuid) -> Result<()> {
-        let events = vec![OutboxEvent::history_expired(event)];
-        self.kept().tell_outbox(conversation, events);
-        Ok(())
+    fn histories(
+        &self,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<(ConversationId, HistorySettings)>> {
+        Box::pin(async move {
+            let all = self.all_conversations(after, limit).await?;
+            Ok(all
+                .into_iter()
+                .map(|(one, _)| (one.id, one.history))
+                .collect())
+        })
+    }
+
+    fn schedule_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.kept().due.insert(due);
+            Ok(())
+        })
+    }
+
+    fn due_removals<'a>(&'a self, query: &'a DueQuery) -> StoreFuture<'a, Vec<DueRemoval>> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let due = kept.due.iter().filter(|due| {
+                OutboxShard::of(due.conversation) == query.shard
+                    && (query.from..=query.up_to).contains(&due.hour)
+                    && query.after.is_none_or(|after| **due > after)
+            });
+            Ok(due.take(query.limit).copied().collect())
+        })
+    }
+
+    fn end_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.kept().due.remove(&due);
+            Ok(())
+        })
+    }
+
+    fn oldest_bucket(&self, conversation: ConversationId) -> StoreFuture<'_, Option<OldestBucket>> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let Some(stored) = kept.conversations.get(&conversation) else {
+                return Ok(None);
+            };
+            let ttl = ttl_seconds(&kept, &stored.record.history).unwrap_or(u32::MAX);
+            let oldest = stored.messages.keys().next();
+            Ok(oldest.map(|oldest| {
+                let (start, end) = slot(*oldest, ttl);
+                OldestBucket {
+                    first: OrderKey::first_at(start),
+                    last: OrderKey::first_at(end).before(),
+                }
+            }))
+        })
+    }
+
+    fn remove_history<'a>(
+        &'a self,
+        conversation: ConversationId,
+        removal: &'a HistoryRemoval,
+    ) -> StoreFuture<'a, RemovedHistory> {
+        Box::pin(async move {
+            let mut kept = self.kept();
+            let Some(stored) = kept.conversations.get_mut(&conversation) else {
+                return Err(not_there());
+            };
+            let below = |id: &&MessageId| id.order_key() <= removal.up_to;
+            let ids: Vec<_> = stored.messages.keys().filter(below).copied().collect();
+            stored.removed_up_to = stored.removed_up_to.max(removal.up_to);
+            stored.removed_last = stored.removed_last.max(ids.last().copied());
+            for id in &ids {
+                stored.messages.remove(id);
+                stored.reactions.remove(id);
+            }
+            Ok(RemovedHistory {
+                messages: ids.len() as u64,
+                is_done: true,
+            })
+        })
+    }
+
+    fn log_expiry(&self, conversation: ConversationId, event: TimeUuid) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let events = vec![OutboxEvent::history_expired(event)];
+            self.kept().tell_outbox(conversation, events);
+            Ok(())
+        })
     }
 }

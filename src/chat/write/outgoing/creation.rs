@@ -5,7 +5,7 @@
 //! fresh id, as a late message that does not exist: inboxes show the entry, and streams of the
 //! conversation pass over it.
 
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 
 use crate::chat::late_rule::{EventAge, LateEvents, notify_in_time};
 use crate::chat::publisher::Origin;
@@ -91,44 +91,47 @@ fn creation_id(conversation: &Conversation) -> TimeUuid {
     TimeUuid::new(conversation.created_at, rest.to_be_bytes())
 }
 
-#[async_trait]
 impl LateEvents for CreationDelivery<'_> {
-    async fn notify(&mut self, _: &Cluster) {
-        let OutgoingCreation {
-            conversation,
-            users,
-            ..
-        } = self.creation;
-        let publisher = &self.context.publisher;
-        publisher
-            .notify_inboxes(users, *conversation, self.change)
-            .await;
+    fn notify<'a>(&'a mut self, _: &'a Cluster) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let OutgoingCreation {
+                conversation,
+                users,
+                ..
+            } = self.creation;
+            let publisher = &self.context.publisher;
+            publisher
+                .notify_inboxes(users, *conversation, self.change)
+                .await;
+        })
     }
 
-    async fn log_again(&mut self, _: &Cluster) -> store::Result<EventAge> {
-        let Self {
-            context, creation, ..
-        } = self;
-        let (conversation, users) = (creation.conversation, &creation.users);
-        let lease = context.in_flight.allocate_late(conversation, 1);
-        let again = LateChange {
-            change: Change {
-                id: lease.newest(),
-                kind: ChangeKind::MessageLate,
-                message: creation.change,
-                user: users[0].clone(),
-            },
-            event: OutboxEvent::conversation_created(creation.change),
-        };
-        let log = || {
-            let again = std::slice::from_ref(&again);
-            context.store.log_late(conversation, again)
-        };
-        let (lease, ()) = retry_until_known(&context.unsettled, lease, log).await?;
-        let (publisher, origin) = (&context.publisher, Origin::Own(&lease));
-        publisher.publish_to_inboxes(users, conversation, again.change.id, origin);
-        let age = EventAge::of(&lease);
-        self.change = again.change.id;
-        Ok(age)
+    fn log_again<'a>(&'a mut self, _: &'a Cluster) -> BoxFuture<'a, store::Result<EventAge>> {
+        Box::pin(async move {
+            let Self {
+                context, creation, ..
+            } = self;
+            let (conversation, users) = (creation.conversation, &creation.users);
+            let lease = context.in_flight.allocate_late(conversation, 1);
+            let again = LateChange {
+                change: Change {
+                    id: lease.newest(),
+                    kind: ChangeKind::MessageLate,
+                    message: creation.change,
+                    user: users[0].clone(),
+                },
+                event: OutboxEvent::conversation_created(creation.change),
+            };
+            let log = || {
+                let again = std::slice::from_ref(&again);
+                context.store.log_late(conversation, again)
+            };
+            let (lease, ()) = retry_until_known(&context.unsettled, lease, log).await?;
+            let (publisher, origin) = (&context.publisher, Origin::Own(&lease));
+            publisher.publish_to_inboxes(users, conversation, again.change.id, origin);
+            let age = EventAge::of(&lease);
+            self.change = again.change.id;
+            Ok(age)
+        })
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod creation;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 
 use super::unknown_outcome::retry_until_known;
 use super::write_context::WriteContext;
@@ -408,42 +408,45 @@ struct OutgoingDelivery<'a> {
     outgoing: OutgoingEvents,
 }
 
-#[async_trait]
 impl LateEvents for OutgoingDelivery<'_> {
-    async fn notify(&mut self, cluster: &Cluster) {
-        let outgoing = &mut self.outgoing;
-        let recipients = match outgoing.recipients.take() {
-            Some(recipients) => recipients,
-            None => cluster.recipients(outgoing.conversation).await,
-        };
-        let (notice, all) = outgoing.notice(recipients);
-        cluster.deliver(&notice, &all).await;
+    fn notify<'a>(&'a mut self, cluster: &'a Cluster) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let outgoing = &mut self.outgoing;
+            let recipients = match outgoing.recipients.take() {
+                Some(recipients) => recipients,
+                None => cluster.recipients(outgoing.conversation).await,
+            };
+            let (notice, all) = outgoing.notice(recipients);
+            cluster.deliver(&notice, &all).await;
+        })
     }
 
-    async fn log_again(&mut self, cluster: &Cluster) -> store::Result<EventAge> {
-        let Self { context, outgoing } = self;
-        let (in_flight, conversation) = (&context.in_flight, outgoing.conversation);
-        let lease = in_flight.allocate_late(conversation, outgoing.events.len());
-        let age = EventAge::of(&lease);
-        for (event, id) in outgoing.events.iter_mut().zip(lease.ids()) {
-            event.change.id = *id;
-            if let Event::Changed(_, change) = &mut event.event {
-                change.id = *id;
+    fn log_again<'a>(&'a mut self, cluster: &'a Cluster) -> BoxFuture<'a, store::Result<EventAge>> {
+        Box::pin(async move {
+            let Self { context, outgoing } = self;
+            let (in_flight, conversation) = (&context.in_flight, outgoing.conversation);
+            let lease = in_flight.allocate_late(conversation, outgoing.events.len());
+            let age = EventAge::of(&lease);
+            for (event, id) in outgoing.events.iter_mut().zip(lease.ids()) {
+                event.change.id = *id;
+                if let Event::Changed(_, change) = &mut event.event {
+                    change.id = *id;
+                }
             }
-        }
-        let changes: Vec<_> = outgoing.events.iter().map(OutgoingEvent::late).collect();
-        let log = || context.store.log_late(conversation, &changes);
-        let (lease, ()) = retry_until_known(&context.unsettled, lease, log).await?;
-        let recipients = cluster.recipients(conversation).await;
-        let (publisher, origin) = (&context.publisher, Origin::Own(&lease));
-        for OutgoingEvent { change, event, .. } in &outgoing.events {
-            publisher.publish_event(conversation, change.id, event.clone(), origin);
-        }
-        if outgoing.has_inboxes {
-            let users = recipients.users().iter().chain(&outgoing.named);
-            publisher.publish_to_inboxes(users, conversation, lease.newest(), origin);
-        }
-        outgoing.recipients = Some(recipients);
-        Ok(age)
+            let changes: Vec<_> = outgoing.events.iter().map(OutgoingEvent::late).collect();
+            let log = || context.store.log_late(conversation, &changes);
+            let (lease, ()) = retry_until_known(&context.unsettled, lease, log).await?;
+            let recipients = cluster.recipients(conversation).await;
+            let (publisher, origin) = (&context.publisher, Origin::Own(&lease));
+            for OutgoingEvent { change, event, .. } in &outgoing.events {
+                publisher.publish_event(conversation, change.id, event.clone(), origin);
+            }
+            if outgoing.has_inboxes {
+                let users = recipients.users().iter().chain(&outgoing.named);
+                publisher.publish_to_inboxes(users, conversation, lease.newest(), origin);
+            }
+            outgoing.recipients = Some(recipients);
+            Ok(age)
+        })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use tokio::task::spawn_blocking;
 
 use super::{export, import};
@@ -14,147 +13,171 @@ use crate::store::embedded::engine::db::{MissingRow, corrupt};
 use crate::store::embedded::engine::{key, record};
 use crate::store::embedded::{Busy, Embedded, TRIES_MAX, contended, message};
 use crate::store::{
-    Error, ImportPositions, ImportRow, Imported, Result, StoreAdmin, StoredMessage, Verified,
+    Error, ImportPositions, ImportRow, Imported, StoreAdmin, StoreFuture, StoredMessage, Verified,
     VerifyPosition,
 };
 
-#[async_trait]
 impl StoreAdmin for Embedded {
-    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
-        let _turn = self.inner.import.lock().await;
-        let rows: Arc<[ImportRow]> = rows.into();
-        let mut fates = Vec::with_capacity(rows.len());
-        let mut tries = 0;
-        while fates.len() < rows.len() {
-            let (rest, start) = (rows.clone(), fates.len());
-            let plan = self
-                .read(move |context| import::plan(context, &rest[start..]))
-                .await?;
-            if plan.write.ops.is_empty() || self.write(plan.write).await? == CommitOutcome::Done {
-                fates.extend(plan.fates);
-                tries = 0;
-            } else {
-                tries += 1;
-                if tries == TRIES_MAX {
-                    return Err(contended());
+    fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>> {
+        Box::pin(async move {
+            let _turn = self.inner.import.lock().await;
+            let rows: Arc<[ImportRow]> = rows.into();
+            let mut fates = Vec::with_capacity(rows.len());
+            let mut tries = 0;
+            while fates.len() < rows.len() {
+                let (rest, start) = (rows.clone(), fates.len());
+                let plan = self
+                    .read(move |context| import::plan(context, &rest[start..]))
+                    .await?;
+                if plan.write.ops.is_empty() || self.write(plan.write).await? == CommitOutcome::Done
+                {
+                    fates.extend(plan.fates);
+                    tries = 0;
+                } else {
+                    tries += 1;
+                    if tries == TRIES_MAX {
+                        return Err(contended());
+                    }
                 }
             }
-        }
-        Ok(fates)
+            Ok(fates)
+        })
     }
 
-    async fn all_users(
-        &self,
-        after: Option<&UserId>,
+    fn all_users<'a>(
+        &'a self,
+        after: Option<&'a UserId>,
         limit: usize,
-    ) -> Result<Vec<(UserId, Profile)>> {
-        let after = after.cloned();
-        self.read(move |context| export::users(context, after.as_ref(), limit))
-            .await
+    ) -> StoreFuture<'a, Vec<(UserId, Profile)>> {
+        Box::pin(async move {
+            let after = after.cloned();
+            self.read(move |context| export::users(context, after.as_ref(), limit))
+                .await
+        })
     }
 
-    async fn all_conversations(
+    fn all_conversations(
         &self,
         after: Option<ConversationId>,
         limit: usize,
-    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
-        self.read(move |context| export::conversations(context, after, limit))
-            .await
+    ) -> StoreFuture<'_, Vec<(Conversation, Option<Timestamp>)>> {
+        Box::pin(self.read(move |context| export::conversations(context, after, limit)))
     }
 
-    async fn all_participants(
-        &self,
+    fn all_participants<'a>(
+        &'a self,
         conversation: ConversationId,
-        after: Option<&UserId>,
+        after: Option<&'a UserId>,
         limit: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
-        let after = after.cloned();
-        self.read(move |context| export::participants(context, conversation, after.as_ref(), limit))
+    ) -> StoreFuture<'a, Vec<(UserId, Membership, ImportPositions)>> {
+        Box::pin(async move {
+            let after = after.cloned();
+            self.read(move |context| {
+                export::participants(context, conversation, after.as_ref(), limit)
+            })
             .await
+        })
     }
 
-    async fn all_messages(
+    fn all_messages(
         &self,
         conversation: ConversationId,
         after: Option<MessageId>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
-        self.read(move |context| message::stored_messages(context, conversation, after, limit))
-            .await
+    ) -> StoreFuture<'_, Vec<StoredMessage>> {
+        Box::pin(
+            self.read(move |context| message::stored_messages(context, conversation, after, limit)),
+        )
     }
 
-    async fn all_reactions(
-        &self,
+    fn all_reactions<'a>(
+        &'a self,
         conversation: ConversationId,
         message: MessageId,
-        after: Option<&(Emoji, UserId)>,
+        after: Option<&'a (Emoji, UserId)>,
         limit: usize,
-    ) -> Result<Vec<(Emoji, UserId)>> {
-        let after = after.cloned();
-        self.read(move |context| {
-            export::reactions(context, conversation, message, after.as_ref(), limit)
-        })
-        .await
-    }
-
-    async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified> {
-        self.verified(after, repair).await
-    }
-
-    async fn note(&self, name: &str) -> Result<Option<String>> {
-        let key = key::note(name);
-        self.read(move |context| context.view().record(&key)).await
-    }
-
-    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
-        let key = key::note(name);
-        let op = match value {
-            Some(value) => Op::Put(key, record::encode(&value)),
-            None => Op::Delete(key),
-        };
-        self.write(Write {
-            ops: vec![op],
-            ..Write::default()
-        })
-        .await
-        .map(drop)
-    }
-
-    async fn set_outbox(&self, since: Option<Timestamp>) -> Result<()> {
-        self.switch_outbox(since).await
-    }
-
-    async fn count_imported(&self, _: ConversationId) -> Result<()> {
-        Ok(())
-    }
-
-    async fn compact(&self) -> Result<()> {
-        let inner = Arc::clone(&self.inner);
-        spawn_blocking(move || inner.context.db.compact_all())
+    ) -> StoreFuture<'a, Vec<(Emoji, UserId)>> {
+        Box::pin(async move {
+            let after = after.cloned();
+            self.read(move |context| {
+                export::reactions(context, conversation, message, after.as_ref(), limit)
+            })
             .await
-            .map_err(|_| Error::Unavailable(Box::new(Busy::Panic)))?
+        })
     }
 
-    async fn note_once(&self, name: &str, value: &str) -> Result<String> {
-        let key = key::note(name);
-        let read = async |key: key::Key| {
-            self.read(move |context| context.view().record::<String>(&key))
-                .await
-        };
-        if let Some(there) = read(key.clone()).await? {
-            return Ok(there);
-        }
-        let op = Op::Put(key.clone(), record::encode(&value));
-        match self
-            .write(Write {
+    fn verify<'a>(
+        &'a self,
+        after: Option<&'a VerifyPosition>,
+        repair: bool,
+    ) -> StoreFuture<'a, Verified> {
+        Box::pin(self.verified(after, repair))
+    }
+
+    fn note<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Option<String>> {
+        Box::pin(async move {
+            let key = key::note(name);
+            self.read(move |context| context.view().record(&key)).await
+        })
+    }
+
+    fn set_note<'a>(&'a self, name: &'a str, value: Option<&'a str>) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let key = key::note(name);
+            let op = match value {
+                Some(value) => Op::Put(key, record::encode(&value)),
+                None => Op::Delete(key),
+            };
+            self.write(Write {
                 ops: vec![op],
-                conditions: vec![Condition::Absent(key.clone())],
                 ..Write::default()
             })
-            .await?
-        {
-            CommitOutcome::Done => Ok(value.to_owned()),
-            CommitOutcome::Refused => read(key).await?.ok_or_else(|| corrupt("notes", MissingRow)),
-        }
+            .await
+            .map(drop)
+        })
+    }
+
+    fn set_outbox(&self, since: Option<Timestamp>) -> StoreFuture<'_, ()> {
+        Box::pin(self.switch_outbox(since))
+    }
+
+    fn count_imported(&self, _: ConversationId) -> StoreFuture<'_, ()> {
+        Box::pin(async move { Ok(()) })
+    }
+
+    fn compact(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let inner = Arc::clone(&self.inner);
+            spawn_blocking(move || inner.context.db.compact_all())
+                .await
+                .map_err(|_| Error::Unavailable(Box::new(Busy::Panic)))?
+        })
+    }
+
+    fn note_once<'a>(&'a self, name: &'a str, value: &'a str) -> StoreFuture<'a, String> {
+        Box::pin(async move {
+            let key = key::note(name);
+            let read = async |key: key::Key| {
+                self.read(move |context| context.view().record::<String>(&key))
+                    .await
+            };
+            if let Some(there) = read(key.clone()).await? {
+                return Ok(there);
+            }
+            let op = Op::Put(key.clone(), record::encode(&value));
+            match self
+                .write(Write {
+                    ops: vec![op],
+                    conditions: vec![Condition::Absent(key.clone())],
+                    ..Write::default()
+                })
+                .await?
+            {
+                CommitOutcome::Done => Ok(value.to_owned()),
+                CommitOutcome::Refused => {
+                    read(key).await?.ok_or_else(|| corrupt("notes", MissingRow))
+                }
+            }
+        })
     }
 }

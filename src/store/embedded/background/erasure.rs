@@ -5,8 +5,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
 use crate::model::{
     Ban, ChangeId, Conversation, ConversationId, ConversationKind, Direction, IdempotencyKey, Job,
     JobId, Message, MessageId, OrderKey, OutboxEvent, Profile, Report, TimeUuid, Timestamp, UserId,
@@ -20,132 +18,144 @@ use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::compare_and_set::Plan;
 use crate::store::embedded::{Embedded, ban};
 use crate::store::rules::pair;
-use crate::store::{ConversationsPiece, ErasureStore, Result, rules};
+use crate::store::{ConversationsPiece, ErasureStore, Result, StoreFuture, rules};
 
 /// Conversations of the store that one piece looks at.
 const LOOKED_AT_MAX: usize = 10_000;
 /// Rows that one write deletes.
 const DELETED_AT_ONCE: usize = 1_000;
 
-#[async_trait]
 impl ErasureStore for Embedded {
-    async fn conversations_of(
-        &self,
-        user: &UserId,
+    fn conversations_of<'a>(
+        &'a self,
+        user: &'a UserId,
         after: Option<ConversationId>,
         limit: usize,
-    ) -> Result<ConversationsPiece> {
-        let user = user.clone();
-        self.read(move |context| conversations_of(&context.view(), &user, after, limit))
+    ) -> StoreFuture<'a, ConversationsPiece> {
+        Box::pin(async move {
+            let user = user.clone();
+            self.read(move |context| conversations_of(&context.view(), &user, after, limit))
+                .await
+        })
+    }
+
+    fn erase_messages<'a>(
+        &'a self,
+        conversation: ConversationId,
+        user: &'a UserId,
+        messages: &'a [MessageId],
+        change: ChangeId,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let (user, messages) = (user.clone(), messages.to_vec());
+            self.carry_out(conversation, move |context, state| {
+                plan_messages(context, state, (&user, &messages), change)
+            })
             .await
-    }
-
-    async fn erase_messages(
-        &self,
-        conversation: ConversationId,
-        user: &UserId,
-        messages: &[MessageId],
-        change: ChangeId,
-    ) -> Result<()> {
-        let (user, messages) = (user.clone(), messages.to_vec());
-        self.carry_out(conversation, move |context, state| {
-            plan_messages(context, state, (&user, &messages), change)
         })
-        .await
     }
 
-    async fn erase_participant(
-        &self,
+    fn erase_participant<'a>(
+        &'a self,
         conversation: ConversationId,
-        user: &UserId,
+        user: &'a UserId,
         change: ChangeId,
-    ) -> Result<()> {
-        let all = (OrderKey::MIN, OrderKey::MAX);
-        self.delete_all(key::mentions(user, conversation, all))
-            .await?;
-        let user = user.clone();
-        self.carry_out(conversation, move |context, state| {
-            plan_participant(context, state, &user, change)
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let all = (OrderKey::MIN, OrderKey::MAX);
+            self.delete_all(key::mentions(user, conversation, all))
+                .await?;
+            let user = user.clone();
+            self.carry_out(conversation, move |context, state| {
+                plan_participant(context, state, &user, change)
+            })
+            .await
         })
-        .await
     }
 
-    async fn erase_user(&self, user: &UserId, _at: Timestamp) -> Result<()> {
-        for span in [
-            key::mentions_of_user(user),
-            key::blocks(user),
-            key::activities(user),
-            key::busy(user),
-            key::larges(user),
-            key::entries(user),
-            key::changes_of_user_after(user, OrderKey::MIN),
-        ] {
-            self.delete_all(span).await?;
-        }
-        let empty = record::encode_profile(&Profile::default());
-        self.write_ops(vec![Op::Put(key::user(user), empty)]).await
+    fn erase_user<'a>(&'a self, user: &'a UserId, _at: Timestamp) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            for span in [
+                key::mentions_of_user(user),
+                key::blocks(user),
+                key::activities(user),
+                key::busy(user),
+                key::larges(user),
+                key::entries(user),
+                key::changes_of_user_after(user, OrderKey::MIN),
+            ] {
+                self.delete_all(span).await?;
+            }
+            let empty = record::encode_profile(&Profile::default());
+            self.write_ops(vec![Op::Put(key::user(user), empty)]).await
+        })
     }
 
-    async fn add_user_erased(
-        &self,
-        user: &UserId,
+    fn add_user_erased<'a>(
+        &'a self,
+        user: &'a UserId,
         event: TimeUuid,
         _logged_as: TimeUuid,
-    ) -> Result<()> {
-        let outbox = &self.inner.context.outbox;
-        let events = || vec![OutboxEvent::user_erased(event, user.clone())];
-        let ops = outbox.put(Report::NO_CONVERSATION, events);
-        let write = Write {
-            ops: ops.into_iter().collect(),
-            newest_id: Some(event),
-            ..Write::default()
-        };
-        self.write(write).await.map(drop)
-    }
-
-    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<Job>>> {
-        let ids = ids.to_vec();
-        self.read(move |context| {
-            let view = context.view();
-            ids.iter().map(|id| job(&view, *id)).collect()
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let outbox = &self.inner.context.outbox;
+            let events = || vec![OutboxEvent::user_erased(event, user.clone())];
+            let ops = outbox.put(Report::NO_CONVERSATION, events);
+            let write = Write {
+                ops: ops.into_iter().collect(),
+                newest_id: Some(event),
+                ..Write::default()
+            };
+            self.write(write).await.map(drop)
         })
-        .await
     }
 
-    async fn running_jobs(&self, limit: usize) -> Result<Vec<Job>> {
-        self.read(move |context| {
+    fn jobs<'a>(&'a self, ids: &'a [JobId]) -> StoreFuture<'a, Vec<Option<Job>>> {
+        Box::pin(async move {
+            let ids = ids.to_vec();
+            self.read(move |context| {
+                let view = context.view();
+                ids.iter().map(|id| job(&view, *id)).collect()
+            })
+            .await
+        })
+    }
+
+    fn running_jobs(&self, limit: usize) -> StoreFuture<'_, Vec<Job>> {
+        Box::pin(self.read(move |context| {
             let view = context.view();
             let rows = view.scan(key::jobs(), Direction::Forward).take(limit);
             rows.map(|row| rules::job::decode(&row?.1)).collect()
-        })
-        .await
+        }))
     }
 
-    async fn swap_job(&self, seen: Option<&Job>, to: &Job) -> Result<bool> {
-        let (running, ended) = (key::job(to.id), key::ended_job(to.id));
-        let condition = match seen {
-            None => Condition::Absent(running.clone()),
-            Some(seen) => Condition::Is(running.clone(), rules::job::encode(seen)),
-        };
-        let bytes = rules::job::encode(to);
-        let ops = match to.finished_at {
-            None => vec![Op::Put(running, bytes), Op::Delete(ended)],
-            Some(finished_at) => {
-                let expires_at = finished_at.plus_micros(Job::ENDED_LIFETIME_MICROS);
-                let expiry = key::expiry(&ended, expires_at);
-                vec![
-                    Op::Delete(running),
-                    Op::Put(ended, bytes),
-                    Op::Put(expiry, Vec::new()),
-                ]
-            }
-        };
-        let write = Write {
-            ops,
-            conditions: vec![condition],
-            ..Write::default()
-        };
-        Ok(self.write(write).await? == CommitOutcome::Done)
+    fn swap_job<'a>(&'a self, seen: Option<&'a Job>, to: &'a Job) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let (running, ended) = (key::job(to.id), key::ended_job(to.id));
+            let condition = match seen {
+                None => Condition::Absent(running.clone()),
+                Some(seen) => Condition::Is(running.clone(), rules::job::encode(seen)),
+            };
+            let bytes = rules::job::encode(to);
+            let ops = match to.finished_at {
+                None => vec![Op::Put(running, bytes), Op::Delete(ended)],
+                Some(finished_at) => {
+                    let expires_at = finished_at.plus_micros(Job::ENDED_LIFETIME_MICROS);
+                    let expiry = key::expiry(&ended, expires_at);
+                    vec![
+                        Op::Delete(running),
+                        Op::Put(ended, bytes),
+                        Op::Put(expiry, Vec::new()),
+                    ]
+                }
+            };
+            let write = Write {
+                ops,
+                conditions: vec![condition],
+                ..Write::default()
+            };
+            Ok(self.write(write).await? == CommitOutcome::Done)
+        })
     }
 }
 

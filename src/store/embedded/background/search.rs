@@ -1,100 +1,110 @@
 //! Rows of the search index in the embedded store.
 
-use async_trait::async_trait;
-
 use crate::model::{ConversationId, Direction};
 use crate::store::embedded::Embedded;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::key;
-use crate::store::{DirectoryChange, Result, SearchSegmentKey, SearchStore};
+use crate::store::{DirectoryChange, SearchSegmentKey, SearchStore, StoreFuture};
 
-#[async_trait]
 impl SearchStore for Embedded {
-    async fn search_directories(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Vec<u8>>>> {
-        let keys: Vec<_> = conversations
-            .iter()
-            .map(|id| key::search_directory(*id))
-            .collect();
-        self.read(move |context| {
-            let view = context.view();
-            let values = keys.iter().map(|key| view.get(key));
-            values
-                .map(|value| Ok(value?.map(|bytes| bytes.to_vec())))
-                .collect()
-        })
-        .await
-    }
-
-    async fn swap_search_directory(
-        &self,
-        conversation: ConversationId,
-        seen: Option<&[u8]>,
-        to: &[u8],
-    ) -> Result<bool> {
-        let write = swap(conversation, seen, to);
-        Ok(self.write(write).await? == CommitOutcome::Done)
-    }
-
-    async fn add_search_segment(
-        &self,
-        segment: SearchSegmentKey,
-        blocks: &[Vec<u8>],
-        change: &DirectoryChange,
-    ) -> Result<bool> {
-        let mut write = swap(segment.conversation, change.seen.as_deref(), &change.to);
-        let blocks = (0..).zip(blocks);
-        let puts = blocks
-            .map(|(number, block)| Op::Put(key::search_block(segment, number), block.clone()));
-        write.ops.extend(puts);
-        Ok(self.write(write).await? == CommitOutcome::Done)
-    }
-
-    async fn search_blocks(
-        &self,
-        blocks: &[(SearchSegmentKey, u32)],
-    ) -> Result<Vec<Option<Vec<u8>>>> {
-        let blocks = blocks.to_vec();
-        self.read(move |context| {
-            let view = context.view();
-            let keys = blocks
+    fn search_directories<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
+        Box::pin(async move {
+            let keys: Vec<_> = conversations
                 .iter()
-                .map(|(segment, number)| key::search_block(*segment, *number));
-            keys.map(|key| Ok(view.get(&key)?.map(|bytes| bytes.to_vec())))
-                .collect()
+                .map(|id| key::search_directory(*id))
+                .collect();
+            self.read(move |context| {
+                let view = context.view();
+                let values = keys.iter().map(|key| view.get(key));
+                values
+                    .map(|value| Ok(value?.map(|bytes| bytes.to_vec())))
+                    .collect()
+            })
+            .await
         })
-        .await
     }
 
-    async fn delete_search_segments(&self, segments: &[SearchSegmentKey]) -> Result<()> {
-        let segments = segments.to_vec();
-        let numbers: Vec<Op> = self
-            .read(move |context| {
+    fn swap_search_directory<'a>(
+        &'a self,
+        conversation: ConversationId,
+        seen: Option<&'a [u8]>,
+        to: &'a [u8],
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let write = swap(conversation, seen, to);
+            Ok(self.write(write).await? == CommitOutcome::Done)
+        })
+    }
+
+    fn add_search_segment<'a>(
+        &'a self,
+        segment: SearchSegmentKey,
+        blocks: &'a [Vec<u8>],
+        change: &'a DirectoryChange,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let mut write = swap(segment.conversation, change.seen.as_deref(), &change.to);
+            let blocks = (0..).zip(blocks);
+            let puts = blocks
+                .map(|(number, block)| Op::Put(key::search_block(segment, number), block.clone()));
+            write.ops.extend(puts);
+            Ok(self.write(write).await? == CommitOutcome::Done)
+        })
+    }
+
+    fn search_blocks<'a>(
+        &'a self,
+        blocks: &'a [(SearchSegmentKey, u32)],
+    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
+        Box::pin(async move {
+            let blocks = blocks.to_vec();
+            self.read(move |context| {
                 let view = context.view();
-                let rows = segments.iter().flat_map(|segment| {
-                    view.scan(key::search_segment(*segment), Direction::Forward)
-                });
-                let keys = rows.map(|row| {
-                    let bytes = row?.0.to_vec();
-                    let table = key::Table::Search;
-                    Ok(Op::Delete(key::Key { table, bytes }))
-                });
-                keys.collect()
+                let keys = blocks
+                    .iter()
+                    .map(|(segment, number)| key::search_block(*segment, *number));
+                keys.map(|key| Ok(view.get(&key)?.map(|bytes| bytes.to_vec())))
+                    .collect()
             })
-            .await?;
-        if numbers.is_empty() {
-            return Ok(());
-        }
-        let write = Write {
-            ops: numbers,
-            ..Write::default()
-        };
-        // It frees space, so it runs on a full disk, too.
-        self.inner.committer.commit(write).await?;
-        self.inner.search_compaction.note_deleted();
-        Ok(())
+            .await
+        })
+    }
+
+    fn delete_search_segments<'a>(
+        &'a self,
+        segments: &'a [SearchSegmentKey],
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let segments = segments.to_vec();
+            let numbers: Vec<Op> = self
+                .read(move |context| {
+                    let view = context.view();
+                    let rows = segments.iter().flat_map(|segment| {
+                        view.scan(key::search_segment(*segment), Direction::Forward)
+                    });
+                    let keys = rows.map(|row| {
+                        let bytes = row?.0.to_vec();
+                        let table = key::Table::Search;
+                        Ok(Op::Delete(key::Key { table, bytes }))
+                    });
+                    keys.collect()
+                })
+                .await?;
+            if numbers.is_empty() {
+                return Ok(());
+            }
+            let write = Write {
+                ops: numbers,
+                ..Write::default()
+            };
+            // It frees space, so it runs on a full disk, too.
+            self.inner.committer.commit(write).await?;
+            self.inner.search_compaction.note_deleted();
+            Ok(())
+        })
     }
 }
 

@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use async_trait::async_trait;
-
 use super::compare_and_set::Plan;
 use crate::model::{
     ConversationId, Direction, HistorySettings, Message, MessageId, OrderKey, OutboxEvent,
@@ -24,7 +22,7 @@ use crate::store::embedded::{Embedded, TRIES_MAX, contended, mention};
 use crate::store::rules::expiry;
 use crate::store::{
     DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RemovalStore, RemovedHistory, Result,
-    StoreAdmin as _,
+    StoreAdmin as _, StoreFuture,
 };
 
 /// Note with the expiry for which all conversations were scheduled, in seconds.
@@ -32,114 +30,125 @@ const NOTE_RETENTION: &str = "scheduled_retention";
 /// Rows of one batch, about.
 const OPS_MAX: usize = 4_000;
 
-#[async_trait]
 impl RemovalStore for Embedded {
     fn set_retention(&self, seconds: Option<u32>) {
         let retention = &self.inner.context.retention;
         retention.store(seconds.unwrap_or(0), Ordering::Relaxed);
     }
 
-    async fn scheduled_retention(&self) -> Result<Option<u32>> {
-        let note = self.note(NOTE_RETENTION).await?;
-        Ok(note.and_then(|seconds| seconds.parse().ok()))
+    fn scheduled_retention(&self) -> StoreFuture<'_, Option<u32>> {
+        Box::pin(async move {
+            let note = self.note(NOTE_RETENTION).await?;
+            Ok(note.and_then(|seconds| seconds.parse().ok()))
+        })
     }
 
-    async fn note_scheduled_retention(&self, seconds: Option<u32>) -> Result<()> {
-        let note = seconds.map(|seconds| seconds.to_string());
-        self.set_note(NOTE_RETENTION, note.as_deref()).await
+    fn note_scheduled_retention(&self, seconds: Option<u32>) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let note = seconds.map(|seconds| seconds.to_string());
+            self.set_note(NOTE_RETENTION, note.as_deref()).await
+        })
     }
 
-    async fn histories(
+    fn histories(
         &self,
         after: Option<ConversationId>,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, HistorySettings)>> {
-        let all = self.all_conversations(after, limit).await?;
-        Ok(all
-            .into_iter()
-            .map(|(one, _)| (one.id, one.history))
-            .collect())
-    }
-
-    async fn schedule_removal(&self, due: DueRemoval) -> Result<()> {
-        self.commit_ops(vec![Op::Put(key::due_removal(due), Vec::new())], None)
-            .await
-    }
-
-    async fn due_removals(&self, query: &DueQuery) -> Result<Vec<DueRemoval>> {
-        let query = *query;
-        self.read(move |context| {
-            let span = key::due_removals(query.shard, (query.from, query.up_to), query.after);
-            let view = context.view();
-            view.scan(span, Direction::Forward)
-                .take(query.limit)
-                .map(|row| {
-                    let (key, _) = row?;
-                    key::due_removal_of(&key)
-                        .ok_or_else(|| corrupt("expiries_by_hour", MalformedKey))
-                })
-                .collect()
+    ) -> StoreFuture<'_, Vec<(ConversationId, HistorySettings)>> {
+        Box::pin(async move {
+            let all = self.all_conversations(after, limit).await?;
+            Ok(all
+                .into_iter()
+                .map(|(one, _)| (one.id, one.history))
+                .collect())
         })
-        .await
     }
 
-    async fn end_removal(&self, due: DueRemoval) -> Result<()> {
-        self.commit_ops(vec![Op::Delete(key::due_removal(due))], None)
+    fn schedule_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
+        Box::pin(self.commit_ops(vec![Op::Put(key::due_removal(due), Vec::new())], None))
+    }
+
+    fn due_removals<'a>(&'a self, query: &'a DueQuery) -> StoreFuture<'a, Vec<DueRemoval>> {
+        Box::pin(async move {
+            let query = *query;
+            self.read(move |context| {
+                let span = key::due_removals(query.shard, (query.from, query.up_to), query.after);
+                let view = context.view();
+                view.scan(span, Direction::Forward)
+                    .take(query.limit)
+                    .map(|row| {
+                        let (key, _) = row?;
+                        key::due_removal_of(&key)
+                            .ok_or_else(|| corrupt("expiries_by_hour", MalformedKey))
+                    })
+                    .collect()
+            })
             .await
-    }
-
-    async fn oldest_bucket(&self, conversation: ConversationId) -> Result<Option<OldestBucket>> {
-        self.read(move |context| {
-            let Some(state) = context.state(conversation)? else {
-                return Ok(None);
-            };
-            let oldest = oldest(&context.view(), conversation)?;
-            let width = widest(context, &state).unwrap_or(expiry::WIDTHS_MICROS[0]);
-            Ok(oldest.map(|oldest| {
-                let start = slot(oldest, width);
-                let at = |micros| OrderKey::first_at(Timestamp::from_micros(micros));
-                OldestBucket {
-                    first: at(start),
-                    last: at(start + width).before(),
-                }
-            }))
         })
-        .await
     }
 
-    async fn remove_history(
-        &self,
+    fn end_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
+        Box::pin(self.commit_ops(vec![Op::Delete(key::due_removal(due))], None))
+    }
+
+    fn oldest_bucket(&self, conversation: ConversationId) -> StoreFuture<'_, Option<OldestBucket>> {
+        Box::pin(async move {
+            self.read(move |context| {
+                let Some(state) = context.state(conversation)? else {
+                    return Ok(None);
+                };
+                let oldest = oldest(&context.view(), conversation)?;
+                let width = widest(context, &state).unwrap_or(expiry::WIDTHS_MICROS[0]);
+                Ok(oldest.map(|oldest| {
+                    let start = slot(oldest, width);
+                    let at = |micros| OrderKey::first_at(Timestamp::from_micros(micros));
+                    OldestBucket {
+                        first: at(start),
+                        last: at(start + width).before(),
+                    }
+                }))
+            })
+            .await
+        })
+    }
+
+    fn remove_history<'a>(
+        &'a self,
         conversation: ConversationId,
-        removal: &HistoryRemoval,
-    ) -> Result<RemovedHistory> {
-        let removal = *removal;
-        for _ in 0..TRIES_MAX {
-            let state = self.state(conversation).await?;
-            let (removed, write) = self
-                .read(move |context| plan(context, &state, &removal))
-                .await?;
-            let is_committed = match write {
-                // It frees space, so it runs on a full disk, too.
-                Some(write) => self.inner.committer.commit(write).await? == CommitOutcome::Done,
-                None => true,
-            };
-            if is_committed {
-                let count = &self.inner.removed_messages;
-                count.fetch_add(removed.messages, Ordering::Relaxed);
-                return Ok(removed);
+        removal: &'a HistoryRemoval,
+    ) -> StoreFuture<'a, RemovedHistory> {
+        Box::pin(async move {
+            let removal = *removal;
+            for _ in 0..TRIES_MAX {
+                let state = self.state(conversation).await?;
+                let (removed, write) = self
+                    .read(move |context| plan(context, &state, &removal))
+                    .await?;
+                let is_committed = match write {
+                    // It frees space, so it runs on a full disk, too.
+                    Some(write) => self.inner.committer.commit(write).await? == CommitOutcome::Done,
+                    None => true,
+                };
+                if is_committed {
+                    let count = &self.inner.removed_messages;
+                    count.fetch_add(removed.messages, Ordering::Relaxed);
+                    return Ok(removed);
+                }
+                self.states().forget(conversation);
             }
-            self.states().forget(conversation);
-        }
-        Err(contended())
+            Err(contended())
+        })
     }
 
-    async fn log_expiry(&self, conversation: ConversationId, event: TimeUuid) -> Result<()> {
-        let outbox = &self.inner.context.outbox;
-        let row = outbox.put(conversation, || vec![OutboxEvent::history_expired(event)]);
-        match row {
-            Some(row) => self.commit_ops(vec![row], Some(event)).await,
-            None => Ok(()),
-        }
+    fn log_expiry(&self, conversation: ConversationId, event: TimeUuid) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let outbox = &self.inner.context.outbox;
+            let row = outbox.put(conversation, || vec![OutboxEvent::history_expired(event)]);
+            match row {
+                Some(row) => self.commit_ops(vec![row], Some(event)).await,
+                None => Ok(()),
+            }
+        })
     }
 }
 
