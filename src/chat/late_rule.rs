@@ -44,7 +44,8 @@ impl EventAge {
 }
 
 /// Notifies the other servers of events that are persisted and published here. `age` is `None`
-/// where another server may have persisted them. On a store of one server it does nothing.
+/// where another server may have persisted them. On a store of one server it does nothing. No error
+/// says that the events were not persisted.
 pub(crate) async fn notify_in_time(
     in_flight: &InFlightIds,
     mut age: Option<EventAge>,
@@ -62,7 +63,8 @@ pub(crate) async fn notify_in_time(
             None => {
                 // With an unknown time, streams might have passed the fresh ids too.
                 cluster.wait_for_clock().await;
-                events.log_again(cluster).await?
+                let logged = events.log_again(cluster).await;
+                logged.map_err(store::Error::after_write)?
             }
         };
         events.notify(cluster).await;

@@ -25,3 +25,13 @@ pub enum Error {
         cause: Cause,
     },
 }
+
+impl Error {
+    /// Error of a step that follows a persisted write: it never says that nothing was persisted.
+    pub(crate) fn after_write(self) -> Self {
+        match self {
+            Self::Unavailable(cause) => Self::OutcomeUnknown(cause),
+            error @ (Self::OutcomeUnknown(_) | Self::Corrupt { .. }) => error,
+        }
+    }
+}

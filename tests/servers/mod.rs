@@ -13,6 +13,7 @@ mod large;
 mod moderation;
 mod nats;
 mod outbox;
+mod outcome;
 mod pair;
 mod queue;
 mod random;

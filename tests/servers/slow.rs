@@ -1,6 +1,7 @@
 //! A store whose sends can be held up: what a slow cluster, or a server that stops for a while, does to ids that were given already. It
-//! counts the reads that streams make.
+//! refuses calls as an overloaded cluster does, and counts the reads that streams make.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,10 +16,10 @@ use wideroom::model::{
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
-    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange,
-    FormVersion, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
-    MembershipVersion, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
-    PreviewQuery, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
+    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, Error,
+    FlagsChange, FormVersion, LateChange, LoggedRestriction, MarkerMove, MembershipChange,
+    MembershipSnapshot, MembershipVersion, NewConversation, NewMessage, OutboxPage, OutboxRead,
+    Participation, PreviewQuery, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
     RestrictionChange, Result, Revised, Store, StoreFuture, UnreadQuery,
 };
 
@@ -32,6 +33,8 @@ pub(super) struct Slow {
     reads: AtomicUsize,
     moves: AtomicUsize,
     is_held: watch::Sender<bool>,
+    /// Calls of a method that are yet to be refused.
+    refusals: Mutex<HashMap<&'static str, usize>>,
     /// Shards of the outbox that were read.
     pub(super) outbox_reads: AtomicUsize,
 }
@@ -45,6 +48,7 @@ impl Slow {
             reads: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
             is_held: watch::Sender::default(),
+            refusals: Mutex::default(),
             outbox_reads: AtomicUsize::new(0),
         }
     }
@@ -71,6 +75,26 @@ impl Slow {
     /// Conversations that are created from now on wait so long after their ids were given.
     pub(super) fn set_creation_delay(&self, delay: Duration) {
         *self.creation_delay.lock().unwrap() = delay;
+    }
+
+    /// So many of the next calls of a method are refused, before they do anything.
+    pub(super) fn refuse(&self, method: &'static str, calls: usize) {
+        self.refusals.lock().unwrap().insert(method, calls);
+    }
+
+    pub(super) fn refusals_left(&self, method: &str) -> usize {
+        let refusals = self.refusals.lock().unwrap();
+        refusals.get(method).copied().unwrap_or_default()
+    }
+
+    fn admit(&self, method: &str) -> Result<()> {
+        match self.refusals.lock().unwrap().get_mut(method) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                Err(Error::Unavailable("it is refused".into()))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Sends that begin from now on wait until they are let go.
@@ -305,7 +329,10 @@ impl Store for Slow {
         conversation: ConversationId,
         changes: &'a [LateChange],
     ) -> StoreFuture<'a, ()> {
-        self.inner.log_late(conversation, changes)
+        Box::pin(async move {
+            self.admit("log_late")?;
+            self.inner.log_late(conversation, changes).await
+        })
     }
 
     fn outbox_since(&self) -> StoreFuture<'_, Option<Timestamp>> {
@@ -398,6 +425,7 @@ impl Store for Slow {
     ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>> {
         Box::pin(async move {
             self.read();
+            self.admit("messages")?;
             self.inner.messages(keys).await
         })
     }

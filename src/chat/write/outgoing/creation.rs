@@ -5,6 +5,7 @@
 //! fresh id, as a late message that does not exist: inboxes show the entry, and streams of the
 //! conversation pass over it.
 
+use futures_util::TryFutureExt as _;
 use futures_util::future::BoxFuture;
 
 use crate::chat::late_rule::{EventAge, LateEvents, notify_in_time};
@@ -122,9 +123,11 @@ impl LateEvents for CreationDelivery<'_> {
                 },
                 event: OutboxEvent::conversation_created(creation.change),
             };
+            // Refused, it is repeated too: without it, streams of other servers miss the creation.
             let log = || {
                 let again = std::slice::from_ref(&again);
-                context.store.log_late(conversation, again)
+                let logged = context.store.log_late(conversation, again);
+                logged.map_err(store::Error::after_write)
             };
             let (lease, ()) = retry_until_known(&context.unsettled, lease, log).await?;
             let (publisher, origin) = (&context.publisher, Origin::Own(&lease));

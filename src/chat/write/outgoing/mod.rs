@@ -9,6 +9,7 @@ pub(crate) mod creation;
 
 use std::sync::Arc;
 
+use futures_util::TryFutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::unknown_outcome::retry_until_known;
@@ -434,7 +435,11 @@ impl LateEvents for OutgoingDelivery<'_> {
                 }
             }
             let changes: Vec<_> = outgoing.events.iter().map(OutgoingEvent::late).collect();
-            let log = || context.store.log_late(conversation, &changes);
+            // Refused, it is repeated too: without it, streams of other servers miss the events.
+            let log = || {
+                let logged = context.store.log_late(conversation, &changes);
+                logged.map_err(store::Error::after_write)
+            };
             let (lease, ()) = retry_until_known(&context.unsettled, lease, log).await?;
             let recipients = cluster.recipients(conversation).await;
             let (publisher, origin) = (&context.publisher, Origin::Own(&lease));

@@ -184,7 +184,7 @@ impl ConversationWriter {
             Ok(messages) => messages,
             Err(error) => {
                 let sends = retries.into_iter().map(|(send, _)| send);
-                return refuse_all(sends, &error.into());
+                return refuse_all(sends, &Error::from(error).of_retry());
             }
         };
         for ((send, first), message) in retries.into_iter().zip(messages) {
@@ -223,7 +223,7 @@ impl ConversationWriter {
                     visible.push((send, first))
                 }
                 Ok(_) => refuse_all([send], &Error::NotFound("the message")),
-                Err(error) => refuse_all([send], &error),
+                Err(error) => refuse_all([send], &error.of_retry()),
             }
         }
         visible
@@ -241,7 +241,7 @@ impl ConversationWriter {
                     let _ = send.reply.send(delivered.map(|()| message));
                 });
             }
-            Err(error) => drop(send.reply.send(Err(error))),
+            Err(error) => drop(send.reply.send(Err(error.of_retry()))),
         }
     }
 

@@ -16,14 +16,6 @@ pub(crate) fn unavailable(cause: impl Into<Cause>) -> Error {
     Error::Unavailable(cause.into())
 }
 
-/// The error of a failure after a first write: the outcome is unknown, and only a retry settles it.
-pub(crate) fn unknown(error: Error) -> Error {
-    match error {
-        Error::Unavailable(cause) => Error::OutcomeUnknown(cause),
-        error @ (Error::OutcomeUnknown(_) | Error::Corrupt { .. }) => error,
-    }
-}
-
 /// The error of a read, which changes nothing.
 pub(crate) fn of_read(error: ExecutionError) -> Error {
     unavailable(error)

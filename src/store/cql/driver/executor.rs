@@ -45,9 +45,8 @@ pub(crate) struct Executor {
     batch_log: BatchLog,
     nodes: Arc<NodeTable>,
     metrics: Arc<RequestMetrics>,
-    /// Statements sent, by which tests and benchmarks measure the cost of an operation. A batch is
-    /// one, and a hedge none.
-    /// Statements that were sent, without the polls.
+    /// Statements sent, polls apart, by which tests and benchmarks measure the cost of an operation.
+    /// A batch is one, and a hedge none.
     sent: AtomicU64,
     polls: AtomicU64,
     _watch: NodeWatch,

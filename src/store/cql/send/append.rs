@@ -15,13 +15,13 @@ use super::Sends;
 use super::idempotency::PlacedMessage;
 use super::writer_cache::{ConversationWriteState, HintUpdate, KnownParticipants};
 use crate::model::{Change, Conversation, ConversationId, Message, OutboxEvent};
-use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
+use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::bucket::stored_bytes;
 use crate::store::rules::expiry;
-use crate::store::{Appended, Audience, DueRemoval, NewMessage, Result};
+use crate::store::{Appended, Audience, DueRemoval, Error, NewMessage, Result};
 
 /// How often the membership may change while a send checks the participants.
 const TRIES_MAX: usize = 16;
@@ -166,7 +166,7 @@ impl Sends {
             if number == 0 {
                 written?
             } else {
-                written.map_err(unknown)?
+                written.map_err(Error::after_write)?
             }
         }
         let conversation = placed.first().map(|one| one.message().conversation);
@@ -180,7 +180,7 @@ impl Sends {
             probe,
         )
         .await;
-        Ok(participants.map_err(unknown)?.audience())
+        Ok(participants.map_err(Error::after_write)?.audience())
     }
 
     /// Writes one batch of messages.
@@ -241,7 +241,10 @@ impl Sends {
             .row(effects.conversation, || events(part, extra));
         self.outbox.write_all(writes, row).await?;
         if let Some(apart) = apart {
-            self.executor.write_all(apart).await.map_err(unknown)?;
+            self.executor
+                .write_all(apart)
+                .await
+                .map_err(Error::after_write)?;
         }
         self.messages
             .advance_head(effects.conversation, &effects.last, activity);

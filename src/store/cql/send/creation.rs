@@ -8,13 +8,13 @@ use futures_util::future::try_join;
 use super::Sends;
 use crate::model::id::pair_key;
 use crate::model::{Conversation, Membership, OutboxEvent, UserId};
-use crate::store::cql::driver::error::{corrupt, unknown};
+use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::participant::roster::Roster;
 use crate::store::rules::pair;
-use crate::store::{Created, NewConversation, Result};
+use crate::store::{Created, Error, NewConversation, Result};
 
 const TABLE: &str = "conversations";
 /// Participants that fit into one batch with their inbox entries.
@@ -140,7 +140,7 @@ impl Sends {
             // If one batch fails, others may be stored: the outcome of the whole is unknown.
             self.write_in_batches(new, &memberships, head, &roster, is_large)
                 .await
-                .map_err(unknown)?;
+                .map_err(Error::after_write)?;
         }
         Ok(())
     }

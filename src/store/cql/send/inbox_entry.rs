@@ -2,10 +2,9 @@
 
 use super::Sends;
 use crate::model::{ActPosition, ConversationId, Flags, OrderKey, UserId};
-use crate::store::cql::driver::error::unknown;
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
-use crate::store::{FlagsChange, MarkerMove, Result};
+use crate::store::{Error, FlagsChange, MarkerMove, Result};
 
 impl Sends {
     pub(crate) async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
@@ -64,7 +63,7 @@ impl Sends {
             .inboxes
             .flags(user, to.conversation)
             .await
-            .map_err(unknown)?;
+            .map_err(Error::after_write)?;
         Ok(Some(after.map_or_else(
             || to.apply(before.flags),
             |after| after.flags,

@@ -13,14 +13,14 @@ use super::Sends;
 use super::append::Extra;
 use super::pending_change::{PendingChange, joined};
 use crate::model::{Conversation, ConversationId, Membership, Role, TimeUuid, UserId};
-use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
+use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::participant::roster::{Roster, RosterSnapshot};
 use crate::store::rules::succession::Succession;
-use crate::store::{Audience, MembershipChange, MembershipSnapshot, Renaming, Result};
+use crate::store::{Audience, Error, MembershipChange, MembershipSnapshot, Renaming, Result};
 
 /// Attempts to decide a change while other servers change the same membership.
 const TRIES_MAX: usize = 8;
@@ -126,11 +126,11 @@ impl Sends {
             let was_large = conversation.is_large && seen.is_settled();
             let pending = PendingChange::of(id, change, announcement, was_large);
             if self.decide(id, &seen, &roster, change, &pending).await? {
-                self.complete(&pending).await.map_err(unknown)?;
+                self.complete(&pending).await.map_err(Error::after_write)?;
                 return self
                     .audience(id, change, pending.was_large)
                     .await
-                    .map_err(unknown)
+                    .map_err(Error::after_write)
                     .map(Some);
             }
         }

@@ -14,11 +14,11 @@ use crate::model::{
     Change, ChangeKind, ConversationId, Message, MessageKind, OutboxEvent, OutboxRow, Revision,
     UserId,
 };
-use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
+use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::message::pin::end_of;
-use crate::store::{Audience, LateChange, Result, Revised};
+use crate::store::{Audience, Error, LateChange, Result, Revised};
 
 /// How often the membership may change while a change checks the participants.
 const TRIES_MAX: usize = 16;
@@ -99,7 +99,7 @@ impl Sends {
         if message.kind == MessageKind::Text {
             self.settle_mentions(&message, bucket, &mentions, change)
                 .await
-                .map_err(unknown)?;
+                .map_err(Error::after_write)?;
         }
         Ok(Some(Revised {
             message: Arc::new(message),
@@ -198,18 +198,21 @@ impl Sends {
             let Some(now) = self
                 .changed_participants(conversation, &participants)
                 .await
-                .map_err(unknown)?
+                .map_err(Error::after_write)?
             else {
                 return Ok(audience(&participants, shown.is_some()));
             };
             let mut writes = Writes::logged();
             now.missing_from(&participants)
                 .for_each(|user| put(&mut writes, user));
-            self.executor.write_all(writes).await.map_err(unknown)?;
+            self.executor
+                .write_all(writes)
+                .await
+                .map_err(Error::after_write)?;
             state.set_participants(Arc::clone(&now));
             participants = now;
         }
-        Err(unknown(unavailable(
+        Err(Error::after_write(unavailable(
             "the participants of a conversation change all the time",
         )))
     }

@@ -5,13 +5,13 @@ use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::value::MaybeUnset;
 
 use super::Executor;
-use crate::store::Result;
-use crate::store::cql::driver::error::{is_logged_once, of_write, unknown};
+use crate::store::cql::driver::error::{is_logged_once, of_write};
 use crate::store::cql::driver::next_version;
 use crate::store::cql::driver::nodes::table::Attempt;
 use crate::store::cql::driver::request::hedging::RequestKind;
 use crate::store::cql::driver::statement::{ExecutionProfiles, Statement};
 use crate::store::cql::driver::value::{Value, Values};
+use crate::store::{Error, Result};
 
 /// Writes of one batch. Those to one partition are a single mutation; others go through the cluster's batch log.
 #[derive(Clone)]
@@ -184,7 +184,9 @@ impl Executor {
         self.metrics.unlogged_batches.inc();
         let statements = logged.statements.clone();
         let unlogged = batch_of(BatchType::Unlogged, statements, &self.profiles);
-        self.send_batch(&unlogged, values).await.map_err(unknown)
+        self.send_batch(&unlogged, values)
+            .await
+            .map_err(Error::after_write)
     }
 
     async fn send_batch(&self, batch: &Batch, values: &[Values]) -> Result<()> {
