@@ -11,6 +11,7 @@ use scylla::policies::host_filter::AllowListHostFilter;
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::clock::NodeClock;
 use super::net::Net;
@@ -28,6 +29,8 @@ rm -rf "$0"
 
 /// A request holds a thread of its node while it waits for another node.
 const REQUEST_THREADS_IN_A_RING: &str = "64";
+/// One ring of three runs at a time: two of them, beside the shared node, would overload a small machine, and their tests would measure that.
+static TURN_OF_THREE: Semaphore = Semaphore::const_new(1);
 const KEYSTORE: &str = "node.p12";
 const CERTIFICATE: &str = "node.pem";
 
@@ -41,6 +44,7 @@ pub(crate) struct Ring {
     nodes: Vec<Option<Child>>,
     options: RingOptions,
     clock: Option<NodeClock>,
+    _turn: Option<SemaphorePermit<'static>>,
 }
 
 /// How a ring differs from the usual one.
@@ -63,6 +67,10 @@ impl Ring {
     pub(crate) async fn start_with(nodes: u8, options: RingOptions) -> Option<Self> {
         assert!([1, 3].contains(&nodes), "a ring is of one node or of three");
         let jars = jars::jars().await?;
+        let turn = match nodes {
+            1 => None,
+            _ => Some(TURN_OF_THREE.acquire().await.expect("it is never closed")),
+        };
         let folder = tempfile::Builder::new()
             .prefix("wideroom-cassandra-")
             .tempdir()
@@ -84,6 +92,7 @@ impl Ring {
             guard,
             nodes: (0..nodes).map(|_| None).collect(),
             options,
+            _turn: turn,
         };
         if ring.options.has_tls {
             make_key(&ring.folder, &ring.net.host(1));
