@@ -102,16 +102,20 @@ impl Error {
     /// Error of a step of a retry whose first attempt may have persisted its change: it never says
     /// that nothing was done.
     pub(crate) fn of_retry(self) -> Self {
-        match self {
-            Self::Busy => Self::OutcomeUnknown,
-            Self::Store(failure) if matches!(failure.cause, store::Error::Unavailable(_)) => {
-                if failure.report_once() {
-                    tracing::warn!(error = %failure.cause, "the store was unavailable to a retry; the outcome of its first attempt is unknown");
-                }
+        let Self::Store(failure) = &self else {
+            return if matches!(self, Self::Busy) {
                 Self::OutcomeUnknown
-            }
-            error => error,
+            } else {
+                self
+            };
+        };
+        if !matches!(failure.cause, store::Error::Unavailable(_)) {
+            return self;
         }
+        if failure.report_once() {
+            tracing::warn!(error = %failure.cause, "the store was unavailable to a retry; the outcome of its first attempt is unknown");
+        }
+        Self::OutcomeUnknown
     }
 
     pub(crate) fn bad_input(path: &'static [&'static str], message: impl ToString) -> Self {

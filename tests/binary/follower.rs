@@ -16,7 +16,6 @@ use super::ledger::Found;
 use super::read::message_id;
 use super::stage::{Stage, name};
 use crate::support::client::{Cut, Socket, WebSocket, soon, try_socket};
-use crate::support::world::PATIENCE;
 
 const MESSAGES: &str = "subscription($c: ID!, $a: String) { messageAdded(conversationId: $c, after: $a) { messageEdge { cursor node { uuid body } } } }";
 const INBOX: &str = "subscription($a: String) { inboxUpdated(after: $a) { cursor event { __typename ... on InboxEntryChangedEvent {
@@ -31,6 +30,9 @@ pub(crate) struct Place {
 
 /// Codes of a socket whose token is refused: it would come back for ever and hear nothing.
 const REFUSALS: [u16; 2] = [4401, 4403];
+/// Delivery after an outage: a server that cannot read a lane of its mailbox has all its streams read the store after a minute, within
+/// half of one. The rest is for a machine with other load.
+const RECOVERY_MAX: Duration = Duration::from_secs(150);
 /// How often one whose stream ended with the store comes back.
 const COME_BACK_AFTER: Duration = Duration::from_millis(100);
 
@@ -186,7 +188,7 @@ impl Follower {
         let newest: HashMap<_, _> = newest_of(stage, user, found).collect();
         let shown = |heard: &Vec<Value>| heard.iter().filter_map(told).collect::<HashMap<_, _>>();
         let is_whole = |heard: &Vec<Value>| shown(heard) == newest;
-        let waited = tokio::time::timeout(PATIENCE, self.heard.wait_for(is_whole))
+        let waited = tokio::time::timeout(RECOVERY_MAX, self.heard.wait_for(is_whole))
             .await
             .map(drop);
         assert!(
@@ -213,10 +215,12 @@ impl Follower {
                 .map(|data| message(&data["messageAdded"]["messageEdge"]["node"]))
                 .collect()
         };
-        let waited =
-            tokio::time::timeout(PATIENCE, self.heard.wait_for(|heard| all(heard) == there))
-                .await
-                .map(drop);
+        let waited = tokio::time::timeout(
+            RECOVERY_MAX,
+            self.heard.wait_for(|heard| all(heard) == there),
+        )
+        .await
+        .map(drop);
         let heard = all(&self.heard.borrow());
         let missed: Vec<_> = there
             .iter()
