@@ -58,6 +58,8 @@ pub(crate) struct InFlightIds {
     released: Arc<watch::Sender<()>>,
     /// This server's part in a cluster. `None` on a store of one server.
     cluster: Option<Cluster>,
+    /// Writes that are in flight, or are not delivered to the other servers yet.
+    unsettled_max: usize,
 }
 
 #[derive(Default)]
@@ -91,6 +93,7 @@ impl InFlightIds {
         clock: Arc<dyn Clock>,
         ids: Arc<IdGenerator>,
         cluster: Option<Cluster>,
+        unsettled_max: usize,
     ) -> Self {
         Self {
             clock,
@@ -99,6 +102,7 @@ impl InFlightIds {
             raised: Arc::default(),
             released: Arc::new(watch::Sender::new(())),
             cluster,
+            unsettled_max,
         }
     }
 
@@ -141,7 +145,7 @@ impl InFlightIds {
     ///
     /// On a cluster, the ids are greater than all that were observed in the conversation. `Busy`
     /// where this server's clock is wrong, where the conversation is too far ahead of it, and where
-    /// too many events wait to be delivered to other servers.
+    /// too many writes are in flight or wait to be delivered to other servers.
     pub(crate) async fn allocate(
         &self,
         conversation: ConversationId,
@@ -152,7 +156,7 @@ impl InFlightIds {
         };
         let deadline = Instant::now() + LEAD_WAIT_MAX;
         loop {
-            let is_fit = cluster.check_clock().is_ok() && cluster.has_room();
+            let is_fit = cluster.check_clock().is_ok() && self.has_room(cluster);
             if !is_fit || self.lead_over_clock() > CLOCK_LEAD_MAX {
                 return Err(Error::Busy);
             }
@@ -168,6 +172,12 @@ impl InFlightIds {
             }
             sleep(wait).await;
         }
+    }
+
+    /// Whether the bound on unsettled writes has room for another one. A late event that the store
+    /// refuses to log is in flight until it is logged.
+    fn has_room(&self, cluster: &Cluster) -> bool {
+        self.leases.lock().len() + cluster.undelivered() < self.unsettled_max
     }
 
     /// Allocates ids for events that are persisted already, and logged again.
@@ -356,7 +366,7 @@ mod tests {
     #[test]
     fn readers_hear_of_released_ids_and_of_other_servers() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000)));
-        let in_flight = InFlightIds::new(clock, Arc::new(IdGenerator::new([7; 8])), None);
+        let in_flight = InFlightIds::new(clock, Arc::new(IdGenerator::new([7; 8])), None, 9);
         let mut released = in_flight.watch_released();
         let lease = in_flight.lease(1, Timestamp::ZERO);
         assert!(!released.has_changed().unwrap());
@@ -370,7 +380,7 @@ mod tests {
     #[test]
     fn the_low_watermark_never_passes_an_id_in_flight() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000)));
-        let in_flight = InFlightIds::new(clock, Arc::new(IdGenerator::new([7; 8])), None);
+        let in_flight = InFlightIds::new(clock, Arc::new(IdGenerator::new([7; 8])), None, 9);
         let first = in_flight.lease(1, Timestamp::ZERO);
         let second = in_flight.lease(2, Timestamp::ZERO);
         assert!(in_flight.low_watermark() < first.newest().order_key());

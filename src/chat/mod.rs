@@ -162,7 +162,8 @@ impl Chat {
         };
         // The logs of other servers go by the cluster's time, whatever the wall clock shows.
         let clock = cluster.as_ref().map_or(clock, Cluster::clock);
-        let in_flight = InFlightIds::new(Arc::clone(&clock), ids, cluster);
+        let in_flight =
+            InFlightIds::new(Arc::clone(&clock), ids, cluster, bounds.backlog_writes_max);
         let restrictions = Restrictions::open(&store, Arc::clone(&clock), &bounds).await?;
         let components = Components::new(
             store,

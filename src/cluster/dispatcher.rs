@@ -46,8 +46,6 @@ const ATTEMPT_MAX: Duration = Duration::from_millis(2_500);
 const FRESH_MAX: Duration = Duration::from_secs(4);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(15);
-/// Notices of events that are persisted and not delivered yet. Beyond that nothing new is begun.
-const UNDELIVERED_MAX: usize = 10_000;
 
 /// Conversations in which users type at the same time.
 const RECENT_ROUTES_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not zero");
@@ -150,6 +148,13 @@ impl RecentRoutes {
 /// Delivery in progress, for the bound on all of them.
 struct Undelivered<'a>(&'a AtomicUsize);
 
+impl<'a> Undelivered<'a> {
+    fn count(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::SeqCst);
+        Self(all)
+    }
+}
+
 impl Drop for Undelivered<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
@@ -178,10 +183,6 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.undelivered.load(Ordering::SeqCst) < UNDELIVERED_MAX
-    }
-
     pub(super) fn undelivered(&self) -> usize {
         self.undelivered.load(Ordering::SeqCst)
     }
@@ -189,8 +190,7 @@ impl Dispatcher {
     /// Delivers a notice to all other servers with a recipient, however long it takes, and says to
     /// how many. Its event is persisted already.
     pub(super) async fn deliver(&self, notice: &RemoteNotice, recipients: &Recipients) -> usize {
-        self.undelivered.fetch_add(1, Ordering::SeqCst);
-        let _undelivered = Undelivered(&self.undelivered);
+        let _undelivered = Undelivered::count(&self.undelivered);
         let mut pause = RETRY_FIRST;
         let routes = loop {
             match self.routes(notice, recipients).await {
@@ -261,6 +261,7 @@ impl Dispatcher {
     }
 
     pub(super) async fn recipients(&self, conversation: ConversationId) -> Recipients {
+        let _undelivered = Undelivered::count(&self.undelivered);
         let mut pause = RETRY_FIRST;
         loop {
             match self.store.recipients(conversation).await {

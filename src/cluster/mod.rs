@@ -182,9 +182,9 @@ impl Cluster {
         self.0.store.set_completion_handler(handler);
     }
 
-    /// Whether the bound on undelivered notices has room for another event.
-    pub fn has_room(&self) -> bool {
-        self.0.dispatcher.has_room()
+    /// Batches of events whose notices are not delivered yet.
+    pub fn undelivered(&self) -> usize {
+        self.0.dispatcher.undelivered()
     }
 
     /// The cluster's time, by which ids and cursors go.

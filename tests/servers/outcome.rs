@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use wideroom::chat::Error;
+use wideroom::bus::Bus;
+use wideroom::chat::{Bounds, Error, Result};
 
-use super::pair::{SOON, people, two};
+use super::pair::{SOON, Server, people, two};
+use crate::store::stage::keyspace;
+use crate::support::world::PATIENCE;
 
 /// More than the age at which an event is late, and less than the longest wait for an outcome.
 const LATE: Duration = Duration::from_millis(4_200);
@@ -50,4 +53,87 @@ async fn a_retry_that_cannot_read_its_message_does_not_say_that_nothing_was_done
     let retried = send().await;
     assert!(matches!(retried, Err(Error::OutcomeUnknown)), "{retried:?}");
     assert_eq!(send().await.unwrap().id, first.id);
+}
+
+/// A server that may have two unsettled writes. `None` where no Cassandra can be had.
+async fn with_two_places() -> Option<Server> {
+    let bounds = Bounds {
+        backlog_writes_max: 2,
+        ..Bounds::default()
+    };
+    Some(Server::within(bounds, keyspace().await?, Bus::default(), 0).await)
+}
+
+/// Repeats a write that is refused as too many, until there is room for it.
+async fn once_there_is_room<T>(write: impl AsyncFn() -> Result<T>) {
+    let repeated = async {
+        loop {
+            match write().await {
+                Err(Error::Busy) => tokio::time::sleep(Duration::from_millis(20)).await,
+                outcome => return outcome,
+            }
+        }
+    };
+    let outcome = tokio::time::timeout(PATIENCE, repeated).await;
+    outcome.expect("there is room again").map(drop).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sends_whose_late_events_are_not_logged_yet_keep_their_places_in_the_backlog() {
+    let Some(server) = with_two_places().await else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let (one, two) = (
+        server.group(&anna, &[&ben]).await,
+        server.group(&anna, &[&ben]).await,
+    );
+    server.slow.refuse("log_late", usize::MAX);
+    server.slow.set_delay(LATE);
+    let late = tokio::join!(
+        server.try_send(&anna, one, "late", None),
+        server.try_send(&anna, two, "late", None),
+    );
+    assert!(
+        matches!(
+            late,
+            (Err(Error::OutcomeUnknown), Err(Error::OutcomeUnknown))
+        ),
+        "{late:?}"
+    );
+    server.slow.set_delay(Duration::ZERO);
+    let send = async || server.try_send(&anna, one, "one too many", None).await;
+    let refused = send().await;
+    assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
+    server.slow.refuse("log_late", 0);
+    once_there_is_room(send).await;
+}
+
+/// Creations wait in no queue, so they have no place in the backlog.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_the_bound_on_unsettled_creations_nothing_is_begun() {
+    let Some(server) = with_two_places().await else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let names = [ben.as_str().to_owned()];
+    let create = async || {
+        let writes = &server.chat.writes;
+        writes.create_group(&anna, "a group", &names, None).await
+    };
+    server.slow.refuse("log_late", usize::MAX);
+    server.slow.set_creation_delay(LATE);
+    let late = tokio::join!(create(), create());
+    assert!(
+        matches!(
+            late,
+            (Err(Error::OutcomeUnknown), Err(Error::OutcomeUnknown))
+        ),
+        "{late:?}"
+    );
+    server.slow.set_creation_delay(Duration::ZERO);
+    let refused = create().await;
+    assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
+    server.slow.refuse("log_late", 0);
+    once_there_is_room(create).await;
 }

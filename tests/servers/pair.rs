@@ -54,6 +54,16 @@ impl Server {
     }
 
     pub(super) async fn at(address: Address, bus: Bus, skew_micros: i64) -> Self {
+        Self::within(Bounds::default(), address, bus, skew_micros).await
+    }
+
+    /// One with bounds of its own, except that its users have no rates.
+    pub(super) async fn within(
+        bounds: Bounds,
+        address: Address,
+        bus: Bus,
+        skew_micros: i64,
+    ) -> Self {
         let skewed = Arc::new(SkewedClock(AtomicI64::new(skew_micros)));
         let clock = Arc::clone(&skewed) as Arc<dyn Clock>;
         let cql = Arc::new(Cql::open(address, Arc::clone(&clock)).await.unwrap());
@@ -61,9 +71,9 @@ impl Server {
         let bounds = Bounds {
             rates: RateBounds {
                 is_on: false,
-                ..RateBounds::default()
+                ..bounds.rates.clone()
             },
-            ..Bounds::default()
+            ..bounds
         };
         let chat = Chat::open(Arc::clone(&slow) as Arc<dyn Store>, bus, clock, bounds)
             .await

@@ -43,7 +43,7 @@ impl IndexUpkeep {
         bounds: &Bounds,
     ) -> Result<Self> {
         let ids = Arc::new(IdGenerator::random());
-        let in_flight = InFlightIds::new(clock, ids, None);
+        let in_flight = InFlightIds::new(clock, ids, None, 9);
         let imported_at = store.imported_at().await?.unwrap_or_default();
         let index = SearchIndex::new(Arc::clone(&store), in_flight, imported_at, bounds);
         let index = Arc::new(index);

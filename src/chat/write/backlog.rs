@@ -2,11 +2,13 @@
 //!
 //! Load shedding. Each conversation's queue is bounded, but while the store answers with time-outs
 //! there are many such queues, and each holds writes whose outcome is unknown. Beyond the bounds of
-//! the backlog a write is refused before anything of it is written.
+//! the backlog a write is refused before anything of it is written. On a cluster, a write keeps its
+//! place until the other servers were notified of it.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use crate::chat::error::{Error, Result};
 
@@ -25,6 +27,15 @@ pub(crate) struct BacklogSize {
 pub(crate) struct BacklogPermit {
     backlog: Arc<Backlog>,
     bytes: usize,
+}
+
+/// Channel for the outcome of a command that waits in its queue.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
+
+/// Reply to a command that was taken from its queue. It settles the write.
+pub(crate) struct PendingReply<T> {
+    outcome: Reply<T>,
+    _permit: BacklogPermit,
 }
 
 impl Backlog {
@@ -52,6 +63,20 @@ impl Backlog {
 
     pub(crate) fn size(&self) -> BacklogSize {
         *self.size.lock()
+    }
+}
+
+impl<T> PendingReply<T> {
+    pub(crate) fn new(outcome: Reply<T>, permit: BacklogPermit) -> Self {
+        Self {
+            outcome,
+            _permit: permit,
+        }
+    }
+
+    /// Replies and settles the write. A reply to a client that has disconnected is dropped.
+    pub(crate) fn send(self, outcome: Result<T>) {
+        drop(self.outcome.send(outcome));
     }
 }
 

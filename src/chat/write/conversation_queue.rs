@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::backlog::{Backlog, BacklogPermit, BacklogSize};
+use super::backlog::{Backlog, BacklogPermit, BacklogSize, PendingReply, Reply};
 use super::command::draft::Draft;
 use super::command::erasure::ErasureCommand;
 use super::command::group::GroupCommand;
@@ -24,7 +24,7 @@ use super::command::reaction::ReactionDraft;
 use super::command::revision::RevisionDraft;
 use super::conversation_writer::ConversationWriter;
 use super::outgoing::OutgoingEvents;
-use super::send_batch::{Reply, SendJob};
+use super::send_batch::SendJob;
 use super::write_context::WriteContext;
 use crate::chat::access::authority::Authority;
 use crate::chat::bounds::Bounds;
@@ -232,7 +232,6 @@ impl QueueTask {
         }
     }
 
-    /// A reply to a client that has disconnected is dropped.
     async fn run_single(&self, job: QueuedCommand) {
         let QueuedCommand {
             user, work, permit, ..
@@ -244,32 +243,35 @@ impl QueueTask {
                     .send(vec![SendJob {
                         sender: user,
                         draft,
-                        reply,
-                        _permit: permit,
+                        reply: PendingReply::new(reply, permit),
                     }])
                     .await
             }
-            Work::Revise(draft, reply) => {
-                let _permit = permit;
-                self.reply(reply, writer.revise(user, draft).await)
-            }
-            Work::React(draft, reply) => {
-                let _permit = permit;
-                self.reply(reply, writer.react(user, draft).await)
-            }
-            Work::Pin(draft, reply) => {
-                let _permit = permit;
-                self.reply(reply, writer.pin(user, draft).await)
-            }
+            Work::Revise(draft, reply) => self.reply(
+                PendingReply::new(reply, permit),
+                writer.revise(user, draft).await,
+            ),
+            Work::React(draft, reply) => self.reply(
+                PendingReply::new(reply, permit),
+                writer.react(user, draft).await,
+            ),
+            Work::Pin(draft, reply) => self.reply(
+                PendingReply::new(reply, permit),
+                writer.pin(user, draft).await,
+            ),
             Work::Group(command, authority, reply) => {
-                let _permit = permit;
                 let changed = writer.change_group(&user, authority, &command).await;
-                self.reply(reply, changed.map(|outgoing| ((), outgoing)));
+                self.reply(
+                    PendingReply::new(reply, permit),
+                    changed.map(|outgoing| ((), outgoing)),
+                );
             }
             Work::Erase(command, reply) => {
-                let _permit = permit;
                 let erased = writer.erase(&command).await;
-                self.reply(reply, erased.map(|()| ((), None)));
+                self.reply(
+                    PendingReply::new(reply, permit),
+                    erased.map(|()| ((), None)),
+                );
             }
         }
     }
@@ -277,17 +279,17 @@ impl QueueTask {
     /// Replies once the other servers were notified. The queue does not wait for that.
     fn reply<T: Send + 'static>(
         &self,
-        reply: Reply<T>,
+        reply: PendingReply<T>,
         outcome: Result<(T, Option<OutgoingEvents>)>,
     ) {
         match outcome {
             Ok((value, outgoing)) => {
                 let context = self.writer.context();
                 context.deliver_then(outgoing, move |delivered| {
-                    drop(reply.send(delivered.map(|()| value)));
+                    reply.send(delivered.map(|()| value));
                 });
             }
-            Err(error) => drop(reply.send(Err(error))),
+            Err(error) => reply.send(Err(error)),
         }
     }
 
@@ -311,8 +313,7 @@ impl QueueTask {
                     sends.push(SendJob {
                         sender: user,
                         draft,
-                        reply,
-                        _permit: permit,
+                        reply: PendingReply::new(reply, permit),
                     });
                 }
                 job if sends.is_empty() => {

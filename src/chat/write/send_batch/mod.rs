@@ -10,9 +10,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
-use super::backlog::BacklogPermit;
+use super::backlog::PendingReply;
 use super::command::draft::Draft;
 use super::conversation_writer::ConversationWriter;
 use super::outgoing::OutgoingEvents;
@@ -26,16 +24,11 @@ use crate::model::{
 use crate::store::cluster::KeyedSend;
 use crate::store::{self, Appended, Audience, EarlierSend, NewMessage};
 
-/// Channel for the outcome of a command.
-pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
-
 /// Send that was taken from the queue.
 pub(crate) struct SendJob {
     pub(crate) sender: UserId,
     pub(crate) draft: Draft,
-    pub(crate) reply: Reply<Arc<Message>>,
-    /// Held until the send is settled.
-    pub(crate) _permit: BacklogPermit,
+    pub(crate) reply: PendingReply<Arc<Message>>,
 }
 
 /// Retry of a send in the same batch, with the index of the first attempt.
@@ -81,9 +74,9 @@ impl ConversationWriter {
         drop(lease);
         // Callers wait until the other servers were notified.
         let mut waiting = outgoing.is_some().then(Vec::new);
-        let mut answer = |reply: Reply<Arc<Message>>, outcome| match &mut waiting {
+        let mut answer = |reply: PendingReply<Arc<Message>>, outcome| match &mut waiting {
             Some(waiting) => waiting.push((reply, outcome)),
-            None => drop(reply.send(outcome)),
+            None => reply.send(outcome),
         };
         let mut retries = Vec::new();
         for Twin { first, send } in twins {
@@ -104,7 +97,7 @@ impl ConversationWriter {
         if let Some(waiting) = waiting {
             self.context().deliver_then(outgoing, move |delivered| {
                 for (reply, outcome) in waiting {
-                    let _ = reply.send(delivered.clone().and(outcome));
+                    reply.send(delivered.clone().and(outcome));
                 }
             });
         }
@@ -200,7 +193,7 @@ impl ConversationWriter {
                         outgoing.set_retried(self.keyed(&send, first.message));
                     }
                     context.deliver_then(outgoing, move |delivered| {
-                        let _ = send.reply.send(delivered.map(|()| message));
+                        send.reply.send(delivered.map(|()| message));
                     });
                 }
                 None => self.finish(send, first.message).await,
@@ -238,10 +231,10 @@ impl ConversationWriter {
                     outgoing.set_retried(self.keyed(&send, id));
                 }
                 self.context().deliver_then(outgoing, move |delivered| {
-                    let _ = send.reply.send(delivered.map(|()| message));
+                    send.reply.send(delivered.map(|()| message));
                 });
             }
-            Err(error) => drop(send.reply.send(Err(error.of_retry()))),
+            Err(error) => send.reply.send(Err(error.of_retry())),
         }
     }
 
@@ -356,6 +349,6 @@ fn outcome_of_twin(hash: InputHash, first: &NewMessage) -> Result<Arc<Message>> 
 /// A reply to a client that has disconnected is dropped.
 fn refuse_all(sends: impl IntoIterator<Item = SendJob>, error: &Error) {
     for send in sends {
-        let _ = send.reply.send(Err(error.clone()));
+        send.reply.send(Err(error.clone()));
     }
 }
