@@ -13,6 +13,9 @@
 //! All times are those of the cluster clock, so a wall clock that is wrong or was set moves neither
 //! the reads nor the cursors. Without a known time there is no poll.
 //!
+//! Invariant: once a node with a wrong clock is found, no poll is full until every stream has read the
+//! store. Notices that were written through that node expired at once.
+//!
 //! Invariant: an unreadable lane delays its own notices and stops the cursors, and nothing else.
 //! After [`UNREAD_MAX`] every stream reads the store once instead, and the lane counts as read.
 
@@ -22,7 +25,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::clock::ClusterClock;
 use super::counters::Counters;
@@ -48,6 +51,8 @@ const READ_MAX: Duration = Duration::from_millis(2_500);
 const UNREAD_MAX: Duration = Duration::from_secs(60);
 /// Within which all streams read the store instead.
 const REREAD_WITHIN: Duration = Duration::from_secs(30);
+/// After so long, the other servers have found a node's wrong clock too, and send nothing through it.
+const FAULT_KNOWN_AFTER: Duration = Duration::from_secs(10);
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// Rows of a mailbox that were decoded: longer than a lane is read again.
@@ -84,6 +89,8 @@ struct PollerState {
     /// Rereads of all streams that are still spreading. Until all streams were told, no poll is
     /// full.
     rereads: usize,
+    /// Faults of nodes' clocks that were followed by a reread.
+    clock_faults: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -184,6 +191,8 @@ impl Poller {
                 lanes: [lane; MailboxLane::COUNT],
                 rows: DeduplicationWindow::new(ROWS_FOR),
                 rereads: 0,
+                // Other servers may still send through a node that was found before this began.
+                clock_faults: 0,
             }),
         }
     }
@@ -203,10 +212,15 @@ impl Poller {
 
     /// Makes all streams read the store; no poll that begins before they were invalidated is full.
     pub(super) fn reread(self: &Arc<Self>, within: Duration) {
+        self.reread_after(Duration::ZERO, within);
+    }
+
+    fn reread_after(self: &Arc<Self>, pause: Duration, within: Duration) {
         self.counters.rereads.inc();
         self.state.lock().rereads += 1;
         let this = Arc::clone(self);
         tokio::spawn(async move {
+            sleep(pause).await;
             if let Some(handler) = this.follow_ups.handler() {
                 handler.reread(within).await;
             }
@@ -230,7 +244,8 @@ impl Poller {
             }
         }
         let (began_at, began) = (self.clock.now(), Instant::now());
-        let has_reread = self.state.lock().rereads == 0;
+        self.follow_clock_faults();
+        let has_reread = self.has_reread();
         self.give_up_unread_lanes(began_at, began);
         let due: Vec<_> = {
             let state = self.state.lock();
@@ -270,7 +285,7 @@ impl Poller {
         if state != Some(ServerState::Running) {
             return Polled::of(state);
         }
-        let has_reread = has_reread && self.state.lock().rereads == 0;
+        let has_reread = has_reread && self.has_reread();
         let is_on_time = self.clock.is_known();
         if are_all_read && has_reread && is_on_time && self.registry.is_whole() {
             self.status.note_full(began_at, began);
@@ -361,6 +376,25 @@ impl Poller {
                 "a lane of this server's mailbox was unreadable for a minute; all streams of this server read the store instead"
             );
             self.reread(REREAD_WITHIN);
+        }
+    }
+
+    /// Whether the streams have read all that this server knows to have missed.
+    fn has_reread(&self) -> bool {
+        let state = self.state.lock();
+        state.rereads == 0 && state.clock_faults == self.store.clock_faults()
+    }
+
+    /// After a fault of a node's clock, the streams read the store instead of the notices that the node
+    /// has written.
+    fn follow_clock_faults(self: &Arc<Self>) {
+        let found = self.store.clock_faults();
+        let known = std::mem::replace(&mut self.state.lock().clock_faults, found);
+        if found != known {
+            tracing::warn!(
+                "notices may be lost that a node with a wrong clock has written; all streams of this server read the store"
+            );
+            self.reread_after(FAULT_KNOWN_AFTER, REREAD_WITHIN);
         }
     }
 }

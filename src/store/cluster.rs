@@ -270,4 +270,8 @@ pub trait ClusterStore: Send + Sync + 'static {
         after: OrderKey,
         up_to: OrderKey,
     ) -> StoreFuture<'_, Vec<MailboxRow>>;
+
+    /// How often this server has found that the clock of a node is wrong. Notices may be lost, which
+    /// the node has written until this server and the others found it.
+    fn clock_faults(&self) -> usize;
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -215,18 +215,24 @@ impl Follower {
                 .map(|data| message(&data["messageAdded"]["messageEdge"]["node"]))
                 .collect()
         };
+        let missed = |heard: &HashMap<MessageId, String>| -> Vec<_> {
+            let missed = there.iter().filter(|(id, _)| !heard.contains_key(id));
+            missed.take(9).collect()
+        };
+        let began = Instant::now();
+        let late = missed(&all(&self.heard.borrow()));
         let waited = tokio::time::timeout(
             RECOVERY_MAX,
             self.heard.wait_for(|heard| all(heard) == there),
         )
         .await
         .map(drop);
+        if !late.is_empty() {
+            let waited = began.elapsed();
+            crate::support::cassandra::say(&format!("a follower heard {late:?} {waited:.1?} late"));
+        }
         let heard = all(&self.heard.borrow());
-        let missed: Vec<_> = there
-            .iter()
-            .filter(|(id, _)| !heard.contains_key(id))
-            .take(9)
-            .collect();
+        let missed = missed(&heard);
         assert!(
             waited.is_ok(),
             "conversation {at}: {} heard, {} there, not heard {missed:?}",

@@ -28,6 +28,8 @@ const OFFSETS: [&str; 3] = ["+1.9", "-1.9", "+0"];
 const JUMPER: usize = 0;
 /// An hour back: ahead, the tokens of its clients would have expired.
 const JUMPS: [&str; 2] = ["+60", "-3600"];
+/// Server on which some listeners stay: what it misses, no other one tells them.
+const STAYS_AT: usize = 1;
 /// Node with a wrong clock, and how wrong it is.
 const WRONG_NODE: u8 = 3;
 const NODE_OFFSETS: [i64; 3] = [-3_600, 3_600, 60];
@@ -68,6 +70,9 @@ async fn a_wrong_clock_in_a_ring_stops_its_own_server_and_no_event() {
     let stage = Arc::clone(&scene.stage);
     let listen = |at| Follower::of_messages_on_a_cluster(&stage, at, scene.place.subscribe());
     let listeners: Vec<_> = [GROUP_AT, LARGE_AT, SMALL_AT].map(listen).into();
+    let (_stays, stayer) = watch::channel(Some(scene.place_at(STAYS_AT)));
+    let stay = |at| Follower::of_messages_on_a_cluster(&stage, at, stayer.clone());
+    let stayers: Vec<_> = [GROUP_AT, LARGE_AT, SMALL_AT].map(stay).into();
     let inbox = |user| Follower::of_inbox_on_a_cluster(&stage, user, scene.place.subscribe());
     let inboxes: Vec<_> = [0, 3].map(inbox).into();
     let places = watch::channel(scene.addresses()).1;
@@ -125,7 +130,7 @@ async fn a_wrong_clock_in_a_ring_stops_its_own_server_and_no_event() {
     ));
     let address = scene.addresses()[1];
     let found = scene.ledger.check(&stage, address).await;
-    for follower in listeners {
+    for follower in listeners.into_iter().chain(stayers) {
         follower.check_all_heard(&found).await;
     }
     for follower in inboxes {
@@ -173,13 +178,18 @@ impl Scene {
         servers.map(|(server, _)| server.address()).collect()
     }
 
+    fn place_at(&self, index: usize) -> Place {
+        Place {
+            number: self.number,
+            address: self.addresses()[index],
+        }
+    }
+
     /// To the next server, with the cursors of this one.
     fn move_followers(&mut self) {
         self.number += 1;
-        self.place.send_replace(Some(Place {
-            number: self.number,
-            address: self.addresses()[self.number % OFFSETS.len()],
-        }));
+        let place = self.place_at(self.number % OFFSETS.len());
+        self.place.send_replace(Some(place));
     }
 
     /// Whether a server takes a message. One whose clock jumped has surely not done what it refuses.

@@ -18,6 +18,11 @@ use wideroom::store::{Audience, Error, Result, StoreFuture};
 /// Beginning of all clocks.
 pub const BASE_MICROS: i64 = 1_700_000_000_000_000;
 
+/// Within which a server finds that the clock of a node was set wrong.
+const FAULT_FOUND_MILLIS: u64 = 3_000;
+/// A server that starts later finds nothing.
+const NODE_FAULT_LASTS: Duration = Duration::from_secs(30);
+
 /// Pseudo-random numbers of a seed (SplitMix64).
 pub struct Dice(Mutex<u64>);
 
@@ -91,8 +96,24 @@ pub struct Conversation {
     pub is_settled: bool,
 }
 
+/// Node whose clock was set wrong. One request in three goes through it, until the server that makes
+/// the request has found it.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeFault {
+    since: Instant,
+    /// The notices that it reads seem expired. Otherwise it is behind: those that it writes are.
+    is_ahead: bool,
+}
+
+impl NodeFault {
+    fn is_over_at(&self, at: Instant) -> bool {
+        at > self.since + NODE_FAULT_LASTS
+    }
+}
+
 #[derive(Default)]
 struct Tables {
+    node_faults: Vec<NodeFault>,
     servers: BTreeMap<ServerId, bool>,
     beats: BTreeMap<ServerId, i64>,
     registrations: BTreeMap<(Registration, ServerId), Cell>,
@@ -117,6 +138,11 @@ pub struct Link {
     /// Nothing leaves or reaches the server before this.
     stalled: watch::Sender<Option<Instant>>,
     is_dead: watch::Sender<bool>,
+    /// How soon the server finds that the clock of a node was set wrong.
+    finds_faults_after: Duration,
+    opened: Instant,
+    /// Whether the server is told of no such fault.
+    trusts_nodes: bool,
     /// One operation in so many has a fault. `None`: all are well.
     faults: Arc<Mutex<Option<u64>>>,
     statements: Arc<Mutex<u64>>,
@@ -130,6 +156,9 @@ impl Directory {
     pub fn link(&self, dice: Arc<Dice>, start: Instant, faults: Option<u64>) -> Link {
         Link {
             directory: self.clone(),
+            finds_faults_after: dice.millis(FAULT_FOUND_MILLIS),
+            opened: Instant::now(),
+            trusts_nodes: false,
             dice,
             start,
             stalled: watch::Sender::new(None),
@@ -177,6 +206,12 @@ impl Directory {
         self.with(|tables| tables.dead_users.insert(user.clone(), until));
     }
 
+    /// Sets the clock of a node wrong.
+    pub fn set_node_clock(&self, is_ahead: bool) {
+        let since = Instant::now();
+        self.with(|tables| tables.node_faults.push(NodeFault { since, is_ahead }));
+    }
+
     pub fn heal(&self) {
         self.with(|tables| {
             tables.dead_lanes.clear();
@@ -204,6 +239,12 @@ impl Directory {
 }
 
 impl Link {
+    /// The server is not told of faults of nodes.
+    pub fn trusting_nodes(mut self, trusts_nodes: bool) -> Self {
+        self.trusts_nodes = trusts_nodes;
+        self
+    }
+
     pub fn stall(&self, lasts: Duration) {
         self.stalled.send_replace(Some(Instant::now() + lasts));
     }
@@ -215,6 +256,19 @@ impl Link {
     pub fn heal(&self) {
         *self.faults.lock().unwrap() = None;
         self.stalled.send_replace(None);
+    }
+
+    fn has_found(&self, fault: &NodeFault) -> bool {
+        fault.since < self.opened || fault.since.elapsed() >= self.finds_faults_after
+    }
+
+    /// Whether a request goes through a node whose clock is wrong that way.
+    fn meets_fault(&self, is_ahead: bool) -> bool {
+        let is_met = |fault: &NodeFault| fault.is_ahead == is_ahead && !self.has_found(fault);
+        let is_met = self
+            .directory
+            .with(|tables| tables.node_faults.iter().any(is_met));
+        is_met && self.dice.one_in(3)
     }
 
     pub fn statements(&self) -> u64 {
@@ -494,8 +548,12 @@ impl ClusterStore for Link {
     ) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let row = row.clone();
+            let is_expired = self.meets_fault(false);
             self.tables(true, move |tables| {
                 tables.check_lane(server, lane)?;
+                if is_expired {
+                    return Ok(());
+                }
                 let rows = tables.mailboxes.entry((server, lane)).or_default();
                 rows.insert(row.id, row.payload);
                 Ok(())
@@ -511,8 +569,12 @@ impl ClusterStore for Link {
         after: OrderKey,
         up_to: OrderKey,
     ) -> StoreFuture<'_, Vec<MailboxRow>> {
+        let are_expired = self.meets_fault(true);
         Box::pin(self.tables(false, move |tables| {
             tables.check_lane(server, lane)?;
+            if are_expired {
+                return Ok(Vec::new());
+            }
             let rows = tables.mailboxes.entry((server, lane)).or_default();
             let row = |(id, payload): (&TimeUuid, &Vec<u8>)| MailboxRow {
                 id: *id,
@@ -524,5 +586,14 @@ impl ClusterStore for Link {
                 .map(row)
                 .collect())
         }))
+    }
+
+    fn clock_faults(&self) -> usize {
+        if self.trusts_nodes {
+            return 0;
+        }
+        let is_found = |fault: &&NodeFault| !fault.is_over_at(self.opened) && self.has_found(fault);
+        self.directory
+            .with(|tables| tables.node_faults.iter().filter(is_found).count())
     }
 }

@@ -97,6 +97,14 @@ fn nothing_is_missed_where_clocks_are_wrong_and_set() {
 }
 
 #[test]
+fn nothing_is_missed_where_clocks_of_nodes_are_set_wrong() {
+    nothing_is_missed(Trouble {
+        wrong_nodes: true,
+        ..Trouble::default()
+    });
+}
+
+#[test]
 fn nothing_is_missed_whatever_happens() {
     nothing_is_missed(Trouble::all());
 }
@@ -135,6 +143,19 @@ fn cursors_beyond_the_watermark_are_seen_to_lose_events() {
     let trouble = Trouble {
         stalls: true,
         dead_lanes: true,
+        ..Trouble::default()
+    };
+    assert!(is_seen(trouble, mistakes));
+}
+
+#[test]
+fn faults_of_nodes_that_no_server_is_told_of_are_seen_to_lose_events() {
+    let mistakes = Mistakes {
+        trusts_the_nodes: true,
+        ..Mistakes::default()
+    };
+    let trouble = Trouble {
+        wrong_nodes: true,
         ..Trouble::default()
     };
     assert!(is_seen(trouble, mistakes));

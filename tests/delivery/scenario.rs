@@ -32,6 +32,8 @@ pub struct Trouble {
     pub joins: bool,
     /// Wall clocks of servers are set.
     pub steps: bool,
+    /// Clocks of nodes are set wrong.
+    pub wrong_nodes: bool,
 }
 
 impl Trouble {
@@ -46,6 +48,7 @@ impl Trouble {
             grows: true,
             joins: true,
             steps: true,
+            wrong_nodes: true,
         }
     }
 }
@@ -199,6 +202,7 @@ impl Run {
             }
             95 if self.trouble.joins => self.join(),
             96 | 97 if self.trouble.steps => self.any_node().1.step_clock(),
+            98 if self.trouble.wrong_nodes => self.world.directory.set_node_clock(dice.one_in(2)),
             _ => {}
         }
     }

@@ -39,6 +39,8 @@ pub struct Mistakes {
     pub forgets_late_ones: bool,
     /// A sender takes a conversation for settled as soon as it is large.
     pub trusts_the_growth: bool,
+    /// A server is not told that the clock of a node was set wrong.
+    pub trusts_the_nodes: bool,
 }
 
 /// Wall clock of a server: virtual time, and a skew.
@@ -165,6 +167,7 @@ impl World {
         let link = self
             .directory
             .link(Arc::clone(&self.dice), self.start, faults);
+        let link = link.trusting_nodes(self.mistakes.trusts_the_nodes);
         let clock = Arc::new(VirtualClock {
             start: self.start,
             skew_micros: AtomicI64::new(self.small_skew()),
@@ -551,7 +554,29 @@ impl Node {
     fn reread_now(&self, stream: &Arc<Stream>, from: Option<OrderKey>) {
         stream.behind.lock().unwrap().0 += 1;
         let (node, stream) = (self.this(), Arc::clone(stream));
-        self.spawn(async move { node.read(&stream, from).await });
+        self.spawn(async move {
+            node.listen_if_large(&stream).await;
+            node.read(&stream, from).await;
+        });
+    }
+
+    /// The conversation may have become large since the stream registered.
+    async fn listen_if_large(&self, stream: &Arc<Stream>) {
+        let conversation = stream.conversation;
+        let is_large = self
+            .ask(false, move |tables| tables.of(conversation).is_large)
+            .await;
+        if !is_large {
+            return;
+        }
+        let registration = Registration::Listener(conversation);
+        if let Some(lease) = self.lease(stream, &registration).await {
+            let stream = Arc::clone(stream);
+            self.spawn(async move {
+                stream.closed.cancelled().await;
+                drop(lease);
+            });
+        }
     }
 }
 

@@ -134,4 +134,8 @@ impl ClusterStore for ClusterDirectory {
     fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>) {
         self.sends.set_completion_handler(handler);
     }
+
+    fn clock_faults(&self) -> usize {
+        self.tables.clock_faults()
+    }
 }

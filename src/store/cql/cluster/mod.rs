@@ -25,4 +25,9 @@ impl ClusterTables {
     pub(crate) fn new(executor: Arc<Executor>) -> Self {
         Self { executor }
     }
+
+    /// How often a node was found to have a wrong clock.
+    pub(crate) fn clock_faults(&self) -> usize {
+        self.executor.clock_faults()
+    }
 }

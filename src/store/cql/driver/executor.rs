@@ -61,12 +61,13 @@ impl Executor {
         let prepared = PreparedStatements::prepare(&session, &profiles, statements).await?;
         let (session, nodes) = (Arc::new(session), Arc::clone(&profiles.nodes));
         let metrics = Arc::new(RequestMetrics::default());
-        let watch = NodeWatch::spawn(
+        let watch = NodeWatch::start(
             Arc::clone(&session),
             [&PROBE_NODE, &SELECT_NOW].map(|one| prepared.get(one).clone()),
             Arc::clone(&nodes),
             profiles.data_centre.clone(),
         );
+        let watch = watch.await;
         Ok(Self {
             permits: RequestPermits::new(),
             ranges: RangeLimiter::new(Arc::clone(&session), Arc::clone(&nodes)),
@@ -240,6 +241,11 @@ impl Executor {
 
     pub(crate) fn polls_sent(&self) -> u64 {
         self.polls.load(Ordering::Relaxed)
+    }
+
+    /// How often a node was found to have a wrong clock.
+    pub(crate) fn clock_faults(&self) -> usize {
+        self.nodes.clock_faults()
     }
 
     /// `Err` says in one sentence what is wrong.

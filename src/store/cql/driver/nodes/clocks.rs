@@ -2,8 +2,13 @@
 //!
 //! A coordinator decides by its own clock when a row expires that it writes, and which rows it finds
 //! expired when it reads. One that is an hour behind writes notices that nobody finds; one that is
-//! an hour ahead finds none. So a node with a wrong clock coordinates nothing while others answer.
-//! As a replica it does no harm: the time comes with the request.
+//! an hour ahead finds none. So a node with a wrong clock coordinates nothing while others answer,
+//! and neither does one that is new or was away, before its clock was compared. As a replica it does
+//! no harm: the time comes with the request.
+//!
+//! A clock that is set wrong while the node runs is found within [`COMPARE_EVERY`] and one round
+//! trip. The notices that it has written until then are lost: the servers are told of the fault
+//! (`NodeTable::clock_faults`), and their streams read the store.
 
 use std::time::Duration;
 
@@ -19,9 +24,11 @@ use super::table::NodeTable;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::time_uuid;
 
-pub(crate) const COMPARE_EVERY: Duration = Duration::from_secs(4);
+/// Together with a round trip, at most what a stream that resumes reads back (10 s), less the age of
+/// an event that is not late (4 s) and the lead of a cursor over the last poll (3 s).
+pub(crate) const COMPARE_EVERY: Duration = Duration::from_secs(2);
 /// Nodes that a server asks in this time, on average, however many the cluster has.
-const NODES_AT_ONCE: usize = 6;
+const NODES_AT_ONCE: usize = 12;
 /// Difference from the median beyond which a clock is wrong: a twelfth of the shortest lifetime of
 /// a row.
 const WRONG_MICROS: u64 = 5_000_000;
@@ -39,6 +46,13 @@ statements! {
 pub(crate) struct ClockLead {
     pub(crate) node: Uuid,
     micros: i64,
+}
+
+#[cfg(test)]
+impl ClockLead {
+    pub(crate) fn of(node: Uuid, micros: i64) -> Self {
+        Self { node, micros }
+    }
 }
 
 /// Whether the clocks are compared in a round. In a large cluster most rounds are left out.
@@ -72,9 +86,7 @@ pub(crate) async fn compare(session: &Session, now: &PreparedStatement, nodes: &
         })
     }));
     let leads: Vec<_> = leads.await.into_iter().flatten().collect();
-    if let Some(wrong) = wrong(&leads) {
-        nodes.note_clocks(&leads, &wrong);
-    }
+    nodes.note_clocks(&leads, wrong(&leads).as_deref());
 }
 
 /// Nodes whose clocks are far from the median. `None` if too few nodes answered, or these are not a
@@ -100,16 +112,14 @@ mod tests {
                 .filter(|round| is_compared_in(*round, nodes))
                 .count()
         };
-        assert_eq!([0, 3, 6, 7, 30].map(compared), [10, 10, 10, 5, 2]);
+        assert_eq!([0, 3, 12, 13, 60].map(compared), [10, 10, 10, 5, 2]);
     }
 
     #[test]
     fn a_clock_is_wrong_that_is_far_from_most_others() {
         let found = |seconds: &[i64]| {
-            let leads = (1..).zip(seconds).map(|(node, lead)| ClockLead {
-                node: Uuid::from_u128(node),
-                micros: lead * 1_000_000,
-            });
+            let lead = |(node, lead)| ClockLead::of(Uuid::from_u128(node), lead * 1_000_000);
+            let leads = (1..).zip(seconds).map(lead);
             let wrong = wrong(&leads.collect::<Vec<_>>())?;
             Some(wrong.iter().map(Uuid::as_u128).collect::<Vec<_>>())
         };

@@ -34,6 +34,8 @@ pub(crate) struct NodeTable {
     /// A node that has left a request without an answer for so long is silent.
     silence: Duration,
     opened: Instant,
+    /// How often a node was found to have a wrong clock.
+    clock_faults: AtomicUsize,
     /// Data centres of the cluster, if there are several and the address names none.
     unnamed: Mutex<Option<String>>,
 }
@@ -44,6 +46,8 @@ struct NodeState {
     is_connected: AtomicBool,
     /// Requests in flight.
     requests: AtomicUsize,
+    /// Whether its clock was compared since it is here, or is here again.
+    is_compared: AtomicBool,
     /// Whether its clock disagrees with most others (`clocks`).
     has_wrong_clock: AtomicBool,
     /// Microseconds from the opening of the table to the first request after the node's last
@@ -106,6 +110,7 @@ impl NodeTable {
             nodes: RwLock::default(),
             silence,
             opened: Instant::now(),
+            clock_faults: AtomicUsize::new(0),
             unnamed: Mutex::default(),
         }
     }
@@ -118,7 +123,10 @@ impl NodeTable {
             let node = known
                 .remove(&id)
                 .unwrap_or_else(|| Arc::new(NodeState::new(id)));
-            node.is_connected.store(is_connected, Ordering::Relaxed);
+            let was_connected = node.is_connected.swap(is_connected, Ordering::Relaxed);
+            if !was_connected {
+                node.is_compared.store(false, Ordering::Relaxed);
+            }
             nodes.insert(id, node);
         }
     }
@@ -181,6 +189,7 @@ impl NodeTable {
 
     fn takes_requests(&self, node: &NodeState) -> bool {
         !self.is_silent(node)
+            && node.is_compared.load(Ordering::Relaxed)
             && !node.has_wrong_clock.load(Ordering::Relaxed)
             && node.requests.load(Ordering::Relaxed) < NODE_REQUESTS_MAX
     }
@@ -202,17 +211,35 @@ impl NodeTable {
         self.nodes.read().keys().copied().collect()
     }
 
-    /// Marks those of the nodes that answered whose clock is wrong.
-    pub(crate) fn note_clocks(&self, leads: &[ClockLead], wrong: &[Uuid]) {
+    /// Takes over a comparison: the nodes that answered, and those of them whose clock is wrong.
+    /// `None` where that cannot be said.
+    pub(crate) fn note_clocks(&self, leads: &[ClockLead], wrong: Option<&[Uuid]>) {
         for node in leads.iter().filter_map(|lead| self.get(lead.node)) {
+            node.is_compared.store(true, Ordering::Relaxed);
+            let Some(wrong) = wrong else { continue };
             let is_wrong = wrong.contains(&node.id);
             let was_wrong = node.has_wrong_clock.swap(is_wrong, Ordering::Relaxed);
             if is_wrong && !was_wrong {
+                self.clock_faults.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(node = %node.id, "the clock of a node disagrees with the others: the server sends its requests to them; synchronise that node's clock, for example with NTP");
             } else if was_wrong && !is_wrong {
                 tracing::info!(node = %node.id, "the clock of a node agrees with the others again");
             }
         }
+    }
+
+    /// How often a node was found to have a wrong clock. Rows that expire may be lost, which it has
+    /// written until this server and the others found it.
+    pub(crate) fn clock_faults(&self) -> usize {
+        self.clock_faults.load(Ordering::Relaxed)
+    }
+
+    /// Whether a node is connected whose clock was not compared yet.
+    pub(crate) fn has_uncompared(&self) -> bool {
+        let nodes = self.nodes.read();
+        nodes.values().any(|node| {
+            node.is_connected.load(Ordering::Relaxed) && !node.is_compared.load(Ordering::Relaxed)
+        })
     }
 
     /// Nodes whose clock is wrong.
@@ -277,6 +304,7 @@ impl NodeState {
             id,
             is_connected: AtomicBool::new(true),
             requests: AtomicUsize::new(0),
+            is_compared: AtomicBool::new(false),
             has_wrong_clock: AtomicBool::new(false),
             asked_at: AtomicU64::new(0),
         }
@@ -304,7 +332,14 @@ mod tests {
         let ids = [1, 2, 3].map(Uuid::from_u128);
         let table = NodeTable::new(SILENCE);
         table.refresh(ids.iter().map(|id| (*id, true)));
+        compare(&table, &ids, &[]);
         (table, ids)
+    }
+
+    /// Notes a comparison that these nodes answered.
+    fn compare(table: &NodeTable, answered: &[Uuid], wrong: &[Uuid]) {
+        let leads: Vec<_> = answered.iter().map(|id| ClockLead::of(*id, 0)).collect();
+        table.note_clocks(&leads, Some(wrong));
     }
 
     #[tokio::test(start_paused = true)]
@@ -335,7 +370,25 @@ mod tests {
         assert_eq!(table.silent(), [two]);
         assert!(!table.is_usable(two) && table.is_partly_silent());
         table.refresh([one, two, three].into_iter().map(|id| (id, true)));
-        assert!(table.is_usable(two) && !table.is_partly_silent());
+        assert!(!table.is_partly_silent());
+        assert!(table.has_uncompared() && !table.is_usable(two));
+        compare(&table, &[one, two, three], &[]);
+        assert!(table.is_usable(two) && !table.has_uncompared());
+    }
+
+    #[tokio::test]
+    async fn a_wrong_clock_is_a_fault_once_however_often_it_is_found() {
+        let (table, [one, two, three]) = three();
+        let all = [one, two, three];
+        compare(&table, &all, &[three]);
+        assert!(!table.is_usable(three) && table.is_usable(one));
+        assert_eq!((table.clock_faults(), table.wrong_clocks()), (1, 1));
+        compare(&table, &all, &[three]);
+        assert_eq!(table.clock_faults(), 1);
+        compare(&table, &all, &[]);
+        assert!(table.is_usable(three));
+        compare(&table, &all, &[two]);
+        assert_eq!((table.clock_faults(), table.wrong_clocks()), (2, 1));
     }
 
     #[tokio::test(start_paused = true)]

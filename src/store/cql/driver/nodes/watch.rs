@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,7 +11,7 @@ use scylla::client::session::Session;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::statement::prepared::PreparedStatement;
 use tokio::task::AbortHandle;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use uuid::Uuid;
 
 use super::clocks;
@@ -30,8 +31,9 @@ statements! {
 pub(crate) struct NodeWatch(AbortHandle);
 
 impl NodeWatch {
-    /// `data_centre`: only nodes of this one are asked, if it is named.
-    pub(crate) fn spawn(
+    /// Starts the watch, after it has compared the clocks of the nodes once. `data_centre`: only nodes
+    /// of this one are asked, if it is named.
+    pub(crate) async fn start(
         session: Arc<Session>,
         [probe, now]: [PreparedStatement; 2],
         nodes: Arc<NodeTable>,
@@ -44,12 +46,14 @@ impl NodeWatch {
             nodes,
             data_centre,
             probed: Mutex::default(),
+            is_comparing: AtomicBool::new(false),
         };
         probes.refresh();
+        probes.compare_clocks().await;
         let probes = Arc::new(probes);
         let task = tokio::spawn(async move {
             let every = |period| {
-                let mut next = tokio::time::interval(period);
+                let mut next = tokio::time::interval_at(Instant::now() + period, period);
                 next.set_missed_tick_behavior(MissedTickBehavior::Delay);
                 next
             };
@@ -60,15 +64,16 @@ impl NodeWatch {
                 tokio::select! {
                     _ = compare.tick() => {
                         round += 1;
-                        if !clocks::is_compared_in(round, probes.nodes.all().len()) {
-                            continue;
+                        if clocks::is_compared_in(round, probes.nodes.all().len()) {
+                            probes.start_comparison();
                         }
-                        let probes = Arc::clone(&probes);
-                        tokio::spawn(async move {
-                            clocks::compare(&probes.session, &probes.now, &probes.nodes).await;
-                        });
                     }
-                    _ = refresh.tick() => probes.refresh(),
+                    _ = refresh.tick() => {
+                        probes.refresh();
+                        if probes.nodes.has_uncompared() {
+                            probes.start_comparison();
+                        }
+                    }
                     _ = probe.tick() => probes.probe_suspected(),
                 }
             }
@@ -91,6 +96,7 @@ struct NodeProbes {
     data_centre: Option<String>,
     /// Nodes with a probe in flight.
     probed: Mutex<HashSet<Uuid>>,
+    is_comparing: AtomicBool,
 }
 
 impl NodeProbes {
@@ -111,6 +117,22 @@ impl NodeProbes {
                 .filter(|node| is_ours(node.datacenter.as_deref()))
                 .map(|node| (node.host_id, node.is_connected())),
         );
+    }
+
+    async fn compare_clocks(&self) {
+        clocks::compare(&self.session, &self.now, &self.nodes).await;
+    }
+
+    /// Compares the clocks of the nodes, one comparison at a time.
+    fn start_comparison(self: &Arc<Self>) {
+        if self.is_comparing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let probes = Arc::clone(self);
+        tokio::spawn(async move {
+            probes.compare_clocks().await;
+            probes.is_comparing.store(false, Ordering::Relaxed);
+        });
     }
 
     fn probe_suspected(self: &Arc<Self>) {
