@@ -24,8 +24,9 @@ use super::table::NodeTable;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::time_uuid;
 
-/// Together with a round trip, at most what a stream that resumes reads back (10 s), less the age of
-/// an event that is not late (4 s) and the lead of a cursor over the last poll (3 s).
+/// Interval of the comparisons. With a round trip it is at most what a stream that resumes reads back
+/// (10 s), less the age of an event that is not late (4 s) and the lead of a cursor over the last
+/// poll (3 s).
 pub(crate) const COMPARE_EVERY: Duration = Duration::from_secs(2);
 /// Nodes that a server asks in this time, on average, however many the cluster has.
 const NODES_AT_ONCE: usize = 12;
