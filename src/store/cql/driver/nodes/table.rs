@@ -323,6 +323,18 @@ fn micros_of(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
+impl NodeTable {
+    /// A table of connected nodes whose clocks agree.
+    pub(crate) fn of(silence: Duration, nodes: &[Uuid]) -> Self {
+        let table = Self::new(silence);
+        table.refresh(nodes.iter().map(|id| (*id, true)));
+        let leads: Vec<_> = nodes.iter().map(|id| ClockLead::of(*id, 0)).collect();
+        table.note_clocks(&leads, Some(&[]));
+        table
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -330,10 +342,7 @@ mod tests {
 
     fn three() -> (NodeTable, [Uuid; 3]) {
         let ids = [1, 2, 3].map(Uuid::from_u128);
-        let table = NodeTable::new(SILENCE);
-        table.refresh(ids.iter().map(|id| (*id, true)));
-        compare(&table, &ids, &[]);
-        (table, ids)
+        (NodeTable::of(SILENCE, &ids), ids)
     }
 
     /// Notes a comparison that these nodes answered.

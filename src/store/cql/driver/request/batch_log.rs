@@ -75,8 +75,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stuck_log_is_tried_once_a_second_until_it_answers() {
         let [one, two] = [1, 2].map(Uuid::from_u128);
-        let nodes = Arc::new(NodeTable::new(SILENCE));
-        nodes.refresh([one, two].into_iter().map(|id| (id, true)));
+        let nodes = Arc::new(NodeTable::of(SILENCE, &[one, two]));
         let log = BatchLog::new(Arc::clone(&nodes));
         assert!(log.admits_batch());
         nodes.note_asked(one);

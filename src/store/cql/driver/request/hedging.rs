@@ -241,8 +241,8 @@ mod tests {
 
     impl Bench {
         fn of(nodes: u128) -> Self {
-            let table = Arc::new(NodeTable::new(Hedging::silence(ATTEMPT_MAX)));
-            table.refresh((1..=nodes).map(|id| (Uuid::from_u128(id), true)));
+            let ids: Vec<_> = (1..=nodes).map(Uuid::from_u128).collect();
+            let table = Arc::new(NodeTable::of(Hedging::silence(ATTEMPT_MAX), &ids));
             let metrics = Arc::new(RequestMetrics::default());
             Self {
                 hedging: Hedging::new(Arc::clone(&table), ATTEMPT_MAX, metrics),
