@@ -189,7 +189,7 @@ mod tests {
         (pacing, pace)
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn waiters_pay_in_turn_at_the_rate_and_leave_no_queue() {
         let (pacing, pace) = empty(2);
         let start = Instant::now();
@@ -216,7 +216,7 @@ mod tests {
         assert!(pacing.queues().is_empty());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_dropped_waiter_delays_no_other() {
         let pacing = Pacing::new(
             "test",
@@ -251,7 +251,7 @@ mod tests {
         assert!(pacing.queues().is_empty());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn requests_and_a_waiter_share_the_rate() {
         let (pacing, mut pace) = empty(5);
         let end = Instant::now() + Duration::from_millis(500);
@@ -279,7 +279,7 @@ mod tests {
         );
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_stream_without_a_price_never_waits() {
         let mut pace = Pace::free();
         for _ in 0..100 {
