@@ -17,7 +17,7 @@ use uuid::Uuid;
 use self::batch::Writes;
 use super::error::{corrupt, of_decision, of_read, of_write};
 use super::next_version;
-use super::nodes::clocks::SELECT_NOW;
+use super::nodes::clocks::SELECT_CLOCK;
 use super::nodes::table::{Attempt, NodeTable};
 use super::nodes::watch::{NodeWatch, PROBE_NODE};
 use super::request::batch_log::BatchLog;
@@ -63,7 +63,7 @@ impl Executor {
         let metrics = Arc::new(RequestMetrics::default());
         let watch = NodeWatch::start(
             Arc::clone(&session),
-            [&PROBE_NODE, &SELECT_NOW].map(|one| prepared.get(one).clone()),
+            [&PROBE_NODE, &SELECT_CLOCK].map(|one| prepared.get(one).clone()),
             Arc::clone(&nodes),
             profiles.data_centre.clone(),
         );

@@ -16,13 +16,12 @@ use futures_util::future::join_all;
 use scylla::client::session::Session;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::statement::prepared::PreparedStatement;
-use scylla::value::CqlTimeuuid;
+use scylla::value::CqlTimestamp;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::table::NodeTable;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::time_uuid;
 
 /// Interval of the comparisons. With a round trip it is at most what a stream that resumes reads back
 /// (10 s), less the age of an event that is not late (4 s) and the lead of a cursor over the last
@@ -38,8 +37,9 @@ const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 /// Nodes of which one can be told to be wrong.
 const NODES_MIN: usize = 3;
 
+// `now()` never goes back: after a step of the clock into the past it stands still, for as long.
 statements! {
-    SELECT_NOW: Read "SELECT now() FROM system.local WHERE key = 'local'";
+    SELECT_CLOCK: Read "SELECT currentTimestamp() FROM system.local WHERE key = 'local'";
 }
 
 /// Lead of a node's clock over the monotonic one.
@@ -74,16 +74,15 @@ pub(crate) async fn compare(session: &Session, now: &PreparedStatement, nodes: &
             .await
             .ok()?
             .ok()?;
-        let (id,) = answer
+        let (time,) = answer
             .into_rows_result()
             .ok()?
-            .first_row::<(CqlTimeuuid,)>()
+            .first_row::<(CqlTimestamp,)>()
             .ok()?;
-        let time = time_uuid("local", id).ok()?.moment().micros();
         let elapsed = i64::try_from(began.elapsed().as_micros()).ok()?;
         Some(ClockLead {
             node,
-            micros: time - elapsed,
+            micros: time.0.saturating_mul(1_000) - elapsed,
         })
     }));
     let leads: Vec<_> = leads.await.into_iter().flatten().collect();
