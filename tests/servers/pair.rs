@@ -88,9 +88,9 @@ impl Server {
         }
     }
 
-    /// All statements since the server was opened, polls among them.
+    /// All statements since the server was opened, periodic ones among them.
     pub(super) fn statements(&self) -> u64 {
-        self.cql.statements_sent() + self.cql.polls_sent()
+        self.cql.statements_sent() + self.cql.periodic_statements_sent()
     }
 
     pub(super) fn actor(&self, user: &UserId) -> Actor {

@@ -169,14 +169,14 @@ impl Cql {
         self.executor.register(metrics);
     }
 
-    /// Statements sent since the store was opened, by which tests and benchmarks measure the cost of an operation. Polls are not among them.
+    /// Statements sent since the store was opened, by which tests and benchmarks measure the cost of an operation. Periodic ones are not among them.
     pub fn statements_sent(&self) -> u64 {
         self.executor.statements_sent()
     }
 
-    /// Polls sent since the store was opened: the reads that a server repeats by itself, whether anyone asks it or not.
-    pub fn polls_sent(&self) -> u64 {
-        self.executor.polls_sent()
+    /// Periodic statements sent since the store was opened: those that a server repeats by itself, whether anyone asks it or not.
+    pub fn periodic_statements_sent(&self) -> u64 {
+        self.executor.periodic_statements_sent()
     }
 }
 

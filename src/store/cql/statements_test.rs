@@ -146,7 +146,7 @@ fn every_write_has_a_timestamp_of_its_own() {
     let writes = statements();
     let writes = writes
         .iter()
-        .filter(|statement| statement.kind == Kind::Write);
+        .filter(|statement| matches!(statement.kind, Kind::Write | Kind::Beat));
     for Statement { name, text, .. } in writes {
         assert!(text.contains("USING TIMESTAMP ?"), "{name}: {text}");
         let upper = text.to_uppercase();

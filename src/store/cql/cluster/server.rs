@@ -23,7 +23,7 @@ statements! {
     INSERT_SERVER: Write "INSERT INTO servers (server_id, version) VALUES (?, ?) USING TIMESTAMP ?";
     END_SERVER: Write "INSERT INTO servers (server_id, has_ended) VALUES (?, ?) USING TIMESTAMP ?";
     SELECT_SERVER: Poll "SELECT version, has_ended, now() FROM servers WHERE server_id = ?";
-    INSERT_BEAT: Write "INSERT INTO server_beats (partition, server_id, number) VALUES (?, ?, ?) USING TIMESTAMP ?";
+    INSERT_BEAT: Beat "INSERT INTO server_beats (partition, server_id, number) VALUES (?, ?, ?) USING TIMESTAMP ?";
     DELETE_BEAT: Write "DELETE FROM server_beats USING TIMESTAMP ? WHERE partition = ? AND server_id = ?";
     SELECT_BEATS: Poll "SELECT server_id, number FROM server_beats WHERE partition = ? LIMIT ?";
 }

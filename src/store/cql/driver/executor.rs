@@ -45,10 +45,10 @@ pub(crate) struct Executor {
     batch_log: BatchLog,
     nodes: Arc<NodeTable>,
     metrics: Arc<RequestMetrics>,
-    /// Statements sent, polls apart, by which tests and benchmarks measure the cost of an operation.
-    /// A batch is one, and a hedge none.
+    /// Statements sent, periodic ones apart, by which tests and benchmarks measure the cost of an
+    /// operation. A batch is one, and a hedge none.
     sent: AtomicU64,
-    polls: AtomicU64,
+    periodic: AtomicU64,
     _watch: NodeWatch,
 }
 
@@ -83,7 +83,7 @@ impl Executor {
             nodes,
             metrics,
             sent: AtomicU64::new(0),
-            polls: AtomicU64::new(0),
+            periodic: AtomicU64::new(0),
             _watch: watch,
         })
     }
@@ -129,11 +129,7 @@ impl Executor {
     async fn query(&self, statement: &'static Statement, values: &Values) -> Result<QueryResult> {
         let _permit = self.permits.read(&self.metrics).await?;
         let _range = self.admit(&[statement], std::slice::from_ref(values))?;
-        let sent = match statement.kind {
-            Kind::Poll => &self.polls,
-            Kind::Read | Kind::Write | Kind::Conditional | Kind::Claim => &self.sent,
-        };
-        sent.fetch_add(1, Ordering::Relaxed);
+        self.count(statement.kind);
         self.execute(RequestKind::Read, statement, values, of_read)
             .await
     }
@@ -143,7 +139,7 @@ impl Executor {
             self.execute(RequestKind::Write, statement, &further, of_write)
                 .await?;
         }
-        let _permit = self.write_permit().await?;
+        let _permit = self.write_permit(statement.kind).await?;
         let _range = self.admit(&[statement], std::slice::from_ref(&values))?;
         self.execute(RequestKind::Write, statement, &values, of_write)
             .await?;
@@ -160,7 +156,7 @@ impl Executor {
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
-        let _permit = self.write_permit().await?;
+        let _permit = self.write_permit(statement.kind).await?;
         let _range = self.admit(&[statement], std::slice::from_ref(&values))?;
         let kind = if statement.kind == Kind::Claim {
             RequestKind::Claim
@@ -176,7 +172,7 @@ impl Executor {
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
-        let _permit = self.write_permit().await?;
+        let _permit = self.write_permit(Kind::Conditional).await?;
         let _range = self.admit(&writes.statements, &writes.values)?;
         let (mut batch, values) = self.prepared_batch(writes);
         batch.set_is_idempotent(false);
@@ -229,18 +225,26 @@ impl Executor {
         self.ranges.admit(prepared.zip(values), &self.metrics)
     }
 
-    async fn write_permit(&self) -> Result<RequestPermit<'_>> {
+    async fn write_permit(&self, kind: Kind) -> Result<RequestPermit<'_>> {
         let permit = self.permits.write(&self.metrics).await?;
-        self.sent.fetch_add(1, Ordering::Relaxed);
+        self.count(kind);
         Ok(permit)
+    }
+
+    fn count(&self, kind: Kind) {
+        let sent = match kind {
+            Kind::Poll | Kind::Beat => &self.periodic,
+            Kind::Read | Kind::Write | Kind::Conditional | Kind::Claim => &self.sent,
+        };
+        sent.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn statements_sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn polls_sent(&self) -> u64 {
-        self.polls.load(Ordering::Relaxed)
+    pub(crate) fn periodic_statements_sent(&self) -> u64 {
+        self.periodic.load(Ordering::Relaxed)
     }
 
     /// How often a node was found to have a wrong clock.

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     /// The driver tries it once: its error then says what became of it. Only a hedge repeats it,
     /// which combines the errors of both.
     Write,
+    /// A write that a server repeats by itself. Otherwise like `Write`.
+    Beat,
     /// A lightweight transaction: decided by a quorum.
     Conditional,
     /// A lightweight transaction that sets a row to the caller's own value if nobody else has. A
@@ -92,11 +94,11 @@ async fn prepare(
         .await?;
     let profile = match kind {
         Kind::Read | Kind::Poll => &profiles.read,
-        Kind::Write => &profiles.write,
+        Kind::Write | Kind::Beat => &profiles.write,
         Kind::Conditional | Kind::Claim => &profiles.conditional,
     };
     statement.set_execution_profile_handle(Some(profile.clone()));
-    statement.set_is_idempotent(matches!(kind, Kind::Read | Kind::Poll | Kind::Write));
+    statement.set_is_idempotent(!matches!(kind, Kind::Conditional | Kind::Claim));
     // Statements always list their columns, and a change of the schema is a new version of the server.
     statement.set_use_cached_result_metadata(matches!(kind, Kind::Read | Kind::Poll));
     Ok(statement)

@@ -37,7 +37,7 @@ statements! {
     INSERT_RESTRICTED_USER: Write "INSERT INTO users (user_id) VALUES (?) USING TIMESTAMP ?";
     SELECT_KNOWN_USER: Read "SELECT user_id FROM users WHERE user_id = ?";
     INSERT_LOGGED: Write "INSERT INTO restriction_log (hour, at, user_id) VALUES (?, ?, ?) USING TIMESTAMP ?";
-    SELECT_LOGGED: Read "SELECT at, user_id FROM restriction_log WHERE hour = ? AND at >= ? LIMIT ?";
+    SELECT_LOGGED: Poll "SELECT at, user_id FROM restriction_log WHERE hour = ? AND at >= ? LIMIT ?";
 }
 
 type RestrictionColumns = (String, Option<Vec<u8>>, Option<Vec<u8>>);

@@ -9,7 +9,7 @@ use crate::store::cql::driver::error::{is_logged_once, of_write};
 use crate::store::cql::driver::next_version;
 use crate::store::cql::driver::nodes::table::Attempt;
 use crate::store::cql::driver::request::hedging::RequestKind;
-use crate::store::cql::driver::statement::{ExecutionProfiles, Statement};
+use crate::store::cql::driver::statement::{ExecutionProfiles, Kind, Statement};
 use crate::store::cql::driver::value::{Value, Values};
 use crate::store::{Error, Result};
 
@@ -90,12 +90,12 @@ impl Executor {
                 self.write(writes.statements[0], only).await
             }
             _ if writes.kind == BatchType::Logged => {
-                let _permit = self.write_permit().await?;
+                let _permit = self.write_permit(Kind::Write).await?;
                 let _range = self.admit(&writes.statements, &writes.values)?;
                 self.write_logged(writes).await
             }
             _ => {
-                let _permit = self.write_permit().await?;
+                let _permit = self.write_permit(Kind::Write).await?;
                 let _range = self.admit(&writes.statements, &writes.values)?;
                 let (batch, values) = &self.prepared_batch(writes);
                 let attempt = Attempt::first();
