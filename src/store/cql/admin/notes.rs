@@ -11,7 +11,7 @@ use crate::store::cql::participant::profile::later_than;
 use crate::store::{NOTE_OUTBOX_SINCE, Result, rules};
 
 statements! {
-    SELECT_NOTE: Poll "SELECT value, WRITETIME(value) FROM notes WHERE name = ?";
+    SELECT_NOTE: Read "SELECT value, WRITETIME(value) FROM notes WHERE name = ?";
     CLAIM_NOTE: Conditional "INSERT INTO notes (name, value) VALUES (?, ?) IF NOT EXISTS";
     INSERT_NOTE: Write "INSERT INTO notes (name, value) VALUES (?, ?) USING TIMESTAMP ?";
 }
