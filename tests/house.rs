@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("analysis", &[]),
     ("clock", &["model"]),
     ("metrics", &[]),
+    ("turns", &[]),
     ("weak_map", &[]),
     ("signed_post", &[]),
     ("store", &["clock", "metrics", "model", "weak_map"]),
@@ -34,14 +35,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "graphql",
         &[
-            "analysis", "chat", "metrics", "model", "rate", "store", "weak_map",
+            "analysis", "chat", "metrics", "model", "rate", "store", "turns", "weak_map",
         ],
     ),
     ("auth", &["clock", "model"]),
     (
         "server",
         &[
-            "auth", "clock", "graphql", "metrics", "model", "rate", "weak_map",
+            "auth", "clock", "graphql", "metrics", "model", "rate", "turns", "weak_map",
         ],
     ),
     (

@@ -23,6 +23,7 @@ mod read_context;
 mod report;
 mod restriction;
 mod store;
+mod wake_relay;
 mod write;
 
 use std::fmt;
@@ -46,6 +47,7 @@ use self::engine::{key, record};
 pub use self::open::OpenError;
 use self::outbox::OutboxWriter;
 use self::read_context::ReadContext;
+use self::wake_relay::WakeRelay;
 use super::read_permit::UserReadPermit;
 use super::{Error, NOTE_OUTBOX_SINCE, Result};
 use crate::clock::Clock;
@@ -96,6 +98,7 @@ struct OpenStore {
     context: Arc<ReadContext>,
     disk: Arc<Disk>,
     turns: Arc<Semaphore>,
+    relay: WakeRelay,
     /// Permits one backup at a time.
     copies: Arc<Semaphore>,
     /// Permits one import at a time.
@@ -128,6 +131,7 @@ impl Embedded {
             path: path.clone(),
             source,
         };
+        let relay = WakeRelay::start();
         let opening = spawn_blocking(move || {
             let opened = open::open(&options.path, options.cache_bytes, options.accept_loss)?;
             let on_disk = |source| OpenError::Disk {
@@ -162,6 +166,7 @@ impl Embedded {
                 context,
                 disk,
                 turns,
+                relay,
                 copies,
                 import,
                 removed_messages: AtomicU64::new(0),
@@ -193,7 +198,8 @@ impl Embedded {
     /// Commits a write, unless the disk is full.
     async fn write(&self, write: Write) -> Result<CommitOutcome> {
         self.inner.disk.check()?;
-        self.inner.committer.commit(write).await
+        let commit = self.inner.committer.commit(write);
+        self.inner.relay.wait(commit).await
     }
 
     fn states(&self) -> &Arc<States> {
@@ -258,7 +264,8 @@ impl OpenStore {
             let _turn = turn;
             read(&context)
         });
-        reading.await.map_err(|_| busy(Busy::Panic))?
+        let read = self.relay.wait(reading).await;
+        read.map_err(|_| busy(Busy::Panic))?
     }
 }
 
