@@ -76,7 +76,8 @@ async function mentions() {
   await written.locator(".mention").waitFor();
   assert.deepEqual(await written.locator(".mention").allTextContents(), ["@dave"]);
 
-  // An edit takes a mention out and brings another one in.
+  // An edit takes a mention out and brings another one in. It is of the newest message, once that has arrived.
+  await alice.locator("li.message:not(.waiting)", { hasText: "Mail me at soup@bob" }).waitFor();
   await text.press("ArrowUp");
   await text.fill("Mail me, @carol");
   await text.press("Enter");

@@ -174,9 +174,21 @@ export class Room {
       find: (prefix) => this.#known.find(prefix),
       usernames: () => this.#known.usernames,
       typing: (typing) => this.#api.ask(documents.SET_TYPING, { input: { conversationId: this.#id, typing } }).catch(() => {}),
-      lastOwn: () => this.#history.messages.findLast((message) => this.#isOwn(message) && message.kind === "TEXT" && !message.deletedAt),
+      lastOwn: () => this.#lastOwn(),
       problem: (words) => this.#say(words),
     }, this.draft);
+  }
+
+  /** The viewer's newest message. None while a newer one is on its way, as an edit would meet the one before. */
+  #lastOwn() {
+    if (this.#waiting().some(({ failure }) => !failure)) return null;
+    return this.#history.messages.findLast((message) => this.#isOwn(message) && message.kind === "TEXT" && !message.deletedAt);
+  }
+
+  /** Messages of the viewer that have not arrived. */
+  #waiting() {
+    const arrived = new Set(this.#history.messages.map(({ clientKey }) => clientKey));
+    return this.#outbox.of(this.#id).filter(({ key }) => !arrived.has(key));
   }
 
   #showSkeleton() {
@@ -430,11 +442,9 @@ export class Room {
 
   #render() {
     const focused = document.activeElement?.closest?.("#list [data-id]")?.dataset.id;
-    const arrived = new Set(this.#history.messages.map(({ clientKey }) => clientKey));
-    const waiting = this.#outbox.of(this.#id).filter(({ key }) => !arrived.has(key));
     this.#scroll.around(() => replaceItems(part("list"), this.#log.draw({
       messages: this.#history.messages,
-      waiting: this.#history.isLive ? waiting : [],
+      waiting: this.#history.isLive ? this.#waiting() : [],
       isGroup: this.#conversation.kind === "GROUP",
       firstUnread: this.#firstUnread,
     })));
