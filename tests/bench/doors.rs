@@ -43,6 +43,9 @@ const SEND_AIM: f64 = 1.6;
 const INBOX_AIM_MICROS: f64 = 160.0;
 const MARK_AIM_MICROS: f64 = 60.0;
 const IDLE_AIM_MIB: f64 = 60.0;
+/// Aims of a page that is read alone.
+const ALONE_AIM_MICROS: f64 = 200.0;
+const ALONE_AIM_MILLIS: f64 = 0.35;
 
 /// One who asks, and what they ask.
 struct Asker<'a> {
@@ -312,14 +315,23 @@ async fn pages(ours: &Ours, rows: &Spread, size: &Size, verdicts: &mut Verdicts)
         "at most 1.1",
         ratio <= DEEP_AIM,
     );
-    alone_beside([bare, first], size).await;
+    let [micros, millis] = alone_beside([bare, first], size).await;
+    let [cost, time] = [micros / ALONE_AIM_MICROS, millis / ALONE_AIM_MILLIS];
+    verdicts.push("a page alone, to 200 µs", cost, "at most 1", cost <= 1.0);
+    verdicts.push(
+        "a page alone by the clock, p50, to 0.35 ms",
+        time,
+        "at most 1",
+        time <= 1.0,
+    );
 }
 
-/// The same for one who reads alone.
-async fn alone_beside([mut bare, mut ours]: [Asker<'_>; 2], size: &Size) {
+/// The same for one who reads alone. Returns the µs of an answer of ours, and its ms by the clock.
+async fn alone_beside([mut bare, mut ours]: [Asker<'_>; 2], size: &Size) -> [f64; 2] {
     for asker in [&mut bare, &mut ours] {
         asker.clients.truncate(1);
         asker.cost = Spread::default();
+        asker.millis.clear();
     }
     in_turns(&mut [&mut bare, &mut ours], size.rounds, PAGES).await;
     print("alone, axum answering the same bytes", &bare.cost, None);
@@ -328,6 +340,10 @@ async fn alone_beside([mut bare, mut ours]: [Asker<'_>; 2], size: &Size) {
         &ours.cost,
         Some(ours.cost.median() / bare.cost.median()),
     );
+    ours.millis.sort_unstable_by(f64::total_cmp);
+    let millis = crate::measure::quantile(&ours.millis, 0.5);
+    println!("  {:<44} {millis:>8.2} ms by the clock (p50)", "");
+    [ours.cost.median(), millis]
 }
 
 /// Connections to a server that asks nobody who they are.
