@@ -44,7 +44,7 @@ impl WakeRelay {
     pub(super) async fn wait<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|cx| match &self.0 {
-            // What is no task runs on a thread of its own, and wakes no worker.
+            // A future outside a task runs on a thread of its own, and its wake reaches no worker.
             Some(relay) if task::try_id().is_some() => {
                 let waker = Waker::from(Arc::new(RelayedWaker {
                     relay: Arc::clone(relay),
