@@ -2,14 +2,17 @@
 //!
 //! Otherwise the task yields to the runtime, which wakes a second worker for it. On an idle server that
 //! worker finds nothing: the body of a request and the loaders of its fields did so, for a third of
-//! the cost of a page.
+//! the cost of a page. While another worker is at work the task yields: nobody is woken for it, and
+//! writes that wait meanwhile share a commit.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+
+use tokio::runtime::{Handle, RuntimeMetrics};
 
 /// Turns within one poll of the task. Loaders take two each, for every level of an answer.
 const TURNS_MAX: usize = 16;
@@ -17,6 +20,8 @@ const TURNS_MAX: usize = 16;
 thread_local! {
     /// Wakers of the parts that wait for their next turn; `None` outside [`in_turns`].
     static WAITING_PARTS: RefCell<Option<Vec<Waker>>> = const { RefCell::new(None) };
+    /// Workers of the runtime that this thread belongs to.
+    static WORKERS: OnceCell<RuntimeMetrics> = const { OnceCell::new() };
 }
 
 const WAITING: u8 = 0;
@@ -94,11 +99,29 @@ pub async fn in_turns<F: Future>(future: F) -> F::Output {
             if polled.is_ready() || before == POLLING {
                 return polled;
             }
+            if is_another_at_work() {
+                break;
+            }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
     })
     .await
+}
+
+/// Whether a second worker of the runtime is not parked. A worker's count of parks and unparks is even
+/// then.
+fn is_another_at_work() -> bool {
+    WORKERS.with(|known| {
+        let Some(workers) = known.get().or_else(|| {
+            let runtime = Handle::try_current().ok()?;
+            Some(known.get_or_init(|| runtime.metrics()))
+        }) else {
+            return false;
+        };
+        let at_work = |worker: &usize| workers.worker_park_unpark_count(*worker) % 2 == 0;
+        (0..workers.num_workers()).filter(at_work).nth(1).is_some()
+    })
 }
 
 /// Waits until the other parts were polled. The wake comes after their polls: a part that wakes
@@ -185,6 +208,27 @@ mod tests {
         let polled: Poll<()> = execution.poll_unpin(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn turns_beside_a_worker_at_work_go_through_the_runtime() {
+        let (at_work, is_at_work) = oneshot::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let work = tokio::spawn(async move {
+            at_work.send(()).unwrap();
+            ended.recv().unwrap();
+        });
+        is_at_work.await.unwrap();
+        let asked = tokio::spawn(async move {
+            let wakes = Arc::new(Count::default());
+            let waker = Waker::from(Arc::clone(&wakes));
+            let mut execution = in_turns(turn()).boxed();
+            let polled = execution.poll_unpin(&mut Context::from_waker(&waker));
+            end.send(()).unwrap();
+            (polled.is_pending(), wakes.0.load(Ordering::SeqCst))
+        });
+        assert_eq!(asked.await.unwrap(), (true, 1));
+        work.await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
