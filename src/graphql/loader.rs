@@ -59,19 +59,24 @@ fn batches<K: Eq + Hash + Clone + Debug, V: Clone>(read: ReadKeys<K, V>) -> Batc
 /// Reads the values of these keys, for a viewer.
 type ReadForViewer<K, V> = fn(Chat, Viewer, Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>>;
 
-/// Loader of one kind of value. It starts with its first key, as most requests use few kinds.
-pub(super) struct Loader<K: Eq + Hash + Clone + Debug, V: Clone> {
+/// Chat and viewer of the loaders. They share it, as a copy for each would count every reference to the
+/// chat fifteen times for each request, on all processors at once.
+struct LoaderContext {
     chat: Chat,
     viewer: Viewer,
+}
+
+/// Loader of one kind of value. It starts with its first key, as most requests use few kinds.
+pub(super) struct Loader<K: Eq + Hash + Clone + Debug, V: Clone> {
+    context: Arc<LoaderContext>,
     read: ReadForViewer<K, V>,
     batches: OnceLock<BatchLoader<K, V>>,
 }
 
 impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> Loader<K, V> {
-    fn new(chat: &Chat, viewer: &Viewer, read: ReadForViewer<K, V>) -> Self {
+    fn new(context: &Arc<LoaderContext>, read: ReadForViewer<K, V>) -> Self {
         Self {
-            chat: chat.clone(),
-            viewer: viewer.clone(),
+            context: Arc::clone(context),
             read,
             batches: OnceLock::new(),
         }
@@ -79,9 +84,9 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
 
     fn batches(&self) -> &BatchLoader<K, V> {
         self.batches.get_or_init(|| {
-            let (chat, viewer, read) = (self.chat.clone(), self.viewer.clone(), self.read);
+            let (context, read) = (Arc::clone(&self.context), self.read);
             batches(Box::new(move |keys| {
-                read(chat.clone(), viewer.clone(), keys)
+                read(context.chat.clone(), context.viewer.clone(), keys)
             }))
         })
     }
@@ -161,48 +166,52 @@ impl Loaders {
         } else {
             |chat, viewer, ids| Box::pin(async move { chat.access.visible_to(&viewer, &ids).await })
         };
+        let context = &Arc::new(LoaderContext {
+            chat: chat.clone(),
+            viewer: viewer.clone(),
+        });
         Self {
-            conversations: Loader::new(chat, viewer, visible),
-            direct_peers: Loader::new(chat, viewer, |chat, viewer, ids| {
+            conversations: Loader::new(context, visible),
+            direct_peers: Loader::new(context, |chat, viewer, ids| {
                 Box::pin(async move { chat.participants.direct_peers(&viewer.user, &ids).await })
             }),
-            entries: Loader::new(chat, viewer, |chat, viewer, ids| {
+            entries: Loader::new(context, |chat, viewer, ids| {
                 Box::pin(async move { chat.inbox.shown_entries(&viewer.user, &ids).await })
             }),
-            last_messages: Loader::new(chat, viewer, |chat, _, ids| {
+            last_messages: Loader::new(context, |chat, _, ids| {
                 Box::pin(async move { chat.history.last_messages(&ids).await })
             }),
-            messages: Loader::new(chat, viewer, |chat, _, keys| {
+            messages: Loader::new(context, |chat, _, keys| {
                 Box::pin(async move { chat.history.messages(&keys).await })
             }),
-            messages_at: Loader::new(chat, viewer, |chat, _, positions| {
+            messages_at: Loader::new(context, |chat, _, positions| {
                 Box::pin(async move { chat.history.messages_at(&positions).await })
             }),
-            message_counts: Loader::new(chat, viewer, |chat, _, floors| {
+            message_counts: Loader::new(context, |chat, _, floors| {
                 Box::pin(async move { chat.history.counts(&floors).await })
             }),
-            participants: Loader::new(chat, viewer, |chat, viewer, ids| {
+            participants: Loader::new(context, |chat, viewer, ids| {
                 Box::pin(async move { chat.participants.all(&viewer, &ids).await })
             }),
-            participant_counts: Loader::new(chat, viewer, |chat, _, ids| {
+            participant_counts: Loader::new(context, |chat, _, ids| {
                 Box::pin(async move { chat.participants.counts(&ids).await })
             }),
-            presences: Loader::new(chat, viewer, |chat, viewer, users| {
+            presences: Loader::new(context, |chat, viewer, users| {
                 Box::pin(async move { chat.presence.presences(&viewer.user, &users).await })
             }),
-            profiles: Loader::new(chat, viewer, |chat, _, users| {
+            profiles: Loader::new(context, |chat, _, users| {
                 Box::pin(async move { chat.participants.profiles(&users).await })
             }),
-            reactions: Loader::new(chat, viewer, |chat, viewer, keys| {
+            reactions: Loader::new(context, |chat, viewer, keys| {
                 Box::pin(async move { chat.history.reactions(&viewer.user, &keys).await })
             }),
-            mentions: Loader::new(chat, viewer, |chat, viewer, rows| {
+            mentions: Loader::new(context, |chat, viewer, rows| {
                 Box::pin(async move { chat.inbox.mentions(&viewer.user, &rows).await })
             }),
-            unread: Loader::new(chat, viewer, |chat, viewer, rows| {
+            unread: Loader::new(context, |chat, viewer, rows| {
                 Box::pin(async move { chat.inbox.unread(&viewer.user, &rows).await })
             }),
-            unread_up_to_last: Loader::new(chat, viewer, |chat, viewer, rows| {
+            unread_up_to_last: Loader::new(context, |chat, viewer, rows| {
                 Box::pin(async move { chat.inbox.unread_up_to_last(&viewer.user, &rows).await })
             }),
         }
