@@ -20,10 +20,10 @@ mod open;
 mod outbox;
 mod outbox_reader;
 mod read_context;
+mod reading;
 mod report;
 mod restriction;
 mod store;
-mod wake_relay;
 mod write;
 
 use std::fmt;
@@ -47,7 +47,7 @@ use self::engine::{key, record};
 pub use self::open::OpenError;
 use self::outbox::OutboxWriter;
 use self::read_context::ReadContext;
-use self::wake_relay::WakeRelay;
+use self::reading::{Panicked, ReadThreads, WakeRelay};
 use super::read_permit::UserReadPermit;
 use super::{Error, NOTE_OUTBOX_SINCE, Result};
 use crate::clock::Clock;
@@ -98,6 +98,7 @@ struct OpenStore {
     context: Arc<ReadContext>,
     disk: Arc<Disk>,
     turns: Arc<Semaphore>,
+    threads: ReadThreads,
     relay: WakeRelay,
     /// Permits one backup at a time.
     copies: Arc<Semaphore>,
@@ -166,6 +167,7 @@ impl Embedded {
                 context,
                 disk,
                 turns,
+                threads: ReadThreads::new(READS_MAX),
                 relay,
                 copies,
                 import,
@@ -259,13 +261,13 @@ impl OpenStore {
             .await
             .map_err(|_| busy(Busy::Reads))?;
         let context = self.context.clone();
-        let reading = spawn_blocking(move || {
+        let reading = self.threads.run(move || {
             // The read holds the permit, not its caller: a cancelled caller does not free it.
             let _turn = turn;
             read(&context)
         });
         let read = self.relay.wait(reading).await;
-        read.map_err(|_| busy(Busy::Panic))?
+        read.map_err(|Panicked| busy(Busy::Panic))?
     }
 }
 

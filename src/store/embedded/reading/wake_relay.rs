@@ -17,7 +17,7 @@ use tokio::runtime::{Handle, RuntimeFlavor, RuntimeMetrics};
 use tokio::task;
 
 /// `None` on a runtime without a second worker.
-pub(super) struct WakeRelay(Option<Arc<Relay>>);
+pub(in crate::store::embedded) struct WakeRelay(Option<Arc<Relay>>);
 
 struct Relay {
     workers: RuntimeMetrics,
@@ -28,7 +28,7 @@ struct Relay {
 
 impl WakeRelay {
     /// Starts a relay on the runtime of the caller.
-    pub(super) fn start() -> Self {
+    pub(in crate::store::embedded) fn start() -> Self {
         let runtime = Handle::current();
         let workers = runtime.metrics();
         if runtime.runtime_flavor() != RuntimeFlavor::MultiThread || workers.num_workers() < 2 {
@@ -41,7 +41,7 @@ impl WakeRelay {
     }
 
     /// Awaits a future that another thread completes.
-    pub(super) async fn wait<F: Future>(&self, future: F) -> F::Output {
+    pub(in crate::store::embedded) async fn wait<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|cx| match &self.0 {
             // A future outside a task runs on a thread of its own, and its wake reaches no worker.
