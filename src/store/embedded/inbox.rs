@@ -1,10 +1,13 @@
 //! Inboxes in the embedded store: an exact activity index, merged with busy and large conversations at read time.
 
 mod change_log;
+mod first_page;
 
 use std::collections::HashMap;
 
 pub(super) use self::change_log::{CHANGE_LIFETIME_MICROS, change, changes};
+pub(super) use self::first_page::inbox_in_memory;
+use self::first_page::keep_index;
 use super::conversation;
 use super::read_context::{ReadContext, ReadSnapshot};
 use crate::model::{
@@ -312,6 +315,9 @@ pub(super) fn inbox(
         })
     };
     let items = items.iter().map(row_at).collect::<Result<_>>()?;
+    if request.direction == Direction::Forward && request.after.is_none() {
+        keep_index(&look, user, &by_heads, request.overread())?;
+    }
     Ok(Page {
         items,
         has_previous,

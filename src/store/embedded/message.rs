@@ -3,6 +3,9 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use fjall::Slice;
+
+use super::cache::newest::NewestList;
 use super::cache::unread_list::{ScanEnd, UnreadList};
 use super::inbox;
 use super::read_context::ReadContext;
@@ -36,25 +39,75 @@ fn cut_span(conversation: ConversationId, cut: &Cut<OrderKey>) -> Span {
     }
 }
 
-pub(super) fn history(
+/// Rows of messages as they lie on the disk. The task that asked decodes them: what one thread allocates and
+/// another one frees costs several times as much.
+pub(super) type MessageRows = Page<(Slice, Slice)>;
+
+pub(super) fn history_rows(
     context: &ReadContext,
     conversation: ConversationId,
     cut: &Cut<OrderKey>,
     request: &PageRequest<OrderKey>,
-) -> Result<Page<Arc<Message>>> {
+) -> Result<MessageRows> {
     let view = context.view();
     read_page(
         &cut_span(conversation, cut),
         request,
         |position| key::message_position(conversation, *position),
         |position| view.has(&key::message(conversation, *position)),
-        |span, direction, limit| {
-            view.scan(span, direction)
-                .take(limit)
-                .map(|row| read(conversation, &row?))
-                .collect()
-        },
+        |span, direction, limit| view.scan(span, direction).take(limit).collect(),
     )
+}
+
+pub(super) fn history_of(
+    conversation: ConversationId,
+    rows: &MessageRows,
+) -> Result<Page<Arc<Message>>> {
+    let messages = rows.items.iter().map(|row| read(conversation, row));
+    Ok(Page {
+        items: messages.collect::<Result<_>>()?,
+        has_previous: rows.has_previous,
+        has_next: rows.has_next,
+    })
+}
+
+pub(super) fn begins_with_newest(cut: &Cut<OrderKey>, request: &PageRequest<OrderKey>) -> bool {
+    request.direction == Direction::Forward
+        && request.after.is_none()
+        && request.before.is_none()
+        && cut.end == Bound::Unbounded
+}
+
+/// Reads a page that begins with the newest message, and caches its messages.
+pub(super) fn newest_page(
+    context: &ReadContext,
+    conversation: ConversationId,
+    cut: &Cut<OrderKey>,
+    request: &PageRequest<OrderKey>,
+) -> Result<Page<Arc<Message>>> {
+    let newest = &context.known.newest;
+    // Take the mark before the view: a list from the view is then never cached as newer than it is.
+    let mark = newest.mark();
+    let limit = request.overread();
+    let rows: Vec<_> = context
+        .view()
+        .scan(cut_span(conversation, cut), Direction::Forward)
+        .take(limit)
+        .map(|row| read(conversation, &row?))
+        .collect::<Result<_>>()?;
+    let is_whole = rows.len() < limit && cut.start == Bound::Unbounded;
+    newest.put_loaded(mark, conversation, NewestList::of(&rows, is_whole));
+    Ok(Page::from_overread(request, rows, false))
+}
+
+/// A page of the history from memory alone. `None` if not all of it is there.
+pub(super) fn history_in_memory(
+    context: &ReadContext,
+    conversation: ConversationId,
+    cut: &Cut<OrderKey>,
+    request: &PageRequest<OrderKey>,
+) -> Option<Page<Arc<Message>>> {
+    context.known.newest.page(conversation, cut, request)
 }
 
 fn read<B: AsRef<[u8]>>(

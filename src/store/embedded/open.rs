@@ -224,7 +224,7 @@ impl Engine for DbEngine {
         let touched = Touched::by(&rows);
         self.db.commit(rows)?;
         self.buffers.follow(&self.db);
-        self.known.written(&touched);
+        self.known.written(touched);
         Ok(())
     }
 

@@ -57,7 +57,7 @@ impl ReadContext {
 /// A snapshot, and the marks that its loads are cached under.
 pub(super) struct ReadSnapshot<'a> {
     pub(super) context: &'a ReadContext,
-    marks: Marks,
+    pub(super) marks: Marks,
     pub(super) view: View<'a>,
 }
 

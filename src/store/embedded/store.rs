@@ -388,9 +388,20 @@ impl Store for Embedded {
         page: &'a PageRequest<OrderKey>,
     ) -> StoreFuture<'a, Page<Arc<Message>>> {
         Box::pin(async move {
+            let context = &self.inner.context;
+            if let Some(known) = message::history_in_memory(context, conversation, cut, page) {
+                return Ok(known);
+            }
             let (cut, page) = (cut.clone(), page.clone());
-            self.read(move |context| message::history(context, conversation, &cut, &page))
-                .await
+            if message::begins_with_newest(&cut, &page) {
+                return self
+                    .read(move |context| message::newest_page(context, conversation, &cut, &page))
+                    .await;
+            }
+            let rows = self
+                .read(move |context| message::history_rows(context, conversation, &cut, &page))
+                .await?;
+            message::history_of(conversation, &rows)
         })
     }
 
@@ -452,6 +463,9 @@ impl Store for Embedded {
         page: &'a PageRequest<InboxKey>,
     ) -> StoreFuture<'a, Page<InboxRow>> {
         Box::pin(async move {
+            if let Some(known) = inbox::inbox_in_memory(&self.inner.context, user, page) {
+                return Ok(known);
+            }
             let (user, page) = (user.clone(), page.clone());
             self.read(move |context| inbox::inbox(context, &user, &page))
                 .await

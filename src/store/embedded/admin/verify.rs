@@ -204,7 +204,8 @@ impl PieceCheck<'_> {
                 table,
                 bytes: bytes.to_vec(),
             };
-            let (user, id) = key::listing_of(&row).ok_or_else(|| corrupt("inbox", MalformedKey))?;
+            let (user, id, _) =
+                key::listing_of(&row).ok_or_else(|| corrupt("inbox", MalformedKey))?;
             let listing = self.listing(&user, id)?;
             if listing.is_none_or(|listing| key::listed(&user, id, listing) != row) {
                 self.found(

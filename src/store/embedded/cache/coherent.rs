@@ -34,7 +34,7 @@ pub(in crate::store::embedded) struct CoherentCache<K: CacheKey, V> {
 #[derive(Clone, Copy)]
 pub(in crate::store::embedded) struct Mark(u64);
 
-impl<K: CacheKey, V: Clone> CoherentCache<K, V> {
+impl<K: CacheKey, V> CoherentCache<K, V> {
     /// Creates a cache. `cache` is its name in the metrics.
     pub(in crate::store::embedded) fn new(
         cache: &str,
@@ -58,22 +58,22 @@ impl<K: CacheKey, V: Clone> CoherentCache<K, V> {
         self.shards[usize::from(key.shard()) % self.shards.len()].lock()
     }
 
-    pub(in crate::store::embedded) fn get(&self, key: &K) -> Option<V> {
+    pub(in crate::store::embedded) fn get(&self, key: &K) -> Option<V>
+    where
+        V: Clone,
+    {
         self.meter.count(self.shard(key).values.get(key).cloned())
     }
 
-    /// The same, where it is wanted. Else it counts as not there, and nothing shows that it is.
-    pub(in crate::store::embedded) fn get_if(
+    /// Finds something in a cached value. A value without it counts as not there, and nothing shows that it
+    /// is.
+    pub(in crate::store::embedded) fn find<R>(
         &self,
         key: &K,
-        is_wanted: impl FnOnce(&V) -> bool,
-    ) -> Option<V> {
+        found_in: impl FnOnce(&V) -> Option<R>,
+    ) -> Option<R> {
         let mut shard = self.shard(key);
-        let found = shard
-            .values
-            .peek(key)
-            .filter(|value| is_wanted(value))
-            .cloned();
+        let found = shard.values.peek(key).and_then(found_in);
         if found.is_some() {
             shard.values.promote(key);
         }

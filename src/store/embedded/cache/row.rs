@@ -1,9 +1,11 @@
-//! Row cache of inbox entries and of short messages. The committer's thread writes every such row through.
+//! Row cache of inbox entries and of messages. The committer's thread writes every such row through.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::coherent::{CacheKey, CoherentCache, Mark};
+use super::inbox_index::{InboxIndexes, ListingChange};
+use super::newest::NewestMessages;
 use crate::metrics::Metrics;
 use crate::model::{ConversationId, Flags, Message, MessageId, ReadMarker, UserId};
 use crate::store::Result;
@@ -42,7 +44,10 @@ impl CacheKey for (ConversationId, MessageId) {
 
 pub(in crate::store::embedded) struct RowCache {
     entries: CoherentCache<(UserId, ConversationId), Entry>,
+    /// Short messages, by their ids.
     messages: CoherentCache<(ConversationId, MessageId), Arc<Message>>,
+    pub(in crate::store::embedded) newest: NewestMessages,
+    pub(in crate::store::embedded) indexes: InboxIndexes,
 }
 
 /// Position of the writer, taken before a load.
@@ -50,6 +55,7 @@ pub(in crate::store::embedded) struct RowCache {
 pub(in crate::store::embedded) struct Marks {
     entries: Mark,
     messages: Mark,
+    pub(in crate::store::embedded) indexes: Mark,
 }
 
 impl RowCache {
@@ -57,12 +63,16 @@ impl RowCache {
         Self {
             entries: CoherentCache::new("entries", SHARDS, SHARD_ENTRIES_MAX),
             messages: CoherentCache::new("messages", SHARDS, SHARD_MESSAGES_MAX),
+            newest: NewestMessages::new(),
+            indexes: InboxIndexes::new(),
         }
     }
 
     pub(in crate::store::embedded) fn register(&self, metrics: &Metrics) {
         self.entries.meter().register(metrics);
         self.messages.meter().register(metrics);
+        self.newest.meter().register(metrics);
+        self.indexes.meter().register(metrics);
     }
 
     /// Takes a mark. Call it before the snapshot of the load.
@@ -70,6 +80,7 @@ impl RowCache {
         Marks {
             entries: self.entries.mark(),
             messages: self.messages.mark(),
+            indexes: self.indexes.mark(),
         }
     }
 
@@ -103,7 +114,8 @@ impl RowCache {
         conversation: ConversationId,
         id: MessageId,
     ) -> Option<Arc<Message>> {
-        self.messages.get(&(conversation, id))
+        let known = self.messages.get(&(conversation, id));
+        known.or_else(|| self.newest.message(conversation, id))
     }
 
     /// Loads a value through the cache.
@@ -127,6 +139,7 @@ impl RowCache {
 
     /// Writes committed messages through, after [`RowCache::written`].
     pub(in crate::store::embedded) fn put_messages(&self, messages: Vec<Arc<Message>>) {
+        self.newest.add(&messages);
         for message in messages.into_iter().filter(|message| is_kept(message)) {
             self.messages
                 .put_written((message.conversation, message.id), message);
@@ -134,7 +147,7 @@ impl RowCache {
     }
 
     /// Writes committed rows through. Call it between commit and acknowledgement.
-    pub(in crate::store::embedded) fn written(&self, rows: &Touched) {
+    pub(in crate::store::embedded) fn written(&self, rows: Touched) {
         for (user, conversation, cell, value) in &rows.entries {
             let key = (user.clone(), *conversation);
             let mut is_read = true;
@@ -148,6 +161,8 @@ impl RowCache {
         rows.messages
             .iter()
             .for_each(|key| self.messages.forget(key));
+        self.newest.written(&rows.messages);
+        self.indexes.written(rows.listings);
     }
 }
 
@@ -203,10 +218,11 @@ impl Entry {
     }
 }
 
-/// Entry and message rows of one commit.
+/// Rows of one commit that caches hold: of entries, messages and inbox lists.
 pub(in crate::store::embedded) struct Touched {
     entries: Vec<(UserId, ConversationId, EntryCell, Option<Vec<u8>>)>,
     messages: Vec<(ConversationId, MessageId)>,
+    listings: Vec<ListingChange>,
 }
 
 impl Touched {
@@ -215,8 +231,9 @@ impl Touched {
         let mut touched = Self {
             entries: Vec::new(),
             messages: Vec::new(),
+            listings: Vec::new(),
         };
-        for (Key { table, bytes }, value) in rows {
+        for (row @ Key { table, bytes }, value) in rows {
             match table {
                 Table::Inbox => {
                     let (user, conversation, cell) = key::entry_cell(bytes).expect(MADE_HERE);
@@ -227,12 +244,16 @@ impl Touched {
                 Table::Messages => touched
                     .messages
                     .push(key::message_key(bytes).expect(MADE_HERE)),
-                Table::Heads
-                | Table::Participants
-                | Table::Activity
-                | Table::Changes
-                | Table::Rows
-                | Table::Search => {}
+                Table::Activity | Table::Rows => {
+                    let change = |(user, conversation, listing)| ListingChange {
+                        user,
+                        conversation,
+                        listing,
+                        is_listed: value.is_some(),
+                    };
+                    touched.listings.extend(key::listing_of(row).map(change));
+                }
+                Table::Heads | Table::Participants | Table::Changes | Table::Search => {}
             }
         }
         touched

@@ -191,15 +191,10 @@ impl States {
         id: ConversationId,
         user: &UserId,
     ) -> Option<(Arc<ConversationState>, Membership)> {
-        let membership = |state: &ConversationState| {
-            state
-                .people
-                .as_ref()
-                .and_then(|people| people.memberships.get(user).copied())
-        };
-        let state = self.0.get_if(&id, |state| membership(state).is_some())?;
-        let membership = membership(&state)?;
-        Some((state, membership))
+        self.0.find(&id, |state| {
+            let membership = *state.people.as_ref()?.memberships.get(user)?;
+            Some((Arc::clone(state), membership))
+        })
     }
 
     pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {

@@ -129,20 +129,27 @@ pub(in crate::store::embedded) fn all_larges() -> Span {
     all_after(Tag::LargeByUser, None)
 }
 
-/// Parses a list row into its user and its conversation.
-pub(in crate::store::embedded) fn listing_of(row: &Key) -> Option<(UserId, ConversationId)> {
-    let named = if row.table == Table::Activity {
-        &row.bytes[..]
-    } else {
-        row.bytes.get(1..)?
+/// Parses a list row into its user, its conversation and its list. `None` for any other row.
+pub(in crate::store::embedded) fn listing_of(
+    row: &Key,
+) -> Option<(UserId, ConversationId, Listing)> {
+    if row.table == Table::Activity {
+        let (user, _) = split_name(&row.bytes)?;
+        let InboxKey {
+            activity,
+            conversation,
+        } = inbox_key(&row.bytes)?;
+        return Some((user, conversation, Listing::Active(activity)));
+    }
+    let (tag, named) = row.bytes.split_first()?;
+    let listing = match *tag {
+        _ if row.table != Table::Rows => return None,
+        tag if tag == Tag::BusyByUser as u8 => Listing::Busy,
+        tag if tag == Tag::LargeByUser as u8 => Listing::Large,
+        _ => return None,
     };
     let (user, _) = split_name(named)?;
-    let id = if row.table == Table::Activity {
-        inbox_key(&row.bytes)?.conversation
-    } else {
-        listed_id(&row.bytes)?
-    };
-    Some((user, id))
+    Some((user, listed_id(&row.bytes)?, listing))
 }
 
 /// Range of the cells of all entries of a user.
