@@ -20,6 +20,8 @@ const SHARD_LISTS_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is not ze
 const MESSAGES_MAX: usize = PageRequest::<OrderKey>::COUNT_MAX + 1;
 /// Bytes of a list: 32 MiB in all lists of all shards. A list of longer messages has fewer of them.
 const LIST_BYTES_MAX: usize = 32 << 10;
+/// Messages that a list awaits at most: more than one commit has of a conversation, but for a storm of sends.
+const AWAITED_MAX: usize = 512;
 /// Bytes of a message besides its content.
 const ROW_BYTES: usize = 256;
 
@@ -102,7 +104,8 @@ pub(in crate::store::embedded) struct NewestList {
     /// The newest first.
     messages: VecDeque<Arc<Message>>,
     bytes: usize,
-    /// Ids of committed messages that are not added yet. The list is not used meanwhile.
+    /// Ids of committed messages that are not added yet. The list is not used meanwhile: SYSTEM messages are
+    /// never added, and the next page that is read replaces the list.
     awaited: Vec<MessageId>,
     /// Whether no older message exists.
     is_whole: bool,
@@ -140,7 +143,7 @@ impl NewestList {
         };
         if is_new {
             self.awaited.push(id);
-            return true;
+            return self.awaited.len() <= AWAITED_MAX;
         }
         let is_older = |oldest: &Arc<Message>| id < oldest.id;
         !self.is_whole && self.messages.back().is_some_and(is_older)

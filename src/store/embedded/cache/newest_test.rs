@@ -261,3 +261,29 @@ fn a_list_is_bounded_in_messages_and_bytes() {
     );
     assert!(many.page(&all, &PageRequest::last(1)).is_none());
 }
+
+#[test]
+fn a_list_whose_messages_are_never_added_is_forgotten_and_loaded_anew() {
+    let mut cached = CachedDisk::new();
+    cached.load(1);
+    let all = Cut::default();
+    let first = PageRequest::first(0);
+    assert!(cached.page(&all, &first).is_some());
+    let moment = |number: usize| Timestamp::from_micros(number as i64 + 1);
+    let system = |number| (CONVERSATION, TimeUuid::new(moment(number), [0; 8]));
+    for number in 0..AWAITED_MAX {
+        cached.newest.written(&[system(number)]);
+    }
+    let is_held = |cached: &CachedDisk| {
+        cached
+            .newest
+            .lists
+            .find(&CONVERSATION, |_| Some(()))
+            .is_some()
+    };
+    assert!(is_held(&cached) && cached.page(&all, &first).is_none());
+    cached.newest.written(&[system(AWAITED_MAX)]);
+    assert!(!is_held(&cached));
+    cached.load(1);
+    assert!(cached.page(&all, &first).is_some());
+}
