@@ -37,7 +37,16 @@ pub(super) struct ChatServer {
 
 impl ChatServer {
     pub(super) async fn start(bounds: ServerBounds, chat: Bounds) -> Self {
-        Self::open(bounds, chat, false).await
+        Self::open(bounds, chat, false, Arc::new(SystemClock)).await
+    }
+
+    /// Server whose store alone has this clock.
+    pub(super) async fn with_clock_of_store(
+        bounds: ServerBounds,
+        chat: Bounds,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self::open(bounds, chat, false, clock).await
     }
 
     /// Server of a deployment with an outbox.
@@ -46,10 +55,15 @@ impl ChatServer {
     }
 
     pub(super) async fn with_outbox_and(chat: Bounds) -> Self {
-        Self::open(ServerBounds::default(), chat, true).await
+        Self::open(ServerBounds::default(), chat, true, Arc::new(SystemClock)).await
     }
 
-    async fn open(bounds: ServerBounds, chat: Bounds, has_outbox: bool) -> Self {
+    async fn open(
+        bounds: ServerBounds,
+        chat: Bounds,
+        has_outbox: bool,
+        clock_of_store: Arc<dyn Clock>,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
             path: folder.path().to_owned(),
@@ -57,8 +71,7 @@ impl ChatServer {
             free_bytes_min: 0,
             accept_loss: false,
         };
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store = Arc::new(Embedded::open(options, Arc::clone(&clock)).await.unwrap());
+        let store = Arc::new(Embedded::open(options, clock_of_store).await.unwrap());
         if has_outbox {
             store.set_outbox(Some(SystemClock.now())).await.unwrap();
         }
@@ -70,7 +83,7 @@ impl ChatServer {
         let bounds_of_chat = Bounds { rates, ..chat };
         let metrics = Metrics::default();
         store.register(&metrics);
-        let chat = Chat::open(store, Bus::default(), clock, bounds_of_chat)
+        let chat = Chat::open(store, Bus::default(), Arc::new(SystemClock), bounds_of_chat)
             .await
             .unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
