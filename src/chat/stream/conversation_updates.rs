@@ -7,14 +7,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
+use super::StreamService;
 use super::conversation_event::ConversationEvent;
 use super::delivered_ids::DeliveredIds;
+use super::quiet_alarm::QuietAlarm;
 use super::registration::StreamRegistration;
 use super::replay::{EventReplay, ReplayReader};
 use super::update_key::UpdateKey;
-use super::{POSITION_INTERVAL, StreamService};
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::error::Result;
@@ -53,7 +52,7 @@ pub struct ConversationUpdates {
     has_missed_markers: bool,
     /// Whether the conversation may have become large since the stream registered.
     may_have_grown: bool,
-    quiet_since: Instant,
+    quiet: QuietAlarm,
 }
 
 impl StreamService {
@@ -109,7 +108,7 @@ impl StreamService {
             is_behind: after.is_some(),
             has_missed_markers: false,
             may_have_grown: false,
-            quiet_since: Instant::now(),
+            quiet: QuietAlarm::new(),
         };
         if after.is_some() {
             self.check_cursor_age(position)?;
@@ -166,7 +165,7 @@ impl ConversationUpdates {
     async fn replay_or_receive(&mut self) -> Option<Result<ConversationUpdate>> {
         loop {
             if let Some(update) = self.pending.pop_front() {
-                self.quiet_since = Instant::now();
+                self.quiet.record_delivery();
                 return Some(Ok(update));
             }
             if self.is_behind {
@@ -176,9 +175,13 @@ impl ConversationUpdates {
                     Err(error) => return Some(Err(error)),
                 }
             }
-            let quiet_until = self.quiet_since + POSITION_INTERVAL;
-            match tokio::time::timeout_at(quiet_until, self.subscription.next()).await {
-                Ok(received) => {
+            let received = tokio::select! {
+                biased;
+                received = self.subscription.next() => Some(received),
+                () = self.quiet.wait() => None,
+            };
+            match received {
+                Some(received) => {
                     let received = received?;
                     if let Received::Notice(notice) = &received
                         && self.guard.is_own_block(&notice.event)

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::select_all;
-use tokio::time::Instant;
 
+use super::StreamService;
 use super::large_entries::{KnownEntry, LargeChange, LargeEntries};
+use super::quiet_alarm::QuietAlarm;
 use super::registration::StreamRegistration;
-use super::{POSITION_INTERVAL, StreamService};
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::error::{Error, Result};
 use crate::model::{BlockNotice, ConversationId, Event, Message, OrderKey, Topic, UserId};
@@ -65,7 +65,7 @@ pub struct InboxUpdates {
     /// Cursor of the stream: all changes up to here were delivered.
     position: OrderKey,
     pending: VecDeque<InboxUpdate>,
-    quiet_since: Instant,
+    quiet: QuietAlarm,
 }
 
 /// Changes that were received together.
@@ -150,7 +150,7 @@ impl StreamService {
             large: LargeEntries::default(),
             position,
             pending: VecDeque::from([InboxUpdate::of_position(position)]),
-            quiet_since: Instant::now(),
+            quiet: QuietAlarm::new(),
         };
         if let Some(after) = after {
             self.check_cursor_age(after)?;
@@ -164,7 +164,7 @@ impl InboxUpdates {
     pub async fn next(&mut self) -> Option<Result<InboxUpdate>> {
         loop {
             if let Some(update) = self.pending.pop_front() {
-                self.quiet_since = Instant::now();
+                self.quiet.record_delivery();
                 return Some(Ok(update));
             }
             let receive = select_all(
@@ -172,13 +172,15 @@ impl InboxUpdates {
                     .iter_mut()
                     .map(|subscription| subscription.next().boxed()),
             );
-            let received = tokio::time::timeout_at(self.quiet_since + POSITION_INTERVAL, receive)
-                .await
-                .map(|(received, ..)| received);
+            let received = tokio::select! {
+                biased;
+                (received, ..) = receive => Some(received),
+                () = self.quiet.wait() => None,
+            };
             // Boxed: every quiet stream would reserve the size of the future.
             let accepted = match received {
-                Ok(received) => Box::pin(self.accept(received?)).await,
-                Err(_) => Box::pin(self.repeat_position()).await,
+                Some(received) => Box::pin(self.accept(received?)).await,
+                None => Box::pin(self.repeat_position()).await,
             };
             if let Err(error) = accepted {
                 return Some(Err(error));

@@ -15,6 +15,7 @@ pub(crate) mod inbox_updates;
 pub(crate) mod large_entries;
 pub(crate) mod message_updates;
 pub(crate) mod presence_updates;
+mod quiet_alarm;
 mod registration;
 mod replay;
 pub(crate) mod typing_updates;
