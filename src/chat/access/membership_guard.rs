@@ -188,12 +188,9 @@ impl MembershipGuard {
         Box::pin(access.is_hidden(viewer, &self.conversation)).await
     }
 
-    /// Whether the viewer blocks a user. It reads the store only if the viewer's list is not held.
+    /// Whether the viewer blocks a user.
     pub(crate) async fn has_blocked(&self, user: &UserId) -> Result<bool> {
-        match self.access.blocks().held(&self.viewer) {
-            Some(held) => Ok(held.has(user)),
-            None => Ok(Box::pin(self.blocks()).await?.has(user)),
-        }
+        Ok(self.blocks().await?.has(user))
     }
 
     /// Whether the event says that the viewer has blocked or unblocked somebody.
@@ -201,9 +198,14 @@ impl MembershipGuard {
         matches!(event, Event::BlockChanged(block) if block.blocker == self.viewer)
     }
 
-    /// The viewer's block list.
+    /// The viewer's block list. It reads the store only if the list is not held.
     pub(crate) async fn blocks(&self) -> Result<Arc<BlockList>> {
-        Ok(self.access.blocks().of(&self.viewer).await?)
+        let lists = self.access.blocks();
+        match lists.held(&self.viewer) {
+            Some(held) => Ok(held),
+            // Boxed: the future is rarely polled, and every waiting stream would reserve its size.
+            None => Ok(Box::pin(lists.of(&self.viewer)).await?),
+        }
     }
 
     async fn still_takes_part(&mut self) -> Result<bool> {
