@@ -156,7 +156,7 @@ impl OperationExecutor for Api {
             let (prepared, is_authenticated) = (prepared.clone(), viewer.is_some());
             let responses = responses
                 .inspect(move |response| record_validity(&prepared, is_authenticated, response))
-                .map(EventResponse::Own)
+                .map(EventResponse::from)
                 .boxed();
             let Some(Viewer { user: viewer, .. }) = viewer else {
                 return responses;

@@ -30,7 +30,7 @@ pub use execution::{
     Exceeded, ExecutionLimits, HeldBytes, OperationCost, Prepared, RequestError, RequestErrorKind,
     is_request_error,
 };
-pub use fanout::{EventResponse, SharedPayload, is_viewer_independent};
+pub use fanout::{EventContent, EventResponse, SharedPayload, is_viewer_independent};
 pub use mutation::Mutation;
 pub use outbox_document::{OutboxDocument, RenderedEvent};
 pub use query::Query;

@@ -120,8 +120,12 @@ fn serialize_data<S: Serializer>(data: &Option<Value>, serializer: S) -> Result<
 
 /// One delivery of a subscription.
 pub(super) enum Delivery {
-    /// JSON of an event.
-    Event(EventText),
+    Event {
+        /// JSON of the event.
+        text: EventText,
+        /// Whether the next event of a replay is at hand: both may leave with one write.
+        has_more: bool,
+    },
     /// Error that ends the subscription.
     Refused(Answer),
 }

@@ -24,8 +24,8 @@ use super::context::Server;
 use super::metrics::{OpenSubscription, ServerMetrics};
 use super::trace_context::TraceContext;
 use crate::graphql::{
-    AnswerAccount, AnswerBudget, CoercedVariables, EventResponse, ExecutionLimits, HeldBytes,
-    OperationCost, Prepared,
+    AnswerAccount, AnswerBudget, CoercedVariables, EventContent, EventResponse, ExecutionLimits,
+    HeldBytes, OperationCost, Prepared,
 };
 use crate::metrics::with_store_time;
 use crate::model::{UserId, Viewer};
@@ -156,10 +156,11 @@ impl SubscriptionDeliveries {
 
     /// Renders an event.
     fn delivery(&self, response: EventResponse) -> Delivery {
-        let text = match response {
-            EventResponse::Shared(payload) => EventText::Shared(payload),
-            EventResponse::Own(response) => {
-                let answer = Answer::from(response);
+        let EventResponse { content, has_more } = response;
+        let text = match content {
+            EventContent::Shared(payload) => EventText::Shared(payload),
+            EventContent::Own(response) => {
+                let answer = Answer::from(*response);
                 if self.budget.exceeded().is_none() && answer.is_refusal() {
                     return Delivery::Refused(answer);
                 }
@@ -167,7 +168,7 @@ impl SubscriptionDeliveries {
             }
         };
         self.budget.rewind(0);
-        Delivery::Event(text)
+        Delivery::Event { text, has_more }
     }
 
     fn text(&self, answer: &Answer) -> String {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
-use wideroom::graphql::EventResponse;
+use wideroom::graphql::{EventContent, EventResponse};
 use wideroom::model::{Event, MessageId, Notice, OrderKey, Timestamp, Topic, UserId};
 
 use crate::world::{Place, World, body, client_key, text_message};
@@ -196,10 +196,10 @@ impl<'a> Client<'a> {
             .publish(&Topic::Conversation(conversation), notice);
         let told = self.updates.next().await.unwrap();
         assert!(
-            !matches!(&told, EventResponse::Own(response) if !response.errors.is_empty()),
+            !matches!(&told.content, EventContent::Own(response) if !response.errors.is_empty()),
             "{told:?}"
         );
-        serde_json::to_string(&told).unwrap()
+        serde_json::to_string(&told.content).unwrap()
     }
 
     /// Forgets what came meanwhile, so that the next delivery is the next event.

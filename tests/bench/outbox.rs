@@ -9,7 +9,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use serde_json::{Value, json};
 use wideroom::clock::{Clock as _, SystemClock};
-use wideroom::graphql::{AnswerBudget, EventResponse, ExecutionLimits, OperationExecutor as _};
+use wideroom::graphql::{
+    AnswerBudget, EventContent, EventResponse, ExecutionLimits, OperationExecutor as _,
+};
 use wideroom::model::Viewer;
 use wideroom::rate::Pace;
 
@@ -113,7 +115,7 @@ async fn subscribe(
 }
 
 fn payload(response: &EventResponse) -> Value {
-    let EventResponse::Own(response) = response else {
+    let EventContent::Own(response) = &response.content else {
         panic!("a payload of an own execution");
     };
     assert!(response.errors.is_empty(), "{:?}", response.errors);
@@ -136,7 +138,7 @@ async fn read_all(world: &World, after: &Value) -> (usize, Duration) {
     // A reader that came late pauses while the store compacts what was just sent.
     let quiet = Duration::from_secs(5);
     while let Ok(response) = tokio::time::timeout(quiet, reader.next()).await {
-        let Some(EventResponse::Own(response)) = response else {
+        let Some(EventContent::Own(response)) = response.map(|response| response.content) else {
             panic!("the stream goes on");
         };
         assert!(response.errors.is_empty(), "{:?}", response.errors);

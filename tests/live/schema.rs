@@ -76,14 +76,21 @@ impl OperationExecutor for TestApi {
         viewer: Option<Viewer>,
         _: ExecutionLimits,
     ) -> BoxFuture<'a, BoxStream<'static, graphql::EventResponse>> {
+        let has_more = prepared.name.as_deref() == Some(REPLAY);
         Box::pin(async move {
             self.schema
                 .execute_stream(Self::request(prepared, variables, viewer))
-                .map(graphql::EventResponse::Own)
+                .map(move |response| graphql::EventResponse {
+                    has_more,
+                    ..response.into()
+                })
                 .boxed()
         })
     }
 }
+
+/// Name of a subscription whose events all say that the next one is at hand.
+pub(super) const REPLAY: &str = "Replay";
 
 pub(super) struct Query;
 

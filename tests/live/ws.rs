@@ -8,6 +8,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
+use super::schema::REPLAY;
 use super::world::{World, soon};
 
 fn next(id: &str, data: &Value) -> Value {
@@ -31,6 +32,21 @@ async fn a_subscription_tells_and_completes() {
         assert_eq!(socket.hear().await, next("1", &json!({ "count": number })));
     }
     assert_eq!(socket.hear().await, complete("1"));
+}
+
+#[tokio::test]
+async fn a_replayed_event_arrives_whether_or_not_the_next_one_comes() {
+    let world = World::start().await;
+    let mut socket = world.open().await;
+    let replay = format!("subscription {REPLAY} {{ forever }}");
+    socket.subscribe("1", &replay).await;
+    assert_eq!(socket.hear().await, next("1", &json!({ "forever": 0 })));
+    let replay = format!("subscription {REPLAY} {{ count(to: 3) }}");
+    socket.subscribe("2", &replay).await;
+    for number in 0..3 {
+        assert_eq!(socket.hear().await, next("2", &json!({ "count": number })));
+    }
+    assert_eq!(socket.hear().await, complete("2"));
 }
 
 /// A browser calls a close unclean that nobody answers.

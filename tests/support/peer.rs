@@ -23,8 +23,8 @@ use futures_util::stream::{self, BoxStream};
 use tokio_util::sync::CancellationToken;
 use wideroom::auth::Auth;
 use wideroom::graphql::{
-    CoercedVariables, EventResponse, ExecutionLimits, OperationExecutor, Prepared, RequestError,
-    SharedPayload,
+    CoercedVariables, EventContent, EventResponse, ExecutionLimits, OperationExecutor, Prepared,
+    RequestError, SharedPayload,
 };
 use wideroom::model::Viewer;
 use wideroom::model::metadata::RESERVED_KEY;
@@ -177,9 +177,9 @@ fn refusal(refused: RequestError) -> Response {
 }
 
 fn response(event: EventResponse) -> Response {
-    match event {
-        EventResponse::Own(response) => response,
-        EventResponse::Shared(payload) => Response::new(raw_data(&payload)),
+    match event.content {
+        EventContent::Own(response) => *response,
+        EventContent::Shared(payload) => Response::new(raw_data(&payload)),
     }
 }
 

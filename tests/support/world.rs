@@ -13,7 +13,8 @@ use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{
-    Api, DocumentBounds, EventResponse, ExecutionLimits, OperationExecutor, SharedPayload,
+    Api, DocumentBounds, EventContent, EventResponse, ExecutionLimits, OperationExecutor,
+    SharedPayload,
 };
 use wideroom::model::{UserId, Viewer};
 use wideroom::rate::Pace;
@@ -366,7 +367,10 @@ impl Stream {
             .await
             .expect("nothing came")
         {
-            Some(EventResponse::Shared(payload)) => payload,
+            Some(EventResponse {
+                content: EventContent::Shared(payload),
+                ..
+            }) => payload,
             other => panic!("{other:?} is shared with nobody"),
         }
     }
@@ -389,8 +393,11 @@ impl Payloads {
     async fn next(&mut self) -> Option<(Answer, bool)> {
         match self {
             Self::Api(responses) => responses.next().await.map(|told| {
-                let is_shared = matches!(told, EventResponse::Shared(_));
-                (Answer(serde_json::to_value(&told).unwrap()), is_shared)
+                let is_shared = matches!(told.content, EventContent::Shared(_));
+                (
+                    Answer(serde_json::to_value(&told.content).unwrap()),
+                    is_shared,
+                )
             }),
             Self::Door(payloads) => payloads.next().await.map(|told| (Answer(told), false)),
         }

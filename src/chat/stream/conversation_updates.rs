@@ -194,9 +194,14 @@ impl ConversationUpdates {
                     }
                     self.accept(received);
                 }
-                Err(_) => self.repeat_position(),
+                None => self.repeat_position(),
             }
         }
+    }
+
+    /// Whether the next update is at hand.
+    pub fn has_more(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     pub fn guard(&self) -> &MembershipGuard {

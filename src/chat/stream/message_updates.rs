@@ -116,6 +116,13 @@ impl MessageUpdates {
         }
     }
 
+    /// Whether a message of a replay is at hand.
+    pub fn has_more(&self) -> bool {
+        self.replay
+            .as_ref()
+            .is_some_and(|replay| !replay.is_empty())
+    }
+
     pub fn guard(&self) -> &MembershipGuard {
         &self.guard
     }

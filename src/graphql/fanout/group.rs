@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::SubscriptionGroups;
 use super::payload_cache::{PayloadSlot, RenderedPayload, SlotKey};
 use super::pooled_execution::ExecutionPool;
-use super::response::{EventResponse, shared_payload};
+use super::response::{EventContent, EventResponse, shared_payload};
 use super::update::{StreamUpdate, UpdateStream};
 use super::viewer_independence::ViewerIndependence;
 use crate::chat::UpdateKey;
@@ -84,9 +84,12 @@ impl SubscriptionGroup {
     ) -> BoxStream<'static, EventResponse> {
         // Not `unfold`: it reserves room for each place that it moves its state through.
         let responses = stream! {
-            while let Some(update) = updates.next().await {
-                let response = match update {
-                    Ok(update) => {
+            loop {
+                let Some(update) = updates.next().await else {
+                    break;
+                };
+                let content = match update {
+                    Ok(ref update) => {
                         if let Some(position) = update.position() {
                             limits.budget.pass(position);
                         }
@@ -96,14 +99,14 @@ impl SubscriptionGroup {
                     Err(error) => {
                         let scope = self.scope(&updates);
                         let execution = self.execute(&updates, Err(error), scope, &limits.budget);
-                        Some(EventResponse::Own(Box::pin(execution).await))
+                        Some(Box::pin(execution).await.into())
                     }
                 };
-                if let Some(response) = response {
+                if let Some(content) = content {
                     // The stream continues after an event that was too large; the client receives
                     // its cursor.
-                    let is_over = limits.budget.exceeded().is_none() && response.is_last();
-                    yield response;
+                    let is_over = limits.budget.exceeded().is_none() && content.is_last();
+                    yield EventResponse { content, has_more: updates.has_more() };
                     if is_over {
                         break;
                     }
@@ -119,8 +122,8 @@ impl SubscriptionGroup {
         self: &Arc<Self>,
         updates: &UpdateStream,
         limits: &mut ExecutionLimits,
-        update: StreamUpdate,
-    ) -> Option<EventResponse> {
+        update: &StreamUpdate,
+    ) -> Option<EventContent> {
         let viewer = updates.guard().viewer();
         // A lone subscriber shares with nobody. A sender sees its own `clientKey`, which the others
         // do not.
@@ -132,7 +135,7 @@ impl SubscriptionGroup {
         };
         if let Some(rendered) = self.attached(position, key) {
             if rendered.is_for(updates.guard()).await {
-                return Some(EventResponse::Shared(Arc::clone(&rendered.payload)));
+                return Some(EventContent::Shared(Arc::clone(&rendered.payload)));
             }
             return Box::pin(self.execute_own(updates, limits, update)).await;
         }
@@ -146,7 +149,7 @@ impl SubscriptionGroup {
             if let Some(rendered) = slot.rendered.get()
                 && rendered.is_for(updates.guard()).await
             {
-                return Some(EventResponse::Shared(Arc::clone(&rendered.payload)));
+                return Some(EventContent::Shared(Arc::clone(&rendered.payload)));
             }
             if slot.start() {
                 break;
@@ -162,10 +165,10 @@ impl SubscriptionGroup {
         &self,
         updates: &UpdateStream,
         limits: &mut ExecutionLimits,
-        update: StreamUpdate,
-    ) -> Option<EventResponse> {
+        update: &StreamUpdate,
+    ) -> Option<EventContent> {
         let paid = limits.pace.pay().await;
-        if !updates.may_deliver(&update, paid).await {
+        if !updates.may_deliver(update, paid).await {
             return None;
         }
         Some(self.execute_paid(updates, limits, update).await)
@@ -175,13 +178,13 @@ impl SubscriptionGroup {
         &self,
         updates: &UpdateStream,
         limits: &ExecutionLimits,
-        update: StreamUpdate,
-    ) -> EventResponse {
+        update: &StreamUpdate,
+    ) -> EventContent {
         let scope = self.scope(updates);
-        EventResponse::Own(
-            self.execute(updates, Ok(update), scope, &limits.budget)
-                .await,
-        )
+        let update = Ok(update.clone());
+        self.execute(updates, update, scope, &limits.budget)
+            .await
+            .into()
     }
 
     /// The payload attached to the notice, if it is this group's.
@@ -211,14 +214,14 @@ impl SubscriptionGroup {
         slot: &PayloadSlot,
         updates: &UpdateStream,
         limits: &mut ExecutionLimits,
-        update: StreamUpdate,
-    ) -> Option<EventResponse> {
+        update: &StreamUpdate,
+    ) -> Option<EventContent> {
         let mut is_paid = false;
         loop {
             let execute = async || {
                 is_paid = is_paid || limits.pace.try_pay();
                 if is_paid {
-                    self.execute_shared(key, updates, &update, &limits.budget)
+                    self.execute_shared(key, updates, update, &limits.budget)
                         .await
                 } else {
                     Err(NotShared::Unpaid)
@@ -228,19 +231,19 @@ impl SubscriptionGroup {
                 Ok(Ok(rendered)) => {
                     slot.done.notify_waiters();
                     if rendered.is_for(updates.guard()).await {
-                        return Some(EventResponse::Shared(Arc::clone(&rendered.payload)));
+                        return Some(EventContent::Shared(Arc::clone(&rendered.payload)));
                     }
                     return self.execute_own(updates, limits, update).await;
                 }
                 Ok(Err(NotShared::Own(response))) => {
-                    return Some(EventResponse::Own(*response));
+                    return Some(EventContent::Own(response));
                 }
                 Ok(Err(NotShared::Withheld)) => {
                     return self.execute_own(updates, limits, update).await;
                 }
                 Ok(Err(NotShared::Unpaid)) => {
                     is_paid = wait_for_tokens_or_payload(slot, &mut limits.pace).await;
-                    if !updates.may_deliver(&update, Paid::AfterWait).await {
+                    if !updates.may_deliver(update, Paid::AfterWait).await {
                         return None;
                     }
                 }

@@ -30,7 +30,7 @@ use self::group::SubscriptionGroup;
 use self::group_key::GroupKey;
 pub(in crate::graphql) use self::handoff::{StreamHandoff, UpdateFeed};
 use self::payload_cache::PayloadCache;
-pub use self::response::{EventResponse, SharedPayload};
+pub use self::response::{EventContent, EventResponse, SharedPayload};
 pub(in crate::graphql) use self::update::{StreamUpdate, UpdateStream};
 pub(in crate::graphql) use self::viewer_independence::ViewerIndependence;
 pub use self::viewer_independence::is_viewer_independent;
@@ -86,7 +86,7 @@ impl SubscriptionGroups {
             .next()
             .await;
         match (answer, StreamHandoff::take(&slot)) {
-            (Some(refusal), _) => stream::iter([EventResponse::Own(refusal)]).boxed(),
+            (Some(refusal), _) => stream::iter([EventResponse::from(refusal)]).boxed(),
             (None, Some(updates)) => {
                 if !prepared.is_valid() {
                     prepared.set_valid(true);

@@ -8,15 +8,18 @@ use serde_json::value::RawValue;
 use crate::graphql::scalar::AnswerJson;
 
 /// Response to one event.
+#[derive(Debug)]
+pub struct EventResponse {
+    pub content: EventContent,
+    /// Whether the next event of a replay is at hand: both may leave with one write.
+    pub has_more: bool,
+}
+
 #[derive(Debug, serde::Serialize)]
 #[serde(untagged)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a response is moved once; a box would cost an allocation for each event"
-)]
-pub enum EventResponse {
-    /// Executed for this subscriber alone.
-    Own(Response),
+pub enum EventContent {
+    /// Executed for this subscriber alone. Boxed: every waiting stream would reserve its size.
+    Own(Box<Response>),
     /// Without errors; all subscribers of the group receive the same bytes.
     Shared(SharedPayload),
 }
@@ -24,7 +27,7 @@ pub enum EventResponse {
 /// JSON text of a response.
 pub type SharedPayload = Arc<RawValue>;
 
-impl EventResponse {
+impl EventContent {
     /// Whether the root field failed: the stream of the chat has ended.
     pub(super) fn is_last(&self) -> bool {
         match self {
@@ -36,7 +39,16 @@ impl EventResponse {
 
 impl From<Response> for EventResponse {
     fn from(response: Response) -> Self {
-        Self::Own(response)
+        Self {
+            content: response.into(),
+            has_more: false,
+        }
+    }
+}
+
+impl From<Response> for EventContent {
+    fn from(response: Response) -> Self {
+        Self::Own(Box::new(response))
     }
 }
 

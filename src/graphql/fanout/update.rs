@@ -31,6 +31,15 @@ impl UpdateStream {
         })
     }
 
+    /// Whether the next update of a replay is at hand.
+    pub(super) fn has_more(&self) -> bool {
+        match self {
+            Self::Messages(updates) => updates.has_more(),
+            Self::Events(updates) => updates.has_more(),
+            Self::Typing(_) => false,
+        }
+    }
+
     pub(super) fn guard(&self) -> &MembershipGuard {
         match self {
             Self::Messages(updates) => updates.guard(),

@@ -207,7 +207,7 @@ impl RunningStream {
     fn deliver(&mut self, delivery: Option<Delivery>) -> Bytes {
         let format = self.response.format;
         match delivery {
-            Some(Delivery::Event(text)) => {
+            Some(Delivery::Event { text, .. }) => {
                 let held = self.response.deliveries.hold(text.as_str().len());
                 format.deliver(&text, held)
             }

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::operations::EndedOperation;
 use super::protocol::{self, Close, Incoming, Outgoing};
 use super::socket::{Socket, SocketEnd, SocketSession};
 use crate::graphql::{AnswerBudget, CoercedVariables, Prepared};
@@ -56,7 +57,7 @@ impl Socket {
                 Incoming::Pong => Ok(()),
                 Incoming::Subscribe { id, payload } => self.subscribe(&id, payload),
                 Incoming::Complete { id } => {
-                    self.operations.stop(&mut self.sources, &id);
+                    self.sources.operations.stop(&id);
                     Ok(())
                 }
             },
@@ -157,7 +158,7 @@ impl Socket {
             return Err(Close::unauthorized().into());
         };
         let (viewer, trace) = (viewer.clone(), trace.clone());
-        if self.operations.contains(id) {
+        if self.sources.operations.contains(id) {
             return Err(Close::duplicate(id).into());
         }
         if self.timers.is_draining() {
@@ -207,7 +208,7 @@ impl Socket {
         line: &mut LogLine,
     ) -> Result<AdmittedOperation, Problem> {
         let most = self.bounds().operations;
-        if self.operations.are_full(&self.sources, most) {
+        if self.sources.operations.len() >= most {
             let sentence = format!("A socket runs at most {most} operations at once.");
             return Err(Problem::too_many(sentence));
         }
@@ -246,8 +247,7 @@ impl Socket {
             None => {
                 let deliveries = self.server.subscribe(prepared, ready, caller);
                 self.send_queue.charge_events(deliveries.account());
-                self.operations
-                    .subscription(&mut self.sources, id, line, deliveries);
+                self.sources.operations.subscription(id, line, deliveries);
             }
             Some(budget) => {
                 let (server, deadline) = (
@@ -260,21 +260,21 @@ impl Socket {
                         .execute(&prepared, ready.variables, viewer, deadline, budget)
                         .await
                 };
-                self.operations
-                    .request(&mut self.sources, id, line, answer.boxed());
+                self.sources.operations.request(id, line, answer.boxed());
             }
         }
     }
 
     /// Queues the answer of a query or a mutation.
-    pub(super) fn answer(&mut self, id: &str, result: ExecutionResult) {
+    pub(super) fn answer(&mut self, mut operation: EndedOperation, result: ExecutionResult) {
         let budget = Arc::clone(&result.budget);
         // One chunk: the library writes a message as one frame.
         let mut text = ChunkedText::new(usize::MAX, budget.bytes_max(), budget.spent());
-        text.push_framing(&protocol::next_head(id));
+        text.push_framing(&protocol::next_head(&operation.id));
         let store_time = result.store_time;
         let answer = result.write(&mut text);
-        self.operations.answered(id, answer.code(), store_time);
+        operation.answered(answer.code(), store_time);
+        let id = &operation.id;
         if answer.is_refusal() {
             self.send_queue.push_answer(
                 Outgoing::Error {

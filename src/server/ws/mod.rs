@@ -9,7 +9,9 @@ mod send_queue;
 mod socket;
 mod socket_permit;
 mod timers;
+mod wake_gate;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,8 +36,9 @@ use crate::server::origin::AS_HEADER;
 
 const SUBPROTOCOL: &str = "graphql-transport-ws";
 
-/// Small, because there are many sockets: the library would reserve 128 KiB for each at once.
-const READ_BUFFER_BYTES: usize = 1024;
+/// Small, because there are many sockets: the library would reserve 128 KiB for each at once. It replaces a buffer of 1 KiB
+/// or more by one of that size at least.
+const READ_BUFFER_BYTES: usize = 512;
 const WRITE_BUFFER_BYTES: usize = 8 * 1024;
 /// Factor by which a frame may exceed the bound of a message, so that the client reads a close code. A larger frame cuts
 /// the socket.
@@ -94,16 +97,23 @@ pub(super) async fn upgrade(
         connection.upgrade(server.bounds.sockets.init_bytes);
     }
     let counted = (address_permit, server.sockets.token());
-    upgrade.on_upgrade(move |socket| async move {
+    // The task of the handshake reserves room for each place that the socket moves through. It ends, and a task of the
+    // socket's own is a third of its size.
+    upgrade.on_upgrade(move |socket| {
         if has_subprotocol {
-            Socket::open(server, socket, address, SocketPermit { permit, connection })
-                .run()
-                .await;
+            let permit = SocketPermit { permit, connection };
+            let socket = Socket::open(server, socket, address, permit);
+            tokio::spawn(async move {
+                socket.run().await;
+                drop(counted);
+            });
         } else {
-            Box::pin(refuse(socket, server)).await;
-            drop(permit);
+            tokio::spawn(async move {
+                refuse(socket, server).await;
+                drop((permit, counted));
+            });
         }
-        drop(counted);
+        ready(())
     })
 }
 

@@ -1,125 +1,157 @@
 //! Running operations of one socket, by id: queries, mutations and subscriptions.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _};
+use smallvec::SmallVec;
 
-use super::events::{EventSource, EventSources, OperationId, RunningOperation};
-use crate::server::answer::ExecutionResult;
+use super::events::SocketEvent;
+use super::protocol;
+use super::wake_gate::WakeGate;
+use crate::server::answer::{Delivery, ExecutionResult};
 use crate::server::operation::{LogLine, SubscriptionDeliveries};
 
+/// The operations that a client has started, in no order. Most sockets have one.
 #[derive(Default)]
-pub(super) struct Operations(HashMap<OperationId, OperationEntry>);
+pub(super) struct Operations(SmallVec<[RunningOperation; 1]>);
 
-struct OperationEntry {
+struct RunningOperation {
+    id: Box<str>,
     line: Box<LogLine>,
-    is_request: bool,
+    work: OperationWork,
+    gate: WakeGate,
+}
+
+enum OperationWork {
+    Request(BoxFuture<'static, ExecutionResult>),
+    Subscription {
+        deliveries: SubscriptionDeliveries,
+        /// JSON before each payload.
+        head: Box<str>,
+    },
+}
+
+/// Operation that runs no more. Its log line is yet to end.
+pub(super) struct EndedOperation {
+    pub(super) id: Box<str>,
+    line: Box<LogLine>,
+}
+
+impl EndedOperation {
+    pub(super) fn end(&mut self, code: &str) {
+        self.line.end(code);
+    }
+
+    /// The same, of a query or a mutation that waited so long for the store.
+    pub(super) fn answered(&mut self, code: &str, store_time: Duration) {
+        self.line.store_time(store_time);
+        self.line.end(code);
+    }
 }
 
 impl Operations {
-    /// Whether the socket may start no more operations.
-    ///
-    /// A stopped operation stays in the sources until the task polls them, which it does not do while the client reads
-    /// nothing. The second bound limits those.
-    pub(super) fn are_full(&self, sources: &EventSources, max: usize) -> bool {
-        self.0.len() >= max || sources.len() >= max * 2 + EventSource::FIXED
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn contains(&self, id: &str) -> bool {
-        self.0.contains_key(id)
+        self.place(id).is_some()
     }
 
     pub(super) fn has_requests(&self) -> bool {
-        self.0.values().any(|running| running.is_request)
+        self.0.iter().any(RunningOperation::is_request)
     }
 
     pub(super) fn request(
         &mut self,
-        sources: &mut EventSources,
         id: &str,
         line: LogLine,
         answer: BoxFuture<'static, ExecutionResult>,
     ) {
-        let id = self.start(id, line, true);
-        sources.push(EventSource::RunningOperation(RunningOperation::request(
-            id, answer,
-        )));
+        self.start(id, line, OperationWork::Request(answer));
     }
 
     pub(super) fn subscription(
         &mut self,
-        sources: &mut EventSources,
         id: &str,
         line: LogLine,
         deliveries: SubscriptionDeliveries,
     ) {
-        let id = self.start(id, line, false);
-        sources.push(EventSource::RunningOperation(
-            RunningOperation::subscription(id, deliveries),
-        ));
+        let head = protocol::next_head(id);
+        self.start(id, line, OperationWork::Subscription { deliveries, head });
     }
 
-    fn start(&mut self, id: &str, line: LogLine, is_request: bool) -> OperationId {
-        let id = OperationId::from(id);
-        self.0.insert(
-            Arc::clone(&id),
-            OperationEntry {
-                line: Box::new(line),
-                is_request,
-            },
-        );
-        id
+    fn start(&mut self, id: &str, line: LogLine, work: OperationWork) {
+        self.0.push(RunningOperation {
+            id: id.into(),
+            line: Box::new(line),
+            work,
+            gate: WakeGate::default(),
+        });
     }
 
-    /// Removes an operation that has ended, and writes its log line.
-    pub(super) fn ended(&mut self, id: &str, code: &str) {
-        if let Some(mut running) = self.0.remove(id) {
-            running.line.end(code);
-        }
-    }
-
-    /// The same, of a query or a mutation that waited so long for the store.
-    pub(super) fn answered(&mut self, id: &str, code: &str, store_time: Duration) {
-        if let Some(running) = self.0.get_mut(id) {
-            running.line.store_time(store_time);
-        }
-        self.ended(id, code);
+    /// Polls the operation at a place below [`Operations::len`]. One that ends is no longer here.
+    pub(super) fn poll(&mut self, place: usize, cx: &mut Context<'_>) -> Poll<SocketEvent> {
+        let RunningOperation { work, gate, .. } = &mut self.0[place];
+        Poll::Ready(match work {
+            OperationWork::Request(answer) => {
+                let result = ready!(gate.poll(cx, |cx| answer.poll_unpin(cx)));
+                SocketEvent::Answered(self.remove(place), result)
+            }
+            OperationWork::Subscription { deliveries, head } => {
+                match ready!(gate.poll(cx, |cx| deliveries.poll_next_unpin(cx))) {
+                    Some(Delivery::Event { text, has_more }) => SocketEvent::Delivered {
+                        text: protocol::next(head, text.as_str()),
+                        has_more,
+                    },
+                    Some(Delivery::Refused(answer)) => {
+                        SocketEvent::Refused(self.remove(place), answer)
+                    }
+                    None => SocketEvent::Completed(self.remove(place)),
+                }
+            }
+        })
     }
 
     /// Stops an operation: the client receives no more messages of it.
-    pub(super) fn stop(&mut self, sources: &mut EventSources, id: &str) {
-        if self.contains(id) {
-            drop_work(sources, id);
-            self.ended(id, "OK");
+    pub(super) fn stop(&mut self, id: &str) {
+        if let Some(place) = self.place(id) {
+            self.remove(place).end("OK");
         }
     }
 
-    pub(super) fn stop_subscriptions(&mut self, sources: &mut EventSources) {
-        self.0.retain(|id, running| {
-            if !running.is_request {
-                drop_work(sources, id);
-                running.line.end("OK");
+    pub(super) fn stop_subscriptions(&mut self) {
+        self.0.retain(|operation| {
+            let is_request = operation.is_request();
+            if !is_request {
+                operation.line.end("OK");
             }
-            running.is_request
+            is_request
         });
     }
 
     /// Stops every operation, because the client is gone.
-    pub(super) fn stop_all(&mut self, sources: &mut EventSources) {
-        self.stop_subscriptions(sources);
-        for (id, mut running) in self.0.drain() {
-            drop_work(sources, &id);
-            running.line.end("GONE");
+    pub(super) fn stop_all(&mut self) {
+        self.stop_subscriptions();
+        for mut operation in self.0.drain(..) {
+            operation.line.end("GONE");
         }
+    }
+
+    fn place(&self, id: &str) -> Option<usize> {
+        self.0.iter().position(|operation| *operation.id == *id)
+    }
+
+    fn remove(&mut self, place: usize) -> EndedOperation {
+        let RunningOperation { id, line, .. } = self.0.swap_remove(place);
+        EndedOperation { id, line }
     }
 }
 
-fn drop_work(sources: &mut EventSources, id: &str) {
-    for source in sources.iter_mut() {
-        if let EventSource::RunningOperation(operation) = source {
-            operation.stop(id);
-        }
+impl RunningOperation {
+    fn is_request(&self) -> bool {
+        matches!(self.work, OperationWork::Request(_))
     }
 }

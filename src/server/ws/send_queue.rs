@@ -20,12 +20,15 @@ use crate::metrics::IntGauge;
 /// Capacity that an idle queue retains.
 const IDLE_CAPACITY: usize = 4;
 
+/// Longest wait of a replayed event for the next one, and bytes that leave without it.
+const HELD_MAX: Duration = Duration::from_millis(10);
+const HELD_BYTES_MAX: usize = 8 * 1024;
+
 /// Error of a full queue: the client reads too slowly.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-pub(super) struct SendQueue<S> {
-    sink: S,
+pub(super) struct SendQueue {
     queue: VecDeque<Queued>,
     /// Bytes of all messages.
     bytes: usize,
@@ -40,6 +43,8 @@ pub(super) struct SendQueue<S> {
     /// Bytes of events that the system has not taken, in the user's account. Most events are written at once, and never
     /// count.
     waiting_events: Option<HeldBytes>,
+    /// Until when all that waits are replayed events that the next one may join.
+    held_until: Option<Instant>,
     /// Time since when a write waits without progress.
     stuck_since: Option<Instant>,
     waiting: QueueGauge,
@@ -79,10 +84,9 @@ impl Drop for QueueGauge {
     }
 }
 
-impl<S: Sink<Message> + Unpin> SendQueue<S> {
-    pub(super) fn new(sink: S, messages_max: usize, bytes_max: usize, waiting: IntGauge) -> Self {
+impl SendQueue {
+    pub(super) fn new(messages_max: usize, bytes_max: usize, waiting: IntGauge) -> Self {
         Self {
-            sink,
             queue: VecDeque::new(),
             bytes: 0,
             events: QueueLoad::default(),
@@ -94,6 +98,7 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
             unflushed: Vec::new(),
             unflushed_event_bytes: 0,
             waiting_events: None,
+            held_until: None,
             stuck_since: None,
             waiting: QueueGauge {
                 all: waiting,
@@ -130,6 +135,32 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
 
     /// Queues a message that cannot wait. A single message may exceed the bound of bytes; otherwise it could never be sent.
     pub(super) fn push(&mut self, text: String) -> Result<(), Full> {
+        self.held_until = None;
+        self.push_event(text)
+    }
+
+    /// Queues an event of a replay that goes on: many subscribers wait for each other's executions, and would write
+    /// each event on its own.
+    pub(super) fn push_replayed(&mut self, text: String, now: Instant) -> Result<(), Full> {
+        if self.is_idle() {
+            self.held_until = Some(now + HELD_MAX);
+        }
+        self.push_event(text)
+    }
+
+    /// Time at which held events leave.
+    pub(super) fn held_until(&self) -> Option<Instant> {
+        self.held_until
+    }
+
+    /// Whether all that waits may wait for the next event of a replay.
+    pub(super) fn is_held(&self) -> bool {
+        self.bytes < HELD_BYTES_MAX
+            && self.has_room()
+            && self.held_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn push_event(&mut self, text: String) -> Result<(), Full> {
         let is_over = self.events.messages >= self.bound.messages
             || self.events.bytes.saturating_add(text.len()) > self.bound.bytes;
         if is_over && self.events.messages > 0 {
@@ -143,6 +174,7 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
 
     /// Queues an answer. The caller checked [`SendQueue::has_room`] before.
     pub(super) fn push_answer(&mut self, text: String, budget: Option<Arc<AnswerBudget>>) {
+        self.held_until = None;
         self.enqueue(text, false, budget);
     }
 
@@ -156,9 +188,14 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
     }
 
     /// Writes and flushes the queue. It is safe to drop and poll again: no message is lost or written twice.
-    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+    pub(super) fn poll_flush<S: Sink<Message> + Unpin>(
+        &mut self,
+        sink: &mut S,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), S::Error>> {
+        self.held_until = None;
         let before = self.queue.len();
-        let flushed = self.poll_write(cx);
+        let flushed = self.poll_write(sink, cx);
         let has_moved = self.queue.len() < before;
         self.stuck_since = match self.stuck_since {
             _ if flushed.is_ready() => None,
@@ -176,9 +213,13 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
         }
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+    fn poll_write<S: Sink<Message> + Unpin>(
+        &mut self,
+        sink: &mut S,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), S::Error>> {
         while !self.queue.is_empty() {
-            ready!(self.sink.poll_ready_unpin(cx))?;
+            ready!(sink.poll_ready_unpin(cx))?;
             if let Some(Queued {
                 text,
                 is_event,
@@ -193,12 +234,12 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
                 }
                 self.is_unflushed = true;
                 self.unflushed.extend(budget);
-                self.sink.start_send_unpin(Message::Text(text))?;
+                sink.start_send_unpin(Message::Text(text))?;
             }
         }
         // Gives back the capacity of a burst.
         self.queue.shrink_to(IDLE_CAPACITY);
-        ready!(self.sink.poll_flush_unpin(cx))?;
+        ready!(sink.poll_flush_unpin(cx))?;
         self.is_unflushed = false;
         self.unflushed.clear();
         self.unflushed_event_bytes = 0;
@@ -206,23 +247,33 @@ impl<S: Sink<Message> + Unpin> SendQueue<S> {
     }
 
     /// Writes the rest of the queue and the closing frame within a time. Returns whether both were written.
-    pub(super) async fn close(&mut self, close: Close, within: Duration) -> bool {
+    pub(super) async fn close<S: Sink<Message> + Unpin>(
+        &mut self,
+        sink: &mut S,
+        close: Close,
+        within: Duration,
+    ) -> bool {
         let all = async {
-            poll_fn(|cx| self.poll_flush(cx)).await?;
-            self.sink.send(Message::Close(Some(close.frame()))).await
+            poll_fn(|cx| self.poll_flush(sink, cx)).await?;
+            sink.send(Message::Close(Some(close.frame()))).await
         };
         timeout(within, all).await.is_ok_and(|sent| sent.is_ok())
     }
 
     /// Writes the answer to the client's closing frame, which the library has ready.
-    pub(super) async fn answer_close(&mut self, within: Duration) {
+    pub(super) async fn answer_close<S: Sink<Message> + Unpin>(
+        &mut self,
+        sink: &mut S,
+        within: Duration,
+    ) {
         // A client that does not wait for it loses nothing.
-        let _ = timeout(within, self.sink.close()).await;
+        let _ = timeout(within, sink.close()).await;
     }
 
     /// Drops every queued message.
     pub(super) fn clear(&mut self) {
         self.waiting.set(0);
+        self.held_until = None;
         self.queue.clear();
         self.bytes = 0;
         self.events = QueueLoad::default();
@@ -237,13 +288,8 @@ mod tests {
     use super::*;
     use crate::metrics;
 
-    fn send_queue() -> SendQueue<futures_util::sink::Drain<Message>> {
-        SendQueue::new(
-            futures_util::sink::drain(),
-            3,
-            10,
-            metrics::gauge("waiting", "In a test."),
-        )
+    fn send_queue() -> SendQueue {
+        SendQueue::new(3, 10, metrics::gauge("waiting", "In a test."))
     }
 
     #[test]
@@ -275,13 +321,46 @@ mod tests {
         send_queue.push("x".to_owned()).unwrap();
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_replayed_event_waits_a_moment_for_the_next_and_for_nothing_else() {
+        let now = Instant::now();
+        let queue = || SendQueue::new(10, 100_000, metrics::gauge("waiting", "In a test."));
+        let replayed = || {
+            let mut replayed = queue();
+            replayed.push_replayed("a".to_owned(), now).unwrap();
+            replayed.push_replayed("b".to_owned(), now).unwrap();
+            assert!(replayed.is_held() && replayed.held_until() == Some(now + HELD_MAX));
+            replayed
+        };
+        let mut live = replayed();
+        live.push("c".to_owned()).unwrap();
+        assert!(!live.is_held() && live.held_until().is_none());
+        let mut answered = replayed();
+        answered.push_answer("c".to_owned(), None);
+        assert!(!answered.is_held());
+        let mut large = replayed();
+        let text = "c".repeat(HELD_BYTES_MAX);
+        large.push_replayed(text, now).unwrap();
+        assert!(!large.is_held());
+        let mut behind_another = queue();
+        behind_another.push("a".to_owned()).unwrap();
+        behind_another.push_replayed("b".to_owned(), now).unwrap();
+        assert!(!behind_another.is_held());
+        let late = replayed();
+        tokio::time::advance(HELD_MAX).await;
+        assert!(!late.is_held());
+    }
+
     #[tokio::test]
     async fn a_write_makes_room_again() {
         let mut send_queue = send_queue();
         send_queue.push("x".repeat(100)).unwrap();
         send_queue.push_answer("x".repeat(100), None);
         assert!(!send_queue.is_idle());
-        poll_fn(|cx| send_queue.poll_flush(cx)).await.unwrap();
+        let mut sink = futures_util::sink::drain();
+        poll_fn(|cx| send_queue.poll_flush(&mut sink, cx))
+            .await
+            .unwrap();
         assert!(
             send_queue.is_idle() && send_queue.has_room() && send_queue.stuck_since().is_none()
         );
@@ -317,11 +396,11 @@ mod tests {
     #[tokio::test]
     async fn a_message_is_stuck_from_the_first_try_and_counts_until_it_is_dropped() {
         let all = metrics::gauge("waiting", "In a test.");
-        let mut send_queue = SendQueue::new(Shut, 3, 100, all.clone());
+        let mut send_queue = SendQueue::new(3, 100, all.clone());
         send_queue.push("a".to_owned()).unwrap();
         assert_eq!((send_queue.stuck_since(), all.get()), (None, 0));
         assert!(
-            poll_fn(|cx| Poll::Ready(send_queue.poll_flush(cx)))
+            poll_fn(|cx| Poll::Ready(send_queue.poll_flush(&mut Shut, cx)))
                 .await
                 .is_pending()
         );
@@ -329,7 +408,7 @@ mod tests {
         assert!(since.is_some());
         send_queue.push("b".to_owned()).unwrap();
         assert!(
-            poll_fn(|cx| Poll::Ready(send_queue.poll_flush(cx)))
+            poll_fn(|cx| Poll::Ready(send_queue.poll_flush(&mut Shut, cx)))
                 .await
                 .is_pending()
         );

@@ -1,8 +1,8 @@
 //! Task of one WebSocket: one loop reads, executes, writes and checks deadlines, so that nothing outlives the socket.
 //!
 //! Each round checks the deadlines, takes the pending events of the sources in order, then flushes: events of one moment
-//! leave with one write. While the send queue is over half full the loop takes no event and reads no message
-//! (backpressure).
+//! leave with one write, and so do those of a replay that follow each other closely. While the send queue is over half
+//! full the loop takes no event and reads no message (backpressure).
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -10,20 +10,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::extract::ws::{Message, WebSocket};
+use axum::extract::ws::WebSocket;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream, SelectAll, SplitSink};
+use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::events::{EventSource, EventSources, Frames, SocketEvent};
+use super::events::{EventSources, SocketEvent};
 use super::linger;
 use super::message_rate::MessageRate;
-use super::operations::Operations;
 use super::protocol::{Close, Outgoing};
 use super::send_queue::{Full, SendQueue};
 use super::socket_permit::SocketPermit;
 use super::timers::{Due, Timers};
+use super::wake_gate::WakeGate;
 use crate::graphql::OnlineGuard;
 use crate::model::{UserId, Viewer};
 use crate::server::admission::{ClientAddress, ConcurrencyPermit};
@@ -34,9 +34,9 @@ use crate::server::trace_context::TraceContext;
 
 pub(super) struct Socket {
     pub(super) server: Arc<Server>,
+    web_socket: WebSocket,
     pub(super) sources: EventSources,
-    pub(super) send_queue: SendQueue<SplitSink<WebSocket, Message>>,
-    pub(super) operations: Operations,
+    pub(super) send_queue: SendQueue,
     pub(super) address: ClientAddress,
     pub(super) session: SocketSession,
     pub(super) timers: Timers,
@@ -44,7 +44,8 @@ pub(super) struct Socket {
     /// Ready when the socket must close for want of a viewer. `None` once a viewer is known.
     pub(super) eviction: Option<BoxFuture<'static, Close>>,
     /// Signals after changes of suspensions and revocations. Polled without room in the send queue too.
-    restrictions: SelectAll<BoxStream<'static, ()>>,
+    restrictions: BoxStream<'static, ()>,
+    restrictions_gate: WakeGate,
 }
 
 /// State of the `connection_init` handshake.
@@ -84,40 +85,32 @@ impl Socket {
     /// Boxed: a future reserves space for every location that a value moves through.
     pub(super) fn open(
         server: Arc<Server>,
-        socket: WebSocket,
+        web_socket: WebSocket,
         address: ClientAddress,
         permit: SocketPermit,
     ) -> Box<Self> {
-        let (sink, stream) = socket.split();
         let (bounds, now) = (&server.bounds.sockets, Instant::now());
-        let frames = Frames::new(
-            stream,
-            MessageRate::new(bounds.rate_per_second, bounds.rate_burst, now),
-        );
-        let stop = Box::pin(server.stop.clone().cancelled_owned());
+        let rate = MessageRate::new(bounds.rate_per_second, bounds.rate_burst, now);
+        let stop = server.stop.clone().cancelled_owned();
         let watch = server.executor.watch_restrictions();
         let restrictions = stream::unfold(watch, async |mut watch| {
             watch.changed().await;
             Some(((), watch))
         });
         Box::new(Self {
+            web_socket,
+            sources: EventSources::new(stop, rate),
             send_queue: SendQueue::new(
-                sink,
                 bounds.queue_messages,
                 bounds.queue_bytes,
                 server.metrics.waiting.clone(),
             ),
-            sources: stream::select_all([
-                EventSource::Stop(Some(stop)),
-                EventSource::Frames(frames),
-            ]),
-            operations: Operations::default(),
             address,
             session: SocketSession::Waiting,
             timers: Timers::new(bounds, now),
             eviction: Some(permit.eviction(bounds.init_bytes)),
-            // `SelectAll` polls only what was woken: a delivery costs no poll of this one stream.
-            restrictions: stream::select_all([restrictions.boxed()]),
+            restrictions: restrictions.boxed(),
+            restrictions_gate: WakeGate::default(),
             permit,
             server,
         })
@@ -126,7 +119,7 @@ impl Socket {
     pub(super) async fn run(mut self: Box<Self>) {
         let mut alarm = pin!(sleep_until(Instant::now()));
         let end = poll_fn(|cx| self.poll_end(alarm.as_mut(), cx)).await;
-        self.operations.stop_all(&mut self.sources);
+        self.sources.operations.stop_all();
         // Boxed: otherwise the task of every socket would reserve space for this rare path.
         Box::pin(self.end(end)).await;
     }
@@ -138,7 +131,7 @@ impl Socket {
                 tracing::debug!("the client closed a WebSocket");
                 self.send_queue.clear();
                 self.send_queue
-                    .answer_close(self.server.bounds.sockets.write)
+                    .answer_close(&mut self.web_socket, self.server.bounds.sockets.write)
                     .await;
             }
             SocketEnd::Close(close) => {
@@ -152,18 +145,18 @@ impl Socket {
                     self.send_queue.clear();
                 }
                 let bounds = &self.server.bounds.sockets;
-                if self.send_queue.close(close, bounds.write).await {
-                    for source in self.sources.iter_mut() {
-                        if let EventSource::Frames(frames) = source {
-                            frames.lift_limit();
+                let closing = self
+                    .send_queue
+                    .close(&mut self.web_socket, close, bounds.write);
+                if closing.await {
+                    self.sources.frames.lift_limit();
+                    let read_on = poll_fn(|cx| {
+                        while let SocketEvent::Stopping | SocketEvent::Received(Some(Ok(_)), _) =
+                            ready!(self.sources.poll_next(&mut self.web_socket, cx))
+                        {
                         }
-                    }
-                    let read_on = async {
-                        while let Some(
-                            SocketEvent::Stopping | SocketEvent::Received(Some(Ok(_)), _),
-                        ) = self.sources.next().await
-                        {}
-                    };
+                        Poll::Ready(())
+                    });
                     linger(read_on, bounds).await;
                 }
             }
@@ -197,10 +190,12 @@ impl Socket {
                 Ok(Round::Done) => {}
                 Err(end) => return Poll::Ready(end),
             }
-            let wake = [self.timers.next(), self.write_deadline()]
-                .into_iter()
-                .flatten()
-                .min();
+            let wake = [
+                self.timers.next(),
+                self.write_deadline(),
+                self.send_queue.held_until(),
+            ];
+            let wake = wake.into_iter().flatten().min();
             let Some(wake) = wake else {
                 return Poll::Pending;
             };
@@ -218,24 +213,25 @@ impl Socket {
         {
             return Err(close.into());
         }
-        while let Poll::Ready(Some(())) = self.restrictions.poll_next_unpin(cx) {
+        while self.poll_restrictions(cx).is_ready() {
             self.check_restrictions()?;
         }
         // Backpressure: a subscription of a slow reader waits, and reads from the store what the bus dropped meanwhile.
         let mut has_room = self.send_queue.has_room();
-        while has_room && let Poll::Ready(Some(event)) = self.sources.poll_next_unpin(cx) {
+        while has_room && let Poll::Ready(event) = self.sources.poll_next(&mut self.web_socket, cx)
+        {
             self.handle(event)?;
             has_room = self.send_queue.has_room();
         }
-        if self.timers.is_draining() && !self.operations.has_requests() {
+        if self.timers.is_draining() && !self.sources.operations.has_requests() {
             return Err(Close::draining().into());
         }
-        if self.send_queue.is_idle() {
+        if self.send_queue.is_idle() || self.send_queue.is_held() {
             return Ok(Round::Done);
         }
         let is_written = self
             .send_queue
-            .poll_flush(cx)
+            .poll_flush(&mut self.web_socket, cx)
             .map_err(|_| SocketEnd::Gone)?
             .is_ready();
         // Without room this round polled no source.
@@ -243,28 +239,41 @@ impl Socket {
         Ok(if is_again { Round::Again } else { Round::Done })
     }
 
+    fn poll_restrictions(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let restrictions = &mut self.restrictions;
+        self.restrictions_gate
+            .poll(cx, |cx| restrictions.poll_next_unpin(cx).map(drop))
+    }
+
     fn handle(&mut self, event: SocketEvent) -> Result<(), SocketEnd> {
         match event {
-            SocketEvent::Delivered(text) => Ok(self.send_queue.push(text)?),
+            SocketEvent::Delivered {
+                text,
+                has_more: true,
+            } => Ok(self.send_queue.push_replayed(text, Instant::now())?),
+            SocketEvent::Delivered {
+                text,
+                has_more: false,
+            } => Ok(self.send_queue.push(text)?),
             SocketEvent::Received(frame, over_for) => self.read(frame, over_for),
-            SocketEvent::Answered(id, result) => {
-                self.answer(&id, result);
+            SocketEvent::Answered(operation, result) => {
+                self.answer(operation, result);
                 Ok(())
             }
-            SocketEvent::Refused(id, answer) => {
-                self.operations.ended(&id, answer.code());
+            SocketEvent::Refused(mut operation, answer) => {
+                operation.end(answer.code());
                 self.send(&Outgoing::Error {
-                    id: &id,
+                    id: &operation.id,
                     payload: &answer.errors,
                 })
             }
-            SocketEvent::Completed(id) => {
-                self.operations.ended(&id, "OK");
-                self.send(&Outgoing::Complete { id: &id })
+            SocketEvent::Completed(mut operation) => {
+                operation.end("OK");
+                self.send(&Outgoing::Complete { id: &operation.id })
             }
             SocketEvent::Stopping => {
                 // No `complete`: the client would take the subscription for complete, and not resume it.
-                self.operations.stop_subscriptions(&mut self.sources);
+                self.sources.operations.stop_subscriptions();
                 self.timers
                     .drain(Instant::now() + self.server.bounds.drain / 2);
                 Ok(())
