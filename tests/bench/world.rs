@@ -106,18 +106,7 @@ pub fn text_message(
         body: Body::parse(body(number), Body::BYTES_MAX, false).unwrap(),
         ..Content::default()
     };
-    Message {
-        conversation,
-        id,
-        sender: sender.clone(),
-        kind: MessageKind::Text,
-        content: Some(content),
-        reply_to: None,
-        client_key: None,
-        deleted_at: None,
-        has_reactions: false,
-        pin: None,
-    }
+    Message::new(conversation, id, sender.clone(), MessageKind::Text, content)
 }
 
 /// As long as the UUIDs that clients use.

@@ -50,22 +50,17 @@ fn chats(numbers: impl Iterator<Item = i64>) -> String {
 fn damaged(number: i64, metadata: &str) -> ImportRow {
     let metadata: Metadata = serde_json::from_value(json!(metadata)).unwrap();
     let body = Body::parse(number.to_string(), Body::BYTES_MAX, false).unwrap();
-    ImportRow::Message(Arc::new(Message {
-        conversation: ConversationId(GROUP.parse().unwrap()),
-        id: id(number),
-        sender: UserId::parse("ann").unwrap(),
-        kind: MessageKind::Text,
-        content: Some(Content {
+    ImportRow::Message(Arc::new(Message::new(
+        ConversationId(GROUP.parse().unwrap()),
+        id(number),
+        UserId::parse("ann").unwrap(),
+        MessageKind::Text,
+        Content {
             body,
             metadata: Some(metadata),
             ..Content::default()
-        }),
-        reply_to: None,
-        client_key: None,
-        deleted_at: None,
-        has_reactions: false,
-        pin: None,
-    }))
+        },
+    )))
 }
 
 async fn open(program: &Program) -> Embedded {

@@ -14,7 +14,7 @@ use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::metrics::Metrics;
 use wideroom::model::UserId;
-use wideroom::server::{self, Server, ServerBounds};
+use wideroom::server::{self, AdmissionBounds, Server, ServerBounds};
 use wideroom::store::StoreAdmin as _;
 use wideroom::store::embedded::{Embedded, Options};
 use wideroom::webhook::{RetryPolicy, WebhookError, WebhookSettings, Webhooks};
@@ -178,6 +178,18 @@ impl ChatServer {
         line.unwrap_or_else(|| panic!("{series} is not in:\n{text}"))
             .parse()
             .unwrap()
+    }
+}
+
+/// Bounds of a server that refuses nobody for the rate of requests.
+pub(super) fn without_rates() -> ServerBounds {
+    let rates = AdmissionBounds {
+        is_on: false,
+        ..AdmissionBounds::default()
+    };
+    ServerBounds {
+        rates,
+        ..ServerBounds::default()
     }
 }
 

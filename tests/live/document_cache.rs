@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 use wideroom::chat::Bounds;
-use wideroom::server::{AdmissionBounds, ServerBounds};
 
-use super::chat_server::ChatServer;
+use super::chat_server::{ChatServer, without_rates};
 use crate::support::client;
 
 const HITS: &str = "wideroom_cache_hits_total{cache=\"documents\"}";
@@ -23,16 +22,8 @@ struct Scene {
 impl Scene {
     async fn start() -> Self {
         // Only the cache is under test; rates would refuse part of the flood.
-        let rates = AdmissionBounds {
-            is_on: false,
-            ..AdmissionBounds::default()
-        };
-        let bounds = ServerBounds {
-            rates,
-            ..ServerBounds::default()
-        };
         Self {
-            server: ChatServer::start(bounds, Bounds::default()).await,
+            server: ChatServer::start(without_rates(), Bounds::default()).await,
         }
     }
 

@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 use wideroom::chat::Bounds;
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::model::Timestamp;
-use wideroom::server::{AdmissionBounds, ServerBounds};
 
-use super::chat_server::ChatServer;
+use super::chat_server::{ChatServer, without_rates};
 use crate::support::client::{Caller, soon};
 
 /// Reads in progress, of all users.
@@ -91,19 +90,11 @@ async fn a_user_with_many_slow_reads_does_not_delay_the_read_of_another() {
 }
 
 async fn start(clock: Arc<HeldClock>) -> ChatServer {
-    let rates = AdmissionBounds {
-        is_on: false,
-        ..AdmissionBounds::default()
-    };
-    let bounds = ServerBounds {
-        rates,
-        ..ServerBounds::default()
-    };
     let chat = Bounds {
         user_reads_max: SHARE,
         ..Bounds::default()
     };
-    ChatServer::with_clock_of_store(bounds, chat, clock).await
+    ChatServer::with_clock_of_store(without_rates(), chat, clock).await
 }
 
 /// Reads several pages of bans. A page that has waited over 5 s for its turn is UNAVAILABLE.

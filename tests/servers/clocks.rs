@@ -150,18 +150,13 @@ async fn an_id_of_the_future_stops_the_writes_of_its_own_conversation_only() {
 }
 
 fn message(conversation: ConversationId, sender: &UserId, id: MessageId) -> NewMessage {
-    let message = Message {
+    let message = Message::new(
         conversation,
         id,
-        sender: sender.clone(),
-        kind: MessageKind::Text,
-        content: Some(content("of the future")),
-        reply_to: None,
-        client_key: None,
-        deleted_at: None,
-        has_reactions: false,
-        pin: None,
-    };
+        sender.clone(),
+        MessageKind::Text,
+        content("of the future"),
+    );
     NewMessage {
         message: message.into(),
         input_hash: None,

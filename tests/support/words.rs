@@ -108,18 +108,13 @@ pub fn content(text: &str) -> Content {
 
 /// A TEXT message without anything special.
 pub fn text(conversation: ConversationId, id: MessageId, sender: &UserId) -> Message {
-    Message {
+    Message::new(
         conversation,
         id,
-        sender: sender.clone(),
-        kind: MessageKind::Text,
-        content: Some(content(&format!("said by {sender} at {id}"))),
-        reply_to: None,
-        client_key: None,
-        deleted_at: None,
-        has_reactions: false,
-        pin: None,
-    }
+        sender.clone(),
+        MessageKind::Text,
+        content(&format!("said by {sender} at {id}")),
+    )
 }
 
 pub fn system(conversation: ConversationId, id: MessageId, sender: &UserId) -> Message {

@@ -8,21 +8,16 @@ use crate::model::{Content, ConversationId, MessageKind, TimeUuid, Timestamp, Us
 fn message(number: u32, body: &str) -> Message {
     let moment = Timestamp::from_micros(1_700_000_000_000_000 + i64::from(number) * 7_000_003);
     let body = crate::model::Body::parse(body.to_owned(), 10_000, false).unwrap();
-    Message {
-        conversation: ConversationId::random(),
-        id: TimeUuid::new(moment, [1, 2, 3, 4, 5, 6, 7, (number % 3) as u8]),
-        sender: UserId::parse(["alice", "bob"][number as usize % 2]).unwrap(),
-        kind: MessageKind::Text,
-        content: Some(Content {
+    Message::new(
+        ConversationId::random(),
+        TimeUuid::new(moment, [1, 2, 3, 4, 5, 6, 7, (number % 3) as u8]),
+        UserId::parse(["alice", "bob"][number as usize % 2]).unwrap(),
+        MessageKind::Text,
+        Content {
             body,
             ..Content::default()
-        }),
-        reply_to: None,
-        client_key: None,
-        deleted_at: None,
-        has_reactions: false,
-        pin: None,
-    }
+        },
+    )
 }
 
 fn lookup(term: &str, is_prefix: bool) -> TermLookup {

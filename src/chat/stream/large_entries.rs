@@ -301,18 +301,13 @@ mod tests {
     }
 
     fn message(micros: i64, sender: &str) -> Arc<Message> {
-        Arc::new(Message {
-            conversation: ConversationId(uuid::Uuid::nil()),
-            id: id(micros),
-            sender: user(sender),
-            kind: MessageKind::Text,
-            content: Some(Content::default()),
-            reply_to: None,
-            client_key: None,
-            deleted_at: None,
-            has_reactions: false,
-            pin: None,
-        })
+        Arc::new(Message::new(
+            ConversationId(uuid::Uuid::nil()),
+            id(micros),
+            user(sender),
+            MessageKind::Text,
+            Content::default(),
+        ))
     }
 
     fn arrival(messages: &[&Arc<Message>]) -> LargeChange {

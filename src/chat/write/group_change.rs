@@ -285,21 +285,16 @@ impl ConversationWriter {
     ) -> Message {
         let metadata = Metadata::new(metadata, Metadata::SYSTEM_BYTES_MAX)
             .expect("usernames and their number are bounded");
-        Message {
-            conversation: self.conversation(),
-            id: lease.newest(),
-            sender: actor.clone(),
-            kind: MessageKind::System,
-            content: Some(Content {
+        Message::new(
+            self.conversation(),
+            lease.newest(),
+            actor.clone(),
+            MessageKind::System,
+            Content {
                 metadata: Some(metadata),
                 ..Content::default()
-            }),
-            reply_to: None,
-            client_key: None,
-            deleted_at: None,
-            has_reactions: false,
-            pin: None,
-        }
+            },
+        )
     }
 
     fn publish_group_change(

@@ -55,21 +55,16 @@ mod tests {
     }
 
     fn message(sender: &str, kind: MessageKind, metadata: Option<&str>) -> Message {
-        Message {
-            conversation: ConversationId::random(),
-            id: MessageId::new(Timestamp::from_micros(7), [0; 8]),
-            sender: user(sender),
+        Message::new(
+            ConversationId::random(),
+            MessageId::new(Timestamp::from_micros(7), [0; 8]),
+            user(sender),
             kind,
-            content: Some(Content {
+            Content {
                 metadata: metadata.map(|text| Metadata::parse(text, 2_048).unwrap()),
                 ..Content::default()
-            }),
-            reply_to: None,
-            client_key: None,
-            deleted_at: None,
-            has_reactions: false,
-            pin: None,
-        }
+            },
+        )
     }
 
     #[test]

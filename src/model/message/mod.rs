@@ -36,6 +36,28 @@ pub struct Message {
 }
 
 impl Message {
+    /// A message as it is sent, without a reply and a client key.
+    pub fn new(
+        conversation: ConversationId,
+        id: MessageId,
+        sender: UserId,
+        kind: MessageKind,
+        content: Content,
+    ) -> Self {
+        Self {
+            conversation,
+            id,
+            sender,
+            kind,
+            content: Some(content),
+            reply_to: None,
+            client_key: None,
+            deleted_at: None,
+            has_reactions: false,
+            pin: None,
+        }
+    }
+
     /// The mentions of a message that is not deleted.
     pub fn mentions(&self) -> Option<&Mentions> {
         let content = self.content.as_ref()?;

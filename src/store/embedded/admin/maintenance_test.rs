@@ -32,18 +32,13 @@ fn conversation_of(one: &UserId, other: &UserId, change: TimeUuid) -> NewConvers
 }
 
 fn message(conversation: ConversationId, sender: &UserId, id: TimeUuid) -> Message {
-    Message {
+    Message::new(
         conversation,
         id,
-        sender: sender.clone(),
-        kind: MessageKind::Text,
-        content: Some(Content::default()),
-        reply_to: None,
-        client_key: None,
-        deleted_at: None,
-        has_reactions: false,
-        pin: None,
-    }
+        sender.clone(),
+        MessageKind::Text,
+        Content::default(),
+    )
 }
 
 async fn append(store: &Embedded, message: &Message) {

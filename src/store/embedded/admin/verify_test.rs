@@ -74,18 +74,13 @@ fn rows() -> Vec<ImportRow> {
                 }),
         );
         rows.extend((1..=5).map(|micros| {
-            ImportRow::Message(Arc::new(Message {
+            ImportRow::Message(Arc::new(Message::new(
                 conversation,
-                id: id(micros),
-                sender: everybody[1].clone(),
-                kind: MessageKind::Text,
-                content: Some(Content::default()),
-                reply_to: None,
-                client_key: None,
-                deleted_at: None,
-                has_reactions: false,
-                pin: None,
-            }))
+                id(micros),
+                everybody[1].clone(),
+                MessageKind::Text,
+                Content::default(),
+            )))
         }));
     }
     let emoji = Emoji::parse("👍").unwrap();

@@ -21,21 +21,16 @@ fn id(number: u8) -> MessageId {
 
 fn message(number: u8, body_bytes: usize) -> Arc<Message> {
     let body = Body::parse("x".repeat(body_bytes), Body::BYTES_MAX, false).expect("it is a body");
-    Arc::new(Message {
-        conversation: CONVERSATION,
-        id: id(number),
-        sender: UserId::parse("alice").expect("it is a name"),
-        kind: MessageKind::Text,
-        content: Some(Content {
+    Arc::new(Message::new(
+        CONVERSATION,
+        id(number),
+        UserId::parse("alice").expect("it is a name"),
+        MessageKind::Text,
+        Content {
             body,
             ..Content::default()
-        }),
-        reply_to: None,
-        client_key: None,
-        deleted_at: None,
-        has_reactions: false,
-        pin: None,
-    })
+        },
+    ))
 }
 
 /// Messages on the disk by their numbers, and the cache above them.

@@ -52,21 +52,16 @@ async fn send_hour(
         let seed = (moment.micros() / 1_000_000).unsigned_abs() as usize;
         let start = seed.wrapping_mul(7_919) % (noise.len() - body_bytes);
         let body = noise[start..start + body_bytes].to_owned();
-        let message = Message {
-            conversation: id,
-            id: TimeUuid::new(moment, [0; 8]),
-            sender: user.clone(),
-            kind: MessageKind::Text,
-            content: Some(Content {
+        let message = Message::new(
+            id,
+            TimeUuid::new(moment, [0; 8]),
+            user.clone(),
+            MessageKind::Text,
+            Content {
                 body: Body::parse(body, Body::BYTES_MAX, false).unwrap(),
                 ..Content::default()
-            }),
-            reply_to: None,
-            client_key: None,
-            deleted_at: None,
-            has_reactions: false,
-            pin: None,
-        };
+            },
+        );
         NewMessage {
             message: Arc::new(message),
             input_hash: None,
