@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use tokio::runtime::{Handle, RuntimeMetrics};
+use tokio::runtime::Handle;
+
+use crate::workers::Workers;
 
 /// Turns within one poll of the task. Loaders take two each, for every level of an answer.
 const TURNS_MAX: usize = 16;
@@ -21,7 +23,7 @@ thread_local! {
     /// Wakers of the parts that wait for their next turn; `None` outside [`in_turns`].
     static WAITING_PARTS: RefCell<Option<Vec<Waker>>> = const { RefCell::new(None) };
     /// Workers of the runtime that this thread belongs to.
-    static WORKERS: OnceCell<RuntimeMetrics> = const { OnceCell::new() };
+    static WORKERS: OnceCell<Workers> = const { OnceCell::new() };
 }
 
 const WAITING: u8 = 0;
@@ -109,18 +111,16 @@ pub async fn in_turns<F: Future>(future: F) -> F::Output {
     .await
 }
 
-/// Whether a second worker of the runtime is not parked. A worker's count of parks and unparks is even
-/// then.
+/// Whether a second worker of the runtime is not parked.
 fn is_another_at_work() -> bool {
     WORKERS.with(|known| {
         let Some(workers) = known.get().or_else(|| {
             let runtime = Handle::try_current().ok()?;
-            Some(known.get_or_init(|| runtime.metrics()))
+            Some(known.get_or_init(|| Workers::of(&runtime)))
         }) else {
             return false;
         };
-        let at_work = |worker: &usize| workers.worker_park_unpark_count(*worker) % 2 == 0;
-        (0..workers.num_workers()).filter(at_work).nth(1).is_some()
+        workers.at_work().nth(1).is_some()
     })
 }
 

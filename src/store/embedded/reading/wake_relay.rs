@@ -13,14 +13,16 @@ use std::task::{Context, Wake, Waker};
 
 use parking_lot::Mutex;
 use tokio::net::unix::pipe;
-use tokio::runtime::{Handle, RuntimeFlavor, RuntimeMetrics};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task;
+
+use crate::workers::Workers;
 
 /// `None` on a runtime without a second worker.
 pub(in crate::store::embedded) struct WakeRelay(Option<Arc<Relay>>);
 
 struct Relay {
-    workers: RuntimeMetrics,
+    workers: Workers,
     queue: Mutex<Vec<Waker>>,
     /// Holds a byte while the queue holds wakers that no receiver has taken.
     signal: PipeWriter,
@@ -30,8 +32,8 @@ impl WakeRelay {
     /// Starts a relay on the runtime of the caller.
     pub(in crate::store::embedded) fn start() -> Self {
         let runtime = Handle::current();
-        let workers = runtime.metrics();
-        if runtime.runtime_flavor() != RuntimeFlavor::MultiThread || workers.num_workers() < 2 {
+        let workers = Workers::of(&runtime);
+        if runtime.runtime_flavor() != RuntimeFlavor::MultiThread || workers.count() < 2 {
             return Self(None);
         }
         let relay = Relay::start(&runtime, workers).inspect_err(|error| {
@@ -78,7 +80,7 @@ impl Wake for RelayedWaker {
 }
 
 impl Relay {
-    fn start(runtime: &Handle, workers: RuntimeMetrics) -> io::Result<Arc<Self>> {
+    fn start(runtime: &Handle, workers: Workers) -> io::Result<Arc<Self>> {
         let (signals, signal) = io::pipe()?;
         let signals = pipe::Receiver::from_owned_fd(signals.into())?;
         let relay = Arc::new(Self {
@@ -94,10 +96,9 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Whether every worker is parked. Its count of parks and unparks is odd then.
+    /// Whether every worker is parked.
     fn is_idle(&self) -> bool {
-        let mut workers = 0..self.workers.num_workers();
-        workers.all(|worker| self.workers.worker_park_unpark_count(worker) % 2 == 1)
+        self.workers.at_work().next().is_none()
     }
 
     fn queue(&self, task: Waker) {
