@@ -15,6 +15,7 @@ pub struct EventResponse {
     pub has_more: bool,
 }
 
+/// Content of a response to one event: a tree of values, or its text.
 #[derive(Debug, serde::Serialize)]
 #[serde(untagged)]
 pub enum EventContent {
