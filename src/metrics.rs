@@ -52,6 +52,14 @@ pub fn gauge(name: &str, help: &str) -> IntGauge {
     IntGauge::new(name, help).expect(VALID_NAME)
 }
 
+/// A gauge with a constant label and a value that is set once.
+pub fn gauge_of(name: &str, help: &str, (label, text): (&str, &str), value: i64) -> IntGauge {
+    let gauge = IntGauge::with_opts(Opts::new(name, help).const_label(label, text));
+    let gauge = gauge.expect(VALID_NAME);
+    gauge.set(value);
+    gauge
+}
+
 pub fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     IntGaugeVec::new(Opts::new(name, help), labels).expect(VALID_NAME)
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::data::BackupError;
+use super::health::HealthError;
 use crate::bus::NatsError;
 use crate::chat::SendHookError;
 use crate::server::TrustedError;
@@ -85,6 +86,10 @@ pub(super) enum Error {
     Backup(#[from] BackupError),
     #[error("{} holds no key of a server: name the server's data folder with --data, or its token secret with --token-secret-file", .0.display())]
     NoKey(PathBuf),
+    #[error("{} holds no key of a server: name its data folder with --data", .0.display())]
+    NoServerKey(PathBuf),
+    #[error(transparent)]
+    Health(#[from] HealthError),
     #[error(transparent)]
     Load(#[from] load::Error),
     #[error("--trusted-documents: {}: {source}", path.display())]
@@ -103,7 +108,21 @@ pub(super) enum Error {
     Write(#[source] io::Error),
 }
 
+/// Longest wait of a server for the lock of its data folder, as during a restart that overlaps.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
+
 impl Error {
+    /// Whether the cause of a store that cannot be opened may end without the operator, after a wait so far.
+    pub(super) fn is_transient(&self, waited: Duration) -> bool {
+        if let Self::Open(embedded::OpenError::InUse(_)) = self {
+            return waited < LOCK_WAIT_MAX;
+        }
+        match self {
+            Self::Cluster(error) => error.is_transient(),
+            error => matches!(error, Self::Store(store::Error::Unavailable(_))),
+        }
+    }
+
     pub(super) fn exit_code(&self) -> ExitCode {
         let is_usage = matches!(
             self,

@@ -45,6 +45,16 @@ pub(super) const DEFAULT_CONFIG_EXAMPLES: &str = "\
 Examples:
   wideroom default-config > wideroom.toml";
 
+pub(super) const HEALTH: &str = "\
+Ask the server of a data folder whether it is alive: `/healthz` of its admin listener, at the address that the server wrote to the folder.
+
+The command prints `alive` and exits with 0, or prints the reason and exits with 1. A container's health check and a supervisor run it. It \
+asks for liveness, not readiness: a supervisor must not restart a server because its cluster is down.";
+
+pub(super) const HEALTH_EXAMPLES: &str = "\
+Examples:
+  wideroom health --data /var/lib/wideroom";
+
 pub(super) const SCHEMA: &str = "\
 Print the schema of the API in GraphQL's schema language, as in schema.graphql. The command opens no store.";
 

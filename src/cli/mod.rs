@@ -2,11 +2,13 @@
 //!
 //! Exit codes: 0; 1 after one clear line on stderr; 2 for wrong usage.
 
+mod admin_client;
 mod bench;
 mod check_config;
 mod data;
 mod default_config;
 mod error;
+mod health;
 mod help;
 mod process;
 mod progress;
@@ -28,12 +30,13 @@ use self::data::{
     VerifyFlags, WebhookFlags,
 };
 use self::error::Error;
+use self::health::HealthFlags;
 use self::help::{
     BACKUP, BACKUP_EXAMPLES, CHECK_CONFIG, CHECK_CONFIG_EXAMPLES, DEFAULT_CONFIG,
-    DEFAULT_CONFIG_EXAMPLES, ERASE, ERASE_EXAMPLES, EXAMPLES, EXPORT, EXPORT_EXAMPLES, IMPORT,
-    IMPORT_EXAMPLES, MIGRATE, MIGRATE_EXAMPLES, OUTBOX, OUTBOX_EXAMPLES, REINDEX, REINDEX_EXAMPLES,
-    SCHEMA, SCHEMA_EXAMPLES, SERVE, SERVE_EXAMPLES, TOKEN, TOKEN_EXAMPLES, VERIFY, VERIFY_EXAMPLES,
-    WEBHOOK, WEBHOOK_EXAMPLES,
+    DEFAULT_CONFIG_EXAMPLES, ERASE, ERASE_EXAMPLES, EXAMPLES, EXPORT, EXPORT_EXAMPLES, HEALTH,
+    HEALTH_EXAMPLES, IMPORT, IMPORT_EXAMPLES, MIGRATE, MIGRATE_EXAMPLES, OUTBOX, OUTBOX_EXAMPLES,
+    REINDEX, REINDEX_EXAMPLES, SCHEMA, SCHEMA_EXAMPLES, SERVE, SERVE_EXAMPLES, TOKEN,
+    TOKEN_EXAMPLES, VERIFY, VERIFY_EXAMPLES, WEBHOOK, WEBHOOK_EXAMPLES,
 };
 use self::settings::SettingFlags;
 use self::token::TokenFlags;
@@ -76,6 +79,8 @@ enum Command {
     Webhook(WebhookFlags),
     #[command(about = "Copy the store of a running server", long_about = BACKUP, after_help = BACKUP_EXAMPLES)]
     Backup(BackupFlags),
+    #[command(about = "Ask whether the server of a data folder is alive", long_about = HEALTH, after_help = HEALTH_EXAMPLES)]
+    Health(HealthFlags),
     #[command(about = "Measure a running server under a load", long_about = BENCH, after_help = BENCH_EXAMPLES)]
     Bench(BenchFlags),
     #[command(about = "Print the settings in force and the source of each", long_about = CHECK_CONFIG, after_help = CHECK_CONFIG_EXAMPLES)]
@@ -143,6 +148,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
         Some(Command::Outbox(flags)) => data::outbox(flags),
         Some(Command::Webhook(flags)) => data::webhook(flags),
         Some(Command::Backup(flags)) => data::backup(flags),
+        Some(Command::Health(flags)) => health::run(flags),
         Some(Command::Bench(flags)) => bench::run(flags),
         Some(Command::CheckConfig(given)) => check_config::run(given),
         Some(Command::DefaultConfig) => default_config::run(),

@@ -6,7 +6,8 @@ use rustix::fs::Mode;
 use rustix::process::umask;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::metrics::Metrics;
+use crate::clock::{Clock as _, SystemClock};
+use crate::metrics::{Metrics, gauge_of};
 
 /// Makes every new file and folder private to its user (umask 077): they hold messages and keys.
 pub(super) fn make_private_files() {
@@ -14,6 +15,19 @@ pub(super) fn make_private_files() {
 }
 
 pub(super) fn register(metrics: &Metrics) {
+    let version = env!("CARGO_PKG_VERSION");
+    metrics.add(gauge_of(
+        "wideroom_build_info",
+        "Version of the running program: always 1.",
+        ("version", version),
+        1,
+    ));
+    let started = SystemClock.now().micros() as f64 / 1e6;
+    metrics.read(
+        "process_start_time_seconds",
+        "Start of the process, in seconds since 1970.",
+        move || started,
+    );
     metrics.read_counter(
         "process_cpu_seconds_total",
         "CPU time of the process, user and system.",

@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::{HeadBounds, ListenerConfig, PaceBounds, accept};
 use crate::auth::Auth;
-use crate::metrics::{Metrics, TEXT_FORMAT};
+use crate::metrics::{IntGauge, Metrics, TEXT_FORMAT, gauge};
 
 /// Connections of operators. A further one evicts the idlest.
 const CONNECTIONS_MAX: usize = 64;
@@ -73,6 +73,8 @@ pub enum BackupRefusal {
     OnCluster,
     #[error("another backup is running: try again once it has ended")]
     UnderWay,
+    #[error("the server waits for its store: try again once it is ready")]
+    Starting,
 }
 
 /// State of the admin endpoints.
@@ -81,6 +83,42 @@ pub struct AdminContext {
     pub metrics: Metrics,
     /// Verifies the tokens of backups.
     pub auth: Auth,
+}
+
+/// Admin endpoints and the gauges that each scrape computes.
+struct AdminEndpoints {
+    context: AdminContext,
+    ready: IntGauge,
+    warnings: IntGauge,
+}
+
+impl AdminEndpoints {
+    fn new(context: AdminContext) -> Self {
+        let ready = gauge("wideroom_ready", "1 while /readyz answers 200, else 0.");
+        let warnings = gauge(
+            "wideroom_key_file_broken",
+            "1 while a key file cannot be read and the server verifies tokens with the previous keys.",
+        );
+        context.metrics.add(ready.clone());
+        context.metrics.add(warnings.clone());
+        Self {
+            context,
+            ready,
+            warnings,
+        }
+    }
+
+    /// Readiness. A check without an answer in time is "not ready".
+    async fn readiness(&self) -> Result<(), String> {
+        timeout(READY_MAX, self.context.backend.ready())
+            .await
+            .unwrap_or_else(|_| {
+                Err(format!(
+                    "the store does not answer within {} s",
+                    READY_MAX.as_secs()
+                ))
+            })
+    }
 }
 
 /// Serves until `stop`, also during the drain of the public listener, so that operators see the drain.
@@ -96,7 +134,7 @@ pub async fn run(listener: TcpListener, admin: AdminContext, stop: CancellationT
         .route("/backup", post(backup))
         .route("/webhooks", get(webhooks))
         .route("/webhooks/{name}/redeliver", post(redeliver))
-        .with_state(Arc::new(admin));
+        .with_state(Arc::new(AdminEndpoints::new(admin)));
     let router = if is_loopback {
         router.layer(from_fn(refuse_foreign_hosts))
     } else {
@@ -153,9 +191,12 @@ fn is_loopback(host: &str) -> bool {
     }
 }
 
-async fn metrics(State(admin): State<Arc<AdminContext>>) -> Response {
+async fn metrics(State(admin): State<Arc<AdminEndpoints>>) -> Response {
+    admin.ready.set(i64::from(admin.readiness().await.is_ok()));
+    let warning = admin.context.backend.warning();
+    admin.warnings.set(i64::from(warning.is_some()));
     // Metrics of the disk may block.
-    match tokio::task::spawn_blocking(move || admin.metrics.text()).await {
+    match tokio::task::spawn_blocking(move || admin.context.metrics.text()).await {
         Ok(text) => (
             [(header::CONTENT_TYPE, HeaderValue::from_static(TEXT_FORMAT))],
             text,
@@ -168,29 +209,26 @@ async fn metrics(State(admin): State<Arc<AdminContext>>) -> Response {
     }
 }
 
-async fn healthz(State(admin): State<Arc<AdminContext>>) -> Response {
-    match admin.backend.alive() {
+async fn healthz(State(admin): State<Arc<AdminEndpoints>>) -> Response {
+    match admin.context.backend.alive() {
         Ok(()) => line(StatusCode::OK, "alive"),
         Err(why) => line(StatusCode::SERVICE_UNAVAILABLE, &why),
     }
 }
 
-async fn readyz(State(admin): State<Arc<AdminContext>>) -> Response {
-    match timeout(READY_MAX, admin.backend.ready()).await {
+async fn readyz(State(admin): State<Arc<AdminEndpoints>>) -> Response {
+    match admin.readiness().await {
         // Still 200: a failed key rotation must not make a load balancer remove every server.
-        Ok(Ok(())) => match admin.backend.warning() {
+        Ok(()) => match admin.context.backend.warning() {
             None => line(StatusCode::OK, "ready"),
             Some(warning) => line(StatusCode::OK, &format!("ready, but {warning}")),
         },
-        Ok(Err(why)) => line(StatusCode::SERVICE_UNAVAILABLE, &why),
-        Err(_) => line(
-            StatusCode::SERVICE_UNAVAILABLE,
-            &format!("the store does not answer within {} s", READY_MAX.as_secs()),
-        ),
+        Err(why) => line(StatusCode::SERVICE_UNAVAILABLE, &why),
     }
 }
 
-async fn webhooks(State(admin): State<Arc<AdminContext>>, headers: HeaderMap) -> Response {
+async fn webhooks(State(admin): State<Arc<AdminEndpoints>>, headers: HeaderMap) -> Response {
+    let admin = &admin.context;
     if let Err(refusal) = admin.check_token(&headers) {
         return refusal;
     }
@@ -204,11 +242,12 @@ struct RedeliverQuery {
 }
 
 async fn redeliver(
-    State(admin): State<Arc<AdminContext>>,
+    State(admin): State<Arc<AdminEndpoints>>,
     Path(name): Path<String>,
     Query(query): Query<RedeliverQuery>,
     headers: HeaderMap,
 ) -> Response {
+    let admin = &admin.context;
     if let Err(refusal) = admin.check_token(&headers) {
         return refusal;
     }
@@ -239,24 +278,16 @@ impl AdminContext {
         self.auth.verify(token).map(drop).map_err(|why| {
             line(
                 StatusCode::UNAUTHORIZED,
-                &format!("this needs a token of this server's data folder: {why}"),
+                &format!("the request needs a token of this server's data folder: {why}"),
             )
         })
     }
 }
 
-async fn backup(State(admin): State<Arc<AdminContext>>, headers: HeaderMap) -> Response {
-    let authorization = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok());
-    let token = authorization
-        .and_then(|authorization| authorization.strip_prefix("Bearer "))
-        .unwrap_or_default();
-    if let Err(why) = admin.auth.verify(token) {
-        return line(
-            StatusCode::UNAUTHORIZED,
-            &format!("a backup needs a token of this server's data folder: {why}"),
-        );
+async fn backup(State(admin): State<Arc<AdminEndpoints>>, headers: HeaderMap) -> Response {
+    let admin = &admin.context;
+    if let Err(refusal) = admin.check_token(&headers) {
+        return refusal;
     }
     match admin.backend.backup() {
         Ok(chunks) => {

@@ -50,7 +50,7 @@ async fn sigterm_ends_it_in_order_and_loses_nothing() {
     })
     .await;
 
-    a_second_server_is_refused(&stage);
+    the_folder_is_locked(&stage);
 
     server.signal("-TERM");
     assert_eq!(listener.closed().await.0, 1012);
@@ -81,14 +81,11 @@ async fn sigterm_ends_it_in_order_and_loses_nothing() {
     assert_eq!(server.end().0, Some(0));
 }
 
-fn a_second_server_is_refused(stage: &Stage) {
+fn the_folder_is_locked(stage: &Stage) {
     let line =
         "is in use by another wideroom (serve, import, …): stop it first, or name another folder";
     let line = format!("{} {line}", stage.program.data().display());
-    stage
-        .program
-        .run(&["serve", "--listen", "127.0.0.1:0"])
-        .failed(1, &line);
+    stage.program.run(&["verify"]).failed(1, &line);
 }
 
 type Acknowledged = Vec<(String, String)>;

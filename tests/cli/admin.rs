@@ -38,6 +38,8 @@ fn operations_are_counted() {
         ("wideroom_cache_hits_total{cache=\"documents\"}", 2.0),
         ("wideroom_cache_misses_total{cache=\"documents\"}", 1.0),
         ("wideroom_store_writable", 1.0),
+        ("wideroom_ready", 1.0),
+        ("wideroom_key_file_broken", 0.0),
         ("wideroom_sockets", 0.0),
         ("wideroom_draining", 0.0),
     ] {
@@ -166,7 +168,7 @@ fn a_backup_is_not_for_everybody() {
         let (status, body) = admin.ask("POST", "/backup", &headers);
         assert!(
             status == 401
-                && body.starts_with("a backup needs a token of this server's data folder: "),
+                && body.starts_with("the request needs a token of this server's data folder: "),
             "{status} {body}"
         );
     }
@@ -177,7 +179,7 @@ fn a_backup_is_not_for_everybody() {
     other.token("alice");
     let ended = other.run(&["backup", "copy", "--admin-listen", &address.to_string()]);
     let line = format!(
-        "the server at {address} refuses the backup: a backup needs a token of this server's data folder: the token is not signed by a key of this server"
+        "the server at {address} refuses the backup: the request needs a token of this server's data folder: the token is not signed by a key of this server"
     );
     ended.failed(1, &line);
     let nowhere = Program::new();

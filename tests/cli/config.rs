@@ -113,8 +113,7 @@ fn a_cluster_that_is_not_there_is_one_line_that_hides_its_password() {
     // Nothing listens on port 1.
     let store = "cql://user:hunter2@127.0.0.1:1/chat";
     for arguments in [
-        &["--store", store][..],
-        &["import", "-", "--store", store],
+        &["import", "-", "--store", store][..],
         &["migrate", "--store", store],
     ] {
         let ended = program.run(arguments);

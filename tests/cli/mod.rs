@@ -12,6 +12,7 @@ mod logs;
 mod modes;
 mod reindex;
 mod serve;
+mod store_away;
 mod token;
 mod verify;
 

@@ -102,26 +102,6 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn a_data_folder_has_one_server() {
-    let program = Program::new();
-    let server = Server::start(&program, &[]);
-    let data = program.data();
-    let line = format!(
-        "{} is in use by another wideroom (serve, import, …): stop it first, or name another folder",
-        data.display()
-    );
-    program
-        .run(&["serve", "--listen", "127.0.0.1:0"])
-        .failed(1, &line);
-    program
-        .run_with_input(&["import", "-"], "")
-        .failed(1, &line);
-    program.run(&["token", "--user", "alice"]).succeeded();
-    server.signal("-TERM");
-    assert_eq!(server.end().0, Some(0));
-}
-
-#[test]
 fn an_address_that_is_taken_is_one_clear_line() {
     let (one, other) = (Program::new(), Program::new());
     let server = Server::start(&one, &[]);

@@ -168,6 +168,14 @@ impl Running {
         );
     }
 
+    /// Whole log of a process that ends.
+    pub(crate) fn read_stderr(&mut self) -> String {
+        let mut log = String::new();
+        let mut stderr = self.child.stderr.take().unwrap();
+        std::io::Read::read_to_string(&mut stderr, &mut log).unwrap();
+        log
+    }
+
     /// SIGKILL, and nothing of it is left.
     pub(crate) fn kill(self) {
         drop(self);

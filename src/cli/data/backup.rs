@@ -4,34 +4,27 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use axum::body::Bytes;
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::body::Incoming;
-use hyper::{Method, Request, Response, StatusCode, header};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use http_body_util::BodyExt as _;
+use hyper::{Method, StatusCode};
 use tokio::time::timeout;
 
-use crate::auth::{Auth, BACKUP_AUDIENCE, KEY_FILE, KeyFileError, TokenRules};
+use crate::auth::{Auth, KEY_FILE, KeyFileError};
+use crate::cli::admin_client::{admin_address, operator_token, reason, request};
 use crate::cli::error::Error;
 use crate::cli::print;
 use crate::cli::progress::Reporter;
 use crate::cli::settings::{DATA, SettingFlags};
 use crate::cli::signals::{self, Stop};
-use crate::clock::{Clock as _, SystemClock};
-use crate::config::{self, ADMIN_LISTEN, Config, SettingSource};
-use crate::model::UserId;
+use crate::config::Config;
 use crate::store::embedded::{Copy, CopyError};
 
 /// Deadline for the server's response, and for each chunk after it.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-const TOKEN_LIFE: Duration = Duration::from_secs(60);
-const REASON_BYTES_MAX: usize = 4 * 1024;
 const BAR: &str = "{bar:40} {pos} of about {len} rows, {msg} rows/s, {eta} to go";
 
 /// Reason for a failed backup.
@@ -47,8 +40,6 @@ pub(in crate::cli) enum BackupError {
     NoServer { address: SocketAddr, reason: String },
     #[error("the server at {address} refuses the backup: {reason}")]
     Refused { address: SocketAddr, reason: String },
-    #[error("{0} holds no key of a server: name its data folder with --data")]
-    NoKey(String),
     #[error("the server broke off: {0}")]
     BrokeOff(String),
     #[error("interrupted")]
@@ -88,21 +79,6 @@ pub(in crate::cli) fn run(flags: &BackupFlags) -> Result<(), Error> {
     signals::run(async move |stop| Ok(backup(&config, &dir, new_key, stop).await?))
 }
 
-/// Address of the admin listener: that of the flag, else that of the configuration. An empty variable counts as unset.
-pub(super) fn admin_address(
-    config: &Config,
-    given: Option<&str>,
-) -> Result<Option<SocketAddr>, Error> {
-    let mut config = config.clone();
-    if let Some(text) = given.filter(|text| !text.is_empty()) {
-        let setting = config::settings()
-            .find(|setting| setting.name == ADMIN_LISTEN)
-            .expect("it is one of the settings");
-        config.set(setting, text, &SettingSource::Flag)?;
-    }
-    Ok(config.admin_listen.map(reachable))
-}
-
 async fn backup(config: &Config, dir: &Path, new_key: bool, stop: Stop) -> Result<(), Error> {
     let address = config.admin_listen.ok_or(BackupError::Off)?;
     let token = operator_token(&config.data)?;
@@ -140,36 +116,14 @@ async fn backup(config: &Config, dir: &Path, new_key: bool, stop: Stop) -> Resul
     ))
 }
 
-/// Maps the unspecified address of a listener to the loopback address.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
-        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
-    };
-    SocketAddr::new(ip, address.port())
-}
-
-/// Signs a token with the key in the server's data folder. A folder without a key is an error, because a new key would be useless.
-pub(super) fn operator_token(data: &Path) -> Result<String, Error> {
-    if !data.join(KEY_FILE).exists() {
-        return Err(BackupError::NoKey(data.display().to_string()).into());
-    }
-    let rules = TokenRules {
-        audience: Some(BACKUP_AUDIENCE.to_owned()),
-        ..TokenRules::default()
-    };
-    let operator = UserId::parse("operator").expect("it is a name");
-    Ok(Auth::open(data)?
-        .with_rules(rules)?
-        .issue(&operator, TOKEN_LIFE, SystemClock.now()))
-}
-
 async fn fetch(address: SocketAddr, token: &str, copy: &mut Copy) -> Result<(), BackupError> {
     let no_server = |reason: String| BackupError::NoServer { address, reason };
-    let response = timeout(WAIT_MAX, request(address, token, Method::POST, "/backup"))
-        .await
-        .map_err(|_| no_server("it does not answer".to_owned()))?;
+    let response = timeout(
+        WAIT_MAX,
+        request(address, Some(token), Method::POST, "/backup"),
+    )
+    .await
+    .map_err(|_| no_server("it does not answer".to_owned()))?;
     let response = response.map_err(no_server)?;
     if response.status() != StatusCode::OK {
         return Err(BackupError::Refused {
@@ -203,53 +157,6 @@ async fn fetch(address: SocketAddr, token: &str, copy: &mut Copy) -> Result<(), 
         reporter.end();
     }
     Ok(())
-}
-
-pub(super) async fn request(
-    address: SocketAddr,
-    token: &str,
-    method: Method,
-    path: &str,
-) -> Result<Response<Incoming>, String> {
-    let stream = TcpStream::connect(address)
-        .await
-        .map_err(|error| error.to_string())?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream))
-            .await
-            .map_err(|error| error.to_string())?;
-    tokio::spawn(connection);
-    let builder = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(header::HOST, address.to_string())
-        .header(header::AUTHORIZATION, format!("Bearer {token}"));
-    let request = builder
-        .body(Empty::new())
-        .expect("the request is well-formed");
-    sender
-        .send_request(request)
-        .await
-        .map_err(|error| error.to_string())
-}
-
-pub(super) async fn reason(response: Response<Incoming>) -> String {
-    let status = response.status();
-    let body = timeout(
-        WAIT_MAX,
-        Limited::new(response.into_body(), REASON_BYTES_MAX).collect(),
-    )
-    .await;
-    let text = body
-        .ok()
-        .and_then(Result::ok)
-        .and_then(|body| String::from_utf8(body.to_bytes().into()).ok());
-    // Leaves out the page of some other server.
-    let line = text
-        .as_deref()
-        .map(str::trim)
-        .filter(|text| !text.is_empty() && text.lines().count() == 1);
-    line.map_or_else(|| format!("it answers {status}"), str::to_owned)
 }
 
 /// Copies the key, so that tokens of the original open the copy too. The copy is private to its owner (0600).

@@ -7,7 +7,7 @@ use hyper::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 
-use super::backup::{admin_address, operator_token, reason, request};
+use crate::cli::admin_client::{admin_address, operator_token, reason, request};
 use crate::cli::error::Error;
 use crate::cli::print;
 use crate::cli::settings::{DATA, SettingFlags};
@@ -83,7 +83,7 @@ async fn ask(config: &Config, method: Method, path: &str) -> Result<String, Erro
         failed("this needs the running server's --admin-listen, which is off".to_owned())
     })?;
     let token = operator_token(&config.data)?;
-    let response = timeout(ANSWER_MAX, request(address, &token, method, path))
+    let response = timeout(ANSWER_MAX, request(address, Some(&token), method, path))
         .await
         .map_err(|_| failed(format!("the server at {address} does not answer")))?
         .map_err(|why| {

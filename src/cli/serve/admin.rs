@@ -1,29 +1,31 @@
 //! Admin listener of a running server, and the health, readiness and backup that it serves.
 
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{Auth, BACKUP_AUDIENCE, TokenRules};
 use crate::chat::Chat;
+use crate::cli::admin_client::write_address;
 use crate::cli::error::Error;
 use crate::cli::signals::Stop;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::server;
 use crate::server::admin::{self, AdminBackend, AdminContext, BackupRefusal, BackupStream};
-use crate::store::embedded::Embedded;
-use crate::store::{self, Store};
+use crate::store;
 use crate::webhook::Webhooks;
 
-/// Answer before the webhooks are open.
+use super::store_opening::ServedStore;
+
+/// Answer before the chat and the webhooks are open.
 const STARTING: &str = "the server is starting: try again";
 
 /// AdminContext listener: metrics, health and backups for the operators of a server.
@@ -35,8 +37,40 @@ pub(super) struct AdminListener {
 }
 
 impl AdminListener {
+    /// Binds the admin address, notes it in the data folder, and serves until the token is cancelled.
+    pub(super) fn start(
+        self,
+        config: &Config,
+        end: CancellationToken,
+    ) -> Result<Option<JoinHandle<()>>, Error> {
+        let listener = self.bind(config)?;
+        let address = listener
+            .as_ref()
+            .and_then(|socket| socket.local_addr().ok());
+        if let Err(error) = write_address(&config.data, address) {
+            tracing::warn!(%error, "the server failed to note its admin address in the data folder: `wideroom health` does not find it");
+        }
+        let Some(listener) = listener else {
+            return Ok(None);
+        };
+        let rules = TokenRules {
+            audience: Some(BACKUP_AUDIENCE.to_owned()),
+            ..TokenRules::default()
+        };
+        let auth = Auth::open(&config.data)?.with_rules(rules)?;
+        if let Some(address) = address {
+            tracing::info!(%address, "the server listens for metrics, health and backups");
+        }
+        let context = AdminContext {
+            backend: self.running,
+            metrics: self.metrics,
+            auth,
+        };
+        Ok(Some(tokio::spawn(admin::run(listener, context, end))))
+    }
+
     /// Binds the admin address. If another server has the default address, this one runs without.
-    pub(super) fn bind(&self, config: &Config) -> Result<Option<TcpListener>, Error> {
+    fn bind(&self, config: &Config) -> Result<Option<TcpListener>, Error> {
         let Some(address) = config.admin_listen else {
             return Ok(None);
         };
@@ -49,52 +83,40 @@ impl AdminListener {
             Err(source) => Err(Error::AdminListen { address, source }),
         }
     }
-
-    /// Serves until the token is cancelled.
-    pub(super) fn serve(
-        self,
-        listener: TcpListener,
-        data: &Path,
-        end: CancellationToken,
-    ) -> Result<JoinHandle<()>, Error> {
-        let rules = TokenRules {
-            audience: Some(BACKUP_AUDIENCE.to_owned()),
-            ..TokenRules::default()
-        };
-        let auth = Auth::open(data)?.with_rules(rules)?;
-        if let Ok(address) = listener.local_addr() {
-            tracing::info!(%address, "the server listens for metrics, health and backups");
-        }
-        Ok(tokio::spawn(admin::run(
-            listener,
-            AdminContext {
-                backend: self.running,
-                metrics: self.metrics,
-                auth,
-            },
-            end,
-        )))
-    }
 }
 
 pub(super) struct RunningServer {
-    pub(super) store: Arc<dyn Store>,
-    /// Same store, if it is embedded in this process.
-    pub(super) embedded: Option<Arc<Embedded>>,
+    /// Empty until the store is open.
+    pub(super) store: OnceLock<ServedStore>,
+    /// Reason why the store is not open yet.
+    pub(super) waits_for: Mutex<String>,
     /// Verifies tokens of the public listener.
     pub(super) auth: Arc<Auth>,
-    /// Empty until the chat is open. The listener serves from then on.
+    /// Empty until the chat is open.
     pub(super) chat: OnceLock<Chat>,
     /// Empty until the webhooks are open.
     pub(super) webhooks: OnceLock<Arc<Webhooks>>,
     pub(super) stop: Stop,
 }
 
+impl RunningServer {
+    pub(super) fn new(auth: Arc<Auth>, stop: Stop) -> Self {
+        Self {
+            store: OnceLock::new(),
+            waits_for: Mutex::new(STARTING.to_owned()),
+            auth,
+            chat: OnceLock::new(),
+            webhooks: OnceLock::new(),
+            stop,
+        }
+    }
+}
+
 impl AdminBackend for RunningServer {
     fn alive(&self) -> Result<(), String> {
-        self.embedded
-            .as_ref()
-            .and_then(|store| store.failure())
+        self.store
+            .get()
+            .and_then(|store| store.embedded.as_ref()?.failure())
             .map_or(Ok(()), Err)
     }
 
@@ -103,16 +125,12 @@ impl AdminBackend for RunningServer {
             if self.stop.is_cancelled() {
                 return Err("the server is stopping".to_owned());
             }
-            self.store.health()?;
-            if let Some(chat) = self.chat.get() {
-                chat.health()?;
-            }
-            // A read that every store must look up.
-            self.store
-                .imported_at()
-                .await
-                .map(drop)
-                .map_err(|error| error.to_string())
+            let Some(store) = self.store.get() else {
+                return Err(self.waits_for.lock().clone());
+            };
+            store.store.health()?;
+            self.chat.get().ok_or(STARTING)?.health()?;
+            store.answers().await.map_err(|error| error.to_string())
         })
     }
 
@@ -144,7 +162,8 @@ impl AdminBackend for RunningServer {
     }
 
     fn backup(&self) -> Result<BackupStream, BackupRefusal> {
-        let store = self.embedded.as_ref().ok_or(BackupRefusal::OnCluster)?;
+        let store = self.store.get().ok_or(BackupRefusal::Starting)?;
+        let store = store.embedded.as_ref().ok_or(BackupRefusal::OnCluster)?;
         let chunks = store.copy().ok_or(BackupRefusal::UnderWay)?;
         let chunk = |chunk: store::Result<Vec<u8>>| match chunk {
             Ok(chunk) => Ok(Bytes::from(chunk)),

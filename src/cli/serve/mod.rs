@@ -2,16 +2,18 @@
 
 mod admin;
 mod sample;
+mod store_opening;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use self::admin::{AdminListener, RunningServer};
+use self::store_opening::ServedStore;
 use crate::auth::exposure::{self, ExposedPath};
 use crate::auth::{Auth, KEY_FILE};
 use crate::bus::Bus;
@@ -27,7 +29,7 @@ use crate::metrics::Metrics;
 use crate::model::UserId;
 use crate::server::pages::{self, PageOptions};
 use crate::server::{self, Server, TrustedDocuments};
-use crate::store::{InstrumentedStore, StoreAdmin};
+use crate::store::StoreAdmin;
 use crate::telemetry;
 use crate::webhook::{RetryPolicy, Webhooks};
 
@@ -53,50 +55,52 @@ async fn serve(
 ) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::default();
-    let (store, embedded): (Arc<dyn StoreAdmin>, _) = match &config.store {
-        StoreChoice::Embedded => {
-            let store = Arc::new(storage::open_embedded(&config, clock.clone()).await?);
-            store.register(&metrics);
-            (store.clone(), Some(store))
-        }
-        StoreChoice::Cql(address) => {
-            let store = Arc::new(storage::open_cluster(address, clock.clone()).await?);
-            store.register(&metrics);
-            (store, None)
-        }
-    };
-    let measured = Arc::new(InstrumentedStore::new(store));
-    measured.register(&metrics);
     process::register(&metrics);
-    let store: Arc<dyn StoreAdmin> = measured;
-    let running = Arc::new(RunningServer {
-        store: store.clone(),
-        embedded,
-        auth: auth.clone(),
-        chat: OnceLock::new(),
-        webhooks: OnceLock::new(),
-        stop: stop.clone(),
-    });
+    let running = Arc::new(RunningServer::new(auth, stop.clone()));
     let admin = AdminListener {
-        running,
-        metrics,
+        running: running.clone(),
+        metrics: metrics.clone(),
         is_given: is_admin_given,
     };
-    let served = serve_store(&config, &store, auth, clock, admin, stop).await;
-    let closed = store.close().await;
+    let end = CancellationToken::new();
+    let admin_task = admin.start(&config, end.clone())?;
+    let opening = ServedStore::open_with_retries(&config, &clock, &metrics, &running);
+    let served = tokio::select! {
+        opened = opening => serve_store(&config, opened?, clock, &metrics, &running).await,
+        () = stop.cancelled() => Ok(()),
+    };
+    end.cancel();
+    if let Some(admin_task) = admin_task {
+        // The runtime's hook logs a panic of this task.
+        let _ = admin_task.await;
+    }
     served?;
-    closed?;
     tracing::info!("the server has shut down cleanly");
     Ok(())
 }
 
+/// Serves a store until the server is to stop, then closes it.
 async fn serve_store(
     config: &Config,
-    store: &Arc<dyn StoreAdmin>,
-    auth: Arc<Auth>,
+    opened: ServedStore,
     clock: Arc<dyn Clock>,
-    admin: AdminListener,
-    stop: Stop,
+    metrics: &Metrics,
+    running: &RunningServer,
+) -> Result<(), Error> {
+    let store = opened.store.clone();
+    let _ = running.store.set(opened);
+    let served = serve_chat(config, &store, clock, metrics, running).await;
+    let closed = store.close().await;
+    served?;
+    Ok(closed?)
+}
+
+async fn serve_chat(
+    config: &Config,
+    store: &Arc<dyn StoreAdmin>,
+    clock: Arc<dyn Clock>,
+    metrics: &Metrics,
+    running: &RunningServer,
 ) -> Result<(), Error> {
     if config.demo {
         sample::load(store, clock.clone(), &config.data).await?;
@@ -107,7 +111,6 @@ async fn serve_store(
     };
     let listener = server::listen(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let admin_socket = admin.bind(config)?;
     let chat = Chat::open(
         store.clone(),
         bus(config).await?,
@@ -121,27 +124,24 @@ async fn serve_store(
     if !chat.lead_over_clock().is_zero() {
         tracing::warn!(ahead = ?chat.lead_over_clock(), "the clock is behind the newest id in the store; new ids continue after that id. Set the clock");
     }
-    chat.register(&admin.metrics);
+    chat.register(metrics);
     if let Some(settings) = &config.before_send {
         exposure::warn(&settings.secret_file, ExposedPath::WebhookSecret);
         let hook = SendHook::open(settings)?;
-        hook.register(&admin.metrics);
+        hook.register(metrics);
         chat.writes.set_hook(hook);
         tracing::info!(address = %settings.target, "the server asks a hook before each send and each edit");
     }
-    let _ = admin.running.chat.set(chat.clone());
-    let (server, api) = build(config, &chat, auth.clone(), clock.clone(), &admin.metrics)?;
-    let webhooks = open_webhooks(config, &chat, &api, &admin.metrics).await?;
-    let _ = admin.running.webhooks.set(Arc::clone(&webhooks));
-    let end = CancellationToken::new();
-    let admin_task = admin_socket
-        .map(|listener| admin.serve(listener, &config.data, end.clone()))
-        .transpose()?;
-    let pages = page_router(config, auth, clock);
+    let _ = running.chat.set(chat.clone());
+    let (server, api) = build(config, &chat, running.auth.clone(), clock.clone(), metrics)?;
+    let webhooks = open_webhooks(config, &chat, &api, metrics).await?;
+    let _ = running.webhooks.set(Arc::clone(&webhooks));
+    let pages = page_router(config, running.auth.clone(), clock);
     print(&greeting(address, config))?;
     // The runtime's hook logs a panic of this task.
     let removals = tokio::spawn(chat.removals.worker().run());
     let drain = config.server.drain;
+    let stop = running.stop.clone();
     let stopping = async move {
         stop.cancelled().await;
         tracing::info!(?drain, "the server is stopping");
@@ -150,11 +150,6 @@ async fn serve_store(
     removals.abort();
     webhooks.finish().await;
     chat.finish().await;
-    end.cancel();
-    if let Some(admin_task) = admin_task {
-        // The runtime's hook logs a panic of this task.
-        let _ = admin_task.await;
-    }
     served.map_err(Error::Serve)
 }
 

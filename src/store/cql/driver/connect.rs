@@ -64,10 +64,7 @@ pub(crate) async fn connect(
     builder
         .build()
         .await
-        .map_err(|error| ClusterOpenError::Connect {
-            address: address.to_string(),
-            source: Box::new(error),
-        })
+        .map_err(|error| ClusterOpenError::of_session(address.to_string(), error))
 }
 
 /// The execution profiles. The driver retries reads. It tries a write once, so that the error says

@@ -1,5 +1,10 @@
 //! Errors of opening a store on a cluster, each with what the operator can do.
 
+use scylla::errors::{
+    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, MetadataError,
+    NewSessionError,
+};
+
 use crate::store::Cause;
 
 /// The reason why a store on a cluster cannot be opened.
@@ -7,6 +12,14 @@ use crate::store::Cause;
 pub enum ClusterOpenError {
     #[error("{address} is not to be reached: {source}")]
     Connect {
+        address: String,
+        #[source]
+        source: Cause,
+    },
+    #[error(
+        "{address} refuses this server: {source}; check the user and the password in the address, and the certificates"
+    )]
+    Refused {
         address: String,
         #[source]
         source: Cause,
@@ -81,4 +94,48 @@ pub enum ClusterOpenError {
         #[source]
         source: Cause,
     },
+}
+
+impl ClusterOpenError {
+    /// Error of a session that was not opened. Wrong credentials and certificates stay wrong; a cluster that is
+    /// unreachable, unresolved or starting comes back.
+    pub(super) fn of_session(address: String, error: NewSessionError) -> Self {
+        let is_final = matches!(
+            &error,
+            NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
+                ConnectionPoolError::Broken { last_connection_error },
+            )) if is_refusal(last_connection_error)
+        );
+        let source = Box::new(error);
+        if is_final {
+            Self::Refused { address, source }
+        } else {
+            Self::Connect { address, source }
+        }
+    }
+
+    /// Whether the cause may end without the operator of this server: the cluster is away, or has no quorum.
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            Self::Connect { .. } | Self::Migrate { .. } | Self::Prepare { .. }
+        )
+    }
+}
+
+/// Whether a node refused the credentials, or either side the other's certificate.
+fn is_refusal(error: &ConnectionError) -> bool {
+    if let ConnectionError::IoError(error) = error {
+        return error
+            .get_ref()
+            .is_some_and(|cause| cause.is::<rustls::Error>());
+    }
+    matches!(
+        error,
+        ConnectionError::ConnectionSetupRequestError(setup) if matches!(
+            setup.error,
+            ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError, _)
+                | ConnectionSetupRequestErrorKind::MissingAuthentication
+        )
+    )
 }

@@ -1,0 +1,96 @@
+//! Opening of a server's store, with retries: a store that is away at the start comes back without an operator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::admin::RunningServer;
+use crate::cli::error::Error;
+use crate::cli::storage;
+use crate::clock::Clock;
+use crate::config::{Config, StoreChoice};
+use crate::metrics::Metrics;
+use crate::store::embedded::Embedded;
+use crate::store::{self, InstrumentedStore, StoreAdmin};
+
+/// Pause between two tries.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// Interval of the log lines about a store that stays away.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// Store of a server, which answers.
+pub(super) struct ServedStore {
+    pub(super) store: Arc<dyn StoreAdmin>,
+    /// Same store, if it is embedded in this process.
+    pub(super) embedded: Option<Arc<Embedded>>,
+}
+
+impl ServedStore {
+    /// Opens the store, and waits for one that is unreachable, has no quorum, or is locked by a server that is
+    /// about to end. What only an operator can mend is an error.
+    pub(super) async fn open_with_retries(
+        config: &Config,
+        clock: &Arc<dyn Clock>,
+        metrics: &Metrics,
+        running: &RunningServer,
+    ) -> Result<Self, Error> {
+        let began = Instant::now();
+        let mut logged_at: Option<Instant> = None;
+        loop {
+            let error = match Self::open(config, clock, metrics).await {
+                Ok(opened) => return Ok(opened),
+                Err(error) if error.is_transient(began.elapsed()) => error,
+                Err(error) => return Err(error),
+            };
+            let reason = format!("the server waits for its store: {error}");
+            if logged_at.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
+                tracing::warn!(waited = ?began.elapsed(), "{reason}");
+                logged_at = Some(Instant::now());
+            }
+            *running.waits_for.lock() = reason;
+            sleep(RETRY_EVERY).await;
+        }
+    }
+
+    async fn open(
+        config: &Config,
+        clock: &Arc<dyn Clock>,
+        metrics: &Metrics,
+    ) -> Result<Self, Error> {
+        let clock = Arc::clone(clock);
+        match &config.store {
+            StoreChoice::Embedded => {
+                let store = Arc::new(storage::open_embedded(config, clock).await?);
+                store.register(metrics);
+                Ok(Self::instrumented(store.clone(), Some(store), metrics))
+            }
+            StoreChoice::Cql(address) => {
+                let store = Arc::new(storage::open_cluster(address, clock).await?);
+                answers(store.as_ref()).await?;
+                store.register(metrics);
+                Ok(Self::instrumented(store, None, metrics))
+            }
+        }
+    }
+
+    fn instrumented(
+        store: Arc<dyn StoreAdmin>,
+        embedded: Option<Arc<Embedded>>,
+        metrics: &Metrics,
+    ) -> Self {
+        let store = Arc::new(InstrumentedStore::new(store));
+        store.register(metrics);
+        Self { store, embedded }
+    }
+
+    /// Whether the store answers reads.
+    pub(super) async fn answers(&self) -> store::Result<()> {
+        answers(self.store.as_ref()).await
+    }
+}
+
+/// A read that every store must look up.
+async fn answers(store: &dyn StoreAdmin) -> store::Result<()> {
+    store.imported_at().await.map(drop)
+}

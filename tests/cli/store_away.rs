@@ -1,0 +1,99 @@
+//! A server whose store is away at its start: it waits, says so where operators look, and serves once the store is back.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::Program;
+use crate::support::admin::{Admin, ON};
+use crate::support::program::Running;
+use crate::support::server::Server;
+
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Admin listener of a server that is not ready yet: its address stands in the data folder.
+fn admin_of(program: &Program) -> Admin {
+    let began = Instant::now();
+    loop {
+        let written = std::fs::read_to_string(program.data().join("admin-address"));
+        if let Some(address) = written.ok().and_then(|text| text.trim().parse().ok()) {
+            return Admin { address };
+        }
+        assert!(began.elapsed() < DEADLINE, "no address is written");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_server_waits_for_a_cluster_that_is_away() {
+    let program = Program::on("cql://user:hunter2@127.0.0.1:1/chat".to_owned());
+    let mut command = program.command(&[&["serve", "--listen", "127.0.0.1:0"], &ON[..]].concat());
+    let mut server = Running::spawn(command.stderr(Stdio::piped()));
+    let admin = admin_of(&program);
+    let waits = "the server waits for its store: cql://127.0.0.1:1/chat is not to be reached: ";
+    let (status, reason) = admin.wait_until("/readyz", |body| body.starts_with(waits));
+    assert_eq!(status, 503, "{reason}");
+    // A supervisor does not restart it.
+    program.run(&["health"]).succeeded();
+    server.signal("-TERM");
+    let log = server.read_stderr();
+    assert_eq!(server.child.wait().unwrap().code(), Some(0), "{log}");
+    assert_eq!(
+        log.matches("the server waits for its store").count(),
+        1,
+        "{log}"
+    );
+    assert!(
+        !log.contains("hunter2") && !reason.contains("hunter2"),
+        "{log}"
+    );
+}
+
+/// As when a supervisor starts the next server before the last one has closed its folder.
+#[test]
+fn a_server_waits_for_the_lock_of_its_folder() {
+    let program = Program::new();
+    let first = Server::start(&program, &[]);
+    let line = format!(
+        "{} is in use by another wideroom (serve, import, …): stop it first, or name another folder",
+        program.data().display()
+    );
+    program
+        .run_with_input(&["import", "-"], "")
+        .failed(1, &line);
+    program.run(&["token", "--user", "alice"]).succeeded();
+    let second = std::thread::scope(|scope| {
+        let starting = scope.spawn(|| Server::start_with_admin(&program, &[]).0);
+        let (status, _) = admin_of(&program).wait_until("/readyz", |body| body.contains(&line));
+        assert_eq!(status, 503);
+        first.signal("-TERM");
+        starting.join().unwrap()
+    });
+    assert_eq!(first.end().0, Some(0));
+    assert_eq!(admin_of(&program).get("/readyz").0, 200);
+    second.signal("-TERM");
+    assert_eq!(second.end().0, Some(0));
+}
+
+#[test]
+fn health_finds_the_server_of_a_folder() {
+    let program = Program::new();
+    let none = format!(
+        "no server runs on {}, or its admin listener is off (--admin-listen)",
+        program.data().display()
+    );
+    program.run(&["health"]).failed(1, &none);
+    let (server, admin) = Server::start_with_admin(&program, &[]);
+    assert_eq!(program.run(&["health"]).succeeded(), "alive\n");
+    let log = server.kill();
+    let ended = program.run(&["health"]);
+    assert_eq!(ended.code, Some(1), "{log}");
+    let line = format!(
+        "wideroom: the server at {} does not answer: ",
+        admin.address
+    );
+    assert!(ended.stderr.starts_with(&line), "{}", ended.stderr);
+    let server = Server::start(&program, &["--admin-listen", "off"]);
+    program.run(&["health"]).failed(1, &none);
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
