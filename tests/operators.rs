@@ -137,6 +137,57 @@ async fn the_dashboard_shows_every_metric_of_a_cluster_and_no_other() {
     assert!(unknown.is_empty(), "no server tells of {unknown:?}");
 }
 
+/// Anchor of a heading, as hosts of repositories make it.
+fn anchor(heading: &str) -> String {
+    heading.to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn each_alert_has_a_page_and_asks_for_metrics_of_the_dashboard() {
+    let (rules, pages) = (read("docker/alerts.yml"), read("docker/ALARMS.md"));
+    let anchors: BTreeSet<_> = pages
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .map(anchor)
+        .collect();
+    let runbooks: BTreeSet<_> = rules
+        .split("runbook: \"ALARMS.md#")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split('"').next()?.to_owned()))
+        .collect();
+    assert_eq!(
+        rules.matches("- alert:").count(),
+        rules.matches("runbook:").count()
+    );
+    assert_eq!(runbooks, anchors);
+    let dashboard = names(&read("docker/grafana.json"));
+    let unknown: Vec<_> = names(&rules)
+        .into_iter()
+        .filter(|name| !dashboard.contains(name))
+        .collect();
+    assert!(unknown.is_empty(), "no panel shows {unknown:?}");
+}
+
+/// Prometheus itself reads the rules, where its tool is installed.
+#[test]
+fn prometheus_takes_the_alerts() {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("docker/alerts.yml");
+    let checked = std::process::Command::new("promtool")
+        .args(["check", "rules"])
+        .arg(rules)
+        .output();
+    match checked {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => {
+            println!("left out: promtool (Debian's package prometheus) is not installed: {error}");
+            assert!(
+                std::env::var_os("CI").is_none_or(|value| value != "true"),
+                "promtool is missing"
+            );
+        }
+    }
+}
+
 /// `UPDATE_CONFIG=1` writes the file anew.
 #[test]
 fn the_committed_configuration_is_the_one_that_the_program_prints() {
