@@ -19,7 +19,7 @@
 //!   mailboxes, and their poller.
 //! - [`chat`]: the rules, in services: access, writes, inbox, history, participants, presence, streams, removal from the disk.
 //! - [`graphql`]: the translation between GraphQL and the chat. Documents are prepared (parsed,
-//!   guarded, cached) and executed. Equal subscriptions share executions. No rule lives here.
+//!   guarded, validated, cached) and executed. Equal subscriptions share executions. No rule lives here.
 //! - [`server`]: the transports. GraphQL over HTTP (subscriptions as Server-Sent Events or multipart) and over WebSocket
 //!   (graphql-transport-ws), the pages, and [`server::admin`] (metrics, health, backups). Admission control and the
 //!   bytes below HTTP have folders of their own.
@@ -55,7 +55,7 @@
 //!
 //! 1. `server::http` identifies the viewer by the bearer token, and `server::admission` takes one token from the viewer's
 //!    bucket, whatever the outcome. The server reads the body within its bound and prepares the document:
-//!    `graphql::execution` finds it in its cache or parses and guards it. The admission then takes the rest of the price:
+//!    `graphql::execution` finds it in its cache, or parses, guards and validates it. The admission then takes the rest of the price:
 //!    by the size of the payload, and by the root fields.
 //! 2. `graphql::mutation::message` decodes the ids and passes the input to
 //!    [`chat::Draft::parse`], which validates it.

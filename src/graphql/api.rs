@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::parser::types::OperationType;
-use async_graphql::{Response, ValidationMode, Variables};
+use async_graphql::{Response, Variables};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -11,7 +11,6 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use super::error::settle_outcomes;
 use super::execution::{
     AnswerBudget, DocumentBounds, DocumentCache, ExecutionLimits, Prepared, RequestError,
-    is_request_error,
 };
 use super::fanout::{EventResponse, SubscriptionGroups, ViewerIndependence};
 use super::outbox_document::{OutboxDocument, RenderedEvent};
@@ -27,28 +26,23 @@ use crate::turns::in_turns;
 /// The API over a chat.
 pub struct Api {
     chat: Chat,
-    schemas: Schemas,
+    schema: ChatSchema,
     documents: DocumentCache,
     groups: Arc<SubscriptionGroups>,
 }
 
 impl Api {
     pub fn new(chat: Chat, bounds: DocumentBounds) -> Self {
-        let schemas = Schemas::new();
-        let documents = DocumentCache::new(bounds, &schemas.validating.sdl());
+        let schema = schema::build();
+        let documents = DocumentCache::new(bounds, &schema.sdl());
         let open_stream = {
-            let schemas = schemas.clone();
-            move |prepared: &Prepared, request| {
-                schemas
-                    .for_document(prepared)
-                    .execute_stream(request)
-                    .boxed()
-            }
+            let schema = schema.clone();
+            move |request| schema.execute_stream(request).boxed()
         };
         let groups = SubscriptionGroups::new(chat.clone(), open_stream);
         Self {
             chat,
-            schemas,
+            schema,
             documents,
             groups,
         }
@@ -73,7 +67,7 @@ impl Api {
             .data(ExecutionContext::unpaced(self.chat.clone(), viewer, budget))
             .data(OutboxHandoff::new(Some(update)));
         // The document was validated when it was read.
-        let mut responses = self.schemas.trusting.execute_stream(request).boxed();
+        let mut responses = self.schema.execute_stream(request).boxed();
         responses.next().await.map(RenderedEvent::from)
     }
 
@@ -95,7 +89,9 @@ impl OperationExecutor for Api {
         budget: Arc<AnswerBudget>,
     ) -> BoxFuture<'a, Response> {
         Box::pin(async move {
-            let is_authenticated = viewer.is_some();
+            if viewer.is_some() {
+                prepared.cache();
+            }
             let limits = ExecutionLimits {
                 budget,
                 pace: Pace::free(),
@@ -104,13 +100,12 @@ impl OperationExecutor for Api {
                 .request(variables)
                 .data(self.context(viewer.clone(), limits));
             // Boxed: each wrapper around the library's future would copy it and its response.
-            let execution = self.schemas.for_document(prepared).execute(request);
+            let execution = self.schema.execute(request);
             let execution = in_turns(execution).map(Box::new).boxed();
             let mut response = match &viewer {
                 Some(viewer) => *self.chat.reading_for(&viewer.user, execution).await,
                 None => *execution.await,
             };
-            record_validity(prepared, is_authenticated, &response);
             if prepared.operation == OperationType::Mutation {
                 settle_outcomes(&mut response.errors);
             }
@@ -143,6 +138,9 @@ impl OperationExecutor for Api {
         limits: ExecutionLimits,
     ) -> BoxFuture<'a, BoxStream<'static, EventResponse>> {
         Box::pin(async move {
+            if viewer.is_some() {
+                prepared.cache();
+            }
             if let Some(independence) = ViewerIndependence::of(prepared) {
                 return self
                     .groups
@@ -152,12 +150,8 @@ impl OperationExecutor for Api {
             let request = prepared
                 .request(variables)
                 .data(self.context(viewer.clone(), limits));
-            let responses = self.schemas.for_document(prepared).execute_stream(request);
-            let (prepared, is_authenticated) = (prepared.clone(), viewer.is_some());
-            let responses = responses
-                .inspect(move |response| record_validity(&prepared, is_authenticated, response))
-                .map(EventResponse::from)
-                .boxed();
+            let responses = self.schema.execute_stream(request);
+            let responses = responses.map(EventResponse::from).boxed();
             let Some(Viewer { user: viewer, .. }) = viewer else {
                 return responses;
             };
@@ -173,36 +167,5 @@ impl OperationExecutor for Api {
             })
             .boxed()
         })
-    }
-}
-
-/// Marks a document as valid if it was executed, because execution starts after validation.
-fn record_validity(prepared: &Prepared, is_authenticated: bool, response: &Response) {
-    if !prepared.is_valid() && !is_request_error(response) {
-        prepared.set_valid(is_authenticated);
-    }
-}
-
-/// The schema twice: with validation, and without it for documents that have passed.
-#[derive(Clone)]
-struct Schemas {
-    validating: ChatSchema,
-    trusting: ChatSchema,
-}
-
-impl Schemas {
-    fn new() -> Self {
-        Self {
-            validating: schema::build(ValidationMode::Strict),
-            trusting: schema::build(ValidationMode::Fast),
-        }
-    }
-
-    fn for_document(&self, prepared: &Prepared) -> &ChatSchema {
-        if prepared.is_valid() {
-            &self.trusting
-        } else {
-            &self.validating
-        }
     }
 }

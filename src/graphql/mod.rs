@@ -1,7 +1,7 @@
 //! Translation between GraphQL and the chat. No rule lives here.
 //!
-//! A document is prepared once (`execution`: parsed, guarded, cached) and then executed for a
-//! viewer, the first time with validation. Resolvers (`query`, `mutation`, `subscription`, `types`)
+//! A document is prepared once (`execution`: parsed, guarded, validated, merged, cached) and then
+//! executed for a viewer. Resolvers (`query`, `mutation`, `subscription`, `types`)
 //! translate arguments and results. Equal subscriptions share the executions of their events
 //! (`fanout`).
 

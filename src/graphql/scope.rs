@@ -26,8 +26,6 @@ pub(super) struct ExecutionContext {
     chat: Chat,
     viewer: Option<Viewer>,
     scope: OnceLock<ViewerScope>,
-    /// Whether the operation selects some object twice under one key.
-    pub(super) is_merged: OnceLock<bool>,
     /// Byte budget of the answer, or of the current event.
     pub(super) budget: Arc<AnswerBudget>,
     /// Rate limit of the executions of a subscription's events.
@@ -41,7 +39,6 @@ impl ExecutionContext {
             chat,
             viewer,
             scope: OnceLock::new(),
-            is_merged: OnceLock::new(),
             budget,
             pace,
         }

@@ -67,12 +67,12 @@ pub async fn check(settings: &WebhookSettings) -> Result<(), WebhookError> {
 /// The client and the document of a webhook.
 async fn parts(settings: &WebhookSettings) -> Result<(PostClient, OutboxDocument), WebhookError> {
     let name = || settings.name.to_string();
-    let document = OutboxDocument::parse(settings.document.as_deref())
-        .await
-        .map_err(|reason| WebhookError::Document {
+    let document = OutboxDocument::parse(settings.document.as_deref()).map_err(|reason| {
+        WebhookError::Document {
             name: name(),
             reason,
-        })?;
+        }
+    })?;
     // Both read small files, once.
     let secrets =
         SecretFile::open(&settings.secret_file).map_err(|source| WebhookError::Secret {

@@ -20,6 +20,34 @@ async fn count(actor: &Actor, conversation: &str) -> i64 {
     data["conversation"]["messageCount"].as_i64().unwrap()
 }
 
+/// Fields of one name are one field, wherever its fragments are; literals are read by the specification.
+#[tokio::test]
+async fn a_field_that_a_mutation_selects_again_is_executed_once() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let c = alice.direct("bob").await;
+    let input = r#"{conversationId: $c, body: "\uD83D\uDE00 \u{1F600}"}"#;
+    let document = format!(
+        "mutation($c: ID!, $yes: Boolean = true) {{ sendMessage(input: {input}) {{ messageEdge {{ node {{ id }} }} }} ...A
+            sendMessage(input: {input}) @include(if: $yes) {{ messageEdge {{ cursor }} }} }}
+        fragment A on Mutation {{ ... {{ sendMessage(input: {input}) {{ messageEdge {{ node {{ body }} }} }} }} }}"
+    );
+    let data = alice.data(&document, json!({"c": c})).await;
+    let edge = &data["sendMessage"]["messageEdge"];
+    assert_eq!(edge["node"]["body"], "😀 😀");
+    assert!(edge["cursor"].is_string() && edge["node"]["id"].is_string());
+    assert_eq!(count(&alice, &c).await, 1);
+    let page = "query($c: ID!, $n: Int) { conversation(id: $c) { messages(first: $n) { edges { cursor } } } }";
+    let data = alice.data(page, json!({"c": c, "n": 20.0})).await;
+    assert_eq!(
+        data["conversation"]["messages"]["edges"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
 #[tokio::test]
 async fn a_message_comes_back_as_it_was_sent() {
     let world = World::open().await;

@@ -30,6 +30,15 @@ fn the_public_audit_passes() {
 }
 
 #[test]
+fn documents_are_valid_here_where_they_are_valid_for_graphql_js() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    let (_program, server, [alice, _]) = serve(&["--rates", "off"]);
+    node.run("validation.js", &[&graphql(&server), &alice]);
+}
+
+#[test]
 fn relay_apollo_and_urql_page_both_ways_send_and_resume() {
     let Some(node) = Node::compiled() else { return };
     // Three clients at once send faster than a person may.

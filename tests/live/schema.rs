@@ -32,10 +32,7 @@ impl TestApi {
     }
 
     fn request(prepared: &Prepared, variables: Variables, viewer: Option<Viewer>) -> Request {
-        let mut request = Request::new("").variables(variables).data(viewer);
-        request.operation_name = prepared.name.as_ref().map(ToString::to_string);
-        request.set_parsed_query((*prepared.document).clone());
-        request
+        prepared.request(variables).data(viewer)
     }
 }
 

@@ -159,6 +159,51 @@ pub fn documents() -> Vec<(&'static str, String)> {
             "comments",
             format!("{{ viewer {{ id }} }}{}", repeat("#\n", 8_000)),
         ),
+        (
+            "one field of two long arguments, 200 times",
+            format!(
+                "{{ {} }} {}{}",
+                repeat("...a ...b ", 100),
+                wide("a", 440),
+                wide("b", 440)
+            ),
+        ),
+        (
+            "ten operations that share a fragment of 450 fields",
+            numbered(10, &|n| format!("query q{n} {{ ...a }} "))
+                + &format!(
+                    "fragment a on Query {{ viewer {{ {} }} }}",
+                    repeat("id ", 450)
+                ),
+        ),
+        (
+            "ten operations that share 400 uses of a variable",
+            numbered(10, &|n| format!("query q{n}($v: ID!) {{ ...a }} "))
+                + &format!(
+                    "fragment a on Query {{ nodes(ids: [{}]) {{ id }} }}",
+                    repeat("$v ", 400)
+                ),
+        ),
+        (
+            "fragments on two types, inside one another",
+            format!(
+                "{{ node(id: 1) {} }} {}",
+                "{ ...a0 }",
+                numbered(7, &|n| {
+                    let next = n + 1;
+                    format!(
+                        "fragment a{n} on Node {{ ... on Conversation {{ id ...a{next} }} ... on Message {{ id ...a{next} }} }}"
+                    )
+                }) + "fragment a7 on Node { id }"
+            ),
+        ),
+        (
+            "conditions on every field",
+            format!(
+                "query($v: Boolean = true) {{ viewer {{ {} }} }}",
+                repeat("id @include(if: $v) ", 49)
+            ),
+        ),
         ("lists inside lists", LISTS.to_owned()),
         (
             "lists inside lists, each with an alias",
@@ -181,6 +226,14 @@ pub fn documents() -> Vec<(&'static str, String)> {
 const LISTS: &str = "{ inbox(first: 100) { edges { node { conversation { messages(first: 100) { edges { node { receipts(first: 100) { edges { node { status } } } } } } } } } } }";
 const TYPES: &str =
     "{ __schema { types { fields { type { fields { type { fields { type { name } } } } } } } } }";
+
+/// A fragment with one field, whose argument is a list of this length.
+fn wide(name: &str, length: usize) -> String {
+    format!(
+        "fragment {name} on Query {{ nodes(ids: [{}]) {{ id }} }} ",
+        "1 ".repeat(length)
+    )
+}
 
 /// Each fragment spreads the next one twice: 2^count fields.
 fn bomb(count: usize) -> String {

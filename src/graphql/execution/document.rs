@@ -1,31 +1,51 @@
-//! Prepared documents: parsed, guarded and checked against the schema; executable with the
-//! variables of each request.
+//! Prepared documents: parsed, guarded and validated; executable with the variables of each request.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use async_graphql::parser::types::{ExecutableDocument, OperationDefinition, OperationType};
-use async_graphql::{Name, Request, Value, Variables};
+use async_graphql::parser::types::{
+    DocumentOperations, ExecutableDocument, OperationDefinition, OperationType, SelectionSet,
+};
+use async_graphql::{Name, Positioned, Request, Value, Variables};
 
 use super::cost::OperationCost;
 use super::document_cache::DocumentCacheState;
-use super::introspection::IntrospectionSizes;
-use super::literal;
+use super::merged_operation::OperationMerger;
 use super::request_error::RequestError;
+use super::schema_types::{IntrospectionSizes, SchemaTypes};
+use super::selections::each_field;
 
-/// An executable document and its chosen operation.
+/// A chosen operation of an executable document.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// Shared with the cache. `Request::set_parsed_query` takes a clone of the document itself.
-    pub document: Arc<ExecutableDocument>,
     pub operation: OperationType,
     /// Name of the operation, if it has one.
     pub name: Option<Name>,
-    /// Whether the document, apart from its variables, passed validation. Shared with the cache.
-    pub(super) is_valid: Arc<AtomicBool>,
+    /// Shared with the cache.
+    pub(super) chosen: Arc<PreparedOperation>,
+    /// Whether the cache knew the document.
+    pub is_cached: bool,
     /// Key in the cache.
     pub(super) text: Arc<str>,
+    pub(super) document: Arc<PreparedDocument>,
     pub(super) cache: Arc<DocumentCacheState>,
+}
+
+/// Valid operations of one document.
+#[derive(Debug)]
+pub(super) struct PreparedDocument {
+    pub(super) operations: Vec<Arc<PreparedOperation>>,
+}
+
+/// Valid operation.
+#[derive(Debug)]
+pub(super) struct PreparedOperation {
+    pub(super) name: Option<Name>,
+    /// Merged, with every selection whose condition some variables meet.
+    definition: OperationDefinition,
+    /// The document as it was parsed, if the operation has conditions.
+    conditional: Option<Arc<ExecutableDocument>>,
+    /// Variables whose value must not be null although their type is nullable.
+    never_null: Vec<Name>,
 }
 
 /// Values of an operation's variables, with the price of the operation for these values.
@@ -35,41 +55,74 @@ pub struct CoercedVariables {
     pub cost: OperationCost,
 }
 
+impl PreparedOperation {
+    pub(super) fn of(
+        types: &SchemaTypes,
+        document: &Arc<ExecutableDocument>,
+        (name, operation): (Option<&Name>, &OperationDefinition),
+        never_null: Vec<Name>,
+    ) -> Self {
+        let merger = OperationMerger::new(types, document, None);
+        let definition = merger.merge(operation);
+        Self {
+            name: name.cloned(),
+            definition,
+            conditional: merger.has_conditions().then(|| Arc::clone(document)),
+            never_null,
+        }
+    }
+
+    pub(super) fn ty(&self) -> OperationType {
+        self.definition.ty
+    }
+
+    /// Number of fields, which says how much memory the operation takes.
+    pub(super) fn fields(&self) -> usize {
+        fn count(set: &SelectionSet) -> usize {
+            let mut fields = 0;
+            each_field(set, &mut |field| {
+                fields += 1 + count(&field.selection_set.node)
+            });
+            fields
+        }
+        count(&self.definition.selection_set.node)
+    }
+
+    /// The operation to execute with these variables.
+    fn executable(&self, types: &SchemaTypes, variables: &Variables) -> OperationDefinition {
+        let source = self.conditional.as_ref().and_then(|document| {
+            let mut operations = document.operations.iter();
+            let (_, source) = operations.find(|(name, _)| *name == self.name.as_ref())?;
+            Some((document, source))
+        });
+        match source {
+            Some((document, source)) => {
+                OperationMerger::new(types, document, Some(variables)).merge(&source.node)
+            }
+            None => self.definition.clone(),
+        }
+    }
+}
+
 impl Prepared {
-    pub(in crate::graphql) fn definition(&self) -> Option<&OperationDefinition> {
-        self.document
-            .operations
-            .iter()
-            .find(|(name, _)| *name == self.name.as_ref())
-            .map(|(_, operation)| &operation.node)
+    pub(in crate::graphql) fn definition(&self) -> &OperationDefinition {
+        &self.chosen.definition
     }
 
     /// Values of the declared variables: those of the request, else the defaults. async-graphql
     /// would report some wrong variables only during execution, after earlier fields of a mutation
     /// were executed.
     pub fn coerce(&self, request: Variables) -> Result<CoercedVariables, RequestError> {
-        let Some(operation) = self.definition() else {
-            return Ok(CoercedVariables {
-                variables: Variables::default(),
-                cost: OperationCost::default(),
-            });
-        };
         let variables = self
             .cache
             .types
             .inputs
-            .coerce(operation, request)
+            .coerce(self.definition(), request)
             .map_err(RequestError::variables)?;
-        let is_null = |name: &Name| matches!(variables.get(name), Some(Value::Null));
-        // async-graphql would read a null condition as false. The document is searched only if some
-        // variable is null.
-        if variables.values().any(|value| *value == Value::Null)
-            && let Some(name) = literal::condition_variables(&self.document)
-                .into_iter()
-                .find(is_null)
-        {
+        let is_null = |name: &&Name| matches!(variables.get(*name), Some(Value::Null));
+        if let Some(name) = self.chosen.never_null.iter().find(is_null) {
             return Err(RequestError::variables(format!(
-                "The variable `${name}` must not be null: it decides what is answered."
+                "The variable `${name}` must not be null where the operation uses it."
             )));
         }
         let cost = self.cost(&variables);
@@ -93,18 +146,11 @@ impl Prepared {
         Ok(())
     }
 
-    /// Whether an execution of this document passed validation. Validation does not depend on the
-    /// variables, which `coerce` checks.
-    pub(in crate::graphql) fn is_valid(&self) -> bool {
-        self.is_valid.load(Ordering::Relaxed)
-    }
-
-    /// Marks the document as valid after an execution. It enters the cache if the viewer was
-    /// authenticated.
-    pub(in crate::graphql) fn set_valid(&self, is_authenticated: bool) {
-        self.is_valid.store(true, Ordering::Relaxed);
-        if is_authenticated {
-            self.cache.insert(self);
+    /// Caches the document, which an authenticated viewer executes. Clients without a token cannot
+    /// evict the documents of others.
+    pub(in crate::graphql) fn cache(&self) {
+        if !self.is_cached {
+            self.cache.insert(&self.text, &self.document);
         }
     }
 
@@ -118,10 +164,13 @@ impl Prepared {
     }
 
     /// A request for the schema. The caller adds the `ExecutionContext`.
-    pub(in crate::graphql) fn request(&self, variables: Variables) -> Request {
+    pub fn request(&self, variables: Variables) -> Request {
+        let operation = self.chosen.executable(&self.cache.types, &variables);
         let mut request = Request::new("").variables(variables);
-        request.operation_name = self.name.as_ref().map(ToString::to_string);
-        request.set_parsed_query(self.document.as_ref().clone());
+        request.set_parsed_query(ExecutableDocument {
+            operations: DocumentOperations::Single(Positioned::new(operation, Default::default())),
+            fragments: Default::default(),
+        });
         request
     }
 }

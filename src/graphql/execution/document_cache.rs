@@ -1,23 +1,20 @@
 //! Cache of documents by their exact text. Parsing, checking and validating is most of the cost of
 //! a small request.
 //!
-//! A document enters the cache when an authenticated viewer has executed it: clients without a
-//! token cannot evict the documents of others.
+//! A document enters the cache when an authenticated viewer executes it: clients without a token
+//! cannot evict the documents of others.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use async_graphql::Name;
-use async_graphql::parser::parse_query;
-use async_graphql::parser::types::{ExecutableDocument, OperationType};
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::document::Prepared;
+use super::document::{Prepared, PreparedDocument, PreparedOperation};
 use super::limits::DocumentBounds;
-use super::literal::SchemaTypes;
 use super::request_error::RequestError;
-use super::{guard, subscription_root};
+use super::schema_types::SchemaTypes;
+use super::validation::Validation;
+use super::{guard, syntax};
 use crate::metrics::CacheCounts;
 
 /// Prepares documents and caches them. Evicts the least recently used ones first.
@@ -31,20 +28,17 @@ pub(super) struct DocumentCacheState {
 }
 
 struct CachedDocuments {
-    documents: LruCache<Arc<str>, CachedDocument>,
+    documents: LruCache<Arc<str>, Arc<PreparedDocument>>,
     bytes: usize,
-}
-
-#[derive(Clone)]
-struct CachedDocument {
-    document: Arc<ExecutableDocument>,
-    is_valid: Arc<AtomicBool>,
 }
 
 impl DocumentCache {
     pub const ENTRIES_MAX: usize = 1_000;
-    /// Bytes of text. A parsed document takes about twenty times as much memory.
+    /// Bytes of text. A prepared document takes about twenty times as much memory.
     pub const BYTES_MAX: usize = 1024 * 1024;
+    /// Bytes of text that take as much memory as one field. Merged operations repeat the fields of
+    /// fragments.
+    const FIELD_BYTES: usize = 16;
 
     /// A cache for the documents of this schema.
     pub fn new(bounds: DocumentBounds, sdl: &str) -> Self {
@@ -60,32 +54,28 @@ impl DocumentCache {
         }))
     }
 
-    /// Prepares the document of this text and picks its operation: by name, or the only one.
+    /// Prepares the document of this text and picks its operation: by name, or the only one. An
+    /// empty name is none.
     pub fn prepare(
         &self,
         text: &str,
         operation_name: Option<&str>,
     ) -> Result<Prepared, RequestError> {
         let cache = &self.0;
-        let cached = cache.lock().get(text);
-        let (text, entry) = match cache.counts.count(cached) {
+        let cached = cache.counts.count(cache.lock().get(text));
+        let is_cached = cached.is_some();
+        let (text, document) = match cached {
             Some(cached) => cached,
-            None => (
-                text.into(),
-                CachedDocument {
-                    document: Arc::new(cache.parse(text)?),
-                    is_valid: Arc::default(),
-                },
-            ),
+            None => (text.into(), Arc::new(cache.parse(text)?)),
         };
-        let CachedDocument { document, is_valid } = entry;
-        let (operation, name) = pick(&document, operation_name)?;
+        let chosen = pick(&document, operation_name.filter(|name| !name.is_empty()))?;
         Ok(Prepared {
-            document,
-            operation,
-            name,
-            is_valid,
+            operation: chosen.ty(),
+            name: chosen.name.clone(),
+            chosen: Arc::clone(chosen),
+            is_cached,
             text,
+            document,
             cache: Arc::clone(cache),
         })
     }
@@ -96,21 +86,24 @@ impl DocumentCache {
 }
 
 impl DocumentCacheState {
-    fn parse(&self, text: &str) -> Result<ExecutableDocument, RequestError> {
-        guard::check_text(text, &self.bounds)?;
-        let mut document = parse_query(text)?;
+    fn parse(&self, text: &str) -> Result<PreparedDocument, RequestError> {
+        let document = Arc::new(syntax::parse(text, &self.bounds)?);
         guard::check(&document, &self.bounds)?;
-        subscription_root::flatten(&mut document)?;
-        self.types.check(&document)?;
-        Ok(document)
+        let mut validation = Validation::of(&self.types, &document)?;
+        let operations = document.operations.iter().map(|(name, operation)| {
+            let operation = &operation.node;
+            let never_null = validation.operation(operation)?;
+            let prepared =
+                PreparedOperation::of(&self.types, &document, (name, operation), never_null);
+            Ok(Arc::new(prepared))
+        });
+        let operations = operations.collect::<Result<_, RequestError>>()?;
+        validation.finish()?;
+        Ok(PreparedDocument { operations })
     }
 
-    pub(super) fn insert(&self, prepared: &Prepared) {
-        let entry = CachedDocument {
-            document: Arc::clone(&prepared.document),
-            is_valid: Arc::clone(&prepared.is_valid),
-        };
-        self.lock().insert(&prepared.text, entry);
+    pub(super) fn insert(&self, text: &Arc<str>, document: &Arc<PreparedDocument>) {
+        self.lock().insert(text, document);
     }
 
     fn lock(&self) -> MutexGuard<'_, CachedDocuments> {
@@ -125,65 +118,75 @@ impl std::fmt::Debug for DocumentCacheState {
 }
 
 impl CachedDocuments {
-    fn get(&mut self, text: &str) -> Option<(Arc<str>, CachedDocument)> {
-        let entry = self.documents.get(text)?.clone();
+    fn get(&mut self, text: &str) -> Option<(Arc<str>, Arc<PreparedDocument>)> {
+        let document = Arc::clone(self.documents.get(text)?);
         let (text, _) = self.documents.peek_mru()?;
-        Some((Arc::clone(text), entry))
+        Some((Arc::clone(text), document))
     }
 
     /// Ignores a document that another request has parsed and inserted at the same time.
-    fn insert(&mut self, text: &Arc<str>, entry: CachedDocument) {
+    fn insert(&mut self, text: &Arc<str>, document: &Arc<PreparedDocument>) {
         if self.documents.contains(text) {
             return;
         }
-        self.bytes += text.len();
-        self.documents.push(Arc::clone(text), entry);
+        self.bytes += weight(text, document);
+        self.documents.push(Arc::clone(text), Arc::clone(document));
         while self.documents.len() > DocumentCache::ENTRIES_MAX
             || self.bytes > DocumentCache::BYTES_MAX
         {
-            let Some((evicted, _)) = self.documents.pop_lru() else {
+            let Some((text, document)) = self.documents.pop_lru() else {
                 break;
             };
-            self.bytes -= evicted.len();
+            self.bytes -= weight(&text, &document);
         }
     }
 }
 
+/// Bytes of text that take as much memory as the document.
+fn weight(text: &str, document: &PreparedDocument) -> usize {
+    let fields: usize = document
+        .operations
+        .iter()
+        .map(|operation| operation.fields())
+        .sum();
+    text.len().max(fields * DocumentCache::FIELD_BYTES)
+}
+
 /// Picks the operation to execute.
-fn pick(
-    document: &ExecutableDocument,
+fn pick<'d>(
+    document: &'d PreparedDocument,
     wanted: Option<&str>,
-) -> Result<(OperationType, Option<Name>), RequestError> {
-    let mut operations = document.operations.iter();
-    let found = match wanted {
-        Some(wanted) => operations
-            .find(|(name, _)| name.is_some_and(|name| name == wanted))
-            .ok_or_else(|| {
-                RequestError::invalid(
-                    "The document has no operation of the name in `operationName`.".to_owned(),
-                )
-            })?,
-        None if operations.len() > 1 => {
-            return Err(RequestError::invalid(
-                "The document has several operations: say in `operationName` which one is meant."
-                    .to_owned(),
-            ));
+) -> Result<&'d Arc<PreparedOperation>, RequestError> {
+    let problem = match (wanted, document.operations.as_slice()) {
+        (None, [only]) => return Ok(only),
+        (None, _) => {
+            "The document has several operations: say in `operationName` which one is meant."
         }
-        None => operations
-            .next()
-            .ok_or_else(|| RequestError::invalid("The document has no operation.".to_owned()))?,
+        (Some(wanted), operations) => {
+            let is_wanted = |operation: &&Arc<PreparedOperation>| {
+                operation.name.as_ref().is_some_and(|name| name == wanted)
+            };
+            if let Some(operation) = operations.iter().find(is_wanted) {
+                return Ok(operation);
+            }
+            "The document has no operation of the name in `operationName`."
+        }
     };
-    let (name, operation) = found;
-    Ok((operation.node.ty, name.cloned()))
+    Err(RequestError::invalid(problem.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
+    use async_graphql::Name;
+    use async_graphql::parser::types::OperationType;
+
     use super::*;
     use crate::graphql::execution::RequestErrorKind;
 
+    const SDL: &str = "schema { query: Q mutation: M subscription: S } type Q { a: Int } type M { b: Int } type S { s: Int }";
+
     fn documents() -> DocumentCache {
-        DocumentCache::new(DocumentBounds::default(), "")
+        DocumentCache::new(DocumentBounds::default(), SDL)
     }
 
     fn prepare(text: &str, name: Option<&str>) -> Result<Prepared, RequestError> {
@@ -193,16 +196,19 @@ mod tests {
     #[test]
     fn the_operation_is_the_named_one_or_the_only_one() {
         let both = "query A { a } mutation B { b }";
-        assert_eq!(
-            prepare(both, Some("B")).unwrap().operation,
-            OperationType::Mutation
-        );
-        assert_eq!(
-            prepare("subscription S { s }", None).unwrap().name,
-            Some(Name::new("S"))
-        );
+        let named = prepare(both, Some("B")).unwrap();
+        assert_eq!(named.operation, OperationType::Mutation);
+        for name in [None, Some("")] {
+            let only = prepare("subscription S { s }", name).unwrap();
+            assert_eq!(only.name, Some(Name::new("S")));
+        }
         assert_eq!(prepare("{ a }", None).unwrap().name, None);
-        for (text, name) in [(both, None), (both, Some("C")), ("{ a }", Some("A"))] {
+        for (text, name) in [
+            (both, None),
+            (both, Some("")),
+            (both, Some("C")),
+            ("{ a }", Some("A")),
+        ] {
             assert_eq!(
                 prepare(text, name).unwrap_err().kind,
                 RequestErrorKind::Invalid
@@ -219,9 +225,9 @@ mod tests {
             "{ a(",
             "query { }",
             "fragment F on Q { a }",
-            "{ a } { b }",
             "\u{feff}",
             "{ a(b: 1x) }",
+            "{ a(b: 18446744073709551616) }",
         ] {
             let refused = prepare(text, None).unwrap_err();
             assert_eq!(refused.kind, RequestErrorKind::Syntax, "{text}");
@@ -239,24 +245,18 @@ mod tests {
         let prepare = || documents.prepare("{ a }", None).unwrap();
         let (one, other) = (prepare(), prepare());
         assert!(!Arc::ptr_eq(&one.document, &other.document));
-        one.set_valid(false);
-        assert!(
-            !prepare().is_valid(),
-            "an anonymous execution caches nothing"
-        );
-        one.set_valid(true);
-        other.set_valid(true);
-        assert!(prepare().is_valid() && Arc::ptr_eq(&one.document, &prepare().document));
+        one.cache();
+        other.cache();
+        let cached = prepare();
+        assert!(cached.is_cached && Arc::ptr_eq(&one.document, &cached.document));
     }
 
     #[test]
     fn the_cache_is_bounded_by_entries_and_by_bytes() {
         let documents = documents();
+        let cache = |text: &str| documents.prepare(text, None).unwrap().cache();
         for number in 0..DocumentCache::ENTRIES_MAX + 10 {
-            documents
-                .prepare(&format!("{{ a{number} }}"), None)
-                .unwrap()
-                .set_valid(true);
+            cache(&format!("query q{number} {{ a }}"));
         }
         assert_eq!(
             documents.0.lock().documents.len(),
@@ -264,17 +264,27 @@ mod tests {
         );
         let comment = "x".repeat(16_000);
         for number in 0..100 {
-            documents
-                .prepare(&format!("{{ b{number} }}#{comment}"), None)
-                .unwrap()
-                .set_valid(true);
+            cache(&format!("query b{number} {{ a }}#{comment}"));
         }
-        let cache = documents.0.lock();
-        let bytes: usize = cache.documents.iter().map(|(text, _)| text.len()).sum();
+        let cached = documents.0.lock();
+        let weights = cached
+            .documents
+            .iter()
+            .map(|(text, document)| weight(text, document));
+        assert_eq!(weights.sum::<usize>(), cached.bytes);
         assert!(
-            bytes == cache.bytes
-                && bytes <= DocumentCache::BYTES_MAX
-                && bytes > DocumentCache::BYTES_MAX - 17_000
+            cached.bytes <= DocumentCache::BYTES_MAX
+                && cached.bytes > DocumentCache::BYTES_MAX - 17_000
+        );
+    }
+
+    #[test]
+    fn a_document_weighs_at_least_its_fields_with_fragments_expanded() {
+        let short = "query A { ...F } query B { ...F } query C { ...F } fragment F on Q { a b: a c: a d: a }";
+        let prepared = prepare(short, Some("A")).unwrap();
+        assert_eq!(
+            weight(short, &prepared.document),
+            3 * 4 * DocumentCache::FIELD_BYTES
         );
     }
 }

@@ -7,11 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use async_graphql::Name;
-use async_graphql::parser::types::{
-    ExecutableDocument, OperationDefinition, OperationType, Selection, SelectionSet,
-};
+use async_graphql::parser::types::{ExecutableDocument, Selection, SelectionSet};
 
-use super::lexer;
 use super::limits::DocumentBounds;
 
 /// Reason of a refusal, as a sentence for the author of the document.
@@ -23,31 +20,6 @@ pub enum GuardError {
     Introspection,
     #[error("The fragment `{0}` spreads itself.")]
     Cycle(Name),
-    #[error("The mutation asks for `{0}` twice; give one of them an alias.")]
-    DuplicateMutation(Name),
-    #[error("A subscription has exactly one root field.")]
-    SubscriptionRoots,
-    #[error("The root field of a subscription must not be `__typename` or introspection.")]
-    SubscriptionIntrospection,
-    #[error("`@skip` and `@include` do not go with the root of a subscription.")]
-    SubscriptionDirective,
-    #[error("A fragment at the root of a subscription must be on `Subscription`.")]
-    SubscriptionFragment,
-}
-
-/// Checks the size of the text, before it is parsed.
-pub(in crate::graphql) fn check_text(
-    text: &str,
-    bounds: &DocumentBounds,
-) -> Result<(), GuardError> {
-    within("bytes", text.len(), bounds.bytes)?;
-    let measure = lexer::measure(text);
-    within("tokens", measure.tokens, bounds.tokens)?;
-    within(
-        "brackets inside one another",
-        measure.nesting,
-        bounds.nesting,
-    )
 }
 
 /// Checks every operation of a parsed document, fragments expanded.
@@ -76,9 +48,6 @@ pub(in crate::graphql) fn check(
                 .saturating_add(variable.node.directives.len());
         }
         measure.check(bounds)?;
-        if operation.node.ty == OperationType::Mutation {
-            check_mutation(document, &operation.node)?;
-        }
     }
     // Validation refuses unused fragments later, but it must not meet a cycle.
     for (name, fragment) in &document.fragments {
@@ -87,40 +56,7 @@ pub(in crate::graphql) fn check(
     Ok(())
 }
 
-/// Refuses a mutation with the same root field twice. async-graphql merges answers, not fields, and
-/// would execute it twice.
-fn check_mutation(
-    document: &ExecutableDocument,
-    operation: &OperationDefinition,
-) -> Result<(), GuardError> {
-    let mut keys = HashSet::new();
-    // Terminates soon: `spreads` and `fields` are within their limits.
-    let mut open = vec![&operation.selection_set.node];
-    while let Some(set) = open.pop() {
-        for item in &set.items {
-            match &item.node {
-                Selection::Field(field) => {
-                    let key = &field.node.response_key().node;
-                    if field.node.name.node != "__typename" && !keys.insert(key) {
-                        return Err(GuardError::DuplicateMutation(key.clone()));
-                    }
-                }
-                Selection::InlineFragment(inline) => open.push(&inline.node.selection_set.node),
-                Selection::FragmentSpread(spread) => {
-                    open.extend(
-                        document
-                            .fragments
-                            .get(&spread.node.fragment_name.node)
-                            .map(|fragment| &fragment.node.selection_set.node),
-                    );
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn within(what: &'static str, found: usize, most: usize) -> Result<(), GuardError> {
+pub(super) fn within(what: &'static str, found: usize, most: usize) -> Result<(), GuardError> {
     if found > most {
         Err(GuardError::TooMuch { what, most })
     } else {

@@ -2,22 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use async_graphql::parser::parse_query;
-
 use super::*;
+use crate::graphql::execution::{RequestError, syntax};
 
-fn guard(text: &str) -> Result<(), GuardError> {
-    let bounds = DocumentBounds::default();
-    check_text(text, &bounds)?;
-    check(&parse_query(text).unwrap(), &bounds)
+fn guard(text: &str) -> Result<(), RequestError> {
+    guard_within(text, &DocumentBounds::default())
+}
+
+fn guard_within(text: &str, bounds: &DocumentBounds) -> Result<(), RequestError> {
+    Ok(check(&syntax::parse(text, bounds)?, bounds)?)
 }
 
 /// The limit that the document exceeds.
-fn excess(text: &str) -> &'static str {
-    match guard(text) {
-        Err(GuardError::TooMuch { what, .. }) => what,
-        other => panic!("{other:?}"),
-    }
+fn excess(text: &str) -> String {
+    let message = guard(text).unwrap_err().message;
+    let limit = message
+        .strip_prefix("The document has more than ")
+        .unwrap_or(&message);
+    limit
+        .trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ')
+        .trim_end_matches('.')
+        .to_owned()
 }
 
 /// Each fragment spreads the next one twice.
@@ -91,16 +96,9 @@ fn each_bound_holds_at_its_value_and_not_beyond() {
 }
 
 #[test]
-fn brackets_have_an_end_before_the_parser_sees_them() {
-    let bounds = DocumentBounds::default();
+fn the_parser_stops_at_too_many_open_brackets() {
     let text = format!("{{ a(b: {}{}) }}", "[".repeat(1_000), "]".repeat(900));
-    assert!(matches!(
-        check_text(&text, &bounds),
-        Err(GuardError::TooMuch {
-            what: "brackets inside one another",
-            ..
-        })
-    ));
+    assert_eq!(excess(&text), "brackets inside one another");
 }
 
 #[test]
@@ -109,7 +107,7 @@ fn a_bomb_of_fragments_is_refused_within_a_millisecond() {
     assert!(text.len() > 600 && text.len() < 900, "{}", text.len());
     let refuse = || {
         let start = Instant::now();
-        assert!(matches!(guard(&text), Err(GuardError::TooMuch { .. })));
+        assert!(guard(&text).is_err());
         start.elapsed()
     };
     // The best of several runs, as the machine may be busy. Builds without optimization are slower.
@@ -136,7 +134,10 @@ fn a_fragment_that_spreads_itself_is_refused_used_or_not() {
         "{ ...A } fragment A on Q { b { ...B } } fragment B on Q { ...A }",
         "{ a } fragment A on Q { ...B } fragment B on Q { ... on Q { ...A } }",
     ] {
-        assert!(matches!(guard(text), Err(GuardError::Cycle(_))), "{text}");
+        assert!(
+            guard(text).unwrap_err().message.contains("spreads itself"),
+            "{text}"
+        );
     }
 }
 
@@ -172,23 +173,6 @@ fn the_introspection_of_graphiql_and_graphql_js_passes() {
     guard(INTROSPECTION).unwrap();
 }
 
-#[test]
-fn a_mutation_does_not_name_one_root_field_twice() {
-    for text in [
-        "mutation { send(a: 1) { id } send(a: 1) { body } }",
-        "mutation { send { id } ...F } fragment F on Mutation { ... on Mutation { send { body } } }",
-        "mutation { x: send { id } x: send { id } }",
-    ] {
-        assert!(
-            matches!(guard(text), Err(GuardError::DuplicateMutation(_))),
-            "{text}"
-        );
-    }
-    guard("mutation { __typename a: send { id } b: send { id } ... on Mutation { __typename } }")
-        .unwrap();
-    guard("{ a { id } a { body } }").unwrap();
-}
-
 /// `getIntrospectionQuery()` of graphql-js with every option on, which GraphiQL sends with fewer.
 const INTROSPECTION: &str = "query IntrospectionQuery { __schema { description queryType { name kind } mutationType { name kind } subscriptionType { name kind }
     types { ...FullType } directives { name description isRepeatable locations args(includeDeprecated: true) { ...InputValue } } } }
@@ -206,14 +190,18 @@ fn introspection_can_be_switched_off() {
         introspection: false,
         ..DocumentBounds::default()
     };
-    let asked = |text: &str| check(&parse_query(text).unwrap(), &bounds);
+    let asked = |text: &str| guard_within(text, &bounds);
     for text in [
         "{ __schema { types { name } } }",
         "{ viewer { username } __type(name: \"User\") { name } }",
         "{ ...more } fragment more on Query { a: __schema { description } }",
         "mutation { __schema { description } }",
     ] {
-        assert_eq!(asked(text), Err(GuardError::Introspection), "{text}");
+        let refused = asked(text).unwrap_err();
+        assert_eq!(
+            refused.message, "Introspection is switched off here.",
+            "{text}"
+        );
     }
     assert_eq!(asked("{ __typename viewer { __typename } }"), Ok(()));
 }

@@ -1,22 +1,23 @@
 //! Preparation of documents, and the budget of their answers: everything about an operation but its
 //! resolvers.
 //!
-//! [`DocumentCache::prepare`] measures the text (`lexer`), parses it, applies the limits (`guard`),
-//! inlines the fragments at the root of a subscription and checks the literals (`literal`).
-//! [`Prepared::coerce`] then checks the variables of one request (`variable`) and computes its
-//! price (`cost`).
+//! [`DocumentCache::prepare`] parses the text within its bounds (`syntax`), applies the limits
+//! (`guard`), validates the document (`validation`) and merges the selections of each operation
+//! (`merged_operation`). [`Prepared::coerce`] then checks the variables of one request (`variable`)
+//! and computes its price (`cost`).
 
 mod budget;
 mod cost;
 mod document;
 mod document_cache;
 mod guard;
-mod introspection;
-mod lexer;
 mod limits;
-mod literal;
+mod merged_operation;
 mod request_error;
-mod subscription_root;
+mod schema_types;
+mod selections;
+mod syntax;
+mod validation;
 mod variable;
 
 pub use budget::{ANSWER_BYTES_MAX, AnswerAccount, AnswerBudget, Exceeded, HeldBytes};
@@ -25,3 +26,4 @@ pub use document::{CoercedVariables, Prepared};
 pub use document_cache::DocumentCache;
 pub use limits::{DocumentBounds, ExecutionLimits};
 pub use request_error::{RequestError, RequestErrorKind, is_request_error};
+pub(in crate::graphql) use selections::{each_field, each_field_of};

@@ -1,10 +1,8 @@
 //! Request errors: an operation is refused before its execution starts.
 
-use async_graphql::parser;
 use async_graphql::{Pos, Response, Value};
 
 use super::guard::GuardError;
-use super::literal::LiteralError;
 
 /// Reason of a refusal, as a sentence for the author of the document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,13 +39,19 @@ impl RequestError {
             positions: Vec::new(),
         }
     }
-}
 
-impl From<LiteralError> for RequestError {
-    fn from(LiteralError(message, position): LiteralError) -> Self {
+    pub(super) fn invalid_at(message: String, position: Pos) -> Self {
         Self {
             positions: vec![position],
             ..Self::invalid(message)
+        }
+    }
+
+    pub(super) fn syntax(problem: String, position: Pos) -> Self {
+        Self {
+            kind: RequestErrorKind::Syntax,
+            message: format!("The document cannot be parsed: {problem}."),
+            positions: vec![position],
         }
     }
 }
@@ -55,30 +59,6 @@ impl From<LiteralError> for RequestError {
 impl From<GuardError> for RequestError {
     fn from(error: GuardError) -> Self {
         Self::invalid(error.to_string())
-    }
-}
-
-impl From<parser::Error> for RequestError {
-    fn from(error: parser::Error) -> Self {
-        // The parser draws the position over several lines. The last line names the grammar rules
-        // that it expected.
-        let drawing = error.to_string();
-        let last = drawing
-            .lines()
-            .last()
-            .unwrap_or_default()
-            .trim()
-            .trim_start_matches("= ");
-        let expectation = if drawing.lines().count() > 1 {
-            last.replace('_', " ")
-        } else {
-            last.to_owned()
-        };
-        Self {
-            kind: RequestErrorKind::Syntax,
-            message: format!("The document cannot be parsed: {expectation}."),
-            positions: error.positions().collect(),
-        }
     }
 }
 

@@ -1,71 +1,21 @@
 //! Coercion of variables to the types that the operation declares, before its execution.
 //!
-//! async-graphql does it as part of each validation, and skips literals around a variable. Here the
-//! literals are checked once for each document (`literal`), and the variables with each request.
-//! Custom scalars (DateTime, UUID) check their own text during execution.
-
-use std::collections::HashMap;
-use std::fmt;
+//! async-graphql would report some wrong variables only during execution, after earlier fields of a
+//! mutation were executed. Custom scalars (DateTime, UUID) check their own text during execution.
 
 use async_graphql::indexmap::IndexMap;
-use async_graphql::parser::types::{
-    BaseType, InputValueDefinition, OperationDefinition, Type, TypeDefinition, TypeKind,
-};
-use async_graphql::{Name, Value, Variables};
+use async_graphql::parser::types::{BaseType, OperationDefinition, Type};
+use async_graphql::{Name, Number, Value, Variables};
 
-/// Maximum number of characters of a client's text in an error message.
-const NAME_CHARS_MAX: usize = 64;
+use super::schema_types::{InputField, InputType, InputTypes, ValuePath};
 
-/// Input types of a schema, by name.
-#[derive(Debug)]
-pub(in crate::graphql) struct InputTypes(HashMap<Name, InputType>);
-
-#[derive(Debug)]
-enum InputType {
-    Scalar,
-    Enum(Vec<Name>),
-    Object(Vec<InputField>),
-}
-
-/// Field of an input object, or argument of a field.
-#[derive(Debug)]
-pub(in crate::graphql) struct InputField {
-    pub(in crate::graphql) name: Name,
-    pub(in crate::graphql) ty: Type,
-    has_default: bool,
-}
+/// Integers up to this one have exact floating-point values.
+const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 impl InputTypes {
-    /// Input types among the types of a schema.
-    pub(in crate::graphql) fn of<'a>(types: impl IntoIterator<Item = &'a TypeDefinition>) -> Self {
-        let inputs = types.into_iter().filter_map(|definition| {
-            let input = match &definition.kind {
-                TypeKind::Scalar => InputType::Scalar,
-                TypeKind::Enum(one) => InputType::Enum(
-                    one.values
-                        .iter()
-                        .map(|value| value.node.value.node.clone())
-                        .collect(),
-                ),
-                TypeKind::InputObject(object) => InputType::Object(
-                    object
-                        .fields
-                        .iter()
-                        .map(|field| InputField::of(&field.node))
-                        .collect(),
-                ),
-                TypeKind::Object(_) | TypeKind::Interface(_) | TypeKind::Union(_) => return None,
-            };
-            Some((definition.name.node.clone(), input))
-        });
-        let built_in = ["Int", "Float", "String", "Boolean", "ID"]
-            .map(|name| (Name::new(name), InputType::Scalar));
-        Self(inputs.chain(built_in).collect())
-    }
-
     /// Values of the declared variables, from the request or the defaults. Drops undeclared
     /// variables. The error is a sentence for the client.
-    pub(in crate::graphql) fn coerce(
+    pub(super) fn coerce(
         &self,
         operation: &OperationDefinition,
         mut request: Variables,
@@ -74,41 +24,26 @@ impl InputTypes {
         for definition in &operation.variable_definitions {
             let (name, ty) = (&definition.node.name.node, &definition.node.var_type.node);
             let value = match (request.remove(name), &definition.node.default_value) {
-                (Some(value), _) => {
-                    self.value(ty, &value, ValuePath::Variable(name))?;
+                (Some(mut value), _) => {
+                    self.value(ty, &mut value, ValuePath::Variable(name))?;
                     value
                 }
                 (None, Some(default)) => default.node.clone(),
                 (None, None) if ty.nullable => continue,
-                (None, None) => return Err(ValuePath::Variable(name).missing(ty)),
+                (None, None) => return Err(ValuePath::Variable(name).is_missing(ty)),
             };
             accepted.insert(name.clone(), value);
         }
         Ok(accepted)
     }
 
-    pub(in crate::graphql) fn has(&self, ty: &Type) -> bool {
-        match &ty.base {
-            BaseType::Named(name) => self.0.contains_key(name),
-            BaseType::List(of) => self.has(of),
-        }
-    }
-
-    pub(in crate::graphql) fn value(
-        &self,
-        ty: &Type,
-        value: &Value,
-        path: ValuePath<'_>,
-    ) -> Result<(), String> {
+    fn value(&self, ty: &Type, value: &mut Value, path: ValuePath<'_>) -> Result<(), String> {
         match (value, &ty.base) {
-            // Placeholder of a variable in a literal. JSON has no binary values.
-            (Value::Binary(_), _) => Ok(()),
             (Value::Null, _) if ty.nullable => Ok(()),
-            (Value::Null, _) => {
-                Err(path.error(format_args!("must not be null; it is of the type `{ty}`")))
-            }
+            (Value::Null, _) => Err(path.is_null(ty)),
             (Value::List(values), BaseType::List(of)) => {
-                values.iter().enumerate().try_for_each(|(index, value)| {
+                let mut values = values.iter_mut().enumerate();
+                values.try_for_each(|(index, value)| {
                     self.value(of, value, ValuePath::Item(&path, index))
                 })
             }
@@ -118,32 +53,37 @@ impl InputTypes {
         }
     }
 
-    fn named(&self, name: &Name, value: &Value, path: ValuePath<'_>) -> Result<(), String> {
-        let is_of_its_kind = match (name.as_str(), self.0.get(name)) {
-            ("Int", _) => {
-                matches!(value, Value::Number(number) if number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()))
+    fn named(&self, name: &Name, value: &mut Value, path: ValuePath<'_>) -> Result<(), String> {
+        let is_of_its_kind = match (self.get(name), &*value) {
+            (Some(InputType::Int), Value::Number(number)) => integer(number)
+                .filter(|integer| i32::try_from(*integer).is_ok())
+                .map(|integer| *value = integer.into())
+                .is_some(),
+            (Some(InputType::Id), Value::Number(number)) => {
+                integer(number).map(|integer| *value = integer.into()).is_some()
             }
-            ("Float", _) => matches!(value, Value::Number(_)),
-            ("String", _) => matches!(value, Value::String(_)),
-            ("Boolean", _) => matches!(value, Value::Boolean(_)),
-            ("ID", _) => {
-                matches!(value, Value::String(_))
-                    || matches!(value, Value::Number(number) if number.is_i64())
-            }
-            (_, Some(InputType::Enum(names))) => return one_of(names, value, path),
-            (_, Some(InputType::Object(fields))) => {
-                if let Value::Object(values) = value {
-                    return self.object(name, fields, values, path);
+            (Some(InputType::Enum(names)), Value::String(text)) => {
+                if names.iter().any(|known| known == text) {
+                    return Ok(());
                 }
-                false
+                return Err(path.is_none_of(names));
             }
-            // Custom scalars accept any JSON. A document with an unknown type was refused before.
-            (_, Some(InputType::Scalar) | None) => true,
+            (Some(InputType::Enum(names)), _) => return Err(path.is_none_of(names)),
+            (Some(InputType::Object(fields)), Value::Object(_)) => {
+                let Value::Object(values) = value else { return Ok(()) };
+                return self.object(name, fields, values, path);
+            }
+            (Some(InputType::Float), Value::Number(_))
+            | (Some(InputType::String | InputType::Id), Value::String(_))
+            | (Some(InputType::Boolean), Value::Boolean(_))
+            // Validation has refused an unknown type.
+            | (Some(InputType::Custom) | None, _) => true,
+            (Some(_), _) => false,
         };
         if is_of_its_kind {
             Ok(())
         } else {
-            Err(path.error(format_args!("must be of the type `{name}`")))
+            Err(path.has_other_type(name))
         }
     }
 
@@ -151,78 +91,35 @@ impl InputTypes {
         &self,
         name: &Name,
         fields: &[InputField],
-        values: &IndexMap<Name, Value>,
+        values: &mut IndexMap<Name, Value>,
         path: ValuePath<'_>,
     ) -> Result<(), String> {
         for field in fields {
             let path = ValuePath::Field(&path, &field.name);
-            match values.get(&field.name) {
+            match values.get_mut(&field.name) {
                 Some(value) => self.value(&field.ty, value, path)?,
-                None if field.ty.nullable || field.has_default => {}
-                None => return Err(path.missing(&field.ty)),
+                None if field.is_required() => return Err(path.is_missing(&field.ty)),
+                None => {}
             }
         }
-        let unknown = values
-            .keys()
-            .find(|key| fields.iter().all(|field| field.name != **key));
-        unknown.map_or(Ok(()), |unknown| {
-            let unknown: String = unknown.chars().take(NAME_CHARS_MAX).collect();
-            Err(path.error(format_args!(
-                "has a field `{unknown}` that `{name}` does not have"
-            )))
-        })
-    }
-}
-
-impl InputField {
-    pub(in crate::graphql) fn of(definition: &InputValueDefinition) -> Self {
-        let (name, ty) = (definition.name.node.clone(), definition.ty.node.clone());
-        Self {
-            name,
-            ty,
-            has_default: definition.default_value.is_some(),
+        let is_unknown = |key: &&Name| fields.iter().all(|field| field.name != **key);
+        match values.keys().find(is_unknown) {
+            Some(unknown) => Err(path.has_unknown_field(unknown, name)),
+            None => Ok(()),
         }
     }
 }
 
-fn one_of(names: &[Name], value: &Value, path: ValuePath<'_>) -> Result<(), String> {
-    // Variables are JSON, in which an enum value is a string.
-    let is_one = matches!(value, Value::String(name) if names.iter().any(|known| known == name));
-    if is_one || matches!(value, Value::Enum(name) if names.contains(name)) {
-        return Ok(());
-    }
-    let names: Vec<_> = names.iter().map(Name::as_str).collect();
-    Err(path.error(format_args!("must be one of {}", names.join(", "))))
-}
-
-/// Path of a value in the variables or the arguments.
-#[derive(Clone, Copy)]
-pub(in crate::graphql) enum ValuePath<'a> {
-    Variable(&'a Name),
-    Argument(&'a Name),
-    Field(&'a Self, &'a Name),
-    Item(&'a Self, usize),
-}
-
-impl fmt::Display for ValuePath<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Variable(name) => write!(f, "variable `${name}"),
-            Self::Argument(name) => write!(f, "argument `{name}"),
-            Self::Field(of, name) => write!(f, "{of}.{name}"),
-            Self::Item(of, index) => write!(f, "{of}[{index}]"),
-        }
-    }
-}
-
-impl ValuePath<'_> {
-    fn error(self, problem: fmt::Arguments<'_>) -> String {
-        format!("The {self}` {problem}.")
-    }
-
-    fn missing(self, ty: &Type) -> String {
-        self.error(format_args!("is missing; it is of the type `{ty}`"))
-    }
+/// The integer that a JSON number is, also if it is written with a fraction, as `20.0`.
+fn integer(number: &Number) -> Option<i64> {
+    let whole = |number: f64| {
+        let is_exact = number.fract() == 0.0 && number.abs() < EXACT_INTEGER_MAX;
+        is_exact.then_some(number as i64)
+    };
+    let is_float = number.is_f64();
+    number
+        .as_i64()
+        .or_else(|| number.as_f64().filter(|_| is_float).and_then(whole))
 }
 
 #[cfg(test)]
@@ -250,6 +147,19 @@ mod tests {
                 }
             });
         InputTypes::of(types).coerce(&operation.node, Variables::from_json(variables))
+    }
+
+    #[test]
+    fn a_number_without_a_fraction_is_an_integer_however_it_is_written() {
+        let coerced = coerce(
+            "$a: Int, $b: [Int], $c: ID, $d: Float",
+            json!({ "a": 20.0, "b": [1e3, -0.0], "c": 7.0, "d": 2.0 }),
+        );
+        let integers = json!({ "a": 20, "b": [1000, 0], "c": 7, "d": 2.0 });
+        assert_eq!(coerced.unwrap(), Variables::from_json(integers));
+        for (declared, value) in [("$a: Int", json!(2147483648.0)), ("$a: ID", json!(1e17))] {
+            assert!(coerce(declared, json!({ "a": value })).is_err(), "{value}");
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ use crate::model::Viewer;
 use crate::weak_map::WeakMap;
 
 /// Starts the execution of a subscription by the schema.
-type OpenStream = dyn Fn(&Prepared, Request) -> BoxStream<'static, Response> + Send + Sync;
+type OpenStream = dyn Fn(Request) -> BoxStream<'static, Response> + Send + Sync;
 
 /// All groups of equal subscriptions.
 pub(in crate::graphql) struct SubscriptionGroups {
@@ -54,7 +54,7 @@ pub(in crate::graphql) struct SubscriptionGroups {
 impl SubscriptionGroups {
     pub(in crate::graphql) fn new(
         chat: Chat,
-        open_stream: impl Fn(&Prepared, Request) -> BoxStream<'static, Response> + Send + Sync + 'static,
+        open_stream: impl Fn(Request) -> BoxStream<'static, Response> + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self {
             chat,
@@ -87,13 +87,9 @@ impl SubscriptionGroups {
             .await;
         match (answer, StreamHandoff::take(&slot)) {
             (Some(refusal), _) => stream::iter([EventResponse::from(refusal)]).boxed(),
-            (None, Some(updates)) => {
-                if !prepared.is_valid() {
-                    prepared.set_valid(true);
-                }
-                self.group(prepared, independence, variables)
-                    .stream(updates, limits)
-            }
+            (None, Some(updates)) => self
+                .group(prepared, independence, variables)
+                .stream(updates, limits),
             (None, None) => stream::empty().boxed(),
         }
     }
@@ -109,7 +105,7 @@ impl SubscriptionGroups {
     ) -> BoxStream<'static, Response> {
         let context = ExecutionContext::unpaced(self.chat.clone(), viewer, budget);
         let request = prepared.request(variables).data(context).data(handoff);
-        (self.open_stream)(prepared, request)
+        (self.open_stream)(request)
     }
 
     /// The group of this document and these variables. Creates it for its first subscriber.

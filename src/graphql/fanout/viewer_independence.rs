@@ -6,11 +6,9 @@
 //! receives no payload that shows an older message. `tests/api/shared.rs` executes each field of the event
 //! types for two viewers and checks this list.
 
-use async_graphql::parser::types::{
-    ExecutableDocument, Field, OperationType, Selection, SelectionSet,
-};
+use async_graphql::parser::types::{Field, OperationType, SelectionSet};
 
-use crate::graphql::execution::Prepared;
+use crate::graphql::execution::{Prepared, each_field_of};
 
 /// Data that a field needs besides the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -267,41 +265,21 @@ impl ViewerIndependence {
             return None;
         }
         let mut independence = Self::default();
-        let root = &prepared.definition()?.selection_set.node;
-        let is_independent = independence.check_set(&prepared.document, root, "Subscription");
-        is_independent.then_some(independence)
+        let root = &prepared.definition().selection_set.node;
+        independence
+            .check_set(root, "Subscription")
+            .then_some(independence)
     }
 
-    /// Terminates: the guard has refused cyclic fragments.
-    fn check_set(
-        &mut self,
-        document: &ExecutableDocument,
-        set: &SelectionSet,
-        parent: &str,
-    ) -> bool {
-        set.items.iter().all(|item| {
-            let (condition, set) = match &item.node {
-                Selection::Field(field) => return self.check_field(document, &field.node, parent),
-                Selection::InlineFragment(inline) => (
-                    inline.node.type_condition.as_ref(),
-                    &inline.node.selection_set.node,
-                ),
-                Selection::FragmentSpread(spread) => {
-                    match document.fragments.get(&spread.node.fragment_name.node) {
-                        Some(fragment) => (
-                            Some(&fragment.node.type_condition),
-                            &fragment.node.selection_set.node,
-                        ),
-                        None => return false,
-                    }
-                }
-            };
-            let parent = condition.map_or(parent, |condition| condition.node.on.node.as_str());
-            self.check_set(document, set, parent)
-        })
+    fn check_set(&mut self, set: &SelectionSet, parent: &str) -> bool {
+        let mut is_independent = true;
+        each_field_of(parent, set, &mut |parent, field| {
+            is_independent = is_independent && self.check_field(field, parent);
+        });
+        is_independent
     }
 
-    fn check_field(&mut self, document: &ExecutableDocument, field: &Field, parent: &str) -> bool {
+    fn check_field(&mut self, field: &Field, parent: &str) -> bool {
         if field.name.node == "__typename" {
             return true;
         }
@@ -312,7 +290,7 @@ impl ViewerIndependence {
         };
         self.reads_store |= *cost == Reads;
         self.varies_for_sender |= *cost == Sender;
-        self.check_set(document, &field.selection_set.node, ty)
+        self.check_set(&field.selection_set.node, ty)
     }
 }
 

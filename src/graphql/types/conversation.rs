@@ -69,7 +69,7 @@ impl Conversation {
 impl SyncFields for Conversation {
     const TYPES: &'static [&'static str] = &["Conversation", "Node"];
 
-    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText) -> bool {
         let conversation = &*self.conversation;
         match field.name.node.as_str() {
             "id" => json.put_id(&GlobalId::Conversation(conversation.id)),

@@ -26,7 +26,7 @@ pub(in crate::graphql) struct InboxEntryEdge {
 impl SyncFields for InboxEntryEdge {
     const TYPES: &'static [&'static str] = &["InboxEntryEdge"];
 
-    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText) -> bool {
         match field.name.node.as_str() {
             "cursor" => json.put_plain(&self.cursor),
             "node" => json.object(&self.node, field),

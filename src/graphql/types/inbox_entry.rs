@@ -275,7 +275,7 @@ fn count_of(unread: Unread) -> i32 {
 impl SyncFields for InboxEntry {
     const TYPES: &'static [&'static str] = &["InboxEntry", "Node"];
 
-    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText) -> bool {
         let Self { scope, row, read } = self;
         match field.name.node.as_str() {
             "id" => json.put_id(&GlobalId::InboxEntry(

@@ -267,7 +267,7 @@ fn metadata(message: &model::Message) -> Option<&RawValue> {
 impl SyncFields for Message {
     const TYPES: &'static [&'static str] = &["Message", "Node"];
 
-    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText) -> bool {
         let message = &*self.message;
         match field.name.node.as_str() {
             "id" => json.put_id(&GlobalId::Message(message.conversation, message.id)),
@@ -380,7 +380,7 @@ pub(in crate::graphql) struct MessageEdge {
 impl SyncFields for MessageEdge {
     const TYPES: &'static [&'static str] = &["MessageEdge"];
 
-    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText) -> bool {
         match field.name.node.as_str() {
             "cursor" => json.put_plain(&self.cursor),
             "node" => json.object(&self.node.0, field),

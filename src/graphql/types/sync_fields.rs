@@ -4,16 +4,14 @@
 //! page need no await: they are written as text here. async-graphql resolves only the others, for
 //! all objects of a list at once. The text becomes part of the answer as a [`verbatim`] value.
 //!
-//! Texts of one object cannot be merged. An operation that selects an object twice under one key is
-//! therefore left to async-graphql.
+//! Texts of one object cannot be merged. A merged operation selects an object once under each key.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
 
-use async_graphql::parser::types::{Field, FragmentDefinition, Selection, SelectionSet};
-use async_graphql::registry::{MetaType, Registry};
-use async_graphql::resolver_utils::{ContainerType, EnumType, resolve_container, resolve_list};
-use async_graphql::{ContextSelectionSet, Name, OutputType, Positioned, ServerResult, Value};
+use async_graphql::parser::types::{Field, Selection, SelectionSet};
+use async_graphql::registry::Registry;
+use async_graphql::resolver_utils::{ContainerType, EnumType};
+use async_graphql::{ContextSelectionSet, OutputType, Positioned, ServerResult, Value};
 use futures_util::future::{BoxFuture, try_join_all};
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -33,7 +31,6 @@ const FIRST_BYTES_MAX: usize = 16 << 10;
 
 /// Keys of the fields that an object has so far.
 type Keys<'s> = SmallVec<[&'s str; 16]>;
-type Fragments = HashMap<Name, Positioned<FragmentDefinition>>;
 
 /// Object with synchronous fields.
 pub(in crate::graphql) trait SyncFields: ContainerType {
@@ -42,13 +39,13 @@ pub(in crate::graphql) trait SyncFields: ContainerType {
 
     /// Writes the value of a field. Returns `false`, and writes nothing, for a field that needs its
     /// resolver.
-    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool;
+    fn write_sync(&self, field: &Field, json: &mut JsonText) -> bool;
 }
 
 impl<T: SyncFields> SyncFields for &T {
     const TYPES: &'static [&'static str] = T::TYPES;
 
-    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText) -> bool {
         T::write_sync(self, field, json)
     }
 }
@@ -70,9 +67,6 @@ impl<T: SyncFields + OutputType> OutputType for SyncObject<T> {
         set: &ContextSelectionSet<'_>,
         _: &Positioned<Field>,
     ) -> ServerResult<Value> {
-        if is_merged(set) {
-            return resolve_container(set, &self.0).await;
-        }
         let mut rows = ObjectWriter::new(set, 1);
         rows.push(set, &self.0);
         rows.finish().await
@@ -98,11 +92,8 @@ impl<T: SyncFields + OutputType> OutputType for SyncList<T> {
     async fn resolve(
         &self,
         set: &ContextSelectionSet<'_>,
-        field: &Positioned<Field>,
+        _: &Positioned<Field>,
     ) -> ServerResult<Value> {
-        if is_merged(set) {
-            return resolve_list(set, field, &self.0, Some(self.0.len())).await;
-        }
         let contexts: Vec<_> = (0..self.0.len())
             .map(|index| set.with_index(index))
             .collect();
@@ -121,12 +112,11 @@ impl<T: SyncFields + OutputType> OutputType for SyncList<T> {
 }
 
 /// Writer of JSON text.
-pub(in crate::graphql) struct JsonText<'a> {
+pub(in crate::graphql) struct JsonText {
     text: Vec<u8>,
-    fragments: &'a Fragments,
 }
 
-impl JsonText<'_> {
+impl JsonText {
     /// Writes a value. Always returns `true`, as a result of [`SyncFields::write_sync`].
     pub(in crate::graphql) fn put(&mut self, value: impl Serialize) -> bool {
         serde_json::to_writer(&mut self.text, &value)
@@ -219,7 +209,7 @@ impl JsonText<'_> {
         is_whole
     }
 
-    /// Skips fragments on other types. The document is valid, so that each fragment exists.
+    /// Skips fragments on other types.
     fn selected<'s, T: SyncFields>(
         &mut self,
         set: &'s SelectionSet,
@@ -230,14 +220,15 @@ impl JsonText<'_> {
         Self: 's,
     {
         set.items.iter().all(|item| {
-            let (condition, inner) = match &item.node {
+            let inline = match &item.node {
                 Selection::Field(field) => return self.field::<T>(field, keys, write),
-                selection @ (Selection::InlineFragment(_) | Selection::FragmentSpread(_)) => {
-                    fragment(self.fragments, selection)
-                }
+                Selection::InlineFragment(inline) => &inline.node,
+                // A merged operation has none.
+                Selection::FragmentSpread(_) => return true,
             };
-            !condition.is_none_or(|condition| T::TYPES.contains(&condition))
-                || self.selected::<T>(inner, keys, write)
+            let condition = inline.type_condition.as_ref();
+            !condition.is_none_or(|on| T::TYPES.contains(&on.node.on.node.as_str()))
+                || self.selected::<T>(&inline.selection_set.node, keys, write)
         })
     }
 
@@ -282,35 +273,9 @@ fn is_plain(text: &str) -> bool {
 /// Writes the value of a field. Returns `false` if it does not.
 type WriteField<'w, 's, J> = dyn FnMut(&mut J, &'s Positioned<Field>) -> bool + 'w;
 
-/// Type condition and selection of a fragment.
-fn fragment<'s>(
-    fragments: &'s Fragments,
-    selection: &'s Selection,
-) -> (Option<&'s str>, &'s SelectionSet) {
-    static NOTHING: SelectionSet = SelectionSet { items: Vec::new() };
-    let (condition, set) = match selection {
-        Selection::InlineFragment(inline) => (
-            inline.node.type_condition.as_ref(),
-            &inline.node.selection_set.node,
-        ),
-        Selection::FragmentSpread(spread) => match fragments.get(&spread.node.fragment_name.node) {
-            Some(fragment) => (
-                Some(&fragment.node.type_condition),
-                &fragment.node.selection_set.node,
-            ),
-            None => (None, &NOTHING),
-        },
-        Selection::Field(_) => (None, &NOTHING),
-    };
-    (
-        condition.map(|condition| condition.node.on.node.as_str()),
-        set,
-    )
-}
-
 /// Writer of objects that leaves gaps for the fields that need an await.
 struct ObjectWriter<'a> {
-    json: JsonText<'a>,
+    json: JsonText,
     budget: &'a AnswerBudget,
     /// Bytes of the text that the budget was charged for.
     charged: usize,
@@ -322,7 +287,6 @@ impl<'a> ObjectWriter<'a> {
     fn new(set: &ContextSelectionSet<'a>, objects: usize) -> Self {
         let json = JsonText {
             text: Vec::with_capacity((objects * OBJECT_BYTES).min(FIRST_BYTES_MAX)),
-            fragments: &set.query_env.fragments,
         };
         let budget = &set.data_unchecked::<ExecutionContext>().budget;
         Self {
@@ -375,10 +339,7 @@ impl<'a> ObjectWriter<'a> {
             ..
         } = self;
         let mut rest = 0;
-        let mut whole = JsonText {
-            text: Vec::new(),
-            fragments: json.fragments,
-        };
+        let mut whole = JsonText { text: Vec::new() };
         for (gap, value) in gaps.into_iter().zip(try_join_all(waiting).await?) {
             whole.text.extend_from_slice(&json.text[rest..gap]);
             whole.put(AnswerJson(&value));
@@ -390,65 +351,5 @@ impl<'a> ObjectWriter<'a> {
         }
         let text = String::from_utf8(json.text).expect("JSON is text");
         Ok(verbatim(text))
-    }
-}
-
-/// Whether the operation selects some object twice under one key, so that async-graphql must merge
-/// values.
-fn is_merged(set: &ContextSelectionSet<'_>) -> bool {
-    let context = set.data_unchecked::<ExecutionContext>();
-    // All lists of an execution ask the same question.
-    *context.is_merged.get_or_init(|| {
-        let merger = MergeDetector {
-            fragments: &set.query_env.fragments,
-            types: &set.schema_env.registry.types,
-        };
-        merger.is_merged(&set.query_env.operation.node.selection_set.node)
-    })
-}
-
-struct MergeDetector<'a> {
-    fragments: &'a Fragments,
-    types: &'a BTreeMap<String, MetaType>,
-}
-
-impl<'a> MergeDetector<'a> {
-    fn is_merged(&self, set: &'a SelectionSet) -> bool {
-        let mut objects = Vec::new();
-        self.collect(set, None, &mut objects);
-        let is_again = |(index, (one, of)): (usize, &(&Field, Option<&str>))| {
-            objects[..index].iter().any(|(other, of_other)| {
-                // Fragments on two different object types never apply to the same object.
-                let may_be_one = of.is_none() || of_other.is_none() || of == of_other;
-                may_be_one && other.response_key() == one.response_key()
-            })
-        };
-        objects.iter().enumerate().any(is_again)
-            || objects
-                .iter()
-                .any(|(field, _)| self.is_merged(&field.selection_set.node))
-    }
-
-    /// Collects the fields with selections, each with the object type that the fragments around it
-    /// require.
-    fn collect(
-        &self,
-        set: &'a SelectionSet,
-        of: Option<&'a str>,
-        objects: &mut Vec<(&'a Field, Option<&'a str>)>,
-    ) {
-        for item in &set.items {
-            match &item.node {
-                Selection::Field(field) if field.node.selection_set.node.items.is_empty() => {}
-                Selection::Field(field) => objects.push((&field.node, of)),
-                selection @ (Selection::InlineFragment(_) | Selection::FragmentSpread(_)) => {
-                    let (condition, inner) = fragment(self.fragments, selection);
-                    let is_object = |condition: &&str| {
-                        matches!(self.types.get(*condition), Some(MetaType::Object { .. }))
-                    };
-                    self.collect(inner, condition.filter(is_object).or(of), objects);
-                }
-            }
-        }
     }
 }

@@ -165,7 +165,7 @@ impl User {
 impl SyncFields for User {
     const TYPES: &'static [&'static str] = &["User", "Node"];
 
-    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText) -> bool {
         match field.name.node.as_str() {
             "id" => json.put_id(&GlobalId::User(self.user.clone())),
             "username" => json.put_text(self.user.as_str()),

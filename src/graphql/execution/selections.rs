@@ -1,0 +1,28 @@
+//! Visitor of the selections of a merged operation.
+
+use async_graphql::parser::types::{Field, Selection, SelectionSet};
+
+/// Visits the fields of a set, those of its fragments included, whatever type they are on.
+pub(in crate::graphql) fn each_field<'a>(set: &'a SelectionSet, visit: &mut impl FnMut(&'a Field)) {
+    each_field_of("", set, &mut |_, field| visit(field));
+}
+
+/// The same, with the type that each field is selected on: of the innermost fragment, else `parent`.
+pub(in crate::graphql) fn each_field_of<'a>(
+    parent: &'a str,
+    set: &'a SelectionSet,
+    visit: &mut impl FnMut(&'a str, &'a Field),
+) {
+    for item in &set.items {
+        match &item.node {
+            Selection::Field(field) => visit(parent, &field.node),
+            Selection::InlineFragment(inline) => {
+                let condition = inline.node.type_condition.as_ref();
+                let parent = condition.map_or(parent, |condition| condition.node.on.node.as_str());
+                each_field_of(parent, &inline.node.selection_set.node, visit);
+            }
+            // A merged operation has none.
+            Selection::FragmentSpread(_) => {}
+        }
+    }
+}
