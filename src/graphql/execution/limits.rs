@@ -48,7 +48,7 @@ impl Default for DocumentBounds {
             aliases: 30,
             directives: 50,
             spreads: 200,
-            root_fields: 5,
+            root_fields: 20,
             complexity: 10_000,
             payload_complexity: 1_000,
             introspection: true,

@@ -92,6 +92,8 @@ impl Default for AdmissionBounds {
 
 /// Fields of an answer that one token pays for.
 const FIELDS_PER_TOKEN: usize = 200;
+/// Root fields beyond the first one that a further token pays for.
+const ROOTS_PER_TOKEN: usize = 5;
 
 /// Sender of a request: the address, and the viewer if there is a valid token.
 #[derive(Clone)]
@@ -335,7 +337,8 @@ impl Admission {
 
 /// Tokens that an operation, or one execution of a subscription event, costs.
 fn price(cost: OperationCost) -> u32 {
-    u32::try_from(1 + cost.fields / FIELDS_PER_TOKEN).unwrap_or(u32::MAX)
+    let more_roots = cost.roots.saturating_sub(1) / ROOTS_PER_TOKEN;
+    u32::try_from(1 + cost.fields / FIELDS_PER_TOKEN + more_roots).unwrap_or(u32::MAX)
 }
 
 /// Maps a refusal of a bucket to a problem. The client also waits for `extra_wait`.
@@ -347,4 +350,24 @@ fn paid(taken: Result<(), TooFast>, extra_wait: Duration) -> Result<(), Problem>
         )
     };
     taken.map_err(too_fast)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_pays_for_its_fields_and_for_its_root_fields() {
+        for (fields, roots, tokens) in [
+            (1, 1, 1),
+            (199, 5, 1),
+            (200, 1, 2),
+            (40, 6, 2),
+            (20, 20, 4),
+            (1_000, 20, 9),
+        ] {
+            let cost = OperationCost { fields, roots };
+            assert_eq!(price(cost), tokens, "{cost:?}");
+        }
+    }
 }
