@@ -13,6 +13,7 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, 
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 
 use super::KeyFileError;
+use crate::model::without_byte_order_mark;
 
 /// Most keys: a token without `kid` is tried with each.
 const KEYS_MAX: usize = 32;
@@ -149,6 +150,7 @@ pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<VerificationKe
         reason,
     };
     let text = std::str::from_utf8(bytes).map_err(|_| unusable("it is neither PEM nor a JWKS"))?;
+    let text = without_byte_order_mark(text);
     let keys = if text.trim_start().starts_with('{') {
         jwks(text)
     } else {

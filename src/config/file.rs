@@ -6,6 +6,7 @@ use super::before_send::{self, BEFORE_SEND};
 use super::webhook::{self, WEBHOOK};
 use super::{Error, Setting, settings};
 use crate::chat::SendHookSettings;
+use crate::model::without_byte_order_mark;
 use crate::webhook::WebhookSettings;
 
 /// Longest configuration file; a longer file is something else.
@@ -38,9 +39,8 @@ pub(super) fn read(path: &Path) -> Result<FileContent, Error> {
         )));
     }
     let text = std::fs::read_to_string(path).map_err(|error| broken(error.to_string()))?;
-    let table: toml::Table = text
-        .parse()
-        .map_err(|error| broken(syntax(&text, &error)))?;
+    let text = without_byte_order_mark(&text);
+    let table: toml::Table = text.parse().map_err(|error| broken(syntax(text, &error)))?;
     let mut content = FileContent {
         settings: Vec::new(),
         webhooks: None,
@@ -122,9 +122,10 @@ mod tests {
 
     #[test]
     fn a_file_sets_what_it_names() {
-        let config =
-            read_text("listen = \"[::1]:9\"\ndemo = true\nlog-format = \"json\" # for machines\n")
-                .unwrap();
+        let config = read_text(
+            "\u{feff}listen = \"[::1]:9\"\ndemo = true\nlog-format = \"json\" # for machines\n",
+        )
+        .unwrap();
         let expected = Config {
             listen: "[::1]:9".parse().unwrap(),
             demo: true,

@@ -86,7 +86,7 @@ impl Serialize for AnswerJson<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Json(pub(super) String);
 
-/// Any JSON value.
+/// Any JSON value. An integer has at most 64 bits, and a fraction the precision of a double.
 #[Scalar(
     name = "JSON",
     specified_by_url = "https://www.rfc-editor.org/rfc/rfc8259"

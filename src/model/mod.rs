@@ -40,7 +40,7 @@ pub use page::{Cut, Direction, Page, PageRequest};
 pub use reaction::{Emoji, EmojiError, Reaction};
 pub use receipt::DeliveryStatus;
 pub use report::{Report, ReportId, ReportOutcome, ReportReason, ReportResolution, ReportState};
-pub use text::TextError;
+pub use text::{BYTE_ORDER_MARK, TextError, without_byte_order_mark};
 pub use time::{Timestamp, TimestampText};
 pub use user::{Block, Presence, Profile, Restriction, Suspension, UserId, UserIdError};
 pub use viewer::{Viewer, ViewerKind};

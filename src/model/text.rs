@@ -16,6 +16,14 @@ pub enum TextError {
     Invisible,
 }
 
+/// Mark at the start of a UTF-8 file, as some editors write it. It is no part of the text.
+pub const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// The text of a file or stream without its byte order mark.
+pub fn without_byte_order_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 /// A short line of text, as history may hold it: not blank, bounded, no control characters.
 pub fn parse_line(text: &str, bytes_max: usize) -> Result<(), TextError> {
     if text.len() > bytes_max {

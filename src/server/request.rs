@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{Code, Problem};
 use super::trusted_documents::TrustedDocuments;
+use crate::model::without_byte_order_mark;
 
 /// One request, borrowed from its text. The server parses the variables only after it accepted the document.
 #[derive(Debug, serde::Deserialize)]
@@ -110,6 +111,7 @@ impl<'a> ParsedBody<'a> {
 
 fn readable(text: &[u8]) -> Result<&str, Problem> {
     let text = std::str::from_utf8(text).map_err(|_| bad_json("the text is not UTF-8"))?;
+    let text = without_byte_order_mark(text);
     if text.trim_ascii_start().is_empty() {
         return Err(bad_json("the body is empty"));
     }
@@ -147,11 +149,7 @@ impl<'a> GraphqlRequest<'a> {
         Ok(Self {
             query: parameters.query.as_deref().map(Cow::Borrowed),
             document_id: parameters.document_id.as_deref().map(Cow::Borrowed),
-            operation_name: parameters
-                .operation_name
-                .as_deref()
-                .filter(|name| !name.is_empty())
-                .map(Cow::Borrowed),
+            operation_name: parameters.operation_name.as_deref().map(Cow::Borrowed),
             variables: json("variables", &parameters.variables)?,
             extensions,
         })
@@ -209,9 +207,53 @@ impl<'a> GraphqlRequest<'a> {
                 sentence,
             ));
         }
+        // The parser would make a double of it, whose digits are others.
+        if has_wide_integer(raw.get()) {
+            let why = "`variables`: an integer has at most 64 bits; send a longer one as text";
+            return Err(not_a_request(why));
+        }
         serde_json::from_str(raw.get())
             .map_err(|error| not_a_request(format!("`variables`: {error}")))
     }
+}
+
+/// Whether a JSON text has an integer beyond 64 bits.
+fn has_wide_integer(json: &str) -> bool {
+    /// Digits that fit into 64 bits, whatever they are.
+    const DIGITS_MIN: usize = 18;
+    let mut rest = json;
+    while let Some(at) = rest.find(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) {
+        rest = &rest[at..];
+        if let Some(text) = rest.strip_prefix('"') {
+            rest = after_string(text);
+            continue;
+        }
+        let is_number =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
+        let length = rest.bytes().take_while(|byte| is_number(*byte)).count();
+        let number = &rest[..length];
+        let digits = number.strip_prefix('-').unwrap_or(number);
+        if digits.len() > DIGITS_MIN
+            && digits.bytes().all(|byte| byte.is_ascii_digit())
+            && number.parse::<i64>().is_err()
+            && number.parse::<u64>().is_err()
+        {
+            return true;
+        }
+        rest = &rest[length..];
+    }
+    false
+}
+
+/// Text after the end of a JSON string, whose opening quote is read.
+fn after_string(mut text: &str) -> &str {
+    while let Some(at) = text.find(['"', '\\']) {
+        if text.as_bytes()[at] == b'"' {
+            return &text[at + 1..];
+        }
+        text = text.get(at + 2..).unwrap_or_default();
+    }
+    ""
 }
 
 /// Parameters of a GET.
@@ -239,4 +281,34 @@ pub(super) fn not_a_request(why: impl std::fmt::Display) -> Problem {
         Code::BadUserInput,
         format!("This is not a GraphQL request: {why}."),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_integer_beyond_64_bits_is_found_outside_of_texts_alone() {
+        for json in [
+            "18446744073709551616",
+            r#"{"a":[-9223372036854775809]}"#,
+            r#"{"a\\":123456789012345678901234567890}"#,
+        ] {
+            assert!(has_wide_integer(json), "{json}");
+        }
+        for json in [
+            "18446744073709551615",
+            "[-9223372036854775808, 1e400, 12345678901234567890.5]",
+            r#"{"123456789012345678901234567890":"\"123456789012345678901234567890é"}"#,
+            r#"{"a":"12345678901234567890123\\"}"#,
+        ] {
+            assert!(!has_wide_integer(json), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_body() {
+        let body = "\u{feff}{\"query\":\"{ a }\"}";
+        assert!(ParsedBody::from_json(body.as_bytes(), 0).is_ok());
+    }
 }

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use crate::model::BYTE_ORDER_MARK;
+
 /// Prefix of an id that is the hash of the text, in the draft's form.
 const SHA256: &str = "sha256:";
 
@@ -66,6 +68,7 @@ impl TrustedDocuments {
     }
 
     pub fn parse(json: &[u8]) -> Result<Self, TrustedError> {
+        let json = json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json);
         let documents: Vec<(String, String)> = match serde_json::from_slice(json)? {
             DocumentFile::Manifest { operations } => operations
                 .into_iter()
@@ -135,8 +138,8 @@ mod tests {
             "format": "apollo-persisted-query-manifest", "version": 1,
             "operations": [{ "id": "my-id", "name": "Q", "type": "query", "body": TEXT }],
         });
-        for list in [json, manifest] {
-            let list = TrustedDocuments::parse(list.to_string().as_bytes()).unwrap();
+        for list in [json.to_string(), format!("\u{feff}{manifest}")] {
+            let list = TrustedDocuments::parse(list.as_bytes()).unwrap();
             for id in ["my-id", "sha256:my-id", HASH, &format!("sha256:{HASH}")] {
                 assert_eq!(list.document(id), Some(TEXT), "{id}");
             }

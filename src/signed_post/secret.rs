@@ -32,7 +32,10 @@ impl SigningSecrets {
     /// Parses one secret a line: `whsec_` and the base64 of 24 to 64 bytes. `Err` names the valid form and never repeats the
     /// text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let lines = without_byte_order_mark(text)
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty());
         let secrets: Option<Vec<_>> = lines.map(secret).collect();
         match secrets {
             Some(secrets) if (1..=SECRETS_MAX).contains(&secrets.len()) => Ok(Self(secrets)),
@@ -175,7 +178,8 @@ mod tests {
 
     #[test]
     fn the_example_of_the_specification_is_signed_alike() {
-        let secrets = SigningSecrets::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").unwrap();
+        let secrets =
+            SigningSecrets::parse("\u{feff}whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").unwrap();
         let signature = secrets.sign(
             "msg_p5jXN8AQM9LWM0D4loKWxJek",
             1_614_265_330,

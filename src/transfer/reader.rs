@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::line::{LINE_BYTES_MAX, Line};
 use super::row::rows;
 use crate::clock::Clock;
+use crate::model::BYTE_ORDER_MARK;
 use crate::store::ImportRow;
 
 /// Bounds of one batch in rows and bytes. The unit that crosses a bound is part of the batch.
@@ -135,6 +136,9 @@ impl<R: Read> LineReader<R> {
         }
         self.lines += 1;
         self.offset += read as u64;
+        if self.lines == 1 && text.starts_with(BYTE_ORDER_MARK) {
+            text.drain(..BYTE_ORDER_MARK.len());
+        }
         if text.last() == Some(&b'\n') {
             text.pop();
         } else if text.len() > bytes_max {
@@ -204,6 +208,15 @@ mod tests {
             [3]
         );
         assert_eq!((batch.lines, batch.offset), (4, text.len() as u64));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        let text = "\u{feff}{\"type\":\"user\",\"username\":\"a\"}\n\u{feff}{\"type\":\"user\",\"username\":\"b\"}\n";
+        let batch = batches(text).remove(0);
+        let numbers: Vec<_> = batch.units.iter().map(|unit| unit.number).collect();
+        assert_eq!((numbers, batch.faults[0].line), (vec![1], 2));
+        assert_eq!(batch.offset, text.len() as u64);
     }
 
     #[test]

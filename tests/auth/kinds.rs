@@ -22,7 +22,9 @@ fn public_keys_of_each_kind_open_the_door_as_pem_and_as_jwks() {
     let folder = Folder::new();
     for pair in [Pair::rsa(), Pair::ec(), Pair::ed()] {
         let pem = by_keys(&folder.write("key.pem", &pair.public)).unwrap();
-        let set = by_keys(&folder.write("keys.json", jwks(&[pair.jwk("one")]))).unwrap();
+        let set =
+            by_keys(&folder.write("keys.json", format!("\u{feff}{}", jwks(&[pair.jwk("one")]))))
+                .unwrap();
         assert_alice(pem.verify(&pair.token(None)));
         assert_alice(pem.verify(&pair.token(Some("a key without a name fits every name"))));
         assert_alice(set.verify(&pair.token(Some("one"))));
