@@ -70,6 +70,18 @@ impl ChangeKind {
     pub const fn shows_in_inboxes(self) -> bool {
         !matches!(self, Self::ReactionsChanged | Self::PinsChanged)
     }
+    /// Whether it changes a message, and not the conversation or a participant.
+    pub const fn is_of_message(self) -> bool {
+        matches!(
+            self,
+            Self::MessageEdited
+                | Self::MessageDeleted
+                | Self::MessageLate
+                | Self::ReactionsChanged
+                | Self::PinsChanged
+        )
+    }
+
 
     /// `None` for a kind of a later version.
     pub fn from_number(number: u8) -> Option<Self> {

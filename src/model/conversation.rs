@@ -103,6 +103,26 @@ impl Floor {
     }
 }
 
+/// A participant's own part of their floor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnFloor {
+    /// It bounds all events of the conversation. The rest of the floor bounds those of messages alone.
+    pub visible_from: OrderKey,
+    pub cleared_up_to: OrderKey,
+}
+
+impl OwnFloor {
+    pub const NONE: Self = Self {
+        visible_from: OrderKey::MIN,
+        cleared_up_to: OrderKey::MIN,
+    };
+
+    /// The bound of messages.
+    pub fn key(self) -> OrderKey {
+        self.visible_from.max(self.cleared_up_to)
+    }
+}
+
 /// Name of a group conversation: one line of bounded length.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
@@ -218,12 +238,14 @@ impl Membership {
 
     /// Whether it bounds the history, or asks for a bound. Only the third encoding holds that.
     pub fn has_floor(&self) -> bool {
-        self.own_floor() > OrderKey::MIN || self.asked_ttl_seconds.is_some()
+        self.own_floor() != OwnFloor::NONE || self.asked_ttl_seconds.is_some()
     }
 
-    /// The user's own part of their floor.
-    pub fn own_floor(&self) -> OrderKey {
-        self.visible_from.max(self.cleared_up_to)
+    pub fn own_floor(&self) -> OwnFloor {
+        OwnFloor {
+            visible_from: self.visible_from,
+            cleared_up_to: self.cleared_up_to,
+        }
     }
 
     /// Sort key of the succession when the last OWNER leaves; the smallest inherits the role. ADMINs come before MEMBERs, then the longest

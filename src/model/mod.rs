@@ -22,7 +22,7 @@ pub use change::{Change, ChangeKind, Revision};
 pub use content::{Attachment, Body, Content};
 pub use conversation::{
     Ban, Conversation, ConversationKind, Floor, GroupName, HistorySettings, HistoryVisibility,
-    Membership, MembershipState, Participant, Role, Silence,
+    Membership, MembershipState, OwnFloor, Participant, Role, Silence,
 };
 pub use event::{
     BlockNotice, Event, InboxChange, Notice, OutboxEvent, OutboxEventKind, OutboxRow, OutboxShard,

@@ -1,12 +1,21 @@
 //! The floor: what lies below it does not exist for the viewer, by any field, mutation or stream.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use wideroom::chat::Bounds;
+use uuid::Uuid;
+use wideroom::bus::Bus;
+use wideroom::chat::{Bounds, Chat};
+use wideroom::clock::SystemClock;
+use wideroom::graphql::{Api, DocumentBounds};
+use wideroom::metrics::Metrics;
+use wideroom::model::{ConversationId, MessageId, TimeUuid, UserId};
+use wideroom::store::InstrumentedStore;
 
+use crate::support::words;
 use crate::support::world::{Actor, Answer, Sent, Stream, World, text};
 
 const EVENTS: &str = "subscription($c: ID!, $after: String) { conversationEvents(conversationId: $c, after: $after) { cursor event { __typename
@@ -517,4 +526,118 @@ async fn a_retry_whose_message_lies_below_the_floor_finds_none_and_sends_none() 
         assert!(!new.contains(&"secret".to_owned()), "{new:?}");
     }
     assert_eq!(texts(&alice, &c).await, ["from bob"]);
+}
+
+/// Names of the events that a stream delivers before its next text.
+async fn events_before_a_text(stream: &mut Stream) -> Vec<String> {
+    let mut names = Vec::new();
+    loop {
+        let event = next_event(stream).await;
+        let body = &event["messageEdge"]["node"]["body"];
+        if body.as_str().is_some_and(|body| !body.is_empty()) {
+            return names;
+        }
+        names.push(text(&event["__typename"]));
+    }
+}
+
+#[tokio::test]
+async fn a_resumed_stream_brings_what_is_no_message_from_below_the_floor_too() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.group("friends", &["bob"]).await;
+    let start = cursor(&bob, &c).await;
+    let one = alice.send(&c, "one").await;
+    add(&alice, &c, "carol", None).await;
+    react(&alice, &one.id).await;
+    for document in [
+        "mutation($c: ID!) { setParticipantRole(input: {conversationId: $c, username: \"bob\", role: ADMIN}) { participant { id } } }",
+        "mutation($c: ID!) { renameConversation(input: {conversationId: $c, name: \"foes\"}) { conversation { id } } }",
+        "mutation($c: ID!) { silenceParticipant(input: {conversationId: $c, username: \"carol\"}) { participant { id } } }",
+        "mutation($c: ID!) { updateConversation(input: {conversationId: $c, slowModeSeconds: 5}) { conversation { id } } }",
+        "mutation($c: ID!) { removeParticipant(input: {conversationId: $c, username: \"carol\"}) { removedParticipantId } }",
+        "mutation($c: ID!) { updateConversation(input: {conversationId: $c, historyVisibility: SINCE_JOINED}) { conversation { id } } }",
+    ] {
+        alice.data(document, json!({"c": c})).await;
+    }
+    let changes = [
+        "ParticipantAddedEvent",
+        "RoleChangedEvent",
+        "ConversationRenamedEvent",
+        "ParticipantUpdatedEvent",
+        "ConversationUpdatedEvent",
+        "ParticipantRemovedEvent",
+        "ConversationUpdatedEvent",
+    ];
+    let last = alice.send(&c, "two").await;
+    let resume = |actor: &Actor| actor.subscribe(EVENTS, json!({"c": c, "after": start}));
+    add(&alice, &c, "dora", None).await;
+    let dora = world.user("dora");
+    clear(&bob, &c).await;
+    alice.send(&c, "three").await;
+    let mut of_bob = events_before_a_text(&mut resume(&bob)).await;
+    assert_eq!(of_bob.pop().unwrap(), "ParticipantAddedEvent", "dora");
+    assert_eq!(
+        of_bob, changes,
+        "he cleared the messages, and their reactions"
+    );
+    let of_dora = events_before_a_text(&mut resume(&dora)).await;
+    assert_eq!(of_dora, ["MessageAddedEvent"], "she has joined since");
+
+    truncate(&alice, &c, &last.id).await.data();
+    let mut of_alice = events_before_a_text(&mut resume(&alice)).await;
+    assert_eq!(
+        of_alice.split_off(changes.len()),
+        ["ParticipantAddedEvent", "MessageAddedEvent"]
+    );
+    assert_eq!(of_alice, changes, "a truncation takes messages alone");
+}
+
+#[tokio::test]
+async fn a_replay_reads_none_of_the_messages_below_the_floor() {
+    const BATCHES: i64 = 100;
+    const BATCH: i64 = 64;
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let c = alice.group("friends", &["bob"]).await;
+    let start = cursor(&alice, &c).await;
+    let first = TimeUuid::parse(&alice.send(&c, "first").await.uuid).unwrap();
+    let bytes = URL_SAFE_NO_PAD.decode(&c).unwrap();
+    let on = ConversationId(Uuid::from_slice(&bytes[2..]).unwrap());
+    let sender = UserId::parse("alice").unwrap();
+    for batch in 0..BATCHES {
+        let messages = (1..=BATCH).map(|number| {
+            let moment = first.moment().plus_micros(batch * BATCH + number);
+            words::new(words::text(on, MessageId::new(moment, [0; 8]), &sender))
+        });
+        let messages: Vec<_> = messages.collect();
+        world.store.append_messages(on, &messages).await.unwrap();
+    }
+    let newest =
+        "query($c: ID!) { conversation(id: $c) { messages(first: 1) { edges { node { id } } } } }";
+    let data = alice.data(newest, json!({"c": c})).await;
+    let last = text(&data["conversation"]["messages"]["edges"][0]["node"]["id"]);
+    truncate(&alice, &c, &last).await.data();
+    alice.send(&c, "second").await;
+
+    let measured = InstrumentedStore::new(Arc::clone(&world.store));
+    let metrics = Metrics::default();
+    measured.register(&metrics);
+    let bounds = Bounds::default();
+    let clock = Arc::new(SystemClock);
+    let chat = Chat::open(Arc::new(measured), Bus::default(), clock, bounds)
+        .await
+        .unwrap();
+    let api = Arc::new(Api::new(chat, DocumentBounds::default()));
+    let variables = json!({"c": c, "after": start});
+    let mut resumed = Actor::of(&api, &sender).subscribe(EVENTS, variables);
+    let names = events_before_a_text(&mut resumed).await;
+    assert_eq!(names, ["HistoryExpiredEvent"]);
+    for operation in ["history", "changes"] {
+        let name = format!("operation_seconds_count{{operation=\"{operation}\"}} ");
+        let told = metrics.text();
+        let (_, count) = told.split_once(&name).unwrap();
+        let count: u64 = count.lines().next().unwrap().parse().unwrap();
+        assert!(count <= 2, "{count} pages of {operation}");
+    }
 }

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::model::{
-    Conversation, ConversationId, Floor, HistorySettings, MessageId, OrderKey, Timestamp,
+    Conversation, ConversationId, Floor, HistorySettings, MessageId, OrderKey, OwnFloor, Timestamp,
 };
 
 const SECOND_MICROS: i64 = 1_000_000;
@@ -28,8 +28,8 @@ impl FloorRule {
     }
 
     /// The floor of a viewer whose own bound is given.
-    pub(crate) fn floor(self, conversation: &Conversation, own: OrderKey, now: Timestamp) -> Floor {
-        let fixed = conversation.history.floor.max(own);
+    pub(crate) fn floor(self, conversation: &Conversation, own: OwnFloor, now: Timestamp) -> Floor {
+        let fixed = conversation.history.floor.max(own.key());
         let expired = self
             .ttl_seconds(&conversation.history)
             .map(|seconds| expired_at(now, seconds));
@@ -61,14 +61,14 @@ pub struct VisibleConversation {
     pub conversation: Arc<Conversation>,
     pub floor: Floor,
     /// The viewer's own part of the floor. The rest is the same for everyone.
-    pub own_floor: OrderKey,
+    pub own_floor: OwnFloor,
 }
 
 impl VisibleConversation {
     pub(crate) fn new(
         rule: FloorRule,
         conversation: Arc<Conversation>,
-        own_floor: OrderKey,
+        own_floor: OwnFloor,
         now: Timestamp,
     ) -> Self {
         Self {
@@ -165,7 +165,7 @@ mod tests {
         let none = FloorRule::default();
         let floor = none.floor(
             &conversation(HistorySettings::default()),
-            OrderKey::MIN,
+            OwnFloor::NONE,
             Timestamp::from_micros(SECOND_MICROS),
         );
         assert_eq!((floor, floor.visible_from()), (Floor::NONE, None));
@@ -173,7 +173,7 @@ mod tests {
             retention_seconds: Some(u32::MAX),
         };
         let conversation = conversation(HistorySettings::default());
-        let floor = short.floor(&conversation, OrderKey::MIN, Timestamp::ZERO);
+        let floor = short.floor(&conversation, OwnFloor::NONE, Timestamp::ZERO);
         assert_eq!(floor, Floor::NONE, "nothing is older than time");
     }
 }

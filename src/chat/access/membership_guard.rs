@@ -12,7 +12,8 @@ use super::membership_versions::SeenVersion;
 use super::participant_cache::ParticipantSnapshot;
 use crate::chat::error::{Error, Result};
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Event, Floor, OrderKey, UserId, Viewer,
+    Conversation, ConversationId, ConversationKind, Event, Floor, MessageId, OrderKey, OwnFloor,
+    UserId, Viewer,
 };
 
 pub struct MembershipGuard {
@@ -20,7 +21,7 @@ pub struct MembershipGuard {
     viewer: UserId,
     conversation: Arc<Conversation>,
     /// The viewer's own part of their floor.
-    own_floor: OrderKey,
+    own_floor: OwnFloor,
     read: ReadMoment,
     /// Version of the membership at the last check, where it is known.
     seen: Option<SeenVersion>,
@@ -107,7 +108,7 @@ impl MembershipGuard {
         access: &Arc<Access>,
         viewer: &UserId,
         conversation: Arc<Conversation>,
-        own_floor: OrderKey,
+        own_floor: OwnFloor,
         (read, seen): (ReadMoment, Option<SeenVersion>),
     ) -> Self {
         Self {
@@ -165,7 +166,20 @@ impl MembershipGuard {
 
     /// The viewer's own part of that floor.
     pub fn own_floor(&self) -> OrderKey {
-        self.own_floor
+        self.own_floor.key()
+    }
+
+    /// The bound of events without a message, by the membership at the last check.
+    pub(crate) fn visible_from(&self) -> OrderKey {
+        self.own_floor.visible_from
+    }
+
+    /// Whether the viewer may see an event at this position, with this message.
+    pub(crate) fn shows(&self, position: OrderKey, message: Option<MessageId>) -> bool {
+        match message {
+            Some(message) => self.floor().shows(message),
+            None => position > self.visible_from(),
+        }
     }
 
     /// Whether the viewer still takes part. It reads the store only if a user has left some

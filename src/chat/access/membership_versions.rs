@@ -16,7 +16,7 @@ use super::leave_epoch::{LeaveEpoch, MEMBERSHIP_LIFETIME, ReadMoment};
 use super::may_see;
 use crate::chat::error::Result;
 use crate::chat::single_flight::{ReadKey, SingleFlight};
-use crate::model::{Conversation, ConversationId, OrderKey, TimeUuid, UserId};
+use crate::model::{Conversation, ConversationId, OwnFloor, TimeUuid, UserId};
 use crate::store::{MembershipVersion, Store};
 
 /// Large conversations with events in the same second.
@@ -30,7 +30,7 @@ pub(crate) struct SeenVersion(pub(crate) Option<TimeUuid>);
 pub(crate) struct CheckedMembership {
     pub(crate) conversation: Arc<Conversation>,
     /// The viewer's own part of their floor.
-    pub(crate) own_floor: OrderKey,
+    pub(crate) own_floor: OwnFloor,
     pub(crate) seen: SeenVersion,
     pub(crate) read: ReadMoment,
 }
@@ -93,7 +93,7 @@ impl MembershipVersions {
         &self,
         viewer: &UserId,
         id: ConversationId,
-        seen: Option<(SeenVersion, OrderKey)>,
+        seen: Option<(SeenVersion, OwnFloor)>,
     ) -> Result<Option<CheckedMembership>> {
         let Some(RecentVersion { version, read, .. }) = self.current(id).await? else {
             return Ok(None);

@@ -30,7 +30,7 @@ use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::publisher::Publisher;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, Floor, IdempotencyKey, MembershipState,
-    Message, OrderKey, Timestamp, UserId, Viewer,
+    Message, OrderKey, OwnFloor, Timestamp, UserId, Viewer,
 };
 use crate::store::{Participation, Store};
 
@@ -134,7 +134,7 @@ impl Access {
     }
 
     fn without_own_floor(&self, conversation: Arc<Conversation>) -> VisibleConversation {
-        self.visible_above(conversation, OrderKey::MIN)
+        self.visible_above(conversation, OwnFloor::NONE)
     }
 
     /// A conversation as a participant sees it.
@@ -147,7 +147,7 @@ impl Access {
     pub(crate) fn visible_above(
         &self,
         conversation: Arc<Conversation>,
-        own_floor: OrderKey,
+        own_floor: OwnFloor,
     ) -> VisibleConversation {
         VisibleConversation::new(self.floors, conversation, own_floor, self.now())
     }
@@ -159,7 +159,7 @@ impl Access {
     }
 
     /// The floor of a viewer with this bound of their own.
-    pub(crate) fn floor_above(&self, conversation: &Conversation, own_floor: OrderKey) -> Floor {
+    pub(crate) fn floor_above(&self, conversation: &Conversation, own_floor: OwnFloor) -> Floor {
         self.floors.floor(conversation, own_floor, self.now())
     }
 
@@ -177,7 +177,7 @@ impl Access {
         }
         let conversations = self.store.conversations(&ids).await?;
         let floors = conversations.into_iter().flatten().map(|conversation| {
-            let floor = self.floor_above(&conversation, OrderKey::MIN);
+            let floor = self.floor_above(&conversation, OwnFloor::NONE);
             (conversation.id, floor)
         });
         let floors: HashMap<_, _> = floors.collect();
@@ -192,7 +192,7 @@ impl Access {
 
     /// Moment before which all messages of a conversation are gone for everyone.
     pub fn gone_before(&self, conversation: &Conversation) -> Timestamp {
-        let floor = self.floor_above(conversation, OrderKey::MIN);
+        let floor = self.floor_above(conversation, OwnFloor::NONE);
         floor.key.moment().plus_micros(1)
     }
 

@@ -17,7 +17,7 @@ use crate::bus::Bus;
 use crate::chat::error::Result;
 use crate::chat::single_flight::{ReadKey, SingleFlight};
 use crate::model::{
-    Conversation, ConversationId, OrderKey, Page, PageRequest, Participant, TimeUuid, Topic, UserId,
+    Conversation, ConversationId, OwnFloor, Page, PageRequest, Participant, TimeUuid, Topic, UserId,
 };
 use crate::store::{LastMembershipChange, MembershipVersion, Store};
 
@@ -42,16 +42,16 @@ pub(crate) struct ParticipantCache {
 pub(crate) struct ParticipantSnapshot {
     pub(crate) conversation: Arc<Conversation>,
     /// The participants, each with their own part of their floor.
-    joined: Arc<HashMap<UserId, OrderKey>>,
+    joined: Arc<HashMap<UserId, OwnFloor>>,
     pub(crate) version: Option<TimeUuid>,
     pub(crate) read: ReadMoment,
 }
 
 impl ParticipantSnapshot {
     /// The own part of a participant's floor.
-    pub(crate) fn own_floor(&self, participant: &UserId) -> OrderKey {
+    pub(crate) fn own_floor(&self, participant: &UserId) -> OwnFloor {
         let own = self.joined.get(participant);
-        own.copied().unwrap_or(OrderKey::MIN)
+        own.copied().unwrap_or(OwnFloor::NONE)
     }
 }
 
@@ -202,9 +202,9 @@ impl ParticipantCache {
     async fn joined_after(
         &self,
         id: ConversationId,
-        joined: &HashMap<UserId, OrderKey>,
+        joined: &HashMap<UserId, OwnFloor>,
         last: &LastMembershipChange,
-    ) -> Result<Arc<HashMap<UserId, OrderKey>>> {
+    ) -> Result<Arc<HashMap<UserId, OwnFloor>>> {
         let mut joined = joined.clone();
         for user in &last.moved {
             let own = self.store.participations(user, &[id]).await?.pop();
@@ -216,7 +216,7 @@ impl ParticipantCache {
         Ok(Arc::new(joined))
     }
 
-    async fn joined(&self, id: ConversationId) -> Result<HashMap<UserId, OrderKey>> {
+    async fn joined(&self, id: ConversationId) -> Result<HashMap<UserId, OwnFloor>> {
         let mut joined = HashMap::new();
         let mut request = PageRequest::first(PageRequest::<()>::COUNT_MAX);
         loop {

@@ -27,9 +27,27 @@ pub struct ConversationUpdate {
     pub event: Option<ConversationEvent>,
     /// `None` for an update that no other stream has.
     pub key: Option<UpdateKey>,
-    /// The update is delivered to a viewer whose floor is below this position: that of the message,
-    /// else that of the event. `None` for an update that everyone may see.
-    pub(crate) above: Option<OrderKey>,
+    /// Position of the logged event. `None` for an update that everyone may see.
+    pub(crate) logged_at: Option<OrderKey>,
+}
+
+impl ConversationUpdate {
+    /// Update without an event.
+    fn of_position(position: OrderKey) -> Self {
+        Self {
+            position,
+            event: None,
+            key: None,
+            logged_at: None,
+        }
+    }
+
+    fn is_visible_to(&self, guard: &MembershipGuard) -> bool {
+        let message = self.event.as_ref().and_then(ConversationEvent::message);
+        let message = message.map(|message| message.id);
+        self.logged_at
+            .is_none_or(|position| guard.shows(position, message))
+    }
 }
 
 pub struct ConversationUpdates {
@@ -99,12 +117,7 @@ impl StreamService {
             position,
             read_position: self.read_position(position),
             delivered: DeliveredIds::starting_at(start, self.is_shared()),
-            pending: VecDeque::from([ConversationUpdate {
-                position,
-                event: None,
-                key: None,
-                above: None,
-            }]),
+            pending: VecDeque::from([ConversationUpdate::of_position(position)]),
             is_behind: after.is_some(),
             has_missed_markers: false,
             may_have_grown: false,
@@ -131,11 +144,7 @@ impl ConversationUpdates {
                 Err(error) => return Some(Err(error)),
             };
             match self.guard.may_still_see().await {
-                // Below the floor nothing exists.
-                Ok(true)
-                    if update
-                        .above
-                        .is_some_and(|key| key <= self.guard.floor().key) => {}
+                Ok(true) if !update.is_visible_to(&self.guard) => {}
                 may_see => break (update, may_see),
             }
         };
@@ -152,10 +161,8 @@ impl ConversationUpdates {
                 }
                 let event = ConversationEvent::ParticipantRemoved(self.guard.viewer().clone());
                 Some(Ok(ConversationUpdate {
-                    position: update.position,
                     event: Some(event),
-                    key: None,
-                    above: None,
+                    ..ConversationUpdate::of_position(update.position)
                 }))
             }
             Err(error) => Some(Err(error)),
@@ -245,10 +252,9 @@ impl ConversationUpdates {
         if std::mem::take(&mut self.may_have_grown) {
             self.recheck_size().await?;
         }
-        // A replay begins at the floor: behind it may be many expired messages. Changes of visible
-        // messages lie above it.
-        self.read_position = self.read_position.max(self.guard.floor().key);
-        let page = self.reader().events(self.read_position).await?;
+        self.read_position = self.read_position.max(self.guard.visible_from());
+        let floor = self.guard.floor().key;
+        let page = self.reader().events(self.read_position, floor).await?;
         let EventReplay {
             identity,
             events,
@@ -322,17 +328,16 @@ impl ConversationUpdates {
             id
         };
         if self.delivered.insert(event_id) {
-            let above = event.message().map_or(id, |message| message.id);
-            self.push(event, key, Some(above.order_key()));
+            self.push(event, key, Some(id.order_key()));
         }
     }
 
-    fn push(&mut self, event: ConversationEvent, key: UpdateKey, above: Option<OrderKey>) {
+    fn push(&mut self, event: ConversationEvent, key: UpdateKey, logged_at: Option<OrderKey>) {
         self.pending.push_back(ConversationUpdate {
-            position: self.position,
             event: Some(event),
             key: Some(key),
-            above,
+            logged_at,
+            ..ConversationUpdate::of_position(self.position)
         });
     }
 
@@ -345,12 +350,8 @@ impl ConversationUpdates {
             None => {
                 self.position = self.position.max(low_watermark);
                 self.read_position = self.read_position.max(self.position);
-                self.pending.push_back(ConversationUpdate {
-                    position: self.position,
-                    event: None,
-                    key: None,
-                    above: None,
-                });
+                let repeated = ConversationUpdate::of_position(self.position);
+                self.pending.push_back(repeated);
             }
         }
     }

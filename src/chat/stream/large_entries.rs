@@ -18,7 +18,8 @@ use super::StreamService;
 use crate::chat::access::membership_versions::SeenVersion;
 use crate::chat::error::Result;
 use crate::model::{
-    Conversation, ConversationId, IgnoredSenders, InboxRow, Message, OrderKey, Unread, UserId,
+    Conversation, ConversationId, IgnoredSenders, InboxRow, Message, OrderKey, OwnFloor, Unread,
+    UserId,
 };
 
 /// A count that was advanced for so long is computed again from the marker.
@@ -32,7 +33,7 @@ pub struct KnownEntry {
     pub row: InboxRow,
     pub conversation: Arc<Conversation>,
     /// The viewer's own part of their floor.
-    pub own_floor: OrderKey,
+    pub own_floor: OwnFloor,
     /// The message that the row names as the last one, if a notice had it.
     pub last_message: Option<Arc<Message>>,
     pub unread: Arc<KnownUnread>,
@@ -139,7 +140,7 @@ pub(super) struct LargeEntries(HashMap<ConversationId, LargeEntry>);
 #[derive(Default)]
 struct LargeEntry {
     /// Version of the last check, and the viewer's own part of their floor.
-    seen: Option<(SeenVersion, OrderKey)>,
+    seen: Option<(SeenVersion, OwnFloor)>,
     row: Option<InboxRow>,
     last_message: Option<Arc<Message>>,
     unread: Arc<KnownUnread>,

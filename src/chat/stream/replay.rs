@@ -31,6 +31,8 @@ const LIFETIME: Duration = Duration::from_secs(5);
 struct ReplayKey {
     conversation: ConversationId,
     from: OrderKey,
+    /// Bound of messages, and of changes to them. Other changes have none.
+    floor: OrderKey,
     /// Sequence of the bus at the subscription of the stream.
     subscribed_at: Sequence,
     /// Sequence of the bus at the request.
@@ -44,6 +46,7 @@ impl ReplayKey {
     fn is_alike(&self, started: &Self) -> bool {
         started.conversation == self.conversation
             && started.from <= self.from
+            && started.floor <= self.floor
             && started.requested_at >= self.subscribed_at
     }
 
@@ -182,6 +185,7 @@ impl ReplayReader<'_> {
         ReplayKey {
             conversation: self.conversation,
             from,
+            floor: OrderKey::MIN,
             subscribed_at: self.subscription.since(),
             requested_at: self.streams.bus.sequence(),
             registered_at: self.registration.acknowledged(),
@@ -238,17 +242,21 @@ impl ReplayReader<'_> {
         replays.late.read(self.key(from), read).await
     }
 
-    /// Messages and changes after a position, up to where both are complete.
-    pub(crate) async fn events(&self, from: OrderKey) -> Result<Arc<EventReplay>> {
+    /// Messages and changes after a position, up to where both are complete: without messages at or
+    /// below a floor.
+    pub(crate) async fn events(&self, from: OrderKey, floor: OrderKey) -> Result<Arc<EventReplay>> {
         let read = async |key: ReplayKey| {
             let _permit = self.streams.replay_limiter.acquire(self.viewer).await?;
-            self.read_events(key.from).await
+            self.read_events(key.from, key.floor).await
         };
-        let replays = &self.streams.replays;
-        replays.events.read(self.key(from), read).await
+        let key = ReplayKey {
+            floor,
+            ..self.key(from)
+        };
+        self.streams.replays.events.read(key, read).await
     }
 
-    async fn read_events(&self, from: OrderKey) -> Result<EventReplay> {
+    async fn read_events(&self, from: OrderKey, floor: OrderKey) -> Result<EventReplay> {
         let store = &self.streams.store;
         // Later events arrive on the bus. The two reads below happen at two moments, and without
         // this ceiling a message could precede an earlier change.
@@ -257,29 +265,33 @@ impl ReplayReader<'_> {
             .history
             .events_position(self.conversation)
             .await?;
-        let cut = Cut {
-            start: Bound::Excluded(from),
-            end: Bound::Included(ceiling),
-        };
-        let page = store
-            .history(self.conversation, &cut, &PageRequest::last(PAGE))
-            .await?;
         let mut changes = store.changes(self.conversation, from, PAGE).await?;
         let changes_end = changes.get(PAGE - 1).map(|change| change.id.order_key());
-        let messages_end = page
-            .items
+        let messages_up_to = changes_end.map_or(ceiling, |end| end.min(ceiling));
+        // Behind the floor may be many expired messages.
+        let messages_from = from.max(floor);
+        let (messages, has_more) = if messages_up_to > messages_from {
+            let cut = Cut {
+                start: Bound::Excluded(messages_from),
+                end: Bound::Included(messages_up_to),
+            };
+            let request = PageRequest::last(PAGE);
+            let page = store.history(self.conversation, &cut, &request).await?;
+            (page.items, page.has_previous)
+        } else {
+            (Vec::new(), false)
+        };
+        let messages_end = messages
             .first()
-            .filter(|_| page.has_previous)
+            .filter(|_| has_more)
             .map(|message| message.id.order_key());
-        let end = [changes_end, messages_end]
-            .into_iter()
-            .flatten()
-            .min()
-            .filter(|end| *end < ceiling);
+        let end = messages_end.or(changes_end).filter(|end| *end < ceiling);
         let is_complete = |id: TimeUuid| id.order_key() <= end.unwrap_or(ceiling);
-        changes.retain(|change| is_complete(change.id));
-        let messages = page
-            .items
+        changes.retain(|change| {
+            is_complete(change.id)
+                && (!change.kind.is_of_message() || change.message.order_key() > floor)
+        });
+        let messages = messages
             .into_iter()
             .filter(|message| is_complete(message.id));
         let mut events: Vec<_> = messages
@@ -390,6 +402,7 @@ mod tests {
         let request = |subscription: &TopicSubscription| ReplayKey {
             conversation,
             from: OrderKey::MIN,
+            floor: OrderKey::MIN,
             subscribed_at: subscription.since(),
             requested_at: bus.sequence(),
             registered_at: None,
@@ -420,6 +433,7 @@ mod tests {
         let request = |registered_at: Option<u64>, began_at: u64| ReplayKey {
             conversation: ConversationId(uuid::Uuid::nil()),
             from: OrderKey::MIN,
+            floor: OrderKey::MIN,
             subscribed_at: Sequence::default(),
             requested_at: Sequence::default(),
             registered_at: registered_at.map(|at| moment + Duration::from_secs(at)),

@@ -17,7 +17,7 @@ use crate::chat::error::{Error, Result};
 use crate::chat::history::{PinnedMessages, is_active};
 use crate::chat::in_flight_ids::IdLease;
 use crate::model::{
-    Change, ChangeKind, ConversationId, Emoji, Event, Floor, Message, OrderKey, UserId,
+    Change, ChangeKind, ConversationId, Emoji, Event, Floor, Message, OwnFloor, UserId,
 };
 use crate::store::Revised;
 
@@ -206,7 +206,7 @@ impl ConversationWriter {
             return Ok((present, repeated.flatten()));
         }
         if draft.is_on {
-            let for_all = access.floor_above(&participation.conversation, OrderKey::MIN);
+            let for_all = access.floor_above(&participation.conversation, OwnFloor::NONE);
             let PinnedMessages { messages, kept } =
                 history.pinned(self.conversation, for_all).await?;
             PinDraft::check_room(messages.len(), kept)?;

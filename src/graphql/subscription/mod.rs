@@ -65,7 +65,9 @@ impl Subscription {
 
     /// Delivers every event of one conversation. The first payload has no event, only the position.
     /// With `after` it then delivers the current markers of all participants and every later event,
-    /// oldest first, and continues live without a gap.
+    /// oldest first, and continues live without a gap. Messages that the viewer no longer sees have
+    /// no event. Changes of participants and of the conversation have one, from the viewer's joining
+    /// on if they see the history since then.
     async fn conversation_events(
         &self,
         ctx: &Context<'_>,
