@@ -21,6 +21,7 @@ mod moderation;
 mod outbox;
 mod pace;
 mod pin;
+mod position;
 mod presence;
 mod privacy;
 mod profile;

@@ -86,7 +86,12 @@ impl EntrySettings {
         let would_be_archived = InboxRow { flags, ..*row }.is_archived();
         let archive = match (archived, row.flags.archived_at) {
             (Some(true), _) if row.is_archived() && would_be_archived => None,
-            (Some(true), _) => Some(Archive::Begin(change.moment())),
+            // The archive begins at the last message that the row shows: a later one ends it, even if its
+            // id was allocated before this change.
+            (Some(true), _) => {
+                let shown = row.last_message.unwrap_or(change);
+                Some(Archive::Begin(shown.moment()))
+            }
             (Some(false), Some(_)) => Some(Archive::End),
             (None, Some(ended)) if would_be_archived && !row.is_archived() => {
                 Some(Archive::EndOf(ended))

@@ -113,8 +113,9 @@ impl InboxService {
         }
     }
 
-    /// Moves the marker of a viewer who has cleared the history to its end, without receipts, which
-    /// tells the viewer's other devices. Returns the entry after the write.
+    /// Moves the marker of a viewer who has cleared the history up to their floor, without receipts:
+    /// a message that came after that position is visible, and unread. Returns the entry after the
+    /// write.
     pub async fn settle_clear(
         self: &Arc<Self>,
         viewer: &UserId,
@@ -122,13 +123,13 @@ impl InboxService {
     ) -> Result<InboxRow> {
         let caller = Viewer::from(viewer);
         let (conversation, row) = self.visible_entry(&caller, conversation).await?;
-        let Some(last) = row.last_message else {
-            return Ok(row);
-        };
         let marker = ReadMarker {
             epoch: row.marker.epoch,
-            up_to: row.marker.up_to.max(last.order_key()),
+            up_to: row.floor.fixed,
         };
+        if marker <= row.marker {
+            return Ok(row);
+        }
         self.move_marker(viewer, conversation, row, marker, MarkerDirection::Quiet)
             .await
     }
