@@ -237,7 +237,7 @@ impl InboxRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unread {
     pub count: u32,
-    /// Whether the count is a lower bound: more messages than the cap are unread, or the store has read [`Unread::ROWS_MAX`] rows.
+    /// Whether the count is a lower bound: more messages than the cap are unread, or the store has not read all of them yet.
     pub is_capped: bool,
     pub first: Option<MessageId>,
 }
@@ -245,7 +245,7 @@ pub struct Unread {
 impl Unread {
     pub const CAP: u32 = 99;
     pub const CAP_MAX: u32 = 999;
-    /// Maximum number of messages read to compute a count.
+    /// Rows that one read takes to compute a count.
     pub const ROWS_MAX: usize = 1_000;
 
     /// Counts the next unread message in order. Returns `false` if it exceeds the cap, which ends the count.

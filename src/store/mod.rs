@@ -65,6 +65,7 @@ mod read_permit;
 mod report;
 mod restriction;
 mod rules;
+mod unread_list;
 
 use std::fmt;
 use std::sync::Arc;
@@ -516,8 +517,12 @@ pub trait Store:
     fn large_conversations<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<ConversationId>>;
 
     /// The unread counts after each position, and up to another one: TEXT messages of other users that
-    /// are not deleted, up to `cap`. One more than the cap makes a count capped, and so do [`Unread::ROWS_MAX`] rows
-    /// read. The cap 0 asks whether anything is unread. Messages of ignored senders never count.
+    /// are not deleted, up to `cap`. One more than the cap makes a count capped. The cap 0 asks whether anything is
+    /// unread. Messages of ignored senders never count.
+    ///
+    /// One read takes about [`Unread::ROWS_MAX`] rows; beyond them the count is capped, and the next read continues where
+    /// it ended. So a count is exact after as many reads as it has thousands of rows, on one server and while the store
+    /// remembers it.
     fn unread<'a>(
         &'a self,
         user: &'a UserId,

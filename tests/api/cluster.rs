@@ -12,8 +12,8 @@ use crate::support::program::Running;
 const AT_ONCE: &str = "4";
 /// Cases that hold in one process only: a resumed stream repeats nothing (on a cluster it may repeat events younger than the window),
 /// a send runs between the steps of a removal, and one of several equal streams executes before the others time out. `tests/servers`
-/// has the cases for a cluster. One case moves the clock by weeks, and one runs the others again.
-const ELSEWHERE: [&str; 19] = [
+/// has the cases for a cluster. One case moves the clock by weeks, one counts just after an import, and one runs the others again.
+const ELSEWHERE: [&str; 20] = [
     "api::events::a_resumed_stream_begins_with_its_cursor_and_the_present_markers",
     "api::events::cuts_while_all_kinds_of_things_happen_lose_nothing",
     "api::group_events::nothing_is_said_by_one_who_was_removed",
@@ -33,6 +33,7 @@ const ELSEWHERE: [&str; 19] = [
     "api::subscription::a_stream_resumed_from_any_cursor_has_no_gap_and_no_repeat",
     "api::subscription::the_inbox_stream_tells_of_new_conversations_large_ones_and_marks_of_other_devices",
     "api::subscription::cuts_while_many_send_lose_nothing",
+    "api::unread::a_count_behind_a_thousand_deleted_messages_is_exact_at_the_second_look",
 ];
 /// Deadline against a hang. They took ten minutes beside a compiler.
 const PATIENCE: Duration = Duration::from_secs(1_800);

@@ -282,3 +282,54 @@ async fn marking_read_after_an_answer_moves_the_receipt() {
     );
     assert_eq!(bob.unread(&c).await, 0);
 }
+
+/// A group in which more messages than one read takes are unread for ann, and deleted.
+fn deleted_messages() -> &'static [u8] {
+    const ID: &str = "22499111-0000-4000-8000-000022499111";
+    let people = r#"[{"username": "ann"}, {"username": "ben"}]"#;
+    let head = format!(
+        r#"{{"type": "conversation", "id": "{ID}", "kind": "GROUP", "name": "us", "createdAt": "1970-05-23T21:21:18Z", "createdBy": "ann", "participants": {people}}}"#
+    );
+    let messages = (0..1_010).map(|number| {
+        let time = 0x9905_9b00_u32 + 10 * number;
+        format!(
+            r#"{{"type": "message", "conversationId": "{ID}", "id": "{time:08x}-8e1a-11b2-8001-0249c2249001", "sender": "ben", "deletedAt": "1970-05-24T00:00:00Z"}}"#
+        )
+    });
+    let lines: Vec<_> = std::iter::once(head).chain(messages).collect();
+    lines.join("\n").leak().as_bytes()
+}
+
+#[tokio::test]
+async fn a_count_behind_a_thousand_deleted_messages_is_exact_at_the_second_look() {
+    let world = World::with_import(deleted_messages()).await;
+    let (ann, ben) = (world.user("ann"), world.user("ben"));
+    let inbox =
+        "{ inbox { edges { node { conversation { id } unreadCount unreadCountIsCapped } } } }";
+    let mut entry = Value::Null;
+    for is_capped in [true, false] {
+        let data = ann.data(inbox, json!({})).await;
+        entry = data["inbox"]["edges"][0]["node"].clone();
+        assert_eq!(entry["unreadCount"], 0);
+        assert_eq!(entry["unreadCountIsCapped"], is_capped);
+    }
+    let c = text(&entry["conversation"]["id"]);
+    let unread = "query($c: ID!) { conversation(id: $c) { inboxEntry { unreadCount unreadCountIsCapped firstUnreadMessage { id } } }
+        inbox(filter: {unreadOnly: true}) { edges { cursor } } inboxSummary { unreadConversationCount } }";
+    let mut first = Value::Null;
+    for count in 0..3 {
+        let data = ann.data(unread, json!({"c": c})).await;
+        let entry = &data["conversation"]["inboxEntry"];
+        assert_eq!(
+            *entry,
+            json!({"unreadCount": count, "unreadCountIsCapped": false, "firstUnreadMessage": first})
+        );
+        let is_unread = usize::from(count > 0);
+        assert_eq!(data["inbox"]["edges"].as_array().unwrap().len(), is_unread);
+        assert_eq!(data["inboxSummary"]["unreadConversationCount"], is_unread);
+        let sent = ben.send(&c, "hello").await;
+        if count == 0 {
+            first = json!({"id": sent.id});
+        }
+    }
+}

@@ -1,12 +1,17 @@
 //! Unread: a question asked of the history, and the markers it is asked from.
 
-use wideroom::model::{IgnoredSenders, OrderKey, ReadMarker, Unread};
+use wideroom::clock::Clock as _;
+use wideroom::model::{Change, ChangeKind, IgnoredSenders, OrderKey, ReadMarker, Revision, Unread};
 use wideroom::store::{MarkerMove, Store, StoreAdmin, UnreadQuery};
 
-use super::ask::{MarkTo, make, mark, participant, row, send, send_all, unread};
+use super::ask::{MarkTo, make, mark, only, participant, row, send, send_all, unread};
+use super::stage::Stage;
 use crate::support::words::{
-    START, change, conversation_id, crowd, deleted, id, message_row, new, system, text, user, users,
+    START, change, conversation_id, crowd, deleted, id, id_with, message_row, new, system, text,
+    user, users,
 };
+
+const MINUTE: i64 = 60 * 1_000_000;
 
 pub async fn messages_of_others_after_the_place_are_unread(store: &dyn Store) {
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
@@ -236,46 +241,20 @@ pub async fn counts_follow_a_marker_message_by_message(store: &dyn Store) {
     }
 }
 
-pub async fn the_bound_of_rows_caps_a_count_too(store: &dyn Store) {
+pub async fn the_greatest_cap_is_counted_exactly(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    let all = i64::try_from(Unread::ROWS_MAX).unwrap();
-    send_all(store, conversation_id(1), 1..all, &ben).await;
-    let from = async |micros: i64| {
-        unread(
-            store,
-            &ann,
-            conversation_id(1),
-            id(micros).order_key(),
-            Unread::CAP_MAX,
-        )
-        .await
-    };
-    assert_eq!(
-        from(0).await,
-        Unread {
-            count: 999,
+    send_all(store, conversation_id(1), 1..1_000, &ben).await;
+    for after in [0, 1] {
+        let position = id(after).order_key();
+        let counted = unread(store, &ann, conversation_id(1), position, Unread::CAP_MAX).await;
+        let expected = Unread {
+            count: 999 - u32::try_from(after).unwrap(),
             is_capped: false,
-            first: Some(id(1))
-        }
-    );
-    send(store, conversation_id(1), all, &ann).await;
-    assert_eq!(
-        from(0).await,
-        Unread {
-            count: 999,
-            is_capped: true,
-            first: Some(id(1))
-        }
-    );
-    assert_eq!(
-        from(1).await,
-        Unread {
-            count: 998,
-            is_capped: false,
-            first: Some(id(2))
-        }
-    );
+            first: Some(id(after + 1)),
+        };
+        assert_eq!(counted, expected);
+    }
 }
 
 pub async fn the_cap_ends_the_count(store: &dyn Store) {
@@ -310,59 +289,85 @@ pub async fn the_cap_ends_the_count(store: &dyn Store) {
     );
 }
 
-pub async fn no_more_rows_are_looked_at_than_may_be(store: &dyn Store) {
-    let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    let own = i64::try_from(Unread::ROWS_MAX).unwrap();
-    send_all(store, conversation_id(1), 1..own + 1, &ann).await;
-    send_all(store, conversation_id(1), own + 1..own + 11, &ben).await;
-    let from = async |micros: i64| {
-        unread(store, &ann, conversation_id(1), id(micros).order_key(), 99).await
+/// Rows of a conversation that do not count for a user who blocks "cat": a third each deleted, SYSTEM, and hers.
+const SILENT: i64 = 2_100;
+
+/// The count after a position, once it is exact: after as many reads as there are thousands of rows.
+async fn exact(stage: &Stage, after: i64, ignored: &IgnoredSenders) -> Unread {
+    // A store remembers rows that are a minute old.
+    stage.clock.set(stage.clock.now().plus_micros(MINUTE));
+    let query = UnreadQuery {
+        conversation: conversation_id(1),
+        after: id(after).order_key(),
+        up_to: None,
     };
-    assert_eq!(
-        from(0).await,
-        Unread {
-            count: 0,
-            is_capped: true,
-            first: None
-        },
-        "as many were looked at, and none was found"
-    );
-    assert_eq!(
-        from(5).await,
-        Unread {
-            count: 5,
-            is_capped: true,
-            first: Some(id(own + 1))
+    let mut counted = Unread::default();
+    for _ in 0..=SILENT / 1_000 {
+        let (store, ann) = (stage.store(), user("ann"));
+        let answer = store.unread(&ann, &[query], 99, ignored).await;
+        counted = only(answer.unwrap());
+        if !counted.is_capped || counted.count == 99 {
+            break;
         }
-    );
-    assert_eq!(
-        from(11).await,
-        Unread {
-            count: 10,
-            is_capped: false,
-            first: Some(id(own + 1))
-        },
-        "999 rows are all that there is"
-    );
-    assert_eq!(
-        from(own).await,
-        Unread {
-            count: 10,
-            is_capped: false,
-            first: Some(id(own + 1))
-        }
-    );
-    send_all(store, conversation_id(1), own + 11..own + 100, &ben).await;
-    assert_eq!(
-        from(20).await,
-        Unread {
-            count: 20,
-            is_capped: true,
-            first: Some(id(own + 1))
-        },
-        "sends since then change it"
-    );
+    }
+    counted
+}
+
+pub async fn a_count_behind_rows_that_do_not_count_becomes_exact(stage: &Stage) {
+    let (store, on) = (stage.store(), conversation_id(1));
+    let [ann, ben, cat] = users(["ann", "ben", "cat"]);
+    make(store, on, &[ann, ben.clone(), cat.clone()]).await;
+    let rows = (1..=SILENT + 3).map(|micros| {
+        let id = id(micros);
+        message_row(match micros % 3 {
+            _ if micros > SILENT => text(on, id, &ben),
+            0 => deleted(on, id, &ben),
+            1 => system(on, id, &ben),
+            _ => text(on, id, &cat),
+        })
+    });
+    store.import(&rows.collect::<Vec<_>>()).await.unwrap();
+    let blocking = IgnoredSenders::of([cat]);
+    let some = |count, first| Unread {
+        count,
+        is_capped: false,
+        first: Some(id(first)),
+    };
+    assert_eq!(exact(stage, 0, &blocking).await, some(3, SILENT + 1));
+    send(store, on, SILENT + 4, &ben).await;
+    assert_eq!(exact(stage, 0, &blocking).await, some(4, SILENT + 1));
+    let change = Change {
+        id: change(SILENT + 5),
+        kind: ChangeKind::MessageDeleted,
+        message: id(SILENT + 1),
+        user: ben.clone(),
+    };
+    let revised = store.revise_message(on, &Revision::Deletion, &change).await;
+    assert!(revised.unwrap().is_some());
+    assert_eq!(exact(stage, 0, &blocking).await, some(3, SILENT + 2));
+    // A marker that moves on, and back.
+    let later = exact(stage, SILENT + 2, &blocking).await;
+    assert_eq!(later, some(2, SILENT + 3));
+    assert_eq!(exact(stage, 5, &blocking).await, some(3, SILENT + 2));
+    // An unblocked sender counts again.
+    let unblocked = Unread {
+        count: 99,
+        is_capped: true,
+        first: Some(id(8)),
+    };
+    let nobody = IgnoredSenders::default();
+    assert_eq!(exact(stage, 5, &nobody).await, unblocked);
+    assert_eq!(exact(stage, 5, &blocking).await, some(3, SILENT + 2));
+    // A message that comes late, between those that were read.
+    let late = id_with(1_000, [0x80, 2, 1, 0, 0, 0, 0, 0]);
+    let row = message_row(text(on, late, &ben));
+    store.import(&[row]).await.unwrap();
+    let with_late = Unread {
+        count: 4,
+        is_capped: false,
+        first: Some(late),
+    };
+    assert_eq!(exact(stage, 5, &blocking).await, with_late);
 }
 
 pub async fn answers_come_in_the_order_of_their_questions(store: &dyn Store) {

@@ -185,7 +185,8 @@ impl InboxEntry {
     }
 
     /// True if there may be more unread messages than `unreadCount`, as in `99+`. False at exactly
-    /// the cap.
+    /// the cap. Behind a thousand messages that do not count (deleted ones, SYSTEM messages, those of
+    /// blocked users), it is true until a few further reads have passed them.
     async fn unread_count_is_capped(&self) -> Result<bool> {
         Ok(self.unread().await?.is_capped)
     }

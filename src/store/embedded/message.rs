@@ -6,7 +6,6 @@ use std::sync::Arc;
 use fjall::Slice;
 
 use super::cache::newest::NewestList;
-use super::cache::unread_list::{ScanEnd, UnreadList};
 use super::inbox;
 use super::read_context::ReadContext;
 use crate::model::{
@@ -17,6 +16,7 @@ use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{HeadRecord, MessageLead, MessageRecord};
 use crate::store::embedded::write::removal;
+use crate::store::unread_list::UnreadList;
 use crate::store::{Result, StoredMessage, UnreadQuery, UnreadReader};
 
 /// Key range of a cut. The newest message comes first, so the cut's end is the range's start.
@@ -267,24 +267,54 @@ fn unread_of_one(
     cap: u32,
 ) -> Result<Unread> {
     // The snapshot is taken after the head was read: a list is at least as new as the head it is cached under.
+    let version = context.unread.version(head);
     let view = context.view();
-    let rest = context.unread.rest(reader, query, head);
-    // A list continues only over the rows that it was read from.
-    let rest = match rest {
-        Some(rest) if inbox::head(&view, query.conversation)? == *head => rest,
+    // A list continues only over the rows that it was read from. Of a long one only later deletions are unknown.
+    let rest = match context.unread.rest(reader, query, &version) {
+        Some((read_under, rest))
+            if read_under == *head && inbox::head(&view, query.conversation)? == *head =>
+        {
+            rest
+        }
+        Some((_, rest)) if rest.is_long() => still_unread(&view, reader, query, rest)?,
         Some(_) | None => UnreadList::new(query.after),
     };
     let list = scan_unread(&view, reader, query, cap, rest)?;
-    let unread = list
-        .count(query, cap)
-        .expect("a scan ends when the list holds enough");
-    if query.up_to.is_none() {
-        context.unread.put(reader, query.conversation, *head, list);
+    let unread = list.count_or_capped(query, cap);
+    if query.up_to.is_none() || list.is_long() {
+        let conversation = query.conversation;
+        context.unread.put(reader, conversation, version, list);
     }
     Ok(unread)
 }
 
-/// Extends a list until it holds enough for the query.
+/// The same list without the messages that count no longer.
+fn still_unread(
+    view: &View<'_>,
+    reader: UnreadReader<'_>,
+    query: &UnreadQuery,
+    mut list: UnreadList,
+) -> Result<UnreadList> {
+    let mut ids = Vec::with_capacity(list.ids.len());
+    for id in list.ids {
+        let value = view.get(&key::message(query.conversation, id.order_key()))?;
+        let counts = match &value {
+            Some(value) => read_lead(value)?.counts_as_unread_for(reader),
+            None => false,
+        };
+        if counts {
+            ids.push(id);
+        }
+    }
+    (list.ids, list.is_whole) = (ids, false);
+    Ok(list)
+}
+
+fn read_lead(value: &[u8]) -> Result<MessageLead<'_>> {
+    MessageLead::read(value).map_err(|error| corrupt("messages", error))
+}
+
+/// Extends a list until it holds enough for the query, or [`Unread::ROWS_MAX`] rows were read.
 fn scan_unread(
     view: &View<'_>,
     reader: UnreadReader<'_>,
@@ -292,35 +322,29 @@ fn scan_unread(
     cap: u32,
     mut list: UnreadList,
 ) -> Result<UnreadList> {
-    let after = list.ids.last().map_or(list.after, |id| id.order_key());
-    let position = key::message_position(query.conversation, after);
+    if list.count(query, cap).is_some() {
+        return Ok(list);
+    }
+    let position = key::message_position(query.conversation, list.read_up_to);
     let newer = key::messages(query.conversation).before(&position);
-    let rows_max = Unread::ROWS_MAX.saturating_sub(list.ids.len()).max(1);
-    list.end = ScanEnd::Conversation;
+    let rows_max = list.rows + Unread::ROWS_MAX;
     // Backward runs from the oldest message on: the first counted one is the first unread.
-    for (looked_at, row) in view
-        .scan(newer, Direction::Backward)
-        .take(rows_max)
-        .enumerate()
-    {
+    for row in view.scan(newer, Direction::Backward) {
+        if list.rows == rows_max {
+            return Ok(list);
+        }
         let (key, value) = row?;
         let id = message_id(&key)?;
-        if query.up_to.is_some_and(|up_to| id.order_key() > up_to) {
-            break;
+        if let Some(up_to) = query.up_to.filter(|up_to| id.order_key() > *up_to) {
+            list.read_up_to = up_to.max(list.read_up_to);
+            return Ok(list);
         }
-        let lead = MessageLead::read(&value).map_err(|error| corrupt("messages", error))?;
-        if lead.counts_as_unread_for(reader) {
-            list.ids.push(id);
-            // The id beyond the cap is part of the list: it says that the count is capped.
-            if list.ids.len() > cap as usize {
-                list.end = ScanEnd::Cap;
-                break;
-            }
-        }
-        if looked_at + 1 == rows_max {
-            list.end = ScanEnd::Rows;
+        let counts = read_lead(&value)?.counts_as_unread_for(reader);
+        if !list.add(id, counts, cap) {
+            return Ok(list);
         }
     }
+    list.is_whole = true;
     Ok(list)
 }
 

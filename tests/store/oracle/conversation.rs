@@ -473,7 +473,6 @@ impl OracleConversation {
             .messages
             .values()
             .filter(|message| message.id.order_key() > after && message.id.order_key() <= up_to)
-            .enumerate()
         {
             let is_ignored = ignored.contains(message.sender.as_str());
             if message.counts_as_unread_for(user) && !is_ignored {
@@ -485,12 +484,6 @@ impl OracleConversation {
                     };
                 }
                 unread.count += 1;
-            }
-            if rows + 1 == Unread::ROWS_MAX {
-                return Unread {
-                    is_capped: true,
-                    ..unread
-                };
             }
         }
         unread

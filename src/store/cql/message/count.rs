@@ -25,7 +25,7 @@ use crate::store::cql::driver::value::values;
 /// The width in the index row of the summary, whose start is zero. No bucket has it.
 pub(crate) const SUMMARY_WIDTH: i8 = -1;
 
-const SETTLED_MICROS: i64 = 60 * 1_000_000;
+pub(super) const SETTLED_MICROS: i64 = 60 * 1_000_000;
 const LATE_MICROS: i64 = 30 * 1_000_000;
 /// Clock skew and the time of an attempt, doubled.
 const AHEAD_MICROS: i64 = 15 * 1_000_000;

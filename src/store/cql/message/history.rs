@@ -1,4 +1,4 @@
-//! Histories: pages, single messages, and unread counts.
+//! Histories: pages and single messages.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,17 +9,16 @@ use super::Messages;
 use super::bucket::Bucket;
 use super::bucket::index::candidates;
 use super::bucket::merge::BucketRow;
-use super::bucket::view::IndexView;
 use super::id_range::IdRange;
 use super::row::{MessageColumns, decode_message, message_columns};
 use crate::model::{
     ConversationId, Cut, Direction, Message, MessageId, MessageKind, OrderKey, Page, PageRequest,
-    TimeUuid, Timestamp, Unread,
+    TimeUuid, Timestamp,
 };
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::{Statement, statements};
 use crate::store::cql::driver::value::{list, time_uuid, values};
-use crate::store::{Result, StoredMessage, UnreadQuery, UnreadReader};
+use crate::store::{Result, StoredMessage};
 
 /// Ids in one `IN`.
 const IDS_MAX: usize = 20;
@@ -96,10 +95,10 @@ impl BucketRow for StoredMessage {
 
 /// The columns that say whether a row is a message, and whether it is unread.
 pub(crate) struct MessageSummary {
-    id: MessageId,
-    sender: String,
-    is_text: bool,
-    is_deleted: bool,
+    pub(super) id: MessageId,
+    pub(super) sender: String,
+    pub(super) is_text: bool,
+    pub(super) is_deleted: bool,
 }
 
 impl MessageSummary {
@@ -302,96 +301,5 @@ impl Messages {
             found.insert((message.conversation, message.id), Arc::new(message));
         }
         Ok(())
-    }
-
-    /// Unread counts. The caller knows from the inbox row that there is something after the marker, so the head is not read again.
-    pub(crate) async fn unread(
-        &self,
-        reader: UnreadReader<'_>,
-        queries: &[UnreadQuery],
-        cap: u32,
-    ) -> Result<Vec<Unread>> {
-        let conversations = queries.iter().map(|query| query.conversation);
-        let views = self.index_views(conversations).await?;
-        let each = queries.iter().map(async |query| {
-            let mut view = views[&query.conversation].clone();
-            let range = IdRange::WHOLE.after(query.after);
-            let range = match query.up_to {
-                Some(up_to) => range.up_to(up_to),
-                None => range,
-            };
-            self.unread_in(reader, &mut view, range, cap).await
-        });
-        concurrently(each.collect()).await
-    }
-
-    /// The indexes of some conversations, read together.
-    pub(crate) async fn index_views(
-        &self,
-        conversations: impl Iterator<Item = ConversationId>,
-    ) -> Result<HashMap<ConversationId, IndexView>> {
-        let mut ids: Vec<_> = conversations.collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let views = match ids.as_slice() {
-            [id] => vec![IndexView::open(self, *id).await?],
-            ids => IndexView::open_many(self, ids).await?,
-        };
-        Ok(views
-            .into_iter()
-            .map(|view| (view.conversation(), view))
-            .collect())
-    }
-
-    pub(crate) async fn unread_after(
-        &self,
-        reader: UnreadReader<'_>,
-        view: &mut IndexView,
-        after: OrderKey,
-        cap: u32,
-    ) -> Result<Unread> {
-        self.unread_in(reader, view, IdRange::WHOLE.after(after), cap)
-            .await
-    }
-
-    async fn unread_in(
-        &self,
-        reader: UnreadReader<'_>,
-        view: &mut IndexView,
-        mut newer: IdRange,
-        cap: u32,
-    ) -> Result<Unread> {
-        let mut unread = Unread::default();
-        let mut examined = 0;
-        // As a rule every row counts, so one row more than the cap decides. Only a second read takes the rest of the rows that may be read.
-        let mut wanted = usize::try_from(cap)
-            .unwrap_or(Unread::ROWS_MAX)
-            .saturating_add(1)
-            .min(Unread::ROWS_MAX);
-        loop {
-            // Ascending: the first message that counts is the first unread one.
-            let summaries: Vec<MessageSummary> = self
-                .merge_in(view, newer, Direction::Forward, wanted)
-                .await?;
-            for summary in &summaries {
-                examined += 1;
-                let is_shown = summary.is_text && !summary.is_deleted;
-                let counts = is_shown && reader.counts(&summary.sender);
-                if counts && !unread.add(summary.id, cap) {
-                    return Ok(unread);
-                }
-                if examined == Unread::ROWS_MAX {
-                    return Ok(Unread {
-                        is_capped: true,
-                        ..unread
-                    });
-                }
-            }
-            match summaries.last() {
-                Some(last) if summaries.len() == wanted => newer = newer.after(last.order_key()),
-                Some(_) | None => return Ok(unread),
-            }
-            wanted = Unread::ROWS_MAX - examined;
-        }
     }
 }

@@ -1,4 +1,5 @@
-//! Messages: the buckets that they lie in, their rows, reactions, pins and counts, the change log, and the heads of conversations.
+//! Messages: the buckets that they lie in, their rows, reactions, pins, counts and unread counts, the change log, and the heads of
+//! conversations.
 
 pub(crate) mod bucket;
 pub(crate) mod change_log;
@@ -12,11 +13,14 @@ pub(crate) mod pin;
 pub(crate) mod reaction;
 pub(crate) mod register;
 pub(crate) mod row;
+mod silent_runs;
+mod unread;
 
 use std::sync::Arc;
 
 use self::bucket::index::BucketIndex;
 use self::head_cache::HeadCache;
+use self::unread::LongUnreadLists;
 use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use crate::clock::Clock;
@@ -33,6 +37,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     pin::STATEMENTS,
     reaction::STATEMENTS,
     row::STATEMENTS,
+    silent_runs::STATEMENTS,
 ];
 
 /// Overlap window: an event becomes visible at most so long after its id, or is logged again as late. A stream re-reads this window.
@@ -44,6 +49,7 @@ pub(crate) struct Messages {
     clock: Arc<dyn Clock>,
     heads: HeadCache,
     index: BucketIndex,
+    unread_lists: LongUnreadLists,
 }
 
 impl Messages {
@@ -53,6 +59,7 @@ impl Messages {
             clock,
             heads: HeadCache::new(),
             index: BucketIndex::new(),
+            unread_lists: LongUnreadLists::new(),
         }
     }
 }

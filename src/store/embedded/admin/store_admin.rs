@@ -31,6 +31,7 @@ impl StoreAdmin for Embedded {
                     .await?;
                 if plan.write.ops.is_empty() || self.write(plan.write).await? == CommitOutcome::Done
                 {
+                    self.inner.context.unread.on_import();
                     fates.extend(plan.fates);
                     tries = 0;
                 } else {

@@ -118,6 +118,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[],
         speculation: Some(QUICK_SEARCH),
     },
+    Migration {
+        version: 19,
+        statements: &[],
+        columns: &[SILENT_RUNS],
+        speculation: None,
+    },
 ];
 
 /// No batch writes the keys, so nothing is replayed into them. Cassandra keeps the Paxos state of a claim as long as this.
@@ -220,6 +226,12 @@ const ENTRY_MENTIONS: AddedColumns = AddedColumns {
 const HEAD_MENTIONS: AddedColumns = AddedColumns {
     table: "conversations",
     columns: &[("everyone_up_to", "blob")],
+};
+
+/// The messages of a conversation that count as unread for nobody.
+const SILENT_RUNS: AddedColumns = AddedColumns {
+    table: "buckets_by_conversation",
+    columns: &[("silent", "blob")],
 };
 
 /// Names that edits of a message added or removed.

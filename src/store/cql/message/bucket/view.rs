@@ -94,6 +94,16 @@ impl IndexView {
         Ok(Self::new(conversation, known))
     }
 
+    /// Opens the index as it is now, past the cache.
+    pub(crate) async fn open_anew(
+        messages: &Messages,
+        conversation: ConversationId,
+    ) -> Result<Self> {
+        let now = messages.clock.now();
+        let whole = Self::read_whole(messages, conversation, now).await?;
+        Ok(whole.unwrap_or_else(|| Self::new(conversation, CachedIndex::new(now, true))))
+    }
+
     fn new(conversation: ConversationId, known: CachedIndex) -> Self {
         Self {
             conversation,
