@@ -1,6 +1,6 @@
 //! Changes: events of a conversation other than a new message.
 
-use super::{ChangeId, Content, MessageId, UserId};
+use super::{ChangeId, Content, Mentions, MessageId, UserId};
 
 /// One change of a conversation. Resumed streams replay changes after their cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,11 @@ pub enum ChangeKind {
 /// Revision of a message: new content, or its deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Revision {
-    Content(Content),
+    Edit {
+        content: Content,
+        /// The users whom the message did not mention before.
+        newly_mentioned: Mentions,
+    },
     /// Removes the content and keeps the message as a tombstone. A deletion wins over every edit.
     Deletion,
 }
@@ -66,10 +70,6 @@ impl ChangeKind {
         self as u8
     }
 
-    /// Whether the entry of an inbox may show a change of this kind. No entry shows reactions and pins.
-    pub const fn shows_in_inboxes(self) -> bool {
-        !matches!(self, Self::ReactionsChanged | Self::PinsChanged)
-    }
     /// Whether it changes a message, and not the conversation or a participant.
     pub const fn is_of_message(self) -> bool {
         matches!(
@@ -82,6 +82,10 @@ impl ChangeKind {
         )
     }
 
+    /// Whether the entry of an inbox may show a change of this kind. No entry shows reactions and pins.
+    pub const fn shows_in_inboxes(self) -> bool {
+        !matches!(self, Self::ReactionsChanged | Self::PinsChanged)
+    }
 
     /// `None` for a kind of a later version.
     pub fn from_number(number: u8) -> Option<Self> {
@@ -90,9 +94,28 @@ impl ChangeKind {
 }
 
 impl Revision {
+    /// An edit that mentions nobody anew.
+    pub const fn edit(content: Content) -> Self {
+        Self::Edit {
+            content,
+            newly_mentioned: Mentions::NONE,
+        }
+    }
+
+    /// The users whom the revision mentions anew.
+    pub fn newly_mentioned(&self) -> &Mentions {
+        static NOBODY: Mentions = Mentions::NONE;
+        match self {
+            Self::Edit {
+                newly_mentioned, ..
+            } => newly_mentioned,
+            Self::Deletion => &NOBODY,
+        }
+    }
+
     pub const fn kind(&self) -> ChangeKind {
         match self {
-            Self::Content(_) => ChangeKind::MessageEdited,
+            Self::Edit { .. } => ChangeKind::MessageEdited,
             Self::Deletion => ChangeKind::MessageDeleted,
         }
     }

@@ -1,5 +1,6 @@
 //! Notifications: who is notified of a message, through webhooks, the outbox, and the push worker that operators copy.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -165,6 +166,48 @@ async fn levels_and_mentions_decide_who_is_notified() {
     let is_last = |one: &&Received| one.id().starts_with(&sent[3]);
     let last = event(received.iter().find(is_last).unwrap());
     assert_eq!(last["recipients"][0]["unreadMentionCount"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_notifies_those_whom_it_mentions_anew() {
+    let server = server().await;
+    let (receiver, folder) = (Receiver::start().await, tempfile::tempdir().unwrap());
+    let all = [settings(&receiver, folder.path())];
+    let _webhooks = server.webhooks(&all, RetryPolicy::default()).await.unwrap();
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| server.user(name));
+    let group = alice.group("a group", &["bob", "carol", "dave"]).await;
+    let level = "mutation($i: UpdateInboxEntryInput!) { updateInboxEntry(input: $i) { inboxEntry { notificationLevel } } }";
+    let input = json!({"conversationId": group, "notificationLevel": "MENTIONS"});
+    carol.data(level, json!({"i": input})).await;
+    let sent = alice.send(&group, "hello").await;
+    bob.mark_read(&group, Some(&sent.id)).await;
+    let edit = "mutation($i: EditMessageInput!) { editMessage(input: $i) { message { id } } }";
+    for (body, names) in [
+        ("hello there", json!(["carol"])),
+        ("hello there", json!(["bob", "carol", "dave"])),
+        ("hello again", json!(["bob", "carol", "dave"])),
+    ] {
+        let input = json!({"messageId": sent.id, "body": body, "mentionedUsernames": names});
+        alice.data(edit, json!({"i": input})).await;
+    }
+    let last = alice.send(&group, "the last").await;
+    let received = receiver.until(|all| all.len() >= 4).await;
+    let of = |one: &Received| one.id().trim_end_matches(":notification").to_owned();
+    assert_eq!(of(&received[0]), sent.uuid);
+    assert_eq!(
+        of(&received[3]),
+        last.uuid,
+        "an edit of the text notifies nobody"
+    );
+    let [first, second] = [&received[1], &received[2]].map(event);
+    assert_eq!(usernames(&first), ["carol"]);
+    assert_eq!(usernames(&second), ["dave"], "bob has read past it");
+    for edited in [&first, &second] {
+        assert_eq!(edited["message"]["uuid"], sent.uuid);
+        assert_eq!(edited["recipients"][0]["reason"], "MENTION");
+    }
+    let ids = received.iter().map(of).collect::<BTreeSet<_>>();
+    assert_eq!(ids.len(), 4, "each edit has an id of its own: {ids:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

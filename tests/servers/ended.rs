@@ -252,7 +252,7 @@ async fn every_repeated_command_delivers_what_a_server_changed_before_it_died() 
     content.edited_at = Some(SystemClock.now());
     let edit = change(ChangeKind::MessageEdited, edited);
     let store = &dead.cql;
-    let revision = Revision::Content(content);
+    let revision = Revision::edit(content);
     let revised = store.revise_message(conversation, &revision, &edit);
     assert!(revised.await.unwrap().is_some());
     let deletion = change(ChangeKind::MessageDeleted, deleted);

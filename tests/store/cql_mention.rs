@@ -73,7 +73,7 @@ async fn edits_of_two_servers_at_once_leave_no_stale_mention() {
             let revision = if bits % 16 == 7 {
                 Revision::Deletion
             } else {
-                Revision::Content(mentioning(&people, bits))
+                Revision::edit(mentioning(&people, bits))
             };
             let change = Change {
                 id: change(micros),

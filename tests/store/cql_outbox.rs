@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use wideroom::clock::ManualClock;
-use wideroom::model::{Change, ChangeKind, OutboxEvent, OutboxEventKind};
+use wideroom::model::{Change, ChangeKind, Mentions, OutboxEvent, OutboxEventKind};
 use wideroom::store::cql::Cql;
 use wideroom::store::{LateChange, Store as _, StoreAdmin as _};
 
@@ -45,6 +45,7 @@ async fn a_late_event_keeps_its_id_in_a_row_of_its_own() {
         kind: OutboxEventKind::MessageEdited,
         message: id(2),
         user: None,
+        newly_mentioned: Mentions::new(vec![ann.clone()], false),
     };
     let logged = [
         late(

@@ -616,7 +616,7 @@ async fn changes_are_kept_with_their_log() {
     for micros in [1, 2, 3] {
         on.send(conversation_id(1), micros, &ann).await;
     }
-    let edit = |text: &str| Revision::Content(content(text));
+    let edit = |text: &str| Revision::edit(content(text));
     assert!(
         revise(&on, id(7), 8, &Revision::Deletion, &ann)
             .await

@@ -497,7 +497,7 @@ async fn lived_in(store: &dyn StoreAdmin, people: &[UserId]) {
     };
     let edit = changed(20, ChangeKind::MessageEdited, 1, ann);
     store
-        .revise_message(conversation_id(1), &Revision::Content(edited), &edit)
+        .revise_message(conversation_id(1), &Revision::edit(edited), &edit)
         .await
         .unwrap()
         .unwrap();

@@ -43,7 +43,7 @@ async fn edit(store: &dyn Store, micros: i64, message: i64, users: &[&UserId], e
         store,
         micros,
         message,
-        Revision::Content(mentioning(users, everyone)),
+        Revision::edit(mentioning(users, everyone)),
     )
     .await;
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wideroom::model::{
-    Change, ChangeKind, ConversationId, Emoji, GroupName, OrderKey, OutboxEvent, OutboxEventKind,
-    OutboxRow, OutboxShard, Revision, TimeUuid,
+    Change, ChangeKind, ConversationId, Emoji, GroupName, Mentions, OrderKey, OutboxEvent,
+    OutboxEventKind, OutboxRow, OutboxShard, Revision, TimeUuid,
 };
 use wideroom::store::{
     DeadLetter, NewConversation, OutboxPage, OutboxRead, ReaderLease, ReaderPosition, Renaming,
@@ -106,7 +106,10 @@ pub async fn every_write_with_events_has_a_row(store: &dyn StoreAdmin) {
         user: ann.clone(),
     };
     let edited = done(4, ChangeKind::MessageEdited, id(1));
-    let edit = Revision::Content(content("better"));
+    let edit = Revision::Edit {
+        content: content("better"),
+        newly_mentioned: Mentions::new(vec![cat.clone()], false),
+    };
     store.revise_message(on, &edit, &edited).await.unwrap();
     let emoji = Emoji::parse("👍").unwrap();
     let reacted = done(5, ChangeKind::ReactionsChanged, id(2));
@@ -155,13 +158,14 @@ pub async fn every_write_with_events_has_a_row(store: &dyn StoreAdmin) {
         kind,
         message: id(message),
         user: Some(cat.clone()),
+        newly_mentioned: Mentions::NONE,
     };
     let expected = [
         OutboxEvent::conversation_created(change(0)),
         added(1),
         added(2),
         added(3),
-        OutboxEvent::of_change(&edited),
+        OutboxEvent::of_revision(&edited, &edit),
         OutboxEvent::of_change(&reacted),
         OutboxEvent::of_change(&deleted),
         OutboxEvent::of_change(&pinned),
@@ -174,6 +178,7 @@ pub async fn every_write_with_events_has_a_row(store: &dyn StoreAdmin) {
             kind: OutboxEventKind::ConversationRenamed,
             message: id(50),
             user: None,
+            newly_mentioned: Mentions::NONE,
         },
         added(50),
     ];

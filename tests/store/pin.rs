@@ -169,7 +169,7 @@ pub async fn an_edit_and_a_reaction_leave_the_pin(store: &dyn Store) {
         message: id(2),
         user: ann.clone(),
     };
-    let content = Revision::Content(crate::support::words::content("better"));
+    let content = Revision::edit(crate::support::words::content("better"));
     store
         .revise_message(conversation_id(1), &content, &edit)
         .await

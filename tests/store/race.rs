@@ -226,7 +226,7 @@ pub async fn acknowledged_writes_are_in_every_later_read(store: &dyn Store) {
     let edits = async {
         for micros in 1..=40 {
             let edited = content(&format!("the {micros}th"));
-            let (revision, to) = (Revision::Content(edited.clone()), change(3_000 + micros));
+            let (revision, to) = (Revision::edit(edited.clone()), change(3_000 + micros));
             let to = Change {
                 id: to,
                 kind: revision.kind(),

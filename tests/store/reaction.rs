@@ -157,7 +157,7 @@ pub async fn a_message_says_whether_there_are_any(store: &dyn Store) {
     };
     let content = crate::support::words::content("better");
     store
-        .revise_message(conversation_id(1), &Revision::Content(content), &edit)
+        .revise_message(conversation_id(1), &Revision::edit(content), &edit)
         .await
         .unwrap();
     assert_eq!(marks().await, [true, false], "an edit does not unsay it");

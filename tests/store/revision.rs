@@ -27,7 +27,7 @@ async fn revise(
 }
 
 fn edit(text: &str) -> Revision {
-    Revision::Content(content(text))
+    Revision::edit(content(text))
 }
 
 pub async fn an_edit_replaces_the_content_and_nothing_else(store: &dyn Store) {

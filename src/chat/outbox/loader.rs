@@ -77,7 +77,8 @@ impl EventLoader {
                 next: None,
             });
         };
-        let (recipients, next) = self.notifications.recipients(message, piece).await?;
+        let found = self.notifications.recipients(event, message, piece);
+        let (recipients, next) = found.await?;
         let next = next.map(|after| OutboxItem {
             event: event.clone(),
             piece: Some(NotificationPiece { after: Some(after) }),

@@ -1,11 +1,13 @@
 //! Notifications: the users to notify of a message, decided when it is delivered.
 //!
-//! A notification follows from the addition of a TEXT message, and has no row of its own. A reader that asks for notifications
-//! trails by a few seconds, so that a user who reads the message at once is not notified.
+//! A notification follows from the addition of a TEXT message, or from an edit that mentions users anew, and has no row of its
+//! own. A reader that asks for notifications trails by a few seconds, so that a user who reads the message at once is not
+//! notified.
 //!
 //! It concerns the participants of a conversation. In a large one, it looks at those whom the message mentions and those who chose the
-//! level ALL, so that the cost of a plain message does not grow with the participants. A notification has pieces: each looks
-//! at a hundred users, by username, and is loaded and delivered after the one before.
+//! level ALL, so that the cost of a plain message does not grow with the participants. An edit notifies those whom it mentions
+//! anew. A notification has pieces: each looks at a hundred users, by username, and is loaded and delivered after the one
+//! before.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -99,14 +101,15 @@ impl NotificationService {
 
     /// Whether an event gives rise to a notification.
     pub fn follows(event: &OutboxEvent) -> bool {
-        event.kind == OutboxEventKind::MessageAdded
+        event.kind == OutboxEventKind::MessageAdded || !event.newly_mentioned.is_empty()
     }
 
     /// The users of a piece to notify of a message now, by username: participants but its sender who have not read past it, and have
-    /// neither muted the conversation nor blocked the sender. Nobody for a message that is deleted, or not of a user. With the
-    /// name after which the next piece begins.
+    /// neither muted the conversation nor blocked the sender. Of an edit, those whom it mentions anew. Nobody for a message that
+    /// is deleted, or not of a user. With the name after which the next piece begins.
     pub(super) async fn recipients(
         &self,
+        event: &OutboxEvent,
         message: &Message,
         piece: &NotificationPiece,
     ) -> Result<(Vec<NotificationRecipient>, Option<UserId>)> {
@@ -122,8 +125,13 @@ impl NotificationService {
         let Some(conversation) = conversation else {
             return Ok((Vec::new(), None));
         };
+        let is_edit = event.kind == OutboxEventKind::MessageEdited;
+        let mentions = match is_edit {
+            true => &event.newly_mentioned,
+            false => &content.mentions,
+        };
         let (participants, next) = self
-            .candidates(&conversation, &content.mentions, piece)
+            .candidates(&conversation, mentions, is_edit, piece)
             .await?;
         let (users, floors): (Vec<_>, Vec<_>) = participants
             .into_iter()
@@ -153,14 +161,17 @@ impl NotificationService {
             let level = level.unwrap_or(NotificationLevel::default_of(conversation.is_large));
             let is_wanted = match level {
                 NotificationLevel::All => true,
-                NotificationLevel::Mentions => content.mentions.concern(&user),
+                NotificationLevel::Mentions => mentions.concern(&user),
                 NotificationLevel::None => false,
             };
+            // A later edit may have taken the mention back.
+            let is_current = mentions.concern(&user) && content.mentions.concern(&user);
             let is_notified = is_wanted
+                && (!is_edit || is_current)
                 && entry.read_up_to() < position
                 && !entry.flags.is_muted
                 && !blocks.has(&message.sender);
-            let reason = reason(conversation.kind, &content.mentions, &user);
+            let reason = reason(conversation.kind, mentions, &user);
             is_notified.then_some(NotificationRecipient {
                 user,
                 reason,
@@ -176,11 +187,12 @@ impl NotificationService {
         &self,
         conversation: &Conversation,
         mentions: &Mentions,
+        is_edit: bool,
         piece: &NotificationPiece,
     ) -> Result<(Vec<Participant>, Option<UserId>)> {
-        if conversation.is_large && !mentions.everyone {
+        if (conversation.is_large || is_edit) && !mentions.everyone {
             return self
-                .candidates_of_large(conversation, mentions, piece)
+                .named_candidates(conversation, mentions, is_edit, piece)
                 .await;
         }
         let mut page = PageRequest::first(PIECE_USERS);
@@ -192,18 +204,23 @@ impl NotificationService {
         Ok((found.items, last.filter(|_| found.has_next)))
     }
 
-    /// The same for a large conversation: those whom the message names, and those who chose the level ALL.
-    async fn candidates_of_large(
+    /// The same for a large conversation: those whom the message names, and those who chose the level ALL. An edit concerns
+    /// only the former.
+    async fn named_candidates(
         &self,
         conversation: &Conversation,
         mentions: &Mentions,
+        is_edit: bool,
         piece: &NotificationPiece,
     ) -> Result<(Vec<Participant>, Option<UserId>)> {
         let (id, after) = (conversation.id, piece.after.as_ref());
         let is_later = |user: &&UserId| after.is_none_or(|after| *user > after);
         let named = mentions.users().iter().filter(is_later).cloned();
         let mut users: BTreeSet<_> = named.collect();
-        let of_all = self.store.notified_of_all(id, after, PIECE_USERS).await?;
+        let of_all = match is_edit {
+            true => Vec::new(),
+            false => self.store.notified_of_all(id, after, PIECE_USERS).await?,
+        };
         let is_whole = of_all.len() < PIECE_USERS && users.len() + of_all.len() <= PIECE_USERS;
         users.extend(of_all);
         let users = users.into_iter().take(PIECE_USERS);

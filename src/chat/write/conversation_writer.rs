@@ -114,6 +114,7 @@ impl ConversationWriter {
         let mut publication = self.publication(&lease);
         let event = Event::MessageChanged(change.kind, Arc::clone(&message));
         publication.event(change.id, event);
+        publication.mention(revision.newly_mentioned());
         publication.audience(change.id, &audience);
         Ok((message, publication.finish()))
     }

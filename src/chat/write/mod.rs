@@ -357,7 +357,7 @@ impl WriteService {
             .require_message(conversation, draft.message, floor)
             .await?;
         let revision = draft.clone().revision(&message, editor, None, now)?;
-        let Some(Revision::Content(content)) = &revision else {
+        let Some(Revision::Edit { content, .. }) = &revision else {
             return Ok(());
         };
         let edited = CheckedMessage {

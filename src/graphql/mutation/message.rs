@@ -166,7 +166,8 @@ impl MessageMutation {
 
     /// Replaces the text of a message, and its mentions if they are given. Attachments and metadata
     /// stay. Allowed for its sender, else
-    /// FORBIDDEN; a SYSTEM message cannot be edited. The same text and mentions change nothing.
+    /// FORBIDDEN; a SYSTEM message cannot be edited. The same text and mentions change nothing. Users
+    /// whom the edit mentions anew are notified, unless they have read past the message.
     async fn edit_message(
         &self,
         ctx: &Context<'_>,

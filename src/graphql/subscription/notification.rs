@@ -10,7 +10,8 @@ use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{Message, User};
 use crate::model;
 
-/// Users to notify of a TEXT message: all that a push worker needs.
+/// Users to notify of a TEXT message, or of an edit that mentions them anew: all that a push worker
+/// needs. Edits of one message at the same time may notify a user twice.
 pub(super) struct NotificationEvent {
     message: Message,
     recipients: Vec<NotificationRecipient>,
@@ -33,7 +34,8 @@ impl NotificationEvent {
     }
 }
 
-/// Users to notify of a TEXT message: all that a push worker needs.
+/// Users to notify of a TEXT message, or of an edit that mentions them anew: all that a push worker
+/// needs. Edits of one message at the same time may notify a user twice.
 #[Object]
 impl NotificationEvent {
     /// The message in its current state.
@@ -42,7 +44,8 @@ impl NotificationEvent {
     }
 
     /// 1 to 100 users, by username: participants who have not read the message, whose level it meets, and who have neither muted
-    /// the conversation nor blocked the sender. A message that notifies more users has several events.
+    /// the conversation nor blocked the sender. Of an edit, only those whom the message did not mention before. A message that
+    /// notifies more users has several events.
     async fn recipients(&self) -> &[NotificationRecipient] {
         &self.recipients
     }

@@ -56,8 +56,9 @@ pub(super) enum OutboxEventType {
     Reported,
     /// A user was erased: the last event of the erasure.
     UserErased,
-    /// Users are to be notified of a message. A reader that asks for it receives all events some seconds later, so that users who
-    /// read the message at once are not notified.
+    /// Users are to be notified of a message, or of an edit that mentions them anew: its id begins with that of the message or of
+    /// the edit. A reader that asks for it receives all events some seconds later, so that users who read the message at once are
+    /// not notified.
     Notification,
 }
 

@@ -4,7 +4,8 @@
 //! the events when it delivers them.
 
 use super::super::{
-    Change, ChangeId, ChangeKind, ConversationId, MessageId, ReportId, TimeUuid, UserId,
+    Change, ChangeId, ChangeKind, ConversationId, Mentions, MessageId, ReportId, Revision,
+    TimeUuid, UserId,
 };
 
 /// Shard of the outbox: each conversation belongs to exactly one.
@@ -76,6 +77,8 @@ pub struct OutboxEvent {
     /// The participant who was added, removed, silenced or unsilenced, or whose role changed. The user who
     /// was erased.
     pub user: Option<UserId>,
+    /// The users whom an edit mentions anew: it notifies them.
+    pub newly_mentioned: Mentions,
 }
 
 /// Stores persist the index in this list, so never reorder it.
@@ -202,6 +205,7 @@ impl OutboxEvent {
             kind: OutboxEventKind::MessageAdded,
             message,
             user: None,
+            newly_mentioned: Mentions::NONE,
         }
     }
 
@@ -212,6 +216,7 @@ impl OutboxEvent {
             kind: OutboxEventKind::ConversationCreated,
             message: change,
             user: None,
+            newly_mentioned: Mentions::NONE,
         }
     }
 
@@ -222,6 +227,7 @@ impl OutboxEvent {
             kind: OutboxEventKind::Reported,
             message: report,
             user: None,
+            newly_mentioned: Mentions::NONE,
         }
     }
 
@@ -232,6 +238,7 @@ impl OutboxEvent {
             kind: OutboxEventKind::HistoryExpired,
             message: id,
             user: None,
+            newly_mentioned: Mentions::NONE,
         }
     }
 
@@ -242,6 +249,7 @@ impl OutboxEvent {
             kind: OutboxEventKind::UserErased,
             message: id,
             user: Some(user),
+            newly_mentioned: Mentions::NONE,
         }
     }
 
@@ -265,6 +273,14 @@ impl OutboxEvent {
             kind,
             message: change.message,
             user: kind.has_user().then(|| change.user.clone()),
+            newly_mentioned: Mentions::NONE,
+        }
+    }
+
+    pub fn of_revision(change: &Change, revision: &Revision) -> Self {
+        Self {
+            newly_mentioned: revision.newly_mentioned().clone(),
+            ..Self::of_change(change)
         }
     }
 }

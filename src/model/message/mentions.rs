@@ -18,6 +18,12 @@ impl Mentions {
     /// Stores forget a mention after this time.
     pub const LIFETIME_MICROS: i64 = 400 * 24 * 3_600 * 1_000_000;
 
+    /// Nobody.
+    pub const NONE: Self = Self {
+        users: Vec::new(),
+        everyone: false,
+    };
+
     pub fn new(mut users: Vec<UserId>, everyone: bool) -> Self {
         users.sort_unstable();
         users.dedup();
@@ -30,6 +36,19 @@ impl Mentions {
 
     pub fn is_empty(&self) -> bool {
         self.users.is_empty() && !self.everyone
+    }
+
+    /// The part of these mentions that earlier ones do not cover.
+    #[must_use]
+    pub fn beyond(&self, earlier: &Self) -> Self {
+        if earlier.everyone {
+            return Self::NONE;
+        }
+        let users = self.users.iter().filter(|user| !earlier.names(user));
+        Self {
+            users: users.cloned().collect(),
+            everyone: self.everyone,
+        }
     }
 
     /// Whether the names are within their bounds.
@@ -69,6 +88,17 @@ mod tests {
         assert_eq!(mentions.users(), users(&["Ann", "ann", "zoe"]));
         assert!(mentions.concern(&users(&["ann"])[0]) && !mentions.concern(&users(&["an"])[0]));
         assert!(Mentions::new(Vec::new(), true).concern(&users(&["an"])[0]));
+    }
+
+    #[test]
+    fn only_those_whom_earlier_mentions_do_not_cover_are_new() {
+        let before = Mentions::new(users(&["ann"]), false);
+        let after = Mentions::new(users(&["ann", "ben"]), false);
+        assert_eq!(after.beyond(&before), Mentions::new(users(&["ben"]), false));
+        assert_eq!(before.beyond(&after), Mentions::NONE);
+        let everyone = Mentions::new(Vec::new(), true);
+        assert_eq!(everyone.beyond(&before), everyone);
+        assert_eq!(after.beyond(&everyone), Mentions::NONE);
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Rows of the outbox, positions of its readers and dead letters as bytes: a version, then the rest. Ids that follow from others are
 //! left out.
+//!
+//! Behind the rest stand the users whom edits mention anew, if there are any. Servers of version 0.2 pass over these bytes.
 
 use uuid::Uuid;
 
 use crate::model::{
-    ConversationId, OrderKey, OutboxEvent, OutboxEventKind, OutboxRow, TimeUuid, Timestamp, UserId,
+    ConversationId, Mentions, OrderKey, OutboxEvent, OutboxEventKind, OutboxRow, TimeUuid,
+    Timestamp, UserId,
 };
 use crate::store::{DeadLetter, Error, ReaderLease, ReaderPosition, Result};
 
@@ -22,6 +25,9 @@ struct StoredEvent {
     user: Option<UserId>,
 }
 
+/// Users whom events mention anew, by the indices of the events.
+type NewMentions = Vec<(usize, Mentions)>;
+
 /// Bytes of the events of a row.
 pub(in crate::store) fn encode(row: &OutboxRow) -> Vec<u8> {
     let event = |event: &OutboxEvent| StoredEvent {
@@ -31,7 +37,24 @@ pub(in crate::store) fn encode(row: &OutboxRow) -> Vec<u8> {
         user: event.user.clone(),
     };
     let stored: Vec<_> = row.events.iter().map(event).collect();
-    postcard::to_extend(&stored, vec![VERSION]).expect("plain data serialises")
+    let bytes = postcard::to_extend(&stored, vec![VERSION]).expect("plain data serialises");
+    let mentions = row.events.iter().map(|event| event.newly_mentioned.clone());
+    let mentions = mentions.enumerate().filter(|(_, one)| !one.is_empty());
+    with_mentions(bytes, &mentions.collect())
+}
+
+fn with_mentions(bytes: Vec<u8>, mentions: &NewMentions) -> Vec<u8> {
+    if mentions.is_empty() {
+        return bytes;
+    }
+    postcard::to_extend(mentions, bytes).expect("plain data serialises")
+}
+
+fn read_mentions(bytes: &[u8]) -> postcard::Result<NewMentions> {
+    match bytes {
+        [] => Ok(NewMentions::new()),
+        bytes => postcard::from_bytes(bytes),
+    }
 }
 
 /// The row of these bytes. Events of kinds that a later version writes are passed over.
@@ -47,21 +70,27 @@ pub(in crate::store) fn decode(
     let Some((&VERSION, body)) = bytes.split_first() else {
         return Err(corrupt("the version of a row is not known".into()));
     };
-    let stored: Vec<StoredEvent> =
-        postcard::from_bytes(body).map_err(|error| corrupt(Box::new(error)))?;
-    let event = |stored: StoredEvent| {
+    let read = || {
+        let (stored, rest) = postcard::take_from_bytes::<Vec<StoredEvent>>(body)?;
+        Ok((stored, read_mentions(rest)?))
+    };
+    let (stored, mut mentions) =
+        read().map_err(|error: postcard::Error| corrupt(Box::new(error)))?;
+    let event = |(index, stored): (usize, StoredEvent)| {
         let own = stored.id.unwrap_or(id);
+        let newly = mentions.iter_mut().find(|(of, _)| *of == index);
         Some(OutboxEvent {
             id: own,
             kind: OutboxEventKind::from_number(stored.kind)?,
             message: stored.message.unwrap_or(own),
             user: stored.user,
+            newly_mentioned: newly.map_or(Mentions::NONE, |(_, newly)| std::mem::take(newly)),
         })
     };
     Ok(OutboxRow {
         id,
         conversation,
-        events: stored.into_iter().filter_map(event).collect(),
+        events: stored.into_iter().enumerate().filter_map(event).collect(),
     })
 }
 
@@ -143,7 +172,9 @@ pub(in crate::store) fn encode_dead(letter: &DeadLetter) -> Vec<u8> {
         tries: letter.tries,
         reason: letter.reason.clone(),
     };
-    postcard::to_extend(&stored, vec![VERSION]).expect("plain data serialises")
+    let bytes = postcard::to_extend(&stored, vec![VERSION]).expect("plain data serialises");
+    let mentions = Some(event.newly_mentioned.clone()).filter(|one| !one.is_empty());
+    with_mentions(bytes, &mentions.into_iter().enumerate().collect())
 }
 
 /// The letter of these bytes. `None` for an event of a kind that a later version writes.
@@ -152,8 +183,12 @@ pub(in crate::store) fn decode_dead(bytes: &[u8]) -> Result<Option<DeadLetter>> 
     let Some((&VERSION, body)) = bytes.split_first() else {
         return Err(corrupt("the version of a dead letter is not known".into()));
     };
-    let stored: StoredDeadLetter =
-        postcard::from_bytes(body).map_err(|error| corrupt(Box::new(error)))?;
+    let read = || {
+        let (stored, rest) = postcard::take_from_bytes::<StoredDeadLetter>(body)?;
+        Ok((stored, read_mentions(rest)?))
+    };
+    let (stored, mentions) = read().map_err(|error: postcard::Error| corrupt(Box::new(error)))?;
+    let newly_mentioned = mentions.into_iter().next();
     let Some(kind) = OutboxEventKind::from_number(stored.kind) else {
         return Ok(None);
     };
@@ -164,6 +199,7 @@ pub(in crate::store) fn decode_dead(bytes: &[u8]) -> Result<Option<DeadLetter>> 
             kind,
             message: stored.message.unwrap_or(stored.id),
             user: stored.user,
+            newly_mentioned: newly_mentioned.map_or(Mentions::NONE, |(_, newly)| newly),
         },
         part: stored.part,
         died_at: Timestamp::from_micros(stored.died_at),
@@ -197,6 +233,25 @@ mod tests {
         decode(row.id, row.conversation, bytes)
     }
 
+    /// An edit that mentions a user anew.
+    fn mentioning(micros: i64) -> OutboxEvent {
+        OutboxEvent {
+            id: id(micros),
+            kind: OutboxEventKind::MessageEdited,
+            message: id(3),
+            user: None,
+            newly_mentioned: Mentions::new(vec![UserId::parse("ann").unwrap()], false),
+        }
+    }
+
+    #[test]
+    fn version_0_2_reads_a_row_without_its_new_mentions() {
+        let row = row(vec![mentioning(9)]);
+        let bytes = encode(&row);
+        let stored: Vec<StoredEvent> = postcard::from_bytes(&bytes[1..]).unwrap();
+        assert_eq!(stored.len(), 1);
+    }
+
     #[test]
     fn a_row_survives_the_round_trip() {
         let joined = OutboxEvent {
@@ -204,7 +259,9 @@ mod tests {
             kind: OutboxEventKind::ParticipantAdded,
             message: id(9),
             user: Some(UserId::parse("ann").unwrap()),
+            newly_mentioned: Mentions::NONE,
         };
+        let mentioning = mentioning(8);
         let late = OutboxEvent::message_added(id(3));
         let created = OutboxEvent::conversation_created(id(9));
         for events in [
@@ -212,6 +269,7 @@ mod tests {
             vec![joined, OutboxEvent::message_added(id(9))],
             vec![late],
             vec![created],
+            vec![OutboxEvent::message_added(id(9)), mentioning],
             Vec::new(),
         ] {
             let row = row(events);
@@ -259,7 +317,13 @@ mod tests {
             tries: 3,
             reason: "it answers 404".to_owned(),
         };
-        assert_eq!(decode_dead(&encode_dead(&letter)).unwrap(), Some(letter));
+        let of_edit = DeadLetter {
+            event: mentioning(5),
+            ..letter.clone()
+        };
+        for letter in [letter, of_edit] {
+            assert_eq!(decode_dead(&encode_dead(&letter)).unwrap(), Some(letter));
+        }
         assert!(decode_dead(&[]).is_err());
     }
 

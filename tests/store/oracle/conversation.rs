@@ -149,7 +149,7 @@ impl OracleConversation {
         }
         let before = mentioned(message);
         let (content, deleted_at) = match revision {
-            Revision::Content(content) => (Some(content.clone()), None),
+            Revision::Edit { content, .. } => (Some(content.clone()), None),
             Revision::Deletion => (None, Some(change.id.moment())),
         };
         *message = Arc::new(Message {
@@ -469,7 +469,7 @@ impl OracleConversation {
         ignored: &IgnoredSenders,
     ) -> Unread {
         let mut unread = Unread::default();
-        for (rows, message) in self
+        for message in self
             .messages
             .values()
             .filter(|message| message.id.order_key() > after && message.id.order_key() <= up_to)

@@ -538,7 +538,10 @@ impl Store for Naive {
             };
             let users = (!stored.record.is_large).then(|| users.into());
             if stored.changes.len() > before {
-                kept.tell_outbox(conversation, vec![OutboxEvent::of_change(change)]);
+                kept.tell_outbox(
+                    conversation,
+                    vec![OutboxEvent::of_revision(change, revision)],
+                );
                 kept.saw(change.id);
             }
             Ok(Some(Revised {

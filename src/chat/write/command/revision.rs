@@ -153,12 +153,17 @@ fn edit(message: &Message, draft: EditDraft, now: Timestamp) -> Result<Option<Re
     if body == content.body && mentions == *present {
         return Ok(None);
     }
-    Ok(Some(Revision::Content(Content {
+    let newly_mentioned = mentions.beyond(present);
+    let content = Content {
         body,
         edited_at: Some(now),
         mentions,
         ..content.clone()
-    })))
+    };
+    Ok(Some(Revision::Edit {
+        content,
+        newly_mentioned,
+    }))
 }
 
 fn bad_body(error: &TextError) -> Error {

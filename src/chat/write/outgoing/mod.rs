@@ -20,7 +20,7 @@ use crate::chat::late_rule::{EventAge, LateEvents, notify_in_time};
 use crate::chat::publisher::Origin;
 use crate::cluster::{Cluster, Recipients, RemoteEvent, RemoteNotice};
 use crate::model::{
-    Change, ChangeKind, ConversationId, Event, Message, MessageId, OrderKey, OutboxEvent,
+    Change, ChangeKind, ConversationId, Event, Mentions, Message, MessageId, OrderKey, OutboxEvent,
     OutboxEventKind, TimeUuid, UserId,
 };
 use crate::store::cluster::KeyedSend;
@@ -65,6 +65,8 @@ struct OutgoingEvent {
     event: Event,
     /// Id of the event. `None` for a repeated one, which gets a fresh id.
     own_id: Option<TimeUuid>,
+    /// The users whom an edit mentions anew.
+    newly_mentioned: Mentions,
 }
 
 impl<'a> Publication<'a> {
@@ -98,6 +100,14 @@ impl<'a> Publication<'a> {
         }
         let publisher = &self.context.publisher;
         publisher.publish_event(self.conversation, id, event, self.origin());
+    }
+
+    /// Adds the users whom the last event mentions anew.
+    pub(crate) fn mention(&mut self, users: &Mentions) {
+        let outgoing = self.outgoing.as_mut();
+        if let Some(event) = outgoing.and_then(|outgoing| outgoing.events.last_mut()) {
+            event.newly_mentioned = users.clone();
+        }
     }
 
     /// Publishes the change of the conversation to the inboxes of its participants.
@@ -306,12 +316,16 @@ impl OutgoingEvent {
             change,
             event,
             own_id,
+            newly_mentioned: Mentions::NONE,
         })
     }
 
     /// The change as it is logged again. In the outbox the event keeps its id.
     fn late(&self) -> LateChange {
-        let mut event = OutboxEvent::of_change(&self.change);
+        let mut event = OutboxEvent {
+            newly_mentioned: self.newly_mentioned.clone(),
+            ..OutboxEvent::of_change(&self.change)
+        };
         if let (Some(own_id), false) = (self.own_id, event.kind == OutboxEventKind::MessageAdded) {
             event.id = own_id;
         }

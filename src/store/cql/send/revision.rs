@@ -54,7 +54,7 @@ impl Sends {
         let pin = present.current_pin().cloned();
         let before = present.clone();
         let message = match revision {
-            Revision::Content(content) => Message {
+            Revision::Edit { content, .. } => Message {
                 content: Some(content.clone()),
                 ..present
             },
@@ -90,9 +90,9 @@ impl Sends {
         let is_last = head.last.is_some_and(|last| last.id == message.id);
         let shown = (is_last || !is_edit || mentions.changes())
             .then_some((change, InboxChangeKind::MessageChanged));
-        let row = self
-            .outbox
-            .row(conversation, || vec![OutboxEvent::of_change(change)]);
+        let row = self.outbox.row(conversation, || {
+            vec![OutboxEvent::of_revision(change, revision)]
+        });
         let audience = self
             .write_change(&state, conversation, (writes, row), shown)
             .await?;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::compare_and_set::Plan;
-use crate::model::{Change, ConversationId, Direction, Message, OrderKey, Revision, UserId};
+use crate::model::{
+    Change, ConversationId, Direction, Message, OrderKey, OutboxEvent, Revision, UserId,
+};
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
@@ -57,7 +59,7 @@ fn plan(
     let is_pinned = present.current_pin().is_some();
     let before = present.clone();
     let message = match revision {
-        Revision::Content(content) => Message {
+        Revision::Edit { content, .. } => Message {
             content: Some(content.clone()),
             ..present
         },
@@ -79,7 +81,7 @@ fn plan(
         .as_ref()
         .filter(|_| is_shown)
         .map_or_else(Arc::default, |people| people.joined.clone());
-    let mut write = write(context, state, &message, &users, change);
+    let mut write = write(context, state, &message, &users, (change, revision));
     write.ops.extend(mentions);
     if is_pinned && message.pin.is_none() {
         write.ops.push(Op::Delete(key::pin(id, message.id)));
@@ -92,7 +94,7 @@ fn write(
     state: &ConversationState,
     message: &Message,
     users: &[UserId],
-    change: &Change,
+    (change, revision): (&Change, &Revision),
 ) -> Write {
     let id = state.conversation.id;
     let mut head = state.head;
@@ -111,8 +113,8 @@ fn write(
             .iter()
             .flat_map(|user| inbox::change(user, id, change.id, LoggedChangeKind::MessageChanged)),
     );
-    let changes = std::slice::from_ref(change);
-    ops.extend(context.outbox.put_changes(id, changes));
+    let event = || vec![OutboxEvent::of_revision(change, revision)];
+    ops.extend(context.outbox.put(id, event));
     let states = context.states.clone();
     Write {
         ops,
