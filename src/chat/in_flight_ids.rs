@@ -10,6 +10,8 @@
 //! On a cluster, ids go by the cluster's clock. An id of another server may lie ahead of it: then
 //! it raises the queue of its own conversation, whose next id is greater, and no other queue.
 
+mod clock_lead;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use self::clock_lead::LeadingIds;
 use crate::chat::error::{Error, Result};
 use crate::clock::{Clock, IdGenerator};
 use crate::cluster::{Cluster, CursorScope};
@@ -54,6 +57,8 @@ pub(crate) struct InFlightIds {
     leases: Arc<Mutex<BTreeSet<TimeUuid>>>,
     /// Greatest ids of other servers that were ahead of the clock when they were seen.
     raised: Arc<Mutex<RaisedQueues>>,
+    /// Arrivals of the ids that lead the clock.
+    leading: Arc<Mutex<LeadingIds>>,
     /// Signals to readers of the outbox that there may be more rows.
     released: Arc<watch::Sender<()>>,
     /// This server's part in a cluster. `None` on a store of one server.
@@ -100,6 +105,7 @@ impl InFlightIds {
             ids,
             leases: Arc::default(),
             raised: Arc::default(),
+            leading: Arc::default(),
             released: Arc::new(watch::Sender::new(())),
             cluster,
             unsettled_max,
@@ -204,6 +210,8 @@ impl InFlightIds {
             })
             .collect();
         leases.insert(ids[0]);
+        drop(leases);
+        self.note_lead();
         IdLease {
             ids,
             allocated_at: Instant::now(),
@@ -224,13 +232,6 @@ impl InFlightIds {
             let mut raised = self.raised.lock();
             raised.raise(conversation, newest.moment(), self.now());
         }
-    }
-
-    /// Lead of the ids over the clock. The clock was set back, or was ahead when the ids were
-    /// allocated.
-    pub(crate) fn lead_over_clock(&self) -> Duration {
-        let lead = self.ids.last().micros() - self.now().micros();
-        Duration::from_micros(u64::try_from(lead).unwrap_or(0))
     }
 
     /// Whether streams of other servers may have passed this id. After the machine was suspended,
@@ -255,17 +256,20 @@ impl InFlightIds {
         self.low_watermark().min(self.position_max(scope, None))
     }
 
-    /// Position up to which a reader of the outbox scans: the low watermark. On a shared store the
-    /// reader trails a little, so that events that two servers write to one conversation at the same
-    /// time are visible in their order. Later ones are late.
-    pub(crate) fn outbox_limit(&self) -> OrderKey {
+    /// Position up to which a reader of the outbox scans that stays behind the present by `trail`:
+    /// the low watermark, without one. On a shared store every reader trails a little, so that events
+    /// that two servers write to one conversation at the same time are visible in their order. Later
+    /// ones are late.
+    pub(crate) fn outbox_limit(&self, trail: Duration) -> OrderKey {
         if self.is_shared() {
             // Whole steps: readers that ask at about the same time share one read of the store.
             let step = self.now().micros().div_euclid(OUTBOX_STEP_MICROS);
             let now = Timestamp::from_micros(step * OUTBOX_STEP_MICROS);
-            OrderKey::first_at(now.plus_micros(-OUTBOX_TRAIL_MICROS))
-        } else {
+            OrderKey::first_at(now.plus_micros(-OUTBOX_TRAIL_MICROS - micros(trail)))
+        } else if trail.is_zero() {
             self.low_watermark()
+        } else {
+            self.low_watermark().min(self.allocated_before(trail))
         }
     }
 

@@ -37,7 +37,6 @@ mod write_tasks;
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_util::sync::DropGuard;
 
@@ -154,6 +153,10 @@ impl Chat {
         let imported_at = store.imported_at().await?.unwrap_or_default();
         // Later ids are greater than the import, even if the clock was set back since.
         ids.pass(imported_at);
+        if store.cluster().is_none() {
+            // So are they greater than the beginning of the outbox, before which readers read nothing.
+            ids.pass(store.outbox_since().await?.unwrap_or_default());
+        }
         let cluster = match store.cluster() {
             Some(directory) => {
                 Some(Cluster::open(directory, bus.clone(), Arc::clone(&clock)).await?)
@@ -256,6 +259,12 @@ impl Services {
             "Writes waiting in the queues of conversations.",
             waiting(|(_, writes)| writes),
         );
+        let in_flight = self.components.in_flight.clone();
+        metrics.read(
+            "wideroom_ids_ahead_seconds",
+            "Lead of the newest id over the clock, which was set back or was ahead before. Messages expire later by it.",
+            move || in_flight.lead_over_clock().as_secs_f64(),
+        );
         let limiter = Arc::clone(&self.components.replay_limiter);
         metrics.read(
             "wideroom_replays",
@@ -282,10 +291,9 @@ impl Services {
         &self.bounds
     }
 
-    /// Lead of the ids over the wall clock. The clock was set back, or was ahead when the ids were
-    /// allocated.
-    pub fn lead_over_clock(&self) -> Duration {
-        self.components.in_flight.lead_over_clock()
+    /// Logs when the ids begin to lead the clock, and when that ends. Runs until it is dropped.
+    pub async fn watch_lead(&self) {
+        self.components.in_flight.watch_lead().await;
     }
 
     /// Whether events of other servers arrive. `Err` says in one sentence why not.

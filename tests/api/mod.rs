@@ -4,6 +4,7 @@ mod access;
 mod authority;
 mod block;
 mod characters;
+mod clock;
 mod cluster;
 mod conversation;
 mod erasure;

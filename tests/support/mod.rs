@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod cassandra;
 pub mod client;
+pub mod clocked_server;
 pub mod door;
 pub mod faketime;
 pub mod ground;

@@ -14,6 +14,7 @@ pub(crate) mod restrictions;
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
@@ -35,7 +36,7 @@ use crate::model::{
 use crate::store::{Participation, Store};
 
 /// Age of messages that no expiry takes.
-const YOUNG_MICROS: i64 = 60 * 1_000_000;
+const YOUNG: Duration = Duration::from_secs(60);
 
 pub struct Access {
     store: Arc<dyn Store>,
@@ -166,8 +167,8 @@ impl Access {
     /// Takes out the messages that are gone for everyone. An expiry takes at least a minute, so that a
     /// younger message is not looked at: it is gone only if somebody has just truncated the conversation.
     pub(crate) async fn retain_visible(&self, messages: &mut [Option<Arc<Message>>]) -> Result<()> {
-        let young = self.now().plus_micros(-YOUNG_MICROS);
-        let is_old = |message: &&Arc<Message>| message.id.moment() < young;
+        let young = self.in_flight.allocated_before(YOUNG);
+        let is_old = |message: &&Arc<Message>| message.id.order_key() <= young;
         let old = messages.iter().flatten().filter(is_old);
         let mut ids: Vec<_> = old.map(|message| message.conversation).collect();
         ids.sort_unstable();

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 use super::OutboxService;
 use super::scan::OutboxScan;
 use crate::chat::error::Result;
-use crate::chat::in_flight_ids::{InFlightIds, rewind};
+use crate::chat::in_flight_ids::InFlightIds;
 use crate::model::{OrderKey, OutboxRow, OutboxShard};
 
 /// Shortest pause between two passes of a reader that has read everything: events that follow one
@@ -68,8 +68,7 @@ impl RowFeed {
     pub(super) async fn read(&mut self) -> Result<FeedStep> {
         // Seen before the limit: ids that are released after it wake the reader.
         self.released.borrow_and_update();
-        let trail = i64::try_from(self.trail.as_micros()).unwrap_or(i64::MAX);
-        let limit = rewind(self.in_flight.outbox_limit(), trail);
+        let limit = self.in_flight.outbox_limit(self.trail);
         let rows = self.scan.read(limit).await?;
         if !rows.is_empty() {
             self.pause = SHARED_PASS_EVERY;

@@ -260,7 +260,7 @@ impl OutboxService {
 
     /// Position up to which all rows are visible, but for late ones.
     fn limit(&self) -> OrderKey {
-        self.in_flight.outbox_limit()
+        self.in_flight.outbox_limit(Duration::ZERO)
     }
 
     fn loader(&self) -> EventLoader {

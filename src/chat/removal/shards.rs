@@ -44,9 +44,10 @@ impl HeldShard {
         lease.is_none_or(|lease| Instant::now() < lease.valid_until)
     }
 
-    /// Notes that the entries until this hour are done.
+    /// Notes that the entries until this hour are done. A clock that was ahead and is set back lists entries in earlier
+    /// hours again.
     pub(super) fn advance(&mut self, hour: u32) {
-        self.from = self.from.max(hour.saturating_sub(LATE_HOURS));
+        self.from = hour.saturating_sub(LATE_HOURS);
     }
 }
 
@@ -173,4 +174,22 @@ impl ShardHolder {
 
 fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_has_its_hours_looked_at_again() {
+        let mut held = HeldShard {
+            shard: OutboxShard::of(crate::model::ConversationId::random()),
+            from: 0,
+            lease: None,
+        };
+        held.advance(1_000);
+        assert_eq!(held.from, 1_000 - LATE_HOURS);
+        held.advance(900);
+        assert_eq!(held.from, 900 - LATE_HOURS);
+    }
 }

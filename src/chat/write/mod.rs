@@ -37,7 +37,7 @@ use self::command::revision::{EditInput, RevisionDraft};
 use self::completed_change::CompletedChanges;
 use self::conversation_queue::{ConversationQueues, Work};
 use self::introduction::Introductions;
-use self::send_batch::slow_mode::{last_send, require_pause};
+use self::send_batch::slow_mode::{require_pause, since_last_send};
 use self::unknown_outcome::UnsettledWrites;
 use self::write_context::WriteContext;
 use crate::chat::access::authority::Authority;
@@ -329,8 +329,9 @@ impl WriteService {
             }
         }
         if draft.slow_mode_seconds > 0 {
-            let last = last_send(&**store, sender, conversation).await?;
-            require_pause(draft.slow_mode_seconds, last, now)?;
+            let in_flight = &self.context.in_flight;
+            let last = since_last_send(&**store, in_flight, sender, conversation).await?;
+            require_pause(draft.slow_mode_seconds, last)?;
         }
         let message = CheckedMessage {
             conversation,

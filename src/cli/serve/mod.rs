@@ -121,9 +121,6 @@ async fn serve_chat(
         },
     )
     .await?;
-    if !chat.lead_over_clock().is_zero() {
-        tracing::warn!(ahead = ?chat.lead_over_clock(), "the clock is behind the newest id in the store; new ids continue after that id. Set the clock");
-    }
     chat.register(metrics);
     if let Some(settings) = &config.before_send {
         exposure::warn(&settings.secret_file, ExposedPath::WebhookSecret);
@@ -138,8 +135,10 @@ async fn serve_chat(
     let _ = running.webhooks.set(Arc::clone(&webhooks));
     let pages = page_router(config, running.auth.clone(), clock);
     print(&greeting(address, config))?;
-    // The runtime's hook logs a panic of this task.
+    // The runtime's hook logs a panic of these tasks.
     let removals = tokio::spawn(chat.removals.worker().run());
+    let watched = chat.clone();
+    let clock_watch = tokio::spawn(async move { watched.watch_lead().await });
     let drain = config.server.drain;
     let stop = running.stop.clone();
     let stopping = async move {
@@ -148,6 +147,7 @@ async fn serve_chat(
     };
     let served = server::run(listener, server, pages, stopping).await;
     removals.abort();
+    clock_watch.abort();
     webhooks.finish().await;
     chat.finish().await;
     served.map_err(Error::Serve)

@@ -3,20 +3,23 @@
 //! The queue of the conversation checks a send against the sender's last one, which the inbox row holds
 //! already. So only sends to a conversation with a slow mode read anything, and across servers one send too
 //! many is possible. A retry of a stored send is no second one.
+//!
+//! The pause counts from the arrival of the last send ([`InFlightIds::age`]), whatever the clock has shown since.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{SendJob, refuse_all};
 use crate::chat::error::{Error, Result};
+use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::write::conversation_writer::ConversationWriter;
-use crate::model::{ConversationId, IdempotencyKey, Timestamp, UserId};
+use crate::model::{ConversationId, IdempotencyKey, UserId};
 use crate::store::Store;
 
-/// Sends of one batch that were accepted, by their senders.
+/// Sends of one batch that were accepted.
 #[derive(Default)]
 struct AcceptedSends {
-    newest: HashMap<UserId, Timestamp>,
+    senders: HashSet<UserId>,
     keys: HashSet<(UserId, IdempotencyKey)>,
 }
 
@@ -51,38 +54,42 @@ impl ConversationWriter {
                 return Ok(());
             }
         }
-        let now = self.context().in_flight.now();
-        let last = match accepted.newest.get(sender) {
-            Some(last) => Some(*last),
-            None => {
-                let store = &*self.context().store;
-                last_send(store, sender, self.conversation()).await?
-            }
+        let since_last = if accepted.senders.contains(sender) {
+            Some(Duration::ZERO)
+        } else {
+            let context = self.context();
+            since_last_send(
+                &*context.store,
+                &context.in_flight,
+                sender,
+                self.conversation(),
+            )
+            .await?
         };
-        require_pause(send.draft.slow_mode_seconds, last, now)?;
-        accepted.newest.insert(sender.clone(), now);
+        require_pause(send.draft.slow_mode_seconds, since_last)?;
+        accepted.senders.insert(sender.clone());
         accepted.keys.extend(key);
         Ok(())
     }
 }
 
-/// Time of the sender's last send in a conversation.
-pub(crate) async fn last_send(
+/// Time since the sender's last send in a conversation.
+pub(crate) async fn since_last_send(
     store: &dyn Store,
+    in_flight: &InFlightIds,
     sender: &UserId,
     conversation: ConversationId,
-) -> Result<Option<Timestamp>> {
+) -> Result<Option<Duration>> {
     let row = store.inbox_rows(sender, &[conversation]).await?.pop();
     let sent = row.flatten().and_then(|row| row.sent_up_to);
-    Ok(sent.map(|message| message.moment()))
+    Ok(sent.map(|message| in_flight.age(message.moment())))
 }
 
 /// Refuses a send that follows the last one too early.
-pub(crate) fn require_pause(seconds: u32, last: Option<Timestamp>, now: Timestamp) -> Result<()> {
-    let pause = i64::from(seconds) * 1_000_000;
-    let early = last.map_or(0, |last| last.plus_micros(pause).micros() - now.micros());
-    if early > 0 {
-        let retry_after = Duration::from_micros(early.unsigned_abs());
+pub(crate) fn require_pause(seconds: u32, since_last: Option<Duration>) -> Result<()> {
+    let pause = Duration::from_secs(seconds.into());
+    let retry_after = since_last.map_or(Duration::ZERO, |since| pause.saturating_sub(since));
+    if !retry_after.is_zero() {
         return Err(Error::TooFast { retry_after });
     }
     Ok(())
