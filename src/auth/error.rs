@@ -25,7 +25,7 @@ pub enum Error {
     #[error("the token is of another issuer")]
     Issuer,
     #[error(
-        "the token names no user: `sub` must be 1 to {} bytes of text without control characters",
+        "the token names no user: `sub` must be 1 to {} bytes of visible text, without blanks at its ends, and without control characters and bidirectional controls",
         UserId::BYTES_MAX
     )]
     Subject,

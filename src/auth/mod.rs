@@ -263,7 +263,7 @@ impl Auth {
             .scope
             .is_some_and(|scope| scope.split(' ').any(|one| one == SERVICE_SCOPE));
         let user =
-            UserId::parse_living(&claims.sub.ok_or(Error::Subject)?).map_err(|_| Error::Subject)?;
+            UserId::parse_new(&claims.sub.ok_or(Error::Subject)?).map_err(|_| Error::Subject)?;
         let is_trusted = !claims.is_of_provider || self.rules.service_subjects.contains(&user);
         Ok(Identity {
             user,

@@ -133,6 +133,7 @@ Lines and their fields; fields before the bar are required:
   message       conversationId id sender | kind body attachments metadata replyTo clientKey editedAt deletedAt
   reaction      conversationId messageId emoji username
   header, end   first and last line of an export: format exportedAt; lines (number of lines before it)
+Usernames have no blanks at their ends, no bidirectional controls and something visible, unless the file is an export.
 `participants` is a list of {username, role, readUpTo, …}. Message ids are timeuuids and hold the time. `unreadFrom` is the first unread
 message, where it does not directly follow `readUpTo`.
 

@@ -12,10 +12,10 @@ use crate::model::{UserId, UserIdError};
 #[derive(clap::Args)]
 pub(super) struct TokenFlags {
     /// Username in the token: 1 to 128 bytes of text without control characters
-    #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_user, required_unless_present = "service", conflicts_with = "service")]
+    #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = UserId::parse_new, required_unless_present = "service", conflicts_with = "service")]
     user: Option<UserId>,
     /// Name of a service, instead of a user: the token of a backend, which may act as every user
-    #[arg(long, env = "WIDEROOM_SERVICE", hide_env_values = true, value_name = "NAME", value_parser = parse_user)]
+    #[arg(long, env = "WIDEROOM_SERVICE", hide_env_values = true, value_name = "NAME", value_parser = UserId::parse_new)]
     service: Option<UserId>,
     /// Lifetime of the token
     #[arg(long, env = "WIDEROOM_TTL", hide_env_values = true, value_name = "TIME", default_value = "24h", value_parser = config::parse_duration)]

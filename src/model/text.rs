@@ -47,10 +47,7 @@ pub fn parse_name(text: &str, bytes_max: usize) -> Result<(), TextError> {
     if text.chars().any(is_invisible) {
         return Err(TextError::Invisible);
     }
-    if text
-        .chars()
-        .all(|char| char.is_whitespace() || is_joiner(char) || is_variation_selector(char))
-    {
+    if !text.chars().any(is_shown) {
         return Err(TextError::Blank);
     }
     Ok(())
@@ -60,6 +57,16 @@ pub fn parse_name(text: &str, bytes_max: usize) -> Result<(), TextError> {
 /// tab, line feed and carriage return.
 pub fn is_refused_in_body(char: char) -> bool {
     char.is_control() && !matches!(char, '\t' | '\n' | '\r')
+}
+
+/// Whether the character shows by itself: no blank, nothing invisible.
+pub(super) fn is_shown(char: char) -> bool {
+    !char.is_whitespace() && !is_joiner(char) && !is_variation_selector(char) && !is_invisible(char)
+}
+
+/// Bidi_Control of Unicode: a character that changes the order in which others are shown.
+pub(super) fn is_bidirectional_control(char: char) -> bool {
+    matches!(char, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER: many scripts, and emoji of several parts, need them.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
+use super::text::{is_bidirectional_control, is_shown};
 use super::{ChangeId, Metadata, Timestamp};
 
 /// Username: the `sub` claim of the token. Compared bytewise.
@@ -44,6 +45,12 @@ pub enum UserIdError {
     TooLong,
     #[error("a username must not hold control characters")]
     Control,
+    #[error("a username must not begin or end with a blank")]
+    BlankEnd,
+    #[error("a username must show at least one character")]
+    Invisible,
+    #[error("a username must not hold bidirectional controls")]
+    Bidirectional,
     #[error(
         "`{}` stands for users who were erased, and nobody has this name",
         UserId::ERASED
@@ -86,6 +93,22 @@ impl UserId {
         Ok(user)
     }
 
+    /// Parses a name that may be new: of a token, of an input that adds or describes a user, of an import from another system. Names
+    /// that a store has already need not have this form: [`UserId::parse_living`] addresses them.
+    pub fn parse_new(text: &str) -> Result<Self, UserIdError> {
+        let user = Self::parse_living(text)?;
+        if !text.chars().any(is_shown) {
+            return Err(UserIdError::Invisible);
+        }
+        if text.trim() != text {
+            return Err(UserIdError::BlankEnd);
+        }
+        if text.chars().any(is_bidirectional_control) {
+            return Err(UserIdError::Bidirectional);
+        }
+        Ok(user)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -122,7 +145,7 @@ pub struct Presence {
     pub last_seen_at: Option<Timestamp>,
 }
 
-/// Suspension of a user. The user may not sign in, send or be added while it holds.
+/// Suspension of a user. The user may not sign in or send while it holds, and no group adds them.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Suspension {
     pub since: Timestamp,
@@ -194,6 +217,39 @@ mod tests {
         assert_eq!(UserId::parse(&"a".repeat(129)), Err(UserIdError::TooLong));
         assert_eq!(UserId::parse("a\u{0}b"), Err(UserIdError::Control));
         assert_eq!(UserId::parse("a\u{85}b"), Err(UserIdError::Control));
+    }
+
+    #[test]
+    fn a_new_name_shows_what_it_is() {
+        for name in [
+            "bob",
+            "Ärzte ohne Grenzen 🚑",
+            "auth0|5f7c8ec7",
+            "نگار\u{200c}ها",
+            "❤\u{fe0f}",
+        ] {
+            assert!(UserId::parse_new(name).is_ok(), "{name:?}");
+        }
+        for (name, error) in [
+            ("bob ", UserIdError::BlankEnd),
+            ("\u{a0}bob", UserIdError::BlankEnd),
+            ("bob\u{3000}", UserIdError::BlankEnd),
+            (" ", UserIdError::Invisible),
+            ("\u{200b}\u{2060}", UserIdError::Invisible),
+            ("\u{3164}", UserIdError::Invisible),
+            ("\u{200d}\u{fe0f} ", UserIdError::Invisible),
+            ("bob\u{202e}gro.elpmaxe", UserIdError::Bidirectional),
+            ("\u{2067}bob\u{2069}", UserIdError::Bidirectional),
+            ("bob\u{200f}", UserIdError::Bidirectional),
+        ] {
+            assert_eq!(UserId::parse_new(name), Err(error), "{name:?}");
+            assert!(UserId::parse_living(name).is_ok(), "a store may have it");
+        }
+        assert_eq!(UserId::parse_new(""), Err(UserIdError::Empty));
+        assert_eq!(
+            UserId::parse_new("wideroom:erased"),
+            Err(UserIdError::Erased)
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Identification of a caller: the token, and the user in whose name a service acts.
 
 use axum::http::{HeaderMap, StatusCode, header};
+use percent_encoding::percent_decode;
 
 use super::answer::{Code, Problem};
 use super::context::Server;
@@ -163,8 +164,9 @@ impl ActedUser {
             let twice = Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence);
             return Some(Self(Err(twice)));
         }
-        // A name is UTF-8; the header type of the library accepts only ASCII as text.
-        Some(Self::parse(std::str::from_utf8(first.as_bytes()).ok()))
+        // HTTP strips blanks at the ends of a value, and clients send ASCII: other names are percent-encoded.
+        let name = percent_decode(first.as_bytes()).decode_utf8();
+        Some(Self::parse(name.ok().as_deref()))
     }
 
     /// The name in `connection_init`.

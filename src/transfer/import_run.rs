@@ -145,13 +145,14 @@ impl ImportRun<'_> {
         numbering: Numbering,
     ) -> mpsc::Receiver<io::Result<LineBatch>> {
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
-        let (lines, offset) = if numbering == Numbering::Counted {
+        let position = if numbering == Numbering::Counted {
             (self.progress.lines, self.progress.offset)
         } else {
             (0, 0)
         };
-        let mut reader =
-            LineReader::new(input, numbering, self.import.clock.clone(), lines, offset);
+        let clock = self.import.clock.clone();
+        let is_export = self.progress.has_header;
+        let mut reader = LineReader::new(input, numbering, clock, position, is_export);
         tokio::task::spawn_blocking(move || {
             while let Some(batch) = reader.batch().transpose() {
                 let is_last = batch.is_err();

@@ -239,3 +239,27 @@ async fn lines_that_waited_and_are_gone_are_read_again() {
     );
     assert!(world.heard.is_empty(), "it began anew: {:?}", world.heard);
 }
+
+#[tokio::test]
+async fn names_that_look_like_others_come_with_an_export_of_ours_alone() {
+    let mut world = World::new();
+    let lines = [
+        r#"{"type":"user","username":"bob "}"#,
+        r#"{"type":"block","username":"alice","blocked":"\u202ebob","since":"2026-03-15T09:00:00Z"}"#,
+        r#"{"type":"participant","conversationId":"550e8400-e29b-41d4-a716-446655440001","username":"\u200b"}"#,
+    ]
+    .join("\n");
+    let text = format!("{}{lines}\n", conversation());
+    let outcome = world.file(&text).await.unwrap();
+    assert_eq!(outcome.counts.broken_lines, 3, "{:?}", world.heard);
+    assert!(world.heard[0].starts_with("line 2: a username must not begin or end with a blank"));
+    let (header, end) = (
+        r#"{"type":"header","format":2}"#,
+        r#"{"type":"end","lines":5}"#,
+    );
+    let outcome = world
+        .file(&format!("{header}\n{text}{end}\n"))
+        .await
+        .unwrap();
+    assert_eq!(outcome.counts.broken_lines, 0, "{:?}", world.heard);
+}

@@ -47,6 +47,25 @@ pub enum Line {
     End(End),
 }
 
+impl Line {
+    /// Names of the users whom the line brings in.
+    pub(super) fn usernames(&self) -> Vec<&str> {
+        match self {
+            Self::Header(_) | Self::Report(_) | Self::End(_) => Vec::new(),
+            Self::User(line) => vec![&line.username],
+            Self::Block(line) => vec![&line.username, &line.blocked],
+            Self::Conversation(line) => {
+                let participants = line.participants.iter().flatten();
+                participants.map(|one| one.username.as_str()).collect()
+            }
+            Self::Participant(line) => vec![&line.username],
+            Self::Message(line) => vec![&line.sender],
+            Self::Pin(line) => vec![&line.by],
+            Self::Reaction(line) => vec![&line.username],
+        }
+    }
+}
+
 /// The first line of an export.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

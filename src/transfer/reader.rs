@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::line::{LINE_BYTES_MAX, Line};
 use super::row::rows;
 use crate::clock::Clock;
-use crate::model::BYTE_ORDER_MARK;
+use crate::model::{BYTE_ORDER_MARK, UserId, UserIdError};
 use crate::store::ImportRow;
 
 /// Bounds of one batch in rows and bytes. The unit that crosses a bound is part of the batch.
@@ -54,6 +54,8 @@ pub(super) struct LineReader<R> {
     clock: Arc<dyn Clock>,
     lines: u64,
     offset: u64,
+    /// Whether the input began with the first line of an export.
+    is_export: bool,
 }
 
 impl<R: Read> LineReader<R> {
@@ -62,8 +64,8 @@ impl<R: Read> LineReader<R> {
         input: R,
         numbering: Numbering,
         clock: Arc<dyn Clock>,
-        lines: u64,
-        offset: u64,
+        (lines, offset): (u64, u64),
+        is_export: bool,
     ) -> Self {
         Self {
             input: BufReader::with_capacity(256 * 1024, input),
@@ -71,6 +73,7 @@ impl<R: Read> LineReader<R> {
             clock,
             lines,
             offset,
+            is_export,
         }
     }
 
@@ -101,6 +104,8 @@ impl<R: Read> LineReader<R> {
                 batch.has_header |= matches!(line, Line::Header(_));
                 batch.has_end |= matches!(line, Line::End(_));
             });
+            self.is_export |= batch.has_header;
+            let line = line.and_then(|line| self.check_names(line));
             match line.and_then(|line| rows(line, number, now)) {
                 Ok(rows) if rows.is_empty() => {}
                 Ok(rows) => {
@@ -115,6 +120,21 @@ impl<R: Read> LineReader<R> {
         }
         (batch.lines, batch.offset) = (self.lines, self.offset);
         Ok((self.offset > before).then_some(batch))
+    }
+
+    /// Refuses names that no user can sign in with. An export of ours may have them.
+    fn check_names(&self, line: Line) -> Result<Line, String> {
+        if !self.is_export {
+            for name in line.usernames() {
+                // The name of erased users is refused where it may not stand.
+                if let Err(error) = UserId::parse_new(name)
+                    && error != UserIdError::Erased
+                {
+                    return Err(format!("{error}: {name:?}"));
+                }
+            }
+        }
+        Ok(line)
     }
 
     /// The next line without its end. `Err` for one that is too long, which is skipped.
@@ -181,8 +201,8 @@ mod tests {
             io::Cursor::new(text.into()),
             Numbering::Counted,
             Arc::new(SystemClock),
-            0,
-            0,
+            (0, 0),
+            false,
         );
         std::iter::from_fn(|| reader.batch().unwrap()).collect()
     }

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::server::{AdmissionBounds, ServerBounds};
 
 use crate::support::door::{Door, SERVICE};
@@ -15,7 +16,7 @@ const NAME: &str = "{ viewer { username } }";
 
 /// Cases of users who act themselves: consent, rates that a service pays itself, presence, and bytes that
 /// several streams of one process share; and the index of searches, which knows no caller.
-const ELSEWHERE: [&str; 16] = [
+const ELSEWHERE: [&str; 18] = [
     "api::introduction::",
     "api::large_events::a_payload_over_64_kib_is_kept_in_no_notice_and_no_memo",
     "api::pace::documents_of_clients_without_a_token_evict_nobody_elses",
@@ -24,8 +25,10 @@ const ELSEWHERE: [&str; 16] = [
     "api::presence::",
     "api::block::a_blocker_is_offline_for_the_blocked_user_who_has_no_presence_for_the_blocker",
     "api::block::a_subscriber_who_blocks_nobody_of_a_payload_shares_it",
+    "api::rates::bytes_that_a_user_writes_have_a_rate",
     "api::rates::new_direct_conversations_have_a_rate_and_known_ones_have_none",
     "api::rates::sends_of_a_user_have_a_rate_over_all_conversations",
+    "api::report::a_user_has_a_share_of_the_reports_of_a_day",
     "api::report::reports_of_a_user_have_a_rate",
     "api::search_index::",
     "api::shared::a_removed_user_gets_no_shared_payload",
@@ -126,6 +129,56 @@ async fn only_a_service_acts_as_a_user_whoever_is_named() {
         said.json()["data"]["viewer"]["username"],
         "Ärzte ohne Grenzen 🚑"
     );
+}
+
+/// HTTP strips blanks around the value of a header, so that a raw one cannot name a user with blanks at an end.
+#[tokio::test]
+async fn a_name_that_looks_like_another_is_new_to_nobody_and_services_address_it() {
+    let world = World::open().await;
+    let door = Door::of(&world.chat);
+    let named = |header: &str| door.service().acting_as(header);
+    for (header, name) in [
+        ("bob%20", "bob "),
+        ("%C3%84rzte%20ohne%20Grenzen", "Ärzte ohne Grenzen"),
+        ("bob%E2%80%AE", "bob\u{202e}"),
+        ("100%25", "100%"),
+        ("50% of bob", "50% of bob"),
+    ] {
+        let said = door.ask(&named(header), NAME, &json!({})).await;
+        assert_eq!(said.json()["data"]["viewer"]["username"], name, "{header}");
+    }
+    let bad = door.ask(&named("bob%FF"), NAME, &json!({})).await;
+    assert_eq!(bad.code(), "BAD_USER_INPUT");
+
+    let now = SystemClock.now().micros() / 1_000_000;
+    let inputs = [
+        "mutation($u: String!) { startDirectConversation(input: {username: $u}) { conversation { id } } }",
+        "mutation($u: String!) { createGroupConversation(input: {name: \"g\", usernames: [$u]}) { conversation { id } } }",
+        "mutation($u: String!) { upsertUsers(input: {users: [{username: $u, displayName: \"Bob\"}]}) { users { username } } }",
+    ];
+    let of_services = [
+        "mutation($u: String!) { suspendUser(input: {username: $u}) { user { username } } }",
+        "mutation($u: String!) { revokeTokens(input: {username: $u}) { revokedBefore } }",
+    ];
+    for name in ["bob ", "\u{3000}", "\u{200b}", "\u{202e}bob"] {
+        let claims = json!({"sub": name, "iat": now, "exp": now + 3_600});
+        let said = door.ask(&door.signed(&claims), NAME, &json!({})).await;
+        assert_eq!(said.code(), "UNAUTHENTICATED", "{name:?}");
+        for input in inputs {
+            let caller = match input.contains("upsertUsers") {
+                true => door.service(),
+                false => named("alice"),
+            };
+            let said = door.ask(&caller, input, &json!({"u": name})).await;
+            assert_eq!(said.code(), "BAD_USER_INPUT", "{name:?} {input}");
+        }
+        for document in of_services {
+            let said = door
+                .ask(&door.service(), document, &json!({"u": name}))
+                .await;
+            assert_eq!(said.code(), "", "{said:?}");
+        }
+    }
 }
 
 async fn sees(viewer: &Actor, conversation: &str, name: &str) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::WriteService;
 use super::command::draft::parse_key;
-use super::command::group::{parse_group_name, parse_username, parse_usernames};
+use super::command::group::{parse_added, parse_group_name, parse_usernames};
 use super::introduction::StrangerCharge;
 use super::outgoing::creation::OutgoingCreation;
 use crate::chat::error::{Error, Result};
@@ -26,7 +26,7 @@ impl WriteService {
     ) -> Result<Arc<Conversation>> {
         let caller = &caller.into();
         let viewer = &caller.user;
-        let peer = parse_username(username)?;
+        let peer = parse_added(username)?;
         let context = &self.context;
         if context.access.blocks().of(viewer).await?.has(&peer) {
             return Err(Error::Forbidden("you have blocked this user"));

@@ -51,7 +51,7 @@ impl WriteService {
                 let refused =
                     |why: String| Error::bad_input(USERS_PATH, format!("user {index}: {why}"));
                 let user =
-                    UserId::parse_living(&username).map_err(|error| refused(error.to_string()))?;
+                    UserId::parse_new(&username).map_err(|error| refused(error.to_string()))?;
                 let change = parse(input).map_err(|error| refused(error.to_string()))?;
                 Ok((user, change))
             })

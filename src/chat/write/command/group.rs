@@ -105,7 +105,12 @@ pub(crate) fn parse_username(username: &str) -> Result<UserId> {
     UserId::parse_living(username).map_err(|error| Error::bad_input(&["input", "username"], error))
 }
 
-/// Sorts the usernames and removes duplicates.
+/// The name of a user who is added.
+pub(crate) fn parse_added(username: &str) -> Result<UserId> {
+    UserId::parse_new(username).map_err(|error| Error::bad_input(&["input", "username"], error))
+}
+
+/// The names of users who are added. Sorts them and removes duplicates.
 pub(crate) fn parse_usernames(usernames: &[String]) -> Result<Vec<UserId>> {
     const PATH: &[&str] = &["input", "usernames"];
     if usernames.len() > Conversation::USERNAMES_MAX {
@@ -119,7 +124,7 @@ pub(crate) fn parse_usernames(usernames: &[String]) -> Result<Vec<UserId>> {
     }
     let mut users = usernames
         .iter()
-        .map(|name| UserId::parse_living(name))
+        .map(|name| UserId::parse_new(name))
         .collect::<Result<Vec<_>, UserIdError>>();
     if let Ok(users) = &mut users {
         users.sort_unstable();
