@@ -29,6 +29,7 @@ mod profile;
 mod rates;
 mod reaction;
 mod receipt;
+mod removed_text;
 mod report;
 mod restriction;
 mod revision;

@@ -29,14 +29,14 @@ mod write;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, spawn_blocking};
 
 pub use self::admin::backup::{Copy, CopyError, Pieces};
-use self::admin::compaction::SearchCompaction;
+use self::admin::compaction::{Rewrites, SearchCompaction};
 use self::admin::maintenance::{self, Disk};
 use self::cache::floor_counts::FloorCounts;
 use self::cache::state::{ConversationState, States};
@@ -104,8 +104,8 @@ struct OpenStore {
     copies: Arc<Semaphore>,
     /// Permits one import at a time.
     import: tokio::sync::Mutex<()>,
-    /// Messages that were removed since the last compaction.
-    removed_messages: AtomicU64,
+    /// Files to rewrite after removals.
+    rewrites: tokio::sync::Mutex<Rewrites>,
     search_compaction: SearchCompaction,
 }
 
@@ -146,6 +146,8 @@ impl Embedded {
                 .view()
                 .record(&key::note(NOTE_OUTBOX_SINCE))
                 .map_err(|error| open::engine_error(&options.path, error))?;
+            let rewrites = Rewrites::open(&opened.db.view())
+                .map_err(|error| open::engine_error(&options.path, error))?;
             let context = Arc::new(ReadContext {
                 db: opened.db,
                 states: Arc::new(States::new()),
@@ -171,7 +173,7 @@ impl Embedded {
                 relay,
                 copies,
                 import,
-                removed_messages: AtomicU64::new(0),
+                rewrites: tokio::sync::Mutex::new(rewrites),
                 search_compaction: SearchCompaction::since(clock.now()),
             }))
         });

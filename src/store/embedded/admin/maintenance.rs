@@ -77,6 +77,11 @@ impl Disk {
         self.free_bytes.load(Ordering::Relaxed)
     }
 
+    /// Free space above the minimum.
+    pub(in crate::store::embedded) fn room(&self) -> u64 {
+        self.free_bytes().saturating_sub(self.free_bytes_min)
+    }
+
     /// Checks that the disk has room for a write.
     pub(in crate::store::embedded) fn check(&self) -> Result<()> {
         if self.is_short.load(Ordering::Relaxed) {

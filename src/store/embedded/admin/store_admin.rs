@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
-
 use super::{export, import};
 use crate::model::{
     Conversation, ConversationId, Emoji, Membership, MessageId, Profile, Timestamp, UserId,
@@ -11,9 +9,9 @@ use crate::model::{
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::{MissingRow, corrupt};
 use crate::store::embedded::engine::{key, record};
-use crate::store::embedded::{Busy, Embedded, TRIES_MAX, contended, message};
+use crate::store::embedded::{Embedded, TRIES_MAX, contended, message};
 use crate::store::{
-    Error, ImportPositions, ImportRow, Imported, StoreAdmin, StoreFuture, StoredMessage, Verified,
+    ImportPositions, ImportRow, Imported, StoreAdmin, StoreFuture, StoredMessage, Verified,
     VerifyPosition,
 };
 
@@ -147,12 +145,7 @@ impl StoreAdmin for Embedded {
     }
 
     fn compact(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            let inner = Arc::clone(&self.inner);
-            spawn_blocking(move || inner.context.db.compact_all())
-                .await
-                .map_err(|_| Error::Unavailable(Box::new(Busy::Panic)))?
-        })
+        Box::pin(self.inner.rewrite_all())
     }
 
     fn note_once<'a>(&'a self, name: &'a str, value: &'a str) -> StoreFuture<'a, String> {

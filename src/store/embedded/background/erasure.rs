@@ -12,7 +12,7 @@ use crate::model::{
 use crate::store::embedded::cache::state::{ConversationState, People, memberships};
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
-use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Span};
+use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Span, Table};
 use crate::store::embedded::engine::record::{self, BanRecord, ConversationRecord, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::compare_and_set::Plan;
@@ -131,6 +131,10 @@ impl ErasureStore for Embedded {
 
     fn swap_job<'a>(&'a self, seen: Option<&'a Job>, to: &'a Job) -> StoreFuture<'a, bool> {
         Box::pin(async move {
+            if to.finished_at.is_some() {
+                // The erased texts are still in files of every table.
+                self.inner.note_removal(&Table::ALL).await?;
+            }
             let (running, ended) = (key::job(to.id), key::ended_job(to.id));
             let condition = match seen {
                 None => Condition::Absent(running.clone()),

@@ -26,6 +26,8 @@ const SEARCH_MEMTABLE_BYTES_MAX: u64 = 2 << 20;
 /// How long a compaction waits for the flush before it.
 const FLUSH_MAX: Duration = Duration::from_secs(10);
 const FLUSH_LOOK: Duration = Duration::from_millis(10);
+/// How long a rewrite waits until the engine has deleted the old journal, and then the old files.
+const RELEASE_MAX: Duration = Duration::from_secs(60);
 const JOURNAL_LOOK: Duration = Duration::from_millis(100);
 /// Row that fills a journal, and the size and number of its values: more than a journal holds.
 const FILLER_ROW: &str = "filler";
@@ -130,11 +132,6 @@ impl Db {
         self.database.disk_space().unwrap_or_default()
     }
 
-    /// Approximate number of rows of a table, tombstones included.
-    pub(in crate::store::embedded) fn rows_of(&self, table: Table) -> u64 {
-        self.keyspace(table).approximate_len() as u64
-    }
-
     /// Bytes of a table on disk, without journals.
     pub(in crate::store::embedded) fn bytes_of(&self, table: Table) -> u64 {
         self.keyspace(table).disk_space()
@@ -165,20 +162,20 @@ impl Db {
         loop {
             self.commit([(filler.clone(), None)])?;
             self.keyspace(filler.table).rotate_memtable()?;
-            if !self.keyspaces.iter().any(has_replaced_files) || began.elapsed() > FLUSH_MAX {
+            if !self.keyspaces.iter().any(has_replaced_files) || began.elapsed() > RELEASE_MAX {
                 return Ok(());
             }
             std::thread::sleep(JOURNAL_LOOK);
         }
     }
 
-    /// Rewrites all files without overwritten and deleted values, those of the journals included.
+    /// Rewrites the files of tables without overwritten and deleted values, and the journals. Writes go on.
     ///
     /// The engine seals its journal once it has 64 MB, and deletes it once each keyspace has files as new as it. So this
     /// fills the journal up with values that nothing reads, flushes every keyspace until the journal is gone, and compacts
     /// them: not before, because a compaction drops the newest deletions, and files without them look older than the journal.
-    pub(in crate::store::embedded) fn compact_all(&self) -> Result<()> {
-        let failed = |error| read_error("all tables", error);
+    pub(in crate::store::embedded) fn rewrite(&self, tables: &[Table]) -> Result<()> {
+        let failed = |error| read_error("removed rows", error);
         let filler = key::meta(FILLER_ROW);
         let mut bytes = vec![0; FILLER_BYTES];
         for _ in 0..FILLERS {
@@ -190,13 +187,13 @@ impl Db {
         let began = Instant::now();
         loop {
             self.flush_all().map_err(failed)?;
-            if self.database.journal_count() == 1 || began.elapsed() > FLUSH_MAX {
+            if self.database.journal_count() == 1 || began.elapsed() > RELEASE_MAX {
                 break;
             }
             std::thread::sleep(JOURNAL_LOOK);
         }
-        for keyspace in &*self.keyspaces {
-            keyspace.major_compact().map_err(failed)?;
+        for table in tables {
+            self.keyspace(*table).major_compact().map_err(failed)?;
         }
         self.release_files().map_err(failed)
     }

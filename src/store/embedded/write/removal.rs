@@ -11,6 +11,7 @@ use crate::model::{
     ConversationId, Direction, HistorySettings, Message, MessageId, OrderKey, OutboxEvent,
     TimeUuid, Timestamp,
 };
+use crate::store::embedded::admin::compaction::MESSAGE_TABLES;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
@@ -126,12 +127,13 @@ impl RemovalStore for Embedded {
                     .await?;
                 let is_committed = match write {
                     // It frees space, so it runs on a full disk, too.
-                    Some(write) => self.inner.committer.commit(write).await? == CommitOutcome::Done,
+                    Some(write) => {
+                        self.inner.note_removal(MESSAGE_TABLES).await?;
+                        self.inner.committer.commit(write).await? == CommitOutcome::Done
+                    }
                     None => true,
                 };
                 if is_committed {
-                    let count = &self.inner.removed_messages;
-                    count.fetch_add(removed.messages, Ordering::Relaxed);
                     return Ok(removed);
                 }
                 self.states().forget(conversation);
