@@ -43,6 +43,8 @@ const CLIENT_MUTATION_ID_BYTES_MAX: usize = 128;
 /// operation are executed one after the other. A field that fails is null and does not stop the
 /// others.
 ///
+/// A service under its own name does in every conversation what an OWNER may.
+///
 /// Errors have a code in `extensions.code`, as in `Query`. Errors with a retry also have
 /// `extensions.outcome`: NOT_DONE means that nothing was stored. UNKNOWN means that the change may
 /// have been stored: repeat the same mutation, `sendMessage` and `createGroupConversation` with the

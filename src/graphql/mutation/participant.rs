@@ -29,7 +29,8 @@ pub(super) struct AddParticipantsInput {
 pub(super) struct AddParticipantsPayload {
     /// The group.
     conversation: Conversation,
-    /// Edges of the named users, existing participants included, ordered by username (bytewise).
+    /// Edges of those named users who take part now, existing participants included, ordered by
+    /// username (bytewise).
     participant_edges: Vec<ParticipantEdge>,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,

@@ -26,7 +26,8 @@ pub(super) struct UpsertUsersInput {
 /// Profile of one user. Omitted fields stay unchanged; null clears a field.
 #[derive(InputObject)]
 pub(super) struct UserInput {
-    /// Username: 1 to 128 bytes without control characters. A user exists by being named.
+    /// Username: 1 to 128 bytes, with something visible, without blanks at its ends, control characters
+    /// and bidirectional controls. A user exists by being named.
     username: String,
     /// Display name: 1 to 128 bytes of UTF-8, not blank, without control, invisible or
     /// bidirectional format characters. Null clears it.
@@ -162,9 +163,9 @@ impl ServiceMutation {
         nullable(upsert_users(ctx, input)).await
     }
 
-    /// For services. Suspends a user, who may not sign in, send or be added until then. Every server
-    /// closes the user's sockets and streams within 4 seconds. A second suspension replaces the
-    /// first.
+    /// For services. Suspends a user, who may not sign in or send until then, and whom no group adds.
+    /// Every server closes the user's sockets and streams within 4 seconds. A second suspension
+    /// replaces the first.
     #[graphql(visible = "is_service")]
     async fn suspend_user(
         &self,

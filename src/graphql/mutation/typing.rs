@@ -35,7 +35,8 @@ pub(super) struct TypingMutation;
 impl TypingMutation {
     /// Publishes that the viewer types, or has stopped. Nothing is stored. Repeat it every few
     /// seconds while the viewer types: it expires 6 seconds after the last call, and with a
-    /// message. More than one call in 2 seconds in one conversation is RATE_LIMITED.
+    /// message. More than one call in 2 seconds in one conversation is RATE_LIMITED. Both times are
+    /// defaults.
     async fn set_typing(
         &self,
         ctx: &Context<'_>,

@@ -119,7 +119,7 @@ impl Subscription {
         &self,
         ctx: &Context<'_>,
         #[graphql(
-            desc = "A cursor of this subscription or of a webhook, from the last 7 days, of any reader. Without it the stream starts with the next event."
+            desc = "A cursor of this subscription or of a webhook, of any reader. It expires with the events after it: after 7 days by default. Without it the stream starts with the next event."
         )]
         after: Option<String>,
         #[graphql(
@@ -148,8 +148,8 @@ impl Subscription {
     }
 
     /// Delivers the users who start or stop typing in a conversation, including the viewer. Typing
-    /// ends with `setTyping`, with a message, or after 6 seconds without a call. It is never stored
-    /// or replayed.
+    /// ends with `setTyping`, with a message, or after 6 seconds (by default) without a call. It is
+    /// never stored or replayed.
     async fn typing_changed(
         &self,
         ctx: &Context<'_>,

@@ -212,7 +212,7 @@ impl Conversation {
         last: Option<i32>,
         #[graphql(desc = "Cursor of an edge: returns only earlier ones.")] before: Option<String>,
         #[graphql(
-            desc = "Beginning of the usernames, compared bytewise: at most 128 bytes. Returns only these, as for a mention picker."
+            desc = "Beginning of the usernames, compared bytewise: at most 128 bytes. Returns only these, as for a mention picker. Display names are not searched."
         )]
         username_prefix: Option<String>,
     ) -> Result<RelayConnection<ParticipantEdge>> {
@@ -288,7 +288,8 @@ impl Conversation {
     }
 
     /// Seconds after which a message expires, those sent before it was set included. Null: never. In a
-    /// direct conversation the longer of what its two participants ask for.
+    /// direct conversation the longer of what its two participants ask for. A message that was sent
+    /// while the server's clock was ahead expires later by as much.
     async fn message_ttl_seconds(&self) -> Option<i32> {
         let seconds = self.conversation.history.ttl_seconds;
         seconds.map(|seconds| i32::try_from(seconds).unwrap_or(i32::MAX))
@@ -379,7 +380,7 @@ impl Conversation {
         Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
-    /// Newest message. Null if there is none.
+    /// Newest message that the viewer sees. Null if there is none.
     async fn last_message(&self) -> Nullable<Message> {
         nullable(async {
             match self

@@ -159,7 +159,7 @@ impl InboxEntry {
         }
     }
 
-    /// Newest message. Null if there is none.
+    /// Newest message that the viewer sees. Null if there is none.
     async fn last_message(&self) -> Nullable<Message> {
         nullable(async {
             if let Some(known) = &self.read.last_message {
@@ -202,8 +202,8 @@ impl InboxEntry {
         .await
     }
 
-    /// Newest message that the viewer has read. Null if the viewer has read none, or marked all as
-    /// unread.
+    /// Newest message that the viewer has read. Null if the viewer has read none, marked all as unread,
+    /// or does not see it any more.
     async fn read_up_to(&self) -> Nullable<Message> {
         nullable(async {
             Message::at(&self.scope, self.row.conversation, self.row.read_up_to()).await

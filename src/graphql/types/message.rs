@@ -146,7 +146,8 @@ impl Message {
         metadata(&self.message).map(|json| Json(json.get().to_owned()))
     }
 
-    /// Message that this one replies to. Null if it is no reply.
+    /// Message that this one replies to. Null if it is no reply, and if the viewer does not see that
+    /// message: it has expired, was truncated or cleared, or is older than what the viewer sees.
     async fn reply_to(&self) -> Nullable<Self> {
         nullable(async {
             match self.message.reply_to {

@@ -117,7 +117,8 @@ pub(super) enum HistoryVisibility {
 pub(super) enum ParticipantRole {
     /// May do everything, including changes of roles. A group always has an OWNER.
     Owner,
-    /// May rename the group, add users, remove MEMBERs, and delete messages of other users.
+    /// May rename the group, set its slow mode, add users, remove, ban and silence MEMBERs, pin messages,
+    /// and delete those of other users.
     Admin,
     /// May read, send, react, and leave.
     Member,

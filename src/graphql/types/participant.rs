@@ -83,14 +83,14 @@ impl Participant {
         seconds.map(|seconds| i32::try_from(seconds).unwrap_or(i32::MAX))
     }
 
-    /// Newest message that the participant has read. Null if none. It never moves back, not even
-    /// with `markUnread`.
+    /// Newest message that the participant has read. Null if none, or if the viewer does not see it. It
+    /// never moves back, not even with `markUnread`.
     async fn read_up_to(&self) -> Nullable<Message> {
         nullable(async { self.message_at(self.participant.read_up_to).await }).await
     }
 
-    /// Newest message delivered to a device of the participant. Null if none. A read message counts
-    /// as delivered.
+    /// Newest message delivered to a device of the participant. Null if none, or if the viewer does not
+    /// see it. A read message counts as delivered.
     async fn delivered_up_to(&self) -> Nullable<Message> {
         nullable(async {
             self.message_at(

@@ -19,7 +19,8 @@ pub(in crate::graphql) struct Presence {
     /// True if the user has a WebSocket or an HTTP stream open on any server, or had one a few
     /// seconds ago.
     is_online: bool,
-    /// Time when the user was last online, accurate to a minute. Null if never.
+    /// Time when the user was last online: the end of the last connection, or a moment of the present
+    /// one that is by default at most 15 minutes old. Null if never.
     last_seen_at: Option<DateTime>,
 }
 
@@ -32,7 +33,8 @@ impl From<model::Presence> for Presence {
     }
 }
 
-/// Suspension of a user, who may not sign in, send or be added while it holds.
+/// Suspension of a user, who may not sign in or send while it holds, and whom no group adds. A direct
+/// conversation with the user can be started.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct Suspension {
     /// Time of the suspension.
