@@ -82,8 +82,12 @@ pub struct RateBounds {
     pub sends_burst: u32,
     /// Users added to conversations by a user with whom they have no relationship.
     pub strangers_per_hour: u32,
+    /// Bytes of the messages that a user sends and edits in an hour.
+    pub written_bytes_per_hour: usize,
     /// Reports of users and messages by one user.
     pub reports_per_hour: u32,
+    /// The share of one user in the reports of a day.
+    pub reports_per_day: u32,
     pub searches_per_second: u32,
     pub searches_burst: u32,
     /// Minimum time between two typing signals of a user in one conversation.
@@ -97,7 +101,9 @@ impl Default for RateBounds {
             sends_per_second: 10,
             sends_burst: 30,
             strangers_per_hour: 60,
+            written_bytes_per_hour: 64 << 20,
             reports_per_hour: 10,
+            reports_per_day: 30,
             searches_per_second: 5,
             searches_burst: 10,
             typing_interval: Duration::from_secs(2),

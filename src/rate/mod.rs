@@ -44,6 +44,14 @@ impl Rate {
             burst: count,
         }
     }
+
+    /// Rate of a day, whose burst is the whole day.
+    pub const fn per_day(count: u32) -> Self {
+        Self {
+            per: Duration::from_secs(24 * 3_600),
+            ..Self::per_hour(count)
+        }
+    }
 }
 
 /// Refusal for want of tokens, with the time until enough have refilled.

@@ -118,3 +118,25 @@ async fn streams_that_come_back_at_once_take_turns_and_all_get_there() {
         }
     }
 }
+
+#[tokio::test]
+async fn bytes_that_a_user_writes_have_a_rate() {
+    let world = World::with_rates(RateBounds {
+        written_bytes_per_hour: 16 << 10,
+        ..RateBounds::default()
+    })
+    .await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let conversation = alice.direct("bob").await;
+    let send = "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { id } } } }";
+    let edit = "mutation($m: ID!, $b: String!) { editMessage(input: {messageId: $m, body: $b}) { message { id } } }";
+    let body = "x".repeat(7 << 10);
+    let variables = json!({"c": conversation, "b": body});
+    let sent = alice.data(send, variables.clone()).await;
+    let message = &sent["sendMessage"]["messageEdge"]["node"]["id"];
+    alice.data(edit, json!({"m": message, "b": body})).await;
+    assert_too_fast(&alice.ask(send, variables.clone()).await);
+    let edited = json!({"m": message, "b": "y".repeat(7 << 10)});
+    assert_too_fast(&alice.ask(edit, edited).await);
+    bob.data(send, variables).await;
+}

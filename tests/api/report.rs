@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use wideroom::chat::{Bounds, RateBounds};
 use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::metrics::Metrics;
 use wideroom::model::{Report, ReportId, ReportReason, UserId};
 
 use crate::support::client::soon;
@@ -275,6 +276,29 @@ async fn reports_of_a_user_have_a_rate() {
         assert!(refused.extensions()["retryAfterMs"].as_u64().unwrap() > 60_000);
         assert_eq!(refused.extensions()["outcome"], "NOT_DONE");
     }
+}
+
+#[tokio::test]
+async fn a_user_has_a_share_of_the_reports_of_a_day() {
+    let world = World::with_rates(RateBounds {
+        reports_per_day: 2,
+        ..RateBounds::default()
+    })
+    .await;
+    for actor in ["alice", "bob"].map(|name| world.user(name)) {
+        for _ in 0..2 {
+            report_user(&actor, "eve").await.data();
+        }
+        let refused = report_user(&actor, "eve").await;
+        assert_eq!(refused.code(), "RATE_LIMITED");
+        let wait = refused.extensions()["retryAfterMs"].as_u64().unwrap();
+        assert!(wait > 3_600_000, "{wait}");
+    }
+    let metrics = Metrics::default();
+    world.chat.register(&metrics);
+    let text = metrics.text();
+    assert!(text.contains("wideroom_reports_in_day 3"), "{text}");
+    assert!(text.contains("wideroom_reports_refused_total 0"), "{text}");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::write_tasks::WriteTasks;
-use crate::metrics::Metrics;
+use crate::metrics::{self, IntCounter, IntGauge, Metrics};
 use crate::model::{
     Body, ConversationId, Direction, MessageId, OrderKey, PageRequest, Report, ReportId,
     ReportReason, ReportResolution, ReportState, UserId, Viewer,
@@ -61,12 +61,37 @@ pub struct ReportService {
     in_flight: InFlightIds,
     tasks: Arc<WriteTasks>,
     rate: RateLimit,
+    /// The share of each user in the quota of all.
+    daily_rate: RateLimit,
     daily_max: usize,
+    meter: QuotaMeter,
+}
+
+/// Use of the quota of all users.
+struct QuotaMeter {
+    used: IntGauge,
+    refused: IntCounter,
+}
+
+impl QuotaMeter {
+    fn new() -> Self {
+        Self {
+            used: metrics::gauge(
+                "wideroom_reports_in_day",
+                "Reports of all users in 24 hours, as of the last one. At reports-per-day-max further ones are refused.",
+            ),
+            refused: metrics::counter(
+                "wideroom_reports_refused_total",
+                "Reports refused because those of all users used up the quota of a day.",
+            ),
+        }
+    }
 }
 
 impl ReportService {
     pub(crate) fn new(components: &Components, bounds: &Bounds) -> Self {
         let rate = Rate::per_hour(bounds.rates.reports_per_hour);
+        let daily_rate = Rate::per_day(bounds.rates.reports_per_day);
         Self {
             store: Arc::clone(&components.store),
             access: Arc::clone(&components.access),
@@ -74,12 +99,17 @@ impl ReportService {
             in_flight: components.in_flight.clone(),
             tasks: Arc::clone(&components.tasks),
             rate: RateLimit::new("reports", rate, bounds.rates.is_on),
+            daily_rate: RateLimit::new("reports_of_day", daily_rate, bounds.rates.is_on),
+            meter: QuotaMeter::new(),
             daily_max: bounds.reports_per_day,
         }
     }
 
     pub(crate) fn register(&self, metrics: &Metrics) {
         self.rate.register(metrics);
+        self.daily_rate.register(metrics);
+        metrics.add(self.meter.used.clone());
+        metrics.add(self.meter.refused.clone());
     }
 
     /// Reports a message that the caller can read, with a copy of its content.
@@ -259,12 +289,21 @@ impl ReportService {
         let is_user = caller.service_name().is_none();
         if is_user {
             self.rate.take(&caller.user)?;
+            if let Err(error) = self.daily_rate.take(&caller.user) {
+                self.rate.refund(&caller.user, 1);
+                return Err(error);
+            }
         }
         let day_ago = OrderKey::first_at(self.in_flight.now().plus_micros(-DAY_MICROS));
         let count = self.store.report_count(day_ago, self.daily_max).await?;
+        self.meter
+            .used
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
         if count >= self.daily_max {
+            self.meter.refused.inc();
             if is_user {
                 self.rate.refund(&caller.user, 1);
+                self.daily_rate.refund(&caller.user, 1);
             }
             return Err(Error::Full("too many reports were made today: try later"));
         }

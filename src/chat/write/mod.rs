@@ -69,6 +69,8 @@ pub struct WriteService {
     queues: ConversationQueues,
     tasks: Arc<WriteTasks>,
     sends: RateLimit,
+    /// KiB of messages that a user sends and edits.
+    written: RateLimit,
     /// Decides about sends and edits, if the operator has one.
     hook: OnceLock<SendHook>,
     direct_ids: OnceCell<DirectIds>,
@@ -98,6 +100,7 @@ impl WriteService {
         let completed_changes = CompletedChanges::watch(&context);
         let rates = &bounds.rates;
         let rate = Rate::per_second(rates.sends_per_second, rates.sends_burst);
+        let written = Rate::per_hour(kibibytes(rates.written_bytes_per_hour));
         Self {
             queues: ConversationQueues::new(Arc::clone(&context), Arc::clone(&tasks), bounds),
             context,
@@ -106,6 +109,7 @@ impl WriteService {
             restrictions: Arc::clone(&components.restrictions),
             tasks,
             sends: RateLimit::new("sends", rate, rates.is_on),
+            written: RateLimit::new("written_bytes", written, rates.is_on),
             hook: OnceLock::new(),
             direct_ids: OnceCell::new(),
             body_bytes_max: bounds.body_bytes_max,
@@ -115,6 +119,7 @@ impl WriteService {
 
     pub(crate) fn register(&self, metrics: &Metrics) {
         self.sends.register(metrics);
+        self.written.register(metrics);
         self.context.introductions.register(metrics);
         let unsettled = self.context.unsettled.clone();
         metrics.read(
@@ -172,6 +177,10 @@ impl WriteService {
         // A service pays its own rate at the door, whoever it acts for.
         if caller.service_name().is_none() {
             self.sends.take(viewer)?;
+            if let Err(error) = self.written.take_all(viewer, kibibytes(draft.bytes)) {
+                self.sends.refund(viewer, 1);
+                return Err(error);
+            }
         }
         draft.is_by_service =
             caller.is_acted_for() && !self.relationships.has_acted(viewer, conversation).await?;
@@ -215,6 +224,9 @@ impl WriteService {
         let draft = RevisionDraft::edit(message, input, self.body_bytes_max, check)?;
         let floor = self.context.access.floor_of(&participation);
         Self::require_above(message, floor)?;
+        if caller.service_name().is_none() {
+            self.written.take_all(viewer, kibibytes(draft.bytes()))?;
+        }
         if !caller.is_service() {
             self.check_edit(viewer, conversation, &draft, floor).await?;
         }
@@ -407,4 +419,9 @@ impl WriteService {
             .await?;
         Ok((leave_epoch, participation))
     }
+}
+
+/// Whole units of 1,024 bytes, at least one.
+fn kibibytes(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(1_024).max(1)).unwrap_or(u32::MAX)
 }

@@ -128,7 +128,7 @@ impl SafetyMutation {
     }
 
     /// Reports a message of another user to those who run the service, with a copy of its body and
-    /// attachments. A user makes 10 reports an hour, and all users 2,000 a day; one more is
+    /// attachments. A user makes 10 reports an hour and 30 a day, and all users 2,000 a day; one more is
     /// RATE_LIMITED. No participant is told.
     async fn report_message(
         &self,
