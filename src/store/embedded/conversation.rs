@@ -184,13 +184,16 @@ pub(super) fn known_or_read(
     let Some(state) = context.state(id)? else {
         return Ok(None);
     };
-    // The cached state may be younger than the view.
-    let given = state
-        .people
-        .as_ref()
-        .and_then(|people| people.memberships.get(user).copied())
-        .unwrap_or(read);
-    Ok(Some((state, given)))
+    let people = state.people.as_ref();
+    let given = match people.map(|people| people.memberships.get(user)) {
+        Some(Some(present)) => Some(*present),
+        // The cached state may be younger than the view: the user has left since.
+        Some(None) if read.is_joined() => {
+            context.view().decoded(&cell, record::decode_membership)?
+        }
+        Some(None) | None => Some(read),
+    };
+    Ok(given.map(|given| (state, given)))
 }
 
 fn participation(state: &ConversationState, viewer: &UserId, given: Membership) -> Participation {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fjall::Slice;
 
+use super::cache::floor_counts::CHECKPOINT_EVERY;
 use super::cache::newest::NewestList;
 use super::inbox;
 use super::read_context::ReadContext;
@@ -229,12 +230,18 @@ pub(super) fn counts_after(
             key::message_position(*id, *position),
         );
         let span = key::messages(*id).before(&from_key).from(&to_key);
-        let mut below = counted;
+        let (mut below, mut checkpoints) = (counted, Vec::new());
         for row in view.scan(span, Direction::Backward) {
-            row?;
+            let (key, _) = row?;
             below += 1;
+            if below % CHECKPOINT_EVERY == 0 {
+                let message =
+                    key::message_id(&key).ok_or_else(|| corrupt("messages", MalformedKey))?;
+                checkpoints.push((message.order_key(), below));
+            }
         }
-        context.floors.put(*id, removed, *position, below);
+        let floors = &context.floors;
+        floors.put(*id, removed, (*position, below), checkpoints);
         Ok(head.message_count.saturating_sub(below))
     };
     positions.iter().map(each).collect()

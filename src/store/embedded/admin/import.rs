@@ -3,7 +3,7 @@
 //! A draft holds the rows of one commit. The rows of a conversation advance its head and its
 //! inboxes once, at the end ([`super::import_conversation`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::import_conversation::ConversationImport;
@@ -12,7 +12,7 @@ use crate::model::{
     MessageId, NotificationLevel, Pin, Profile, Report, Restriction, Role, TimeUuid, Timestamp,
     UserId,
 };
-use crate::store::embedded::cache::state::ConversationState;
+use crate::store::embedded::cache::state::{ConversationState, memberships};
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
 use crate::store::embedded::engine::db::{View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key};
@@ -134,7 +134,12 @@ impl ImportDraft<'_> {
             let Some(state) = ConversationState::load(&self.view, id)? else {
                 return Ok(false);
             };
-            self.conversations.insert(id, ConversationImport::of(state));
+            let people = match state.people {
+                Some(_) => memberships(&self.view, id)?.into_keys().collect(),
+                None => BTreeSet::new(),
+            };
+            let working = ConversationImport::of(state, people);
+            self.conversations.insert(id, working);
         }
         Ok(true)
     }

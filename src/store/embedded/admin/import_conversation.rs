@@ -47,16 +47,12 @@ impl ConversationImport {
         }
     }
 
-    pub(super) fn of(state: ConversationState) -> Self {
+    /// `people` are those of the field.
+    pub(super) fn of(state: ConversationState, people: BTreeSet<UserId>) -> Self {
         let joined: BTreeSet<UserId> = state
             .people
             .iter()
             .flat_map(|people| people.joined.iter().cloned())
-            .collect();
-        let people = state
-            .people
-            .iter()
-            .flat_map(|people| people.memberships.keys().cloned())
             .collect();
         let before = StoredConversation {
             head_bytes: state.head_bytes,

@@ -15,8 +15,6 @@ use crate::store::{Audience, Result};
 
 const SHARDS: usize = 64;
 const SHARD_STATES_MAX: NonZeroUsize = NonZeroUsize::new(320).expect("it is not zero");
-/// Bound of memberships in a cached state, ended ones included.
-const MEMBERSHIPS_MAX: usize = 256;
 
 /// A conversation with its head, participants and membership version.
 #[derive(Debug, Clone)]
@@ -34,18 +32,17 @@ pub(in crate::store::embedded) struct ConversationState {
 
 #[derive(Debug)]
 pub(in crate::store::embedded) struct People {
-    /// Stored memberships, ended ones included.
+    /// Memberships of the present participants. The others are read by their keys: a conversation has any number of former
+    /// and banned users.
     pub(in crate::store::embedded) memberships: BTreeMap<UserId, Membership>,
     pub(in crate::store::embedded) joined: Arc<[UserId]>,
 }
 
 impl People {
-    pub(in crate::store::embedded) fn new(memberships: BTreeMap<UserId, Membership>) -> Self {
-        let joined = memberships
-            .iter()
-            .filter(|(_, membership)| membership.is_joined())
-            .map(|(user, _)| user.clone())
-            .collect();
+    /// The present participants among these users.
+    pub(in crate::store::embedded) fn new(mut memberships: BTreeMap<UserId, Membership>) -> Self {
+        memberships.retain(|_, membership| membership.is_joined());
+        let joined = memberships.keys().cloned().collect();
         Self {
             memberships,
             joined,
@@ -110,14 +107,15 @@ impl ConversationState {
         }
     }
 
-    /// Stored membership of a user.
+    /// Stored membership of a user. The view is as new as the state.
     pub(in crate::store::embedded) fn given(
         &self,
         view: &View<'_>,
         user: &UserId,
     ) -> Result<Option<Membership>> {
-        match &self.people {
-            Some(people) => Ok(people.memberships.get(user).copied()),
+        let people = self.people.as_ref();
+        match people.and_then(|people| people.memberships.get(user)) {
+            Some(present) => Ok(Some(*present)),
             None => view.decoded(
                 &key::participant(self.conversation.id, user, Cell::Membership),
                 record::decode_membership,
@@ -185,7 +183,7 @@ impl States {
         self.0.get(&id)
     }
 
-    /// A conversation in memory, with the membership of a user who is in it or was. To a stranger it answers as where there is none.
+    /// A conversation in memory, with the membership of a user who is in it. To anyone else it answers as where there is none.
     pub(in crate::store::embedded) fn get_with(
         &self,
         id: ConversationId,
@@ -208,19 +206,12 @@ impl States {
 
     /// Inserts a loaded value, unless a write came since the mark.
     pub(in crate::store::embedded) fn put_loaded(&self, mark: Mark, state: Arc<ConversationState>) {
-        if is_kept(&state) {
-            self.0.put_loaded(mark, state.conversation.id, state);
-        }
+        self.0.put_loaded(mark, state.conversation.id, state);
     }
 
     /// Writes a committed value through. Call it between commit and acknowledgement, in commit order.
     pub(in crate::store::embedded) fn put_written(&self, state: Arc<ConversationState>) {
-        let id = state.conversation.id;
-        if is_kept(&state) {
-            self.0.put_written(id, state);
-        } else {
-            self.0.forget(&id);
-        }
+        self.0.put_written(state.conversation.id, state);
     }
 
     pub(in crate::store::embedded) fn forget(&self, id: ConversationId) {
@@ -228,9 +219,68 @@ impl States {
     }
 }
 
-fn is_kept(state: &ConversationState) -> bool {
-    state
-        .people
-        .as_ref()
-        .is_none_or(|people| people.memberships.len() <= MEMBERSHIPS_MAX)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::model::{MembershipState, Role, TimeUuid, Timestamp};
+    use crate::store::embedded::engine::committer::{Op, Write};
+    use crate::store::embedded::{Embedded, Options};
+    use crate::store::{NewConversation, Store as _};
+
+    #[tokio::test]
+    async fn banned_users_take_no_room_in_memory_and_are_read_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            free_bytes_min: 0,
+            ..Options::new(folder.path())
+        };
+        let clock = Arc::new(SystemClock);
+        let store = Embedded::open(options, clock).await.unwrap();
+        let user = |name: &str| UserId::parse(name).unwrap();
+        let (ann, start) = (user("ann"), Timestamp::from_micros(1_767_225_600_000_000));
+        let id = ConversationId::random();
+        let conversation = Conversation {
+            id,
+            kind: crate::model::ConversationKind::Group,
+            name: None,
+            created_at: start,
+            created_by: None,
+            input_hash: None,
+            slow_mode_seconds: 0,
+            history: Default::default(),
+            is_large: false,
+        };
+        let new = NewConversation {
+            conversation,
+            participants: vec![(ann.clone(), Role::Owner)],
+            change: TimeUuid::new(start, [0; 8]),
+        };
+        store.create_conversation(&new).await.unwrap();
+        let banned = Membership {
+            state: MembershipState::Banned,
+            ..Membership::joined(Role::Member)
+        };
+        let bytes = record::encode_membership(&banned);
+        let names = (0..10_000).map(|number| user(&format!("made-up-{number}")));
+        let cell = |user: &UserId| key::participant(id, user, Cell::Membership);
+        let ops = names.map(|user| Op::Put(cell(&user), bytes.clone()));
+        let write = Write {
+            ops: ops.collect(),
+            ..Write::default()
+        };
+        store.inner.committer.commit(write).await.unwrap();
+        let states = &store.inner.context.states;
+        states.forget(id);
+        let of = async |user: &UserId| {
+            let mut found = store.participations(user, &[id]).await.unwrap();
+            found.pop().flatten().map(|found| found.membership.state)
+        };
+        assert_eq!(of(&ann).await, Some(MembershipState::Joined));
+        let state = states.get(id).expect("it is in memory");
+        assert_eq!(state.people.as_ref().unwrap().memberships.len(), 1);
+        let found = of(&user("made-up-9999")).await;
+        assert_eq!(found, Some(MembershipState::Banned));
+        assert_eq!(of(&user("nobody")).await, None);
+    }
 }

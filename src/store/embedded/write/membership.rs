@@ -201,7 +201,7 @@ fn counts_after(
         memberships.filter(|one| one.is_joined()).count() as u64
     };
     let participant_count =
-        state.head.participant_count + joined(&mut after()) - joined(&mut before());
+        (state.head.participant_count + joined(&mut after())).saturating_sub(joined(&mut before()));
     let owner_count = (state.roster.owner_count + owners(after())).saturating_sub(owners(before()));
     let roster = RosterRecord {
         version: Some(change.version),
@@ -285,7 +285,7 @@ fn turned(
     ops
 }
 
-/// Memberships and effective OWNER after the change, for a conversation whose memberships are all cached.
+/// Participants and effective OWNER after the change, for a conversation that is not large.
 fn people_after(
     view: &View<'_>,
     state: &ConversationState,
