@@ -8,9 +8,11 @@ use super::query::{SearchQuery, Term};
 use super::token::{TokenKind, tokens};
 
 /// Version of the terms. An index of another one is built again.
-pub const INDEX_TERM_VERSION: u8 = 1;
+pub const INDEX_TERM_VERSION: u8 = 2;
 /// Characters of a word that its term has.
 const CHARACTERS_MAX: usize = 24;
+/// Terms that one query looks up: those of its first words.
+const LOOKUPS_MAX: usize = 10;
 /// First bytes of terms. Those of other modules are none of these.
 const WORD: u8 = b'w';
 const RUN: u8 = b'r';
@@ -49,9 +51,15 @@ pub fn index_terms(text: &str, mut add: impl FnMut(&[u8])) {
 }
 
 impl SearchQuery {
-    /// The terms that every matching text has.
+    /// Terms that every matching text has, each once. A long query is looked up by its first words and judged by all.
     pub fn lookups(&self) -> Vec<TermLookup> {
-        self.terms.iter().flat_map(lookups).collect()
+        let mut found = Vec::new();
+        for lookup in self.terms.iter().flat_map(lookups) {
+            if found.len() < LOOKUPS_MAX && !found.contains(&lookup) {
+                found.push(lookup);
+            }
+        }
+        found
     }
 }
 
@@ -136,11 +144,20 @@ mod tests {
         assert!(proposes(&long, &SearchQuery::parse(&long[..60]).unwrap()));
     }
 
+    #[test]
+    fn a_query_looks_up_its_first_words_each_once() {
+        let lookups = |text: &str| SearchQuery::parse(text).unwrap().lookups().len();
+        let han: String = ('一'..='鿿').take(199).collect();
+        assert_eq!(lookups(&han), LOOKUPS_MAX);
+        assert_eq!(lookups("a b c d e f g h i j k l m n"), LOOKUPS_MAX);
+        assert_eq!(lookups("so so so so \"so\""), 1);
+    }
+
     proptest! {
         #[test]
         fn an_index_proposes_each_text_that_matches(
-            texts in prop::collection::vec("[a-cé ß中文搜한국ไทย😀ﬁ'.\\-]{0,24}|[a-b]{20,40}", 1..4),
-            query in "[a-cé 中文搜한ไ😀ﬁ\".]{1,12}|[a-b]{1,40}",
+            texts in prop::collection::vec("[a-cé ß中文搜한국ไทย😀ﬁ'.\\-+#אבйʼ]{0,24}|[a-b]{20,40}", 1..4),
+            query in "[a-cé 中文搜한ไ😀ﬁ\".+#אבйʼ]{1,12}|[a-b]{1,40}|[ab 中文]{40}",
         ) {
             if let Ok(query) = SearchQuery::parse(&query) {
                 // Terms may be in different texts of one message.

@@ -1,8 +1,8 @@
 //! Text analysis of search: the words of a text, the terms of a query, and the function that
 //! decides whether a text matches. Pure code, without a store.
 //!
-//! A text is folded (`fold`): NFKC, lower case, without marks. The words of UAX #29 are its
-//! tokens; scripts without spaces (Han, Kana, Hangul, Thai, Lao, Khmer, Myanmar) are tokens run by
+//! A text is folded (`fold`): NFKC, lower case, without marks, with plain spellings. The words of UAX #29 are its
+//! tokens, and `+` and `#` behind one; scripts without spaces (Han, Kana, Hangul, Thai, Lao, Khmer, Myanmar) are tokens run by
 //! run, and match as substrings (`token`). A query is a list of terms (`query`): words and
 //! quoted phrases. All terms must occur; the last one may be the beginning of a word
 //! (`matching`). An index proposes texts by their terms (`index_term`).

@@ -46,11 +46,13 @@ pub fn snippet(text: &str, ranges: &[Range<usize>]) -> Vec<SnippetSpan> {
 
 /// The shown range, cut between words where one ends nearby, and never inside a grapheme.
 fn window(text: &str, first: &Range<usize>) -> Range<usize> {
-    let before: Vec<_> = text[..first.start].grapheme_indices(true).collect();
-    let start = match before.len().checked_sub(BEFORE) {
-        None | Some(0) => 0,
-        Some(skipped) => {
-            let shown = &before[skipped..];
+    let before = text[..first.start].grapheme_indices(true).rev();
+    let mut shown: Vec<_> = before.take(BEFORE + 1).collect();
+    let start = match shown.len() > BEFORE {
+        false => 0,
+        true => {
+            shown.pop();
+            shown.reverse();
             let space = shown.iter().position(|(_, one)| one.trim().is_empty());
             match space {
                 Some(number) if number + 1 < shown.len() => shown[number + 1].0,

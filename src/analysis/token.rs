@@ -54,7 +54,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
 }
 
 /// Words of ASCII, most texts, as [`words`] finds them at ten times the cost: runs of letters and digits, with a comma or
-/// semicolon between two digits.
+/// semicolon between two digits, and the signs of names.
 fn ascii_words(text: &[u8], tokens: &mut Vec<Token>) {
     let is_digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
     let is_in = |at: usize| match text[at] {
@@ -74,14 +74,31 @@ fn ascii_words(text: &[u8], tokens: &mut Vec<Token>) {
             }
             None | Some(_) => {}
         }
+        if start.is_none() && at < text.len() {
+            push_sign(char::from(text[at]), at, tokens);
+        }
+    }
+}
+
+/// Adds a sign that is part of a name, as in C++ or C#: it follows a word, or another sign of it.
+fn push_sign(char: char, at: usize, tokens: &mut Vec<Token>) {
+    let follows = tokens.last().is_some_and(|last| last.range.end == at);
+    if follows && matches!(char, '+' | '#') {
+        tokens.push(Token {
+            kind: TokenKind::Word,
+            range: at..at + 1,
+        });
     }
 }
 
 fn words(text: &str, within: Range<usize>, tokens: &mut Vec<Token>) {
     for (start, word) in text[within.clone()].split_word_bound_indices() {
         let mut part_start = within.start + start;
+        if let [byte] = word.as_bytes() {
+            push_sign(char::from(*byte), part_start, tokens);
+        }
         // A name like user_name or 3.14 is found by its parts, and as a phrase of them.
-        for part in word.split(['.', '_', '-', '\'', '’', '/', ':', '@']) {
+        for part in word.split(['.', '_', '-', '\'', '·', '‧', '/', ':', '@']) {
             let range = part_start..part_start + part.len();
             part_start = text[range.end..]
                 .chars()
@@ -145,6 +162,11 @@ mod tests {
             ("コーヒーを飲む", &["コーヒーを飲む"]),
             ("안녕 하세요", &["안녕", "하세요"]),
             ("well 🎉🎉 done", &["well", "🎉", "🎉", "done"]),
+            (
+                "c++ c# a+b +1 #2",
+                &["c", "+", "+", "c", "#", "a", "+", "b", "1", "2"],
+            ),
+            ("手机+ é#", &["手机", "+", "é", "#"]),
             ("?!… --", &[]),
             ("", &[]),
         ] {
@@ -154,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_of_ascii_are_those_of_any_text(text in "[a-c19 ._\\-'\"/:@,;!?\\r\\n\\t\\x00]{0,24}|[\\x00-\\x7f]{0,24}") {
+        fn words_of_ascii_are_those_of_any_text(text in "[a-c19 ._\\-'\"/:@,;!?+#\\r\\n\\t\\x00]{0,24}|[\\x00-\\x7f]{0,24}") {
             let (mut quick, mut general) = (Vec::new(), Vec::new());
             ascii_words(text.as_bytes(), &mut quick);
             words(&text, 0..text.len(), &mut general);

@@ -36,6 +36,7 @@ mod revision;
 mod sample;
 mod search;
 mod search_index;
+mod search_words;
 mod send;
 mod services;
 mod shared;

@@ -246,7 +246,7 @@ impl Conversation {
     async fn search_messages(
         &self,
         #[graphql(
-            desc = "Words that must all occur, in the body or in a name of an attachment. The last word may be the beginning of one. Text in quotation marks is a phrase. At most 200 characters and 10 words."
+            desc = "Words that must all occur, in the body or in a name of an attachment. The last word may be the beginning of one. Text in quotation marks is a phrase. Case, accents and spellings such as ß and ss count as equal. `+` and `#` behind a word count, as in C++. At most 200 characters."
         )]
         query: Option<String>,
         #[graphql(desc = "Filter. Without it, a query is needed.")] filter: Option<MessageFilter>,
