@@ -15,17 +15,43 @@ pub struct Found {
     pub ranges: Vec<Range<usize>>,
 }
 
+/// Judgement of one message, and its cost.
+#[derive(Debug, Default)]
+pub struct Judgement {
+    pub found: Option<Found>,
+    /// Bytes of the texts after folding.
+    pub bytes: usize,
+    /// Work of folding and comparing, in bytes of a text that is not ASCII.
+    pub work: usize,
+}
+
+/// Comparisons of a token with a term in the time in which a byte is folded.
+const COMPARISONS_PER_BYTE: usize = 16;
+
 /// Finds a query in the texts of one message. Every term must occur in one of the texts.
 pub fn find<'a>(query: &SearchQuery, texts: impl IntoIterator<Item = &'a str>) -> Option<Found> {
+    judge(query, texts).found
+}
+
+/// Finds a query as [`find`] does, and counts the work.
+pub fn judge<'a>(query: &SearchQuery, texts: impl IntoIterator<Item = &'a str>) -> Judgement {
     let fields: Vec<_> = texts.into_iter().map(Field::of).collect();
-    let has = |term| {
-        fields
-            .iter()
-            .any(|field| !field.occurrences(term).is_empty())
-    };
-    if !query.terms.iter().all(has) {
-        return None;
+    let tokens: usize = fields.iter().map(|field| field.tokens.len()).sum();
+    let mut terms = 0;
+    let has_all = query.terms.iter().all(|term| {
+        terms += 1;
+        let mut fields = fields.iter();
+        fields.any(|field| !field.occurrences(term).is_empty())
+    });
+    let folding: usize = fields.iter().map(|field| field.folded.work()).sum();
+    Judgement {
+        found: has_all.then(|| first_match(query, &fields)).flatten(),
+        bytes: fields.iter().map(|field| field.folded.text.len()).sum(),
+        work: folding + terms * tokens / COMPARISONS_PER_BYTE,
     }
+}
+
+fn first_match(query: &SearchQuery, fields: &[Field]) -> Option<Found> {
     fields.iter().enumerate().find_map(|(number, field)| {
         let terms = query.terms.iter();
         let ranges: Vec<_> = terms.flat_map(|term| field.occurrences(term)).collect();

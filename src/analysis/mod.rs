@@ -15,6 +15,6 @@ mod snippet;
 mod token;
 
 pub use self::index_term::{INDEX_TERM_VERSION, TermLookup, index_terms};
-pub use self::matching::{Found, find};
+pub use self::matching::{Found, Judgement, find, judge};
 pub use self::query::{QueryError, SearchQuery};
 pub use self::snippet::{SnippetSpan, snippet};

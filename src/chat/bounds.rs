@@ -90,6 +90,9 @@ pub struct RateBounds {
     pub reports_per_day: u32,
     pub searches_per_second: u32,
     pub searches_burst: u32,
+    /// Work of searches in units of about a microsecond of a processor.
+    pub search_work_per_second: u32,
+    pub search_work_burst: u32,
     /// Minimum time between two typing signals of a user in one conversation.
     pub typing_interval: Duration,
 }
@@ -106,6 +109,8 @@ impl Default for RateBounds {
             reports_per_day: 30,
             searches_per_second: 5,
             searches_burst: 10,
+            search_work_per_second: 20_000,
+            search_work_burst: 200_000,
             typing_interval: Duration::from_secs(2),
         }
     }

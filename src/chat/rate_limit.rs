@@ -44,6 +44,13 @@ impl RateLimit {
         }
     }
 
+    /// Takes tokens for work that is done, also those that have not refilled: the bucket goes into debt.
+    pub(crate) fn overdraw(&self, key: &impl Hash, tokens: u32) {
+        if self.is_on && tokens > 0 {
+            self.buckets.overdraw(key, tokens, Instant::now());
+        }
+    }
+
     /// Refunds tokens that were taken and not used.
     pub(crate) fn refund(&self, key: &impl Hash, tokens: u32) {
         if tokens > 0 {

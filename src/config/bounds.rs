@@ -106,6 +106,8 @@ pub const BOUNDS: &[Setting] = &[
     bound!(count "reports-per-day-max" "WIDEROOM_REPORTS_PER_DAY_MAX" chat.reports_per_day "Reports of all users in 24 hours", "`RATE_LIMITED` at the field, `NOT_DONE`"),
     bound!(count "search-rate" "WIDEROOM_SEARCH_RATE" chat.rates.searches_per_second "Searches of a user in a second; each `searchMessages` of a document is one", "`RATE_LIMITED` at the field"),
     bound!(count "search-burst" "WIDEROOM_SEARCH_BURST" chat.rates.searches_burst "Searches of a user at once (burst)", "`RATE_LIMITED` at the field"),
+    bound!(count "search-work-rate" "WIDEROOM_SEARCH_WORK_RATE" chat.rates.search_work_per_second "Work of a user's searches in a second, counted in units of about a microsecond of a processor", "`RATE_LIMITED` at the next search"),
+    bound!(count "search-work-burst" "WIDEROOM_SEARCH_WORK_BURST" chat.rates.search_work_burst "Work of a user's searches at once (burst), in these units", "`RATE_LIMITED` at the next search"),
     bound!(count "searches-max" "WIDEROOM_SEARCHES_MAX" chat.searches_max "Concurrent searches of all users; a user has one", "the search waits; `RATE_LIMITED` after replay-wait"),
     bound!(count "search-messages-max" "WIDEROOM_SEARCH_MESSAGES_MAX" chat.search_messages_max "Messages that one page of a search reads", "a short page with a cursor to continue from"),
     bound!(time "typing-every" "WIDEROOM_TYPING_EVERY" chat.rates.typing_interval "Shortest interval between a user's typing signals in one conversation", "`RATE_LIMITED` at the field"),

@@ -176,7 +176,11 @@ impl Buckets {
     }
 
     /// Takes tokens that have not refilled yet: the bucket goes into debt.
-    fn overdraw(&self, hash: u64, tokens: u32, now: Instant) {
+    pub fn overdraw(&self, key: &(impl Hash + ?Sized), tokens: u32, now: Instant) {
+        self.owe(self.key(key), tokens, now);
+    }
+
+    fn owe(&self, hash: u64, tokens: u32, now: Instant) {
         // Without a limit a debit always succeeds.
         let _ = self.debit(hash, tokens, now, u64::MAX);
     }

@@ -135,7 +135,7 @@ impl PaidBy {
             buckets.try_debit(self.key, self.tokens, Instant::now())
         {
             sleep(retry_after).await;
-            buckets.overdraw(self.key, self.tokens, Instant::now());
+            buckets.owe(self.key, self.tokens, Instant::now());
         }
     }
 }

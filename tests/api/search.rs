@@ -383,6 +383,66 @@ async fn every_search_of_a_document_pays() {
     assert!(answer.extensions()["retryAfterMs"].is_u64());
 }
 
+/// As many bytes as a message may have: a ligature that unfolds to 33 bytes, and ASCII.
+fn ligatures() -> String {
+    "\u{fdfa}".repeat(5_400)
+}
+
+#[tokio::test]
+async fn a_page_ends_after_the_text_that_it_folds() {
+    let world = World::with_bounds(Bounds {
+        is_search_indexed: false,
+        ..Bounds::default()
+    })
+    .await;
+    let alice = world.user("alice");
+    for (name, body, pages) in [("bob", ligatures(), 2), ("carol", "hay ".repeat(4_050), 1)] {
+        let c = alice.direct(name).await;
+        for _ in 0..12 {
+            alice.send(&c, &body).await;
+        }
+        let (mut seen, mut after) = (0, Value::Null);
+        loop {
+            let page = within(&alice, &c, json!({"q": "needle", "n": 10, "a": after})).await;
+            seen += 1;
+            if page["pageInfo"]["hasNextPage"] == false {
+                break;
+            }
+            after = page["pageInfo"]["endCursor"].clone();
+        }
+        assert_eq!(seen, pages, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_owes_the_work_of_a_search() {
+    let rates = RateBounds {
+        searches_per_second: 100,
+        searches_burst: 100,
+        // Nothing refills while the test runs.
+        search_work_per_second: 1,
+        search_work_burst: 20_000,
+        ..Bounds::default().rates
+    };
+    let world = World::with_rates(rates).await;
+    let alice = world.user("alice");
+    let c = alice.direct("bob").await;
+    for _ in 0..20 {
+        alice.send(&c, "Soup at noon?").await;
+    }
+    for _ in 0..20 {
+        assert_eq!(across(&alice, "soup").await.len(), 20);
+    }
+    alice.send(&c, &ligatures()).await;
+    alice.send(&c, &ligatures()).await;
+    assert_eq!(across(&alice, "soup").await.len(), 20);
+    let refused = alice.ask(ACROSS, json!({"q": "soup"})).await;
+    assert_eq!(refused.code(), "RATE_LIMITED");
+    assert!(refused.extensions()["retryAfterMs"].as_u64() > Some(1_000));
+    // The debt is hers alone.
+    assert_eq!(across(&world.user("bob"), "soup").await.len(), 20);
+}
+
 #[tokio::test]
 async fn messages_of_one_moment_in_two_conversations_are_found_once_each() {
     // The messages of the sample share one tick: only the whole key tells their order.

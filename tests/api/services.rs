@@ -16,7 +16,7 @@ const NAME: &str = "{ viewer { username } }";
 
 /// Cases of users who act themselves: consent, rates that a service pays itself, presence, and bytes that
 /// several streams of one process share; and the index of searches, which knows no caller.
-const ELSEWHERE: [&str; 19] = [
+const ELSEWHERE: [&str; 20] = [
     "api::introduction::",
     "api::large_events::a_payload_over_64_kib_is_kept_in_no_notice_and_no_memo",
     "api::pace::documents_of_clients_without_a_token_evict_nobody_elses",
@@ -30,6 +30,7 @@ const ELSEWHERE: [&str; 19] = [
     "api::rates::sends_of_a_user_have_a_rate_over_all_conversations",
     "api::report::a_user_has_a_share_of_the_reports_of_a_day",
     "api::report::reports_of_a_user_have_a_rate",
+    "api::search::a_user_owes_the_work_of_a_search",
     "api::search_index::",
     "api::search_words::",
     "api::shared::a_removed_user_gets_no_shared_payload",

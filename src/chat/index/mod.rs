@@ -63,6 +63,8 @@ pub(crate) struct IndexSnapshot {
     directory: Arc<Directory>,
     /// Loose messages, the newest first.
     pub(crate) loose: Vec<MessageId>,
+    /// Changes that were read for them.
+    pub(crate) changes: usize,
 }
 
 impl IndexSnapshot {
@@ -240,7 +242,11 @@ impl SearchIndex {
         let mut loose: Vec<_> = known.chain(changed).collect();
         loose.sort_unstable_by(|one, other| other.cmp(one));
         loose.dedup();
-        Ok(Some(IndexSnapshot { directory, loose }))
+        Ok(Some(IndexSnapshot {
+            directory,
+            loose,
+            changes: read,
+        }))
     }
 
     /// Reads the directories of these conversations, those that are not known.

@@ -17,6 +17,13 @@ use crate::store::{self, SearchSegmentKey};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TermGroups(pub(crate) Vec<Vec<TermLookup>>);
 
+impl TermGroups {
+    /// Lookups in one segment. One without terms is looked up too.
+    pub(crate) fn lookups(&self) -> usize {
+        self.0.iter().map(Vec::len).sum::<usize>().max(1)
+    }
+}
+
 /// Reason why segments give no answer.
 enum Gone {
     /// They were replaced or deleted since the directory was read, or are damaged.

@@ -11,6 +11,7 @@ use futures_util::future::try_join_all;
 use uuid::Uuid;
 
 use super::walk::{ConversationWalk, Front, SearchBudget, SearchSources};
+use super::work::{self, SearchPermit};
 use super::{MatchPage, MessageMatch, Search, SearchKey, SearchService};
 use crate::chat::access::blocks::BlockList;
 use crate::chat::error::Result;
@@ -67,16 +68,16 @@ impl SearchService {
         count: usize,
         after: Option<SearchKey>,
     ) -> Result<MatchPage<SearchKey>> {
-        let _permit = self.permit(viewer).await?;
+        let permit = self.permit(viewer).await?;
         if count == 0 {
             return Ok(MatchPage::empty());
         }
         let blocks = self.access.blocks().of(viewer).await?;
-        let (unopened, is_capped) = self.candidates(viewer, search, &blocks, after).await?;
+        let (unopened, is_capped) = self.candidates(&permit, search, &blocks, after).await?;
         let ids: Vec<_> = unopened.iter().map(|(key, _)| key.conversation).collect();
         self.index.prefetch(&ids).await?;
-        let mut walks = Walks::new(self.sources(search), search, unopened);
-        let mut budget = SearchBudget::new(self.messages_max);
+        let mut walks = Walks::new(self.sources(search, &permit.work), search, unopened);
+        let mut budget = SearchBudget::new(self.messages_max, &permit.work);
         let mut page = MatchPage {
             is_capped,
             ..MatchPage::empty()
@@ -101,12 +102,12 @@ impl SearchService {
                         position: message.id.order_key(),
                         conversation: walk.conversation(),
                     });
-                    budget.spend(&message).await;
-                    if let Some(snippet) = search.judge(&message, &blocks) {
+                    if let Some(snippet) = search.judge(&message, &blocks, &mut budget) {
                         page.matches.push(MessageMatch { message, snippet });
                     }
+                    permit.work.turn().await;
                 }
-                None => budget.spend_segments(walk.look(&walks.sources).await?),
+                None => walk.look(&walks.sources).await?,
             }
             walks.push(number);
         }
@@ -116,11 +117,12 @@ impl SearchService {
     /// whether there are more.
     async fn candidates(
         &self,
-        viewer: &UserId,
+        permit: &SearchPermit<'_>,
         search: &Search,
         blocks: &BlockList,
         after: Option<SearchKey>,
     ) -> Result<(VecDeque<(SearchKey, Floor)>, bool)> {
+        let viewer = permit.user;
         let (mut found, mut looked_at) = (Vec::new(), 0);
         let mut request = PageRequest::first(ENTRIES);
         let is_capped = loop {
@@ -136,6 +138,8 @@ impl SearchService {
                 }
             }
             looked_at += page.items.len();
+            permit.work.add(page.items.len() * work::ENTRY);
+            permit.work.turn().await;
             match page.items.last() {
                 Some(last) if page.has_next && looked_at < CONVERSATIONS_MAX => {
                     request = PageRequest::first(ENTRIES).after(last.key());
@@ -195,7 +199,7 @@ impl<'a> Walks<'a> {
             let opened = self.unopened.drain(..count).map(async |(key, floor)| {
                 let (id, newest) = (key.conversation, key.position);
                 let mut walk = ConversationWalk::of_many(id, floor, search, newest);
-                walk.look(sources).await.map(|_| walk)
+                walk.look(sources).await.map(|()| walk)
             });
             for walk in try_join_all(opened).await? {
                 self.opened.push(walk);

@@ -2,7 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::analysis::{self, SearchQuery, SnippetSpan, TermLookup};
+use super::walk::SearchBudget;
+use crate::analysis::{self, Judgement, SearchQuery, SnippetSpan, TermLookup};
 use crate::chat::access::blocks::BlockList;
 use crate::chat::error::{Error, Result};
 use crate::chat::index::TermGroups;
@@ -145,8 +146,14 @@ impl Search {
         TermGroups(groups)
     }
 
-    /// Decides whether a message matches for a viewer with these blocks. Returns its snippet.
-    pub(super) fn judge(&self, message: &Message, blocks: &BlockList) -> Option<Vec<SnippetSpan>> {
+    /// Decides whether a message matches for a viewer with these blocks. Returns its snippet, and adds the cost.
+    pub(super) fn judge(
+        &self,
+        message: &Message,
+        blocks: &BlockList,
+        budget: &mut SearchBudget<'_>,
+    ) -> Option<Vec<SnippetSpan>> {
+        budget.spend_message();
         let searched = SearchedContent::of(message)?;
         let content = searched.content;
         let is_selected = (self.senders.is_empty() || self.senders.contains(&message.sender))
@@ -160,7 +167,9 @@ impl Search {
             return Some(Vec::new());
         };
         let texts: Vec<_> = searched.texts().collect();
-        let found = analysis::find(query, texts.iter().copied())?;
+        let Judgement { found, bytes, work } = analysis::judge(query, texts.iter().copied());
+        budget.spend_judgement(bytes, work);
+        let found = found?;
         Some(analysis::snippet(texts[found.text], &found.ranges))
     }
 }

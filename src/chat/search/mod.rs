@@ -2,16 +2,19 @@
 //!
 //! The index proposes messages, and history has those that it does not know yet. Search reads each and judges it
 //! by one function (`Search::judge`), so that its results are exact and have no lag. A page reads at most 1,000
-//! messages: it may hold fewer matches than requested, with a position from which the next page continues.
+//! messages: it may hold fewer matches than requested, with a position from which the next page continues. Its work is
+//! counted (`work`), bounds the page, and is paid by its user.
 
 mod across;
 mod criteria;
 mod walk;
+mod work;
 
 use std::sync::Arc;
 
 pub use self::criteria::{Search, SearchFilter, SearchInput};
 use self::walk::{ConversationWalk, Front, SearchBudget, SearchSources};
+use self::work::{SearchPermit, SearchWork};
 use crate::analysis::SnippetSpan;
 use crate::chat::access::{Access, VisibleConversation};
 use crate::chat::bounds::Bounds;
@@ -19,7 +22,7 @@ use crate::chat::components::Components;
 use crate::chat::error::Result;
 use crate::chat::index::SearchIndex;
 use crate::chat::rate_limit::RateLimit;
-use crate::chat::replay_limiter::{ReplayLimiter, ReplayPermit};
+use crate::chat::replay_limiter::ReplayLimiter;
 use crate::metrics::Metrics;
 use crate::model::{ConversationId, Message, OrderKey, UserId};
 use crate::rate::Rate;
@@ -74,6 +77,8 @@ pub struct SearchService {
     /// Messages that one page judges.
     messages_max: usize,
     rate: RateLimit,
+    /// Units of work.
+    work_rate: RateLimit,
     limiter: ReplayLimiter,
 }
 
@@ -81,18 +86,21 @@ impl SearchService {
     pub(crate) fn new(components: &Components, bounds: &Bounds) -> Self {
         let rates = &bounds.rates;
         let rate = Rate::per_second(rates.searches_per_second, rates.searches_burst);
+        let work = Rate::per_second(rates.search_work_per_second, rates.search_work_burst);
         Self {
             store: Arc::clone(&components.store),
             access: Arc::clone(&components.access),
             index: Arc::clone(&components.index),
             messages_max: bounds.search_messages_max,
             rate: RateLimit::new("searches", rate, rates.is_on),
+            work_rate: RateLimit::new("search_work", work, rates.is_on),
             limiter: ReplayLimiter::new(USER_SEARCHES_MAX, bounds.searches_max, bounds.replay_wait),
         }
     }
 
     pub(crate) fn register(&self, metrics: &Metrics) {
         self.rate.register(metrics);
+        self.work_rate.register(metrics);
     }
 
     /// A page of matches in one conversation. The caller has checked the viewer's access.
@@ -104,15 +112,15 @@ impl SearchService {
         count: usize,
         after: Option<OrderKey>,
     ) -> Result<MatchPage<OrderKey>> {
-        let _permit = self.permit(viewer).await?;
+        let permit = self.permit(viewer).await?;
         if count == 0 {
             return Ok(MatchPage::empty());
         }
         let blocks = self.access.blocks().of(viewer).await?;
-        let sources = self.sources(search);
+        let sources = self.sources(search, &permit.work);
         let (id, floor) = (visible.conversation.id, visible.floor);
         let mut walk = ConversationWalk::of_page(id, floor, search, after);
-        let mut budget = SearchBudget::new(self.messages_max);
+        let mut budget = SearchBudget::new(self.messages_max, &permit.work);
         let mut page = MatchPage::empty();
         let began_at = walk.front();
         while let Some(front) = walk.front() {
@@ -123,13 +131,13 @@ impl SearchService {
             }
             if let Some(message) = walk.take() {
                 page.end = Some(message.id.order_key());
-                budget.spend(&message).await;
-                if let Some(snippet) = search.judge(&message, &blocks) {
+                if let Some(snippet) = search.judge(&message, &blocks, &mut budget) {
                     page.matches.push(MessageMatch { message, snippet });
                 }
+                permit.work.turn().await;
                 continue;
             }
-            budget.spend_segments(walk.look(&sources).await?);
+            walk.look(&sources).await?;
             if let Some(Front::Unread(next)) = walk.front()
                 && Some(Front::Unread(next)) != began_at
             {
@@ -140,16 +148,24 @@ impl SearchService {
         Ok(page)
     }
 
-    fn sources(&self, search: &Search) -> SearchSources<'_> {
+    fn sources<'a>(&'a self, search: &Search, work: &'a SearchWork) -> SearchSources<'a> {
         SearchSources {
             store: &self.store,
             index: &self.index,
             groups: search.term_groups(),
+            work,
         }
     }
 
-    async fn permit(&self, viewer: &UserId) -> Result<ReplayPermit> {
+    async fn permit<'a>(&'a self, viewer: &'a UserId) -> Result<SearchPermit<'a>> {
         self.rate.take(viewer)?;
-        self.limiter.acquire(viewer).await
+        // The bucket of a user who owes work is refused even one unit.
+        self.work_rate.take(viewer)?;
+        Ok(SearchPermit {
+            service: self,
+            user: viewer,
+            work: SearchWork::default(),
+            _permit: self.limiter.acquire(viewer).await?,
+        })
     }
 }

@@ -5,15 +5,16 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::criteria::Search;
+use super::work::{self, SearchWork};
 use crate::chat::error::Result;
 use crate::chat::index::{IndexSnapshot, SearchIndex, Segment, TermGroups};
 use crate::model::{ConversationId, Cut, Floor, Message, MessageId, OrderKey, PageRequest};
 use crate::store::Store;
 
-/// Bytes of the texts that one page judges.
+/// Bytes after folding of the texts that one page judges.
 const BYTES_MAX: usize = 1 << 20;
-/// Segments that one page looks at.
-const SEGMENTS_MAX: usize = 10_000;
+/// Units of work of one page: a tenth of a second of a processor.
+const UNITS_MAX: u32 = 100_000;
 /// Messages of one read.
 const BATCH_MAX: usize = 100;
 /// Segments that are looked at together.
@@ -22,55 +23,40 @@ const SEGMENTS_AT_ONCE: usize = 32;
 const UNINDEXED_MAX: usize = 16;
 /// Attempts to read segments that other servers replace meanwhile. Then the walk reads history.
 const SNAPSHOTS_MAX: usize = 3;
-/// Messages between two points at which other tasks may run.
-const YIELD_EVERY: usize = 50;
 
-/// Work of one page.
-pub(super) struct SearchBudget {
+/// Bounds of one page, and how far it has come.
+pub(super) struct SearchBudget<'a> {
     messages_max: usize,
     messages: usize,
     bytes: usize,
-    segments: usize,
+    work: &'a SearchWork,
 }
 
-impl SearchBudget {
-    pub(super) fn new(messages_max: usize) -> Self {
+impl<'a> SearchBudget<'a> {
+    pub(super) fn new(messages_max: usize, work: &'a SearchWork) -> Self {
         Self {
             messages_max,
             messages: 0,
             bytes: 0,
-            segments: 0,
+            work,
         }
     }
 
-    /// Counts a message that is about to be judged.
-    pub(super) async fn spend(&mut self, message: &Message) {
+    pub(super) fn spend_message(&mut self) {
         self.messages += 1;
-        self.bytes += text_bytes(message);
-        if self.messages.is_multiple_of(YIELD_EVERY) {
-            tokio::task::yield_now().await;
-        }
     }
 
-    pub(super) fn spend_segments(&mut self, segments: usize) {
-        self.segments += segments;
+    /// Counts the bytes of a message after folding, and the work of its judgement.
+    pub(super) fn spend_judgement(&mut self, bytes: usize, work: usize) {
+        self.bytes += bytes;
+        self.work.add(work / work::BYTES_PER_UNIT);
     }
 
     pub(super) fn is_spent(&self) -> bool {
         self.messages >= self.messages_max
             || self.bytes >= BYTES_MAX
-            || self.segments >= SEGMENTS_MAX
+            || self.work.units() >= UNITS_MAX
     }
-}
-
-fn text_bytes(message: &Message) -> usize {
-    message.content.as_ref().map_or(0, |content| {
-        let names = content
-            .attachments
-            .iter()
-            .filter_map(|one| one.name.as_ref());
-        content.body.as_str().len() + names.map(String::len).sum::<usize>()
-    })
 }
 
 /// Sources of all walks of a search.
@@ -78,6 +64,7 @@ pub(super) struct SearchSources<'a> {
     pub(super) store: &'a Arc<dyn Store>,
     pub(super) index: &'a SearchIndex,
     pub(super) groups: TermGroups,
+    pub(super) work: &'a SearchWork,
 }
 
 /// The next thing that a walk has.
@@ -179,28 +166,29 @@ impl ConversationWalk {
         self.read.pop_front()
     }
 
-    /// Looks further: reads messages, or asks segments. Returns how many segments it asked.
-    pub(super) async fn look(&mut self, sources: &SearchSources<'_>) -> Result<usize> {
+    /// Looks further: reads messages, or asks segments. Counts the work.
+    pub(super) async fn look(&mut self, sources: &SearchSources<'_>) -> Result<()> {
+        sources.work.turn().await;
         if !self.read.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         if !self.proposed.is_empty() {
-            self.read_proposed(sources).await?;
-            return Ok(0);
+            return self.read_proposed(sources).await;
         }
         if self.next < self.oldest {
-            return Ok(0);
+            return Ok(());
         }
         if self.pieces.is_none() {
             let snapshot = sources.index.snapshot(self.conversation).await?;
+            let changes = snapshot.as_ref().map_or(0, |snapshot| snapshot.changes);
+            sources.work.add(work::SNAPSHOT + changes * work::CHANGE);
             self.divide(snapshot);
         }
         match self.pieces.as_ref().and_then(|pieces| pieces.last()) {
-            None => Ok(0),
+            None => Ok(()),
             Some(Piece::History { after }) => {
                 let after = *after;
-                self.read_history(sources, after).await?;
-                Ok(0)
+                self.read_history(sources, after).await
             }
             Some(Piece::Segment(_)) => self.ask_segments(sources).await,
         }
@@ -231,6 +219,7 @@ impl ConversationWalk {
 
     async fn read_proposed(&mut self, sources: &SearchSources<'_>) -> Result<()> {
         let count = self.batch.min(self.proposed.len());
+        sources.work.add(count * work::MESSAGE);
         let ids = self.proposed.drain(..count);
         let keys: Vec<_> = ids.map(|id| (self.conversation, id)).collect();
         // A message that was removed from the disk is passed over.
@@ -250,6 +239,7 @@ impl ConversationWalk {
             .store
             .history(self.conversation, &cut, &request)
             .await?;
+        sources.work.add(page.items.len() * work::MESSAGE);
         match page.items.last().filter(|_| page.has_next) {
             Some(last) => self.next = last.id.order_key().before(),
             None => self.end_piece(after),
@@ -265,7 +255,7 @@ impl ConversationWalk {
     }
 
     /// Asks the next segments what they propose.
-    async fn ask_segments(&mut self, sources: &SearchSources<'_>) -> Result<usize> {
+    async fn ask_segments(&mut self, sources: &SearchSources<'_>) -> Result<()> {
         let pieces = self.pieces.iter().flatten().rev();
         let segments = pieces.map_while(|piece| match piece {
             Piece::Segment(segment) => Some(*segment),
@@ -273,13 +263,14 @@ impl ConversationWalk {
         });
         let segments: Vec<_> = segments.take(self.segments).collect();
         let range = (self.oldest, self.next);
+        let lookups = segments.len() * sources.groups.lookups();
+        sources.work.add(lookups * work::LOOKUP);
         let proposed = sources
             .index
             .propose(self.conversation, &segments, &sources.groups, range)
             .await?;
         let Some(proposed) = proposed else {
-            self.begin_again(sources).await?;
-            return Ok(segments.len());
+            return self.begin_again(sources).await;
         };
         for (segment, proposed) in segments.iter().zip(proposed) {
             let loose = self.loose.iter().filter(|id| {
@@ -293,7 +284,7 @@ impl ConversationWalk {
             self.end_piece(segment.after);
         }
         self.segments = (2 * self.segments).min(SEGMENTS_AT_ONCE);
-        Ok(segments.len())
+        Ok(())
     }
 
     /// Reads the index again, because a segment is gone.
