@@ -1,16 +1,34 @@
-//! Signals: the first SIGTERM or SIGINT ends a command in order, the second at once.
+//! Signals: the first SIGTERM or SIGINT ends a command in order, the second at once. A server survives SIGHUP.
 
 use std::future::Future;
 use std::io;
 
 use tokio::runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
 
 /// Token that the first SIGTERM or SIGINT cancels.
 pub(super) type Stop = CancellationToken;
+
+/// Listens for SIGINT, which a person sends who waits for the end.
+pub(super) fn interrupts() -> io::Result<Signal> {
+    signal(SignalKind::interrupt())
+}
+
+/// Keeps SIGHUP from killing the process. Operators send it to servers that read their files again.
+pub(super) fn survive_hangup() -> io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            tracing::info!(
+                "the server ignores SIGHUP: it reads changed keys by itself; restart it for other settings"
+            );
+        }
+    });
+    Ok(())
+}
 
 /// Runs a command on a runtime of its own, until it ends or a second signal arrives.
 pub(super) fn run<F>(command: impl FnOnce(Stop) -> F) -> Result<(), Error>

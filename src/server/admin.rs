@@ -145,6 +145,7 @@ pub async fn run(listener: TcpListener, admin: AdminContext, stop: CancellationT
         head: HeadBounds::default(),
         write: WRITE_MAX,
         pace: PaceBounds::default(),
+        leaving: stop.clone(),
         stop: stop.clone(),
     };
     let connections = TaskTracker::new();

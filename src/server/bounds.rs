@@ -27,7 +27,7 @@ pub struct ServerBounds {
     pub request: Duration,
     /// Time from which a request is logged as slow. `None` logs none.
     pub slow_request: Option<Duration>,
-    /// Time from the shutdown signal until the server cuts what still runs.
+    /// Time from the shutdown until the server cuts what still runs.
     pub drain: Duration,
     pub streams: StreamBounds,
     pub sockets: SocketBounds,
@@ -36,6 +36,8 @@ pub struct ServerBounds {
     pub origins: Origins,
     /// Proxies whose `X-Forwarded-For` the server believes.
     pub proxies: TrustedProxies,
+    /// Whether the server refuses requests that came through a proxy: it is for this machine alone.
+    pub is_local: bool,
 }
 
 /// Limits of subscriptions over HTTP, as Server-Sent Events or multipart.
@@ -93,6 +95,7 @@ impl Default for ServerBounds {
             rates: AdmissionBounds::default(),
             origins: Origins::default(),
             proxies: TrustedProxies::default(),
+            is_local: false,
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,10 +29,14 @@ pub struct Server {
     pub(super) socket_permits: Arc<Permits>,
     pub(super) stream_permits: Arc<Semaphore>,
     pub(super) sockets: TaskTracker,
+    /// Cancelled by [`Server::leave`].
+    pub(super) leaving: CancellationToken,
     pub(super) stop: CancellationToken,
     pub(super) trusted_documents: Option<TrustedDocuments>,
     pub(super) metrics: Arc<ServerMetrics>,
     pub(super) connections: TaskTracker,
+    /// Time of the last warning of a proxy that is not named.
+    pub(super) proxy_warned_at: Mutex<Option<Instant>>,
 }
 
 impl Server {
@@ -70,10 +76,12 @@ impl Server {
             socket_permits,
             stream_permits,
             sockets,
+            leaving: CancellationToken::new(),
             stop,
             trusted_documents: None,
             metrics,
             connections,
+            proxy_warned_at: Mutex::default(),
         }
     }
 
@@ -83,6 +91,11 @@ impl Server {
             trusted_documents: Some(documents),
             ..self
         }
+    }
+
+    /// Has each answer close its connection from now on: the pools of balancers empty before the server stops.
+    pub fn leave(&self) {
+        self.leaving.cancel();
     }
 
     /// Registers the metrics of the server.

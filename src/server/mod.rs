@@ -34,7 +34,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::map_response;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{Request, State};
+use axum::middleware::{from_fn, map_response};
+use axum::response::Response;
 use axum::routing::any;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::timeout;
@@ -50,22 +54,39 @@ pub use self::trusted_documents::{TrustedDocuments, TrustedError};
 /// Length of the accept queue. The usual 128 drops part of a burst, and those clients retry only after a second.
 const BACKLOG: u32 = 4_096;
 
-/// Routes of `/graphql`, `/graphql/ws` and the pages.
+/// Routes of `/graphql`, `/graphql/ws` and the pages. Every other path is answered as one that does not exist.
 pub fn router(server: Arc<Server>, pages: Router) -> Router {
-    let graphql = any(http::graphql);
-    let graphql = match server.bounds.origins.cors() {
-        Some(cors) => graphql
+    let (cors, is_local) = (server.bounds.origins.cors(), server.bounds.is_local);
+    let api = Router::new()
+        .route("/graphql", any(graphql))
+        .route("/graphql/ws", any(ws::upgrade))
+        .fallback(http::not_found)
+        .with_state(server);
+    let api = match cors {
+        Some(cors) => api
             .layer(cors)
             .layer(map_response(origin::without_service_header)),
-        None => graphql,
+        None => api,
     };
-    Router::new()
-        .route("/graphql", graphql)
-        .route("/graphql/ws", any(ws::upgrade))
-        .route("/graphql/", any(http::not_found))
-        .route("/graphql/{*rest}", any(http::not_found))
-        .with_state(server)
-        .merge(pages.layer(map_response(security_headers::add)))
+    let all = api.merge(pages.layer(map_response(security_headers::add)));
+    if is_local {
+        all.layer(from_fn(http::refuse_forwarded))
+    } else {
+        all
+    }
+}
+
+/// Serves requests, and the WebSockets of clients that have one address for both.
+async fn graphql(
+    server: State<Arc<Server>>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    request: Request,
+) -> Response {
+    if !ws::is_upgrade(request.headers()) {
+        return http::graphql(server, request).await;
+    }
+    let (head, _) = request.into_parts();
+    ws::upgrade(server, head.extensions, head.headers, upgrade).await
 }
 
 /// Listens on an address, also where an earlier socket is still in TIME_WAIT.
@@ -101,6 +122,7 @@ pub async fn run(
         head,
         write,
         pace,
+        leaving: server.leaving.clone(),
         stop: server.stop.clone(),
     };
     tokio::select! {

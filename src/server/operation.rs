@@ -16,7 +16,9 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, Stream, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
-use super::admission::{AddressPermit, Caller, ClientAddress, Peer, TooManyConnections};
+use super::admission::{
+    AddressPermit, Caller, ClientAddress, Peer, TooManyConnections, is_forwarded,
+};
 use super::answer::{Answer, Code, Delivery, EventText, ExecutionResult, Problem};
 use super::chunks::ChunkedText;
 use super::connection::ConnectionState;
@@ -30,6 +32,9 @@ use crate::graphql::{
 use crate::metrics::with_store_time;
 use crate::model::{UserId, Viewer};
 
+/// Pause between two warnings of a proxy that is not named.
+const PROXY_WARNING_PAUSE: Duration = Duration::from_secs(3_600);
+
 /// Most characters of an operation's name in the log: the client chooses it.
 const NAME_CHARS_MAX: usize = 64;
 
@@ -40,7 +45,23 @@ impl Server {
         let peer = extensions
             .get::<Arc<ConnectionState>>()
             .map_or(Peer(Ipv4Addr::UNSPECIFIED.into()), |phase| phase.peer());
+        if is_forwarded(headers) && !self.bounds.proxies.trust(peer.0.to_canonical()) {
+            self.warn_of_proxy();
+        }
         ClientAddress::of(peer, headers, &self.bounds.proxies)
+    }
+
+    /// Warns of a proxy that the operator has not named, at most once an hour. It may also be a client that forges the header,
+    /// so the address is not logged.
+    fn warn_of_proxy(&self) {
+        let (mut warned_at, now) = (self.proxy_warned_at.lock(), Instant::now());
+        if warned_at.is_some_and(|at| now < at + PROXY_WARNING_PAUSE) {
+            return;
+        }
+        *warned_at = Some(now);
+        tracing::warn!(
+            "requests carry X-Forwarded-For from a peer that is no trusted proxy: its clients share the bounds of one address. Name the proxy in --trusted-proxies"
+        );
     }
 
     /// Acquires a connection permit of a peer. A trusted proxy needs none.

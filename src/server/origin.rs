@@ -35,12 +35,10 @@ impl FromStr for Origins {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            "must be origins with commas between them, as https://chat.example.org, or * or none";
         let origin = |text: &str| {
             is_origin(text)
                 .then(|| text.to_owned())
-                .ok_or_else(|| wrong.to_owned())
+                .ok_or_else(|| refused(text))
         };
         match text {
             "*" => Ok(Self::Any),
@@ -64,8 +62,33 @@ impl fmt::Display for Origins {
     }
 }
 
+/// Origins of pages that have none: of a sandboxed frame or a file, and of a file in some apps.
+const OPAQUE: [&str; 2] = ["null", "file://"];
+
+/// Sentence about an entry of the list that is no origin. It shows no password.
+fn refused(text: &str) -> String {
+    let shown = if text.contains('@') {
+        "one of them"
+    } else {
+        text
+    };
+    let origin = Url::parse(text).map(|url| url.origin());
+    let hint = match origin.map(|origin| origin.ascii_serialization()) {
+        Ok(origin) if is_origin(&origin) && !text.contains('*') => {
+            format!("; write {origin}")
+        }
+        Ok(_) | Err(_) => String::new(),
+    };
+    format!(
+        "must be origins with commas between them, as https://chat.example.org, or * or none: {shown} is no origin{hint}"
+    )
+}
+
 /// Whether the text is an origin as browsers write it: no path and no default port. Apps have a scheme of their own.
 fn is_origin(text: &str) -> bool {
+    if OPAQUE.contains(&text) {
+        return true;
+    }
     // Refuse a star within an origin: it would look like a pattern, which the server does not support.
     if text.contains('*') {
         return false;
@@ -235,6 +258,9 @@ mod tests {
             Some("https://one.example:444")
         ));
         assert!(may_open("*", "chat.example", Some("null")));
+        assert!(may_open("null", "chat.example", Some("null")));
+        assert!(may_open("file://", "chat.example", Some("file://")));
+        assert!(!may_open("file://", "chat.example", Some("null")));
     }
 
     #[test]
@@ -244,6 +270,7 @@ mod tests {
             "*",
             "https://a.example",
             "http://a.example:81,capacitor://localhost",
+            "null,file://",
         ] {
             assert_eq!(text.parse::<Origins>().unwrap().to_string(), text);
         }
@@ -254,10 +281,23 @@ mod tests {
             "https://a.example:443",
             "https://A.example",
             "https://*.example",
-            "null",
             "x://",
         ] {
-            assert!(text.parse::<Origins>().is_err(), "{text}");
+            let list = format!("https://good.example,{text}");
+            let refused = list.parse::<Origins>().unwrap_err();
+            assert!(
+                refused.contains(&format!(": {text} is no origin")),
+                "{refused}"
+            );
         }
+        for (text, part) in [
+            ("https://a.example/", "; write https://a.example"),
+            ("https://A.example:443", "; write https://a.example"),
+        ] {
+            let refused = text.parse::<Origins>().unwrap_err();
+            assert!(refused.ends_with(part), "{refused}");
+        }
+        let secret = "https://user:secret@a.example".parse::<Origins>();
+        assert!(!secret.unwrap_err().contains("secret"));
     }
 }

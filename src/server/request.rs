@@ -180,19 +180,19 @@ impl<'a> GraphqlRequest<'a> {
         if id.is_none() && persisted.is_none() {
             return Err(not_a_request("it has no `query`"));
         }
-        // The same answer for a client that registers a document (APQ) and for an unknown id.
-        let sentence = match trusted {
-            Some(trusted) => match id.and_then(|id| trusted.document(id)) {
-                Some(document) => return Ok(document),
-                None => "The list of trusted documents has no document with this id.",
-            },
-            None => "Persisted queries are not served: send the whole document in `query`.",
+        // The messages are words of the protocol: urql and Apollo Kotlin compare them. After the first one a client sends the
+        // text of each document, after the second one the text of this document.
+        let (document, message) = match trusted {
+            None => (None, "PersistedQueryNotSupported"),
+            Some(trusted) => (
+                id.and_then(|id| trusted.document(id)),
+                "PersistedQueryNotFound",
+            ),
         };
-        Err(Problem::new(
-            StatusCode::BAD_REQUEST,
-            Code::PersistedQueryNotSupported,
-            sentence,
-        ))
+        document.ok_or_else(|| {
+            let code = Code::PersistedQueryNotSupported;
+            Problem::new(StatusCode::BAD_REQUEST, code, message)
+        })
     }
 
     pub(super) fn variables(&self, bytes_max: usize) -> Result<Variables, Problem> {

@@ -319,6 +319,7 @@ impl Listening {
             // How long it is quiet is not its business; who waits for what it has heard has the deadline.
             let text = match socket.next().await {
                 Some(Ok(Message::Text(text))) => text,
+                Some(Ok(Message::Ping(_))) => continue,
                 Some(Ok(Message::Close(Some(end)))) => {
                     assert!(!REFUSALS.contains(&end.code.into()), "{end}");
                     return Err(Cut);
@@ -334,7 +335,6 @@ impl Listening {
                     )
                     .await?
                 }
-                "ping" => say(&mut socket, &json!({ "type": "pong" })).await?,
                 // The store was away.
                 "error" if self.comes_back => return Err(Cut),
                 "next" if self.comes_back && heard["payload"]["errors"].is_array() => {

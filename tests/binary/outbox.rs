@@ -116,7 +116,6 @@ impl Reader {
                     assert!(heard["payload"].get("errors").is_none(), "{heard}");
                     this.lock().unwrap().take(&heard["payload"]["data"]);
                 }
-                Some("ping") => socket.say(&json!({"type": "pong"})).await,
                 _ => panic!("{heard}"),
             }
             if until.is_some_and(|ids| this.lock().unwrap().has_all(ids)) {

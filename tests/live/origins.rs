@@ -95,6 +95,22 @@ async fn pages_of_a_listed_origin_may_use_the_api() {
 }
 
 #[tokio::test]
+async fn a_page_of_a_listed_origin_may_read_every_refusal() {
+    let world = world(LISTED).await;
+    for (path, status) in [
+        ("/graphql/", 404),
+        ("/graphql/nothing", 404),
+        ("/nothing", 404),
+        ("/graphql/ws", 426),
+    ] {
+        let reply = world.http("GET", path, &[("origin", LISTED)], b"").await;
+        let told = (reply.status, reply.header("access-control-allow-origin"));
+        assert_eq!(told, (status, LISTED), "{path}");
+        assert!(!reply.code().is_empty(), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn pages_of_other_origins_are_told_nothing() {
     let world = world(LISTED).await;
     assert_eq!(preflight(&world, OTHER).await.1[0], "");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wideroom::server::{ServerBounds, SocketBounds, StreamBounds};
 
-use super::streams::{EVENTS, PART, PARTS, Reading};
+use super::streams::{EVENTS, PARTS, Reading, part};
 use super::world::{World, soon};
 
 const SHORT: Duration = Duration::from_millis(50);
@@ -26,11 +26,8 @@ async fn a_silent_stream_has_heartbeats() {
         .until("data: {\"data\":{\"forever\":0}}\n\n:\n\n:\n\n")
         .await;
     let mut parts = Reading::of(&world, PARTS, "subscription { forever }").await;
-    parts
-        .until(&format!(
-            "}}}}\r\n--graphql{PART}{{}}\r\n--graphql{PART}{{}}\r\n--graphql"
-        ))
-        .await;
+    let heartbeats = part("{}").repeat(2);
+    parts.until(&format!("}}}}\r\n--graphql{heartbeats}")).await;
 }
 
 #[tokio::test]

@@ -77,6 +77,9 @@ async fn nothing_else_is_run() {
     ] {
         let reply = world.post(&body).await;
         assert_eq!((reply.status, reply.code()), (status, code), "{body}");
+        // The word that clients compare.
+        let is_compared = reply.message() == "PersistedQueryNotFound";
+        assert_eq!(is_compared, code.starts_with("PERSISTED"), "{}", reply.body);
         assert!(reply.body.get("data").is_none());
     }
     world.alive(0).await;

@@ -233,6 +233,14 @@ impl World {
         }
     }
 
+    /// The same at a path of its own, where it must be opened.
+    pub(super) async fn socket_at(&self, path: &str, headers: &[(&'static str, &str)]) -> Socket {
+        let protocol = [("sec-websocket-protocol", "graphql-transport-ws")];
+        let headers = [&protocol, headers].concat();
+        let opened = client::try_socket_at(self.address, path, &headers).await;
+        Socket(opened.unwrap())
+    }
+
     /// A socket of alice's, after `connection_ack`.
     pub(super) async fn open(&self) -> Socket {
         let mut socket = self.socket().await;

@@ -47,7 +47,34 @@ async fn a_socket_with_a_viewer_stays() {
     let mut socket = world.socket().await;
     socket.init(Some(&world.token("alice", LIFE))).await;
     // The ping comes later than a socket without a viewer would be closed.
-    assert_eq!(socket.hear().await, json!({ "type": "ping" }));
+    socket.pinged().await;
+}
+
+#[tokio::test]
+async fn the_token_of_the_handshake_counts_where_the_init_has_none() {
+    let world = world(|_| {}).await;
+    let [alice, bob] = ["alice", "bob"].map(|name| format!("Bearer {}", world.token(name, LIFE)));
+    for path in ["/graphql", "/graphql/ws"] {
+        for (payload, viewer) in [
+            (json!({}), "alice"),
+            (json!({ "headers": { "authorization": bob } }), "bob"),
+            (json!({ "AUTHORIZATION": bob }), "bob"),
+        ] {
+            let mut socket = world
+                .socket_at(path, &[("authorization", alice.as_str())])
+                .await;
+            let init = json!({ "type": "connection_init", "payload": payload });
+            socket.say(&init).await;
+            assert_eq!(socket.hear().await["type"], "connection_ack");
+            socket.subscribe("1", "{ me }").await;
+            assert_eq!(socket.hear().await["payload"]["data"]["me"], viewer);
+        }
+    }
+    let mut forged = world
+        .socket_at("/graphql", &[("authorization", "Bearer x")])
+        .await;
+    forged.say(&json!({ "type": "connection_init" })).await;
+    assert_eq!(forged.closed().await.0, 4403);
 }
 
 #[tokio::test]

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use futures_util::SinkExt;
+use futures_util::{SinkExt, StreamExt as _};
+use hyper::body::Bytes;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{self, Message};
 use wideroom::server::{AdmissionBounds, ServerBounds, SocketBounds};
 
-use super::world::{World, soon};
+use super::world::{Socket, World, soon};
 
 async fn world(change: impl FnOnce(&mut SocketBounds)) -> World {
     let mut sockets = SocketBounds {
@@ -50,18 +54,95 @@ async fn an_idle_client_is_pinged_and_stays_while_it_answers() {
     .await;
     let mut socket = world.open().await;
     for _ in 0..3 {
-        assert_eq!(socket.hear().await, json!({ "type": "ping" }));
-        socket.say(&json!({ "type": "pong" })).await;
+        socket.pinged().await;
     }
+    // Clients of another mind answer a frame with a message.
+    socket.say(&json!({ "type": "pong" })).await;
+    socket.pinged().await;
 }
 
 #[tokio::test]
 async fn a_client_that_does_not_answer_a_ping_is_closed_4408() {
     let world = world(|bounds| (bounds.ping, bounds.pong) = (SHORT, SHORT)).await;
+    // Below the library, which would answer.
+    let head = "GET /graphql/ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+        sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: graphql-transport-ws\r\n\r\n";
+    let init = r#"{"type":"connection_init"}"#;
+    let frame = [
+        &[0x81, 0x80 | init.len() as u8, 0, 0, 0, 0],
+        init.as_bytes(),
+    ]
+    .concat();
+    let mut tcp = world.tcp().await;
+    tcp.write_all(&[head.as_bytes(), &frame].concat())
+        .await
+        .unwrap();
+    let mut bytes = Vec::new();
+    soon(tcp.read_to_end(&mut bytes)).await.unwrap();
+    let reason = "Pong timeout";
+    let close = [
+        &[0x88, 2 + reason.len() as u8],
+        &4408_u16.to_be_bytes()[..],
+        reason.as_bytes(),
+    ]
+    .concat();
+    assert!(
+        bytes.ends_with(&[&[0x89, 0], &close[..]].concat()),
+        "a ping, then the close"
+    );
+}
+
+/// A message in fragments, so many of them after the first, and each with a ping behind it.
+async fn fragments(socket: &mut Socket, count: usize) -> Result<(), tungstenite::Error> {
+    let fragment = |opcode, text: &'static str| {
+        Message::Frame(Frame::message(text, OpCode::Data(opcode), false))
+    };
+    socket.0.feed(fragment(Data::Text, "{")).await?;
+    for _ in 0..count {
+        socket.0.feed(fragment(Data::Continue, "")).await?;
+        socket.0.feed(Message::Ping(Bytes::new())).await?;
+    }
+    socket.0.flush().await
+}
+
+#[tokio::test]
+async fn a_message_of_endless_fragments_is_cut_by_its_bytes() {
+    let world = world(|bounds| {
+        (bounds.message_bytes, bounds.rate_burst) = (1_000, 10_000);
+    })
+    .await;
     let mut socket = world.open().await;
-    socket.subscribe("1", "subscription { forever }").await;
-    assert_eq!(socket.closed().await, (4408, "Pong timeout".to_owned()));
-    world.alive(0).await;
+    // A few fragments are a message as any other.
+    fragments(&mut socket, 20).await.unwrap();
+    let end = Frame::message("\"type\":\"ping\"}", OpCode::Data(Data::Continue), true);
+    socket.send(Message::Frame(end)).await;
+    while !matches!(soon(socket.0.next()).await, Some(Ok(Message::Text(text))) if text.contains("pong"))
+    {
+    }
+    // The server may have closed before the last.
+    let _ = fragments(&mut socket, 1_000).await;
+    let closed = socket.closed().await;
+    assert_eq!(
+        closed,
+        (1009, "A message has at most 1000 bytes".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn a_message_that_does_not_end_is_cut_by_its_time() {
+    let world = World::with(ServerBounds {
+        request: SHORT,
+        ..ServerBounds::default()
+    })
+    .await;
+    let mut socket = world.open().await;
+    fragments(&mut socket, 1).await.unwrap();
+    let (code, reason) = socket.closed().await;
+    assert_eq!(
+        (code, reason.contains("Message timeout")),
+        (4408, true),
+        "{reason}"
+    );
 }
 
 #[tokio::test]

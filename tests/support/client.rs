@@ -148,7 +148,15 @@ pub(crate) async fn try_socket_with(
     address: SocketAddr,
     headers: &[(&'static str, &str)],
 ) -> Result<WebSocket, tungstenite::Error> {
-    let mut request = format!("ws://{address}/graphql/ws")
+    try_socket_at(address, "/graphql/ws", headers).await
+}
+
+pub(crate) async fn try_socket_at(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&'static str, &str)],
+) -> Result<WebSocket, tungstenite::Error> {
+    let mut request = format!("ws://{address}{path}")
         .into_client_request()
         .unwrap();
     for (name, value) in headers {
@@ -227,13 +235,21 @@ impl Socket {
             .await;
     }
 
-    /// The next message. Nothing else may come.
+    /// The next message. Nothing else may come, except pings.
     pub(crate) async fn hear(&mut self) -> Value {
-        let message = soon(self.0.next()).await.unwrap().unwrap();
-        let Message::Text(text) = message else {
-            panic!("{message:?}")
-        };
-        serde_json::from_str(&text).unwrap()
+        loop {
+            match soon(self.0.next()).await.unwrap().unwrap() {
+                Message::Ping(_) => {}
+                Message::Text(text) => return serde_json::from_str(&text).unwrap(),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The next frame, which is a ping. The library answers it as it reads on.
+    pub(crate) async fn pinged(&mut self) {
+        let frame = soon(self.0.next()).await.unwrap().unwrap();
+        assert!(matches!(&frame, Message::Ping(_)), "{frame:?}");
     }
 
     /// Next payload of the operation with this id. Skips payloads of other operations.
@@ -243,7 +259,6 @@ impl Socket {
             match heard["type"].as_str() {
                 Some("next") if heard["id"] == id => return heard["payload"]["data"].take(),
                 Some("next") => {}
-                Some("ping") => self.say(&json!({ "type": "pong" })).await,
                 _ => panic!("{heard}"),
             }
         }
@@ -251,9 +266,12 @@ impl Socket {
 
     /// The next message, or `None` where the socket is closed instead.
     pub(crate) async fn hear_or_close(&mut self) -> Option<Value> {
-        match soon(self.0.next()).await {
-            Some(Ok(Message::Text(text))) => Some(serde_json::from_str(&text).unwrap()),
-            _ => None,
+        loop {
+            match soon(self.0.next()).await {
+                Some(Ok(Message::Ping(_))) => {}
+                Some(Ok(Message::Text(text))) => return Some(serde_json::from_str(&text).unwrap()),
+                _ => return None,
+            }
         }
     }
 

@@ -9,6 +9,11 @@ use ipnet::IpNet;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
+/// Whether a proxy, or a client that plays one, names an earlier address.
+pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+    headers.contains_key(FORWARDED_FOR)
+}
+
 /// Networks of proxies whose `X-Forwarded-For` the server believes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TrustedProxies(Vec<IpNet>);

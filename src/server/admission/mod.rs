@@ -19,7 +19,7 @@ use async_graphql::parser::types::OperationType;
 use tokio::time::Instant;
 
 pub use self::address::TrustedProxies;
-pub(crate) use self::address::{ClientAddress, Peer};
+pub(crate) use self::address::{ClientAddress, Peer, is_forwarded};
 pub(crate) use self::answer_quota::AnswerQuotas;
 use self::concurrency::ConcurrencyLimit;
 pub(crate) use self::concurrency::ConcurrencyPermit;

@@ -41,6 +41,8 @@ pub(crate) struct ListenerConfig {
     pub(crate) write: Duration,
     /// Slowest accepted reader.
     pub(crate) pace: PaceBounds,
+    /// Token whose cancellation has each answer close its connection: the pools of balancers empty.
+    pub(crate) leaving: CancellationToken,
     /// Token whose cancellation ends each connection after its running request.
     pub(crate) stop: CancellationToken,
 }
@@ -70,6 +72,7 @@ pub(crate) async fn accept<P: Send + 'static>(
             state: Arc::clone(&state),
             router: TowerToHyperService::new(router.clone()),
             headers_max: config.head.headers,
+            leaving: config.leaving.clone(),
         };
         let (head, stop) = (config.head, config.stop.clone());
         connections.spawn(async move {
@@ -93,6 +96,7 @@ struct ConnectionService {
     state: Arc<ConnectionState>,
     router: TowerToHyperService<Router>,
     headers_max: usize,
+    leaving: CancellationToken,
 }
 
 impl Service<Request<Incoming>> for ConnectionService {
@@ -119,12 +123,13 @@ impl Service<Request<Incoming>> for ConnectionService {
         }
         let mut request = request.map(|body| RequestBody::new(body, Arc::clone(&self.state)));
         request.extensions_mut().insert(Arc::clone(&self.state));
-        let answer = self.router.call(request);
+        let (answer, leaving) = (self.router.call(request), self.leaving.clone());
         Box::pin(async move {
             let Ok(mut answer) = answer.await;
+            let is_upgrade = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
             // hyper decides to close only after it has written the head. Without this header a client would send its next
             // request on a closing connection.
-            if active.has_unread() {
+            if active.has_unread() || leaving.is_cancelled() && !is_upgrade {
                 answer
                     .headers_mut()
                     .insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -26,10 +26,10 @@ const UPGRADED: u8 = 3;
 /// The connection closes once its client stops writing.
 const CLOSING: u8 = 4;
 
-/// Byte budget of an admitted WebSocket.
-const UNBOUNDED: usize = usize::MAX;
+/// Bytes of the head of a control frame: a client masks its frames, and a control frame has no extended length.
+const CONTROL_HEAD_BYTES: usize = 6;
 
-/// One task reads and writes the fields, except the budget, which the task of the WebSocket lifts. Relaxed atomics
+/// One task reads and writes the fields, except the budget, which the task of the WebSocket refills. Relaxed atomics
 /// therefore suffice.
 pub(crate) struct ConnectionState {
     peer: Peer,
@@ -42,10 +42,13 @@ pub(crate) struct ConnectionState {
     has_next_head: AtomicBool,
     /// An answer waits for the network.
     is_stalled: AtomicBool,
-    /// Bytes that a WebSocket may still send before its admission.
+    /// Bytes that a WebSocket may still send before its admission, and then before the end of its message, in however
+    /// many fragments.
     budget: AtomicUsize,
-    /// Notified when the budget is exhausted.
-    over_budget: Arc<Notify>,
+    /// Budget of one message. 0 before the admission.
+    message_budget: AtomicUsize,
+    /// A WebSocket has sent bytes since the last look: any of them show that it is alive.
+    is_heard: AtomicBool,
 }
 
 impl ConnectionState {
@@ -58,8 +61,9 @@ impl ConnectionState {
             is_body_over: AtomicBool::new(false),
             has_next_head: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
-            budget: AtomicUsize::new(UNBOUNDED),
-            over_budget: Arc::default(),
+            budget: AtomicUsize::new(usize::MAX),
+            message_budget: AtomicUsize::new(0),
+            is_heard: AtomicBool::new(false),
         })
     }
 
@@ -108,23 +112,18 @@ impl ConnectionState {
     }
 
     fn spend(&self, count: usize) {
-        let left = self
-            .budget
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                (left != UNBOUNDED).then(|| left.saturating_sub(count))
-            });
-        if left.is_ok_and(|left| left <= count) {
-            self.over_budget.notify_one();
-        }
+        self.is_heard.store(true, Ordering::Relaxed);
+        self.change_budget(|left| left.saturating_sub(count));
+    }
+
+    fn change_budget(&self, change: impl Fn(usize) -> usize) {
+        let changed = |left| Some(change(left));
+        let relaxed = Ordering::Relaxed;
+        let _ = self.budget.fetch_update(relaxed, relaxed, changed);
     }
 
     pub(crate) fn is_over_budget(&self) -> bool {
         self.budget.load(Ordering::Relaxed) == 0
-    }
-
-    /// Notified when a WebSocket has exhausted its budget.
-    pub(crate) fn over_budget(&self) -> Arc<Notify> {
-        Arc::clone(&self.over_budget)
     }
 
     /// Turns the connection into a WebSocket with a byte budget until its admission.
@@ -133,9 +132,35 @@ impl ConnectionState {
         self.set(UPGRADED);
     }
 
-    /// Lifts the budget of a WebSocket: the bound of messages applies from now on.
-    pub(crate) fn admit(&self) {
-        self.budget.store(UNBOUNDED, Ordering::Relaxed);
+    /// Sets the byte budget of each message, in place of the one until the admission.
+    pub(crate) fn admit(&self, message_budget: usize) {
+        self.message_budget.store(message_budget, Ordering::Relaxed);
+        self.budget.store(message_budget, Ordering::Relaxed);
+    }
+
+    fn message_budget(&self) -> usize {
+        self.message_budget.load(Ordering::Relaxed)
+    }
+
+    /// Refills the budget of an admitted WebSocket after a complete message.
+    pub(crate) fn end_message(&self) {
+        self.change_budget(|left| left.max(self.message_budget()));
+    }
+
+    /// Gives back the bytes of a control frame, which may stand between two fragments.
+    pub(crate) fn end_control_frame(&self, payload_bytes: usize) {
+        let frame = CONTROL_HEAD_BYTES + payload_bytes;
+        self.change_budget(|left| left.max(self.message_budget().min(left.saturating_add(frame))));
+    }
+
+    /// Whether a message of an admitted WebSocket has begun and has not ended.
+    pub(crate) fn is_in_message(&self) -> bool {
+        self.budget.load(Ordering::Relaxed) < self.message_budget()
+    }
+
+    /// Whether a WebSocket has sent bytes since the last call.
+    pub(crate) fn take_heard(&self) -> bool {
+        self.is_heard.swap(false, Ordering::Relaxed)
     }
 
     /// Records whether a write waits for the network.

@@ -42,8 +42,10 @@ impl Default for HeadBounds {
             bytes: 48 * 1024,
             headers: 64,
             wait: Duration::from_secs(10),
-            idle: Duration::from_secs(60),
-            linger_bytes: 1024 * 1024,
+            // Longer than the 60 s of common balancers: the side that keeps a connection in its pool must be the one that
+            // closes it. Otherwise the balancer sends a request into a connection that is closing, and answers 502.
+            idle: Duration::from_secs(75),
+            linger_bytes: 16 * 1024 * 1024,
             linger: Duration::from_secs(2),
         }
     }

@@ -17,6 +17,7 @@ use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::StreamExt;
 use tokio::time::{Instant, timeout_at};
@@ -64,7 +65,7 @@ pub(super) async fn graphql(State(server): State<Arc<Server>>, request: Request)
     )
 }
 
-/// Answers every other path below `/graphql`.
+/// Answers every other path.
 pub(super) async fn not_found(
     State(server): State<Arc<Server>>,
     extensions: Extensions,
@@ -82,6 +83,30 @@ pub(super) async fn not_found(
     refuse(Problem::new(
         StatusCode::NOT_FOUND,
         Code::NotFound,
+        sentence,
+    ))
+}
+
+/// Headers that proxies and tunnels add.
+const FORWARDED: [&str; 6] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+    "cf-connecting-ip",
+];
+
+/// Refuses requests from beyond this machine: a tunnel leads them to a loopback address.
+pub(super) async fn refuse_forwarded(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    if !FORWARDED.iter().any(|name| headers.contains_key(*name)) {
+        return next.run(request).await;
+    }
+    let sentence = "This server runs with --demo, which gives everybody tokens and is for this machine alone: it refuses requests that a proxy forwards.";
+    refuse(Problem::new(
+        StatusCode::FORBIDDEN,
+        Code::Forbidden,
         sentence,
     ))
 }

@@ -107,7 +107,8 @@ pub(super) fn respond(
 }
 
 pub(super) fn respond_in(format: StreamFormat, body: Body) -> Response {
-    let mut response = response(body, format.content_type(), "no-cache");
+    // A proxy that compresses holds events back until its buffer is full. `no-transform` forbids it to.
+    let mut response = response(body, format.content_type(), "no-cache, no-transform");
     // nginx, and proxies like it, otherwise buffer the stream.
     response.headers_mut().insert(
         HeaderName::from_static("x-accel-buffering"),

@@ -2,7 +2,8 @@
 //!
 //! - Server-Sent Events in the distinct connections mode of `graphql-sse`: `next` for each answer, `complete` at the end.
 //! - `multipart/mixed` in Apollo's protocol for subscriptions. A boundary *ends* a part there: the server sends it with
-//!   the part, because the client knows only then that the part is complete.
+//!   the part, because the client knows only then that the part is complete. Readers that look for the next boundary in
+//!   the next bytes find the end by the length of the part.
 
 use axum::body::Bytes;
 use serde::Serialize;
@@ -16,20 +17,20 @@ pub(super) enum StreamFormat {
     Parts,
 }
 
-/// JSON of one part.
+/// Transport error: the stream ends, whatever the state of the subscription.
 #[derive(Serialize)]
-struct Part<'a> {
+struct Fatal<'a> {
     payload: Option<()>,
-    /// Transport error: the stream ends, whatever the state of the subscription.
     #[serde(flatten)]
-    fatal: Option<&'a Answer>,
+    answer: &'a Answer,
 }
 
 impl StreamFormat {
     pub(super) const fn content_type(self) -> &'static str {
         match self {
             Self::Events => "text/event-stream; charset=utf-8",
-            Self::Parts => "multipart/mixed;boundary=\"graphql\";subscriptionSpec=\"1.0\"",
+            // Without quotation marks: some clients compare the text.
+            Self::Parts => "multipart/mixed;boundary=graphql;subscriptionSpec=1.0",
         }
     }
 
@@ -52,20 +53,30 @@ impl StreamFormat {
     pub(super) const fn heartbeat(self) -> &'static str {
         match self {
             Self::Events => ":\n\n",
-            Self::Parts => "\r\ncontent-type: application/json\r\n\r\n{}\r\n--graphql",
+            Self::Parts => {
+                "\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}\r\n--graphql"
+            }
         }
     }
 
     /// Frames one event. Its bytes count in the user's quota until they are written.
     pub(super) fn deliver(self, text: &EventText, held: Option<HeldBytes>) -> Bytes {
-        let (head, tail) = self.envelope();
         Bytes::from_owner(HeldText {
-            text: [head, text.as_str(), tail].concat(),
+            text: self.frame(text.as_str()),
             _held: held,
         })
     }
 
-    /// Bytes before and after the JSON of an answer. The JSON has no line break, so one `data` line holds it.
+    fn frame(self, json: &str) -> String {
+        let (head, tail) = self.envelope();
+        match self {
+            Self::Events => [head, json, tail].concat(),
+            Self::Parts => part(&format!("{{\"payload\":{json}}}")),
+        }
+    }
+
+    /// Bytes before and after the JSON of an answer whose length is unknown. The JSON has no line break, so one `data` line
+    /// holds it.
     pub(super) const fn envelope(self) -> (&'static str, &'static str) {
         match self {
             Self::Events => ("event: next\ndata: ", "\n\n"),
@@ -79,14 +90,8 @@ impl StreamFormat {
     pub(super) fn next(self, answer: &Answer) -> String {
         match self {
             // A server error in the middle of a stream is a transport error.
-            Self::Parts if answer.is_refusal() && answer.status.is_server_error() => part(&Part {
-                payload: None,
-                fatal: Some(answer),
-            }),
-            Self::Events | Self::Parts => {
-                let (head, tail) = self.envelope();
-                [head, &answer.json(), tail].concat()
-            }
+            Self::Parts if answer.is_refusal() && answer.status.is_server_error() => fatal(answer),
+            Self::Events | Self::Parts => self.frame(&answer.json()),
         }
     }
 
@@ -108,11 +113,7 @@ impl StreamFormat {
     pub(super) fn cut(self, problem: Problem) -> Bytes {
         match self {
             Self::Events => Bytes::new(),
-            Self::Parts => (part(&Part {
-                payload: None,
-                fatal: Some(&problem.into()),
-            }) + self.complete())
-            .into(),
+            Self::Parts => (fatal(&problem.into()) + self.complete()).into(),
         }
     }
 }
@@ -129,7 +130,17 @@ impl AsRef<[u8]> for HeldText {
     }
 }
 
-fn part(part: &Part<'_>) -> String {
-    let json = serde_json::to_string(part).expect("an answer is a tree of text and numbers");
-    format!("\r\ncontent-type: application/json\r\n\r\n{json}\r\n--graphql")
+fn fatal(answer: &Answer) -> String {
+    let fatal = Fatal {
+        payload: None,
+        answer,
+    };
+    part(&serde_json::to_string(&fatal).expect("an answer is a tree of text and numbers"))
+}
+
+fn part(json: &str) -> String {
+    let length = json.len();
+    format!(
+        "\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{json}\r\n--graphql"
+    )
 }

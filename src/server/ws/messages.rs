@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::message_budget;
 use super::operations::EndedOperation;
 use super::protocol::{self, Close, Incoming, Outgoing};
 use super::socket::{Socket, SocketEnd, SocketSession};
@@ -36,6 +37,9 @@ impl Socket {
             return Err(Close::too_fast(self.bounds().rate_per_second).into());
         }
         self.timers.received();
+        if let Some(Ok(message)) = &frame {
+            self.permit.read(message);
+        }
         match frame {
             None => Err(SocketEnd::Gone),
             Some(Ok(Message::Close(_))) => Err(SocketEnd::Closed),
@@ -70,11 +74,12 @@ impl Socket {
         acted_user: Option<&str>,
         trace: Option<TraceContext>,
     ) -> Result<(), SocketEnd> {
-        if matches!(self.session, SocketSession::Open { .. }) {
-            return Err(Close::too_many_inits().into());
-        }
+        let handshake = match &self.session {
+            SocketSession::Waiting { authorization } => authorization.as_deref(),
+            SocketSession::Open { .. } => return Err(Close::too_many_inits().into()),
+        };
         // The address paid for this verification when the socket was opened.
-        let identity = self.identify(authorization, acted_user)?;
+        let identity = self.identify(authorization.or(handshake), acted_user)?;
         let user_permit = identity
             .as_ref()
             .map(|identity| self.server.admission.socket_of(&identity.viewer))
@@ -84,7 +89,7 @@ impl Socket {
             self.permit.admit()?;
             self.eviction = None;
         }
-        self.permit.accept();
+        self.permit.accept(message_budget(self.bounds()));
         let token = identity
             .as_ref()
             .map_or_else(TokenTimes::default, |identity| identity.token);
@@ -149,7 +154,7 @@ impl Socket {
                 token,
                 ..
             } => Ok(self.server.check(viewer, *token).map_err(Close::from)?),
-            SocketSession::Open { viewer: None, .. } | SocketSession::Waiting => Ok(()),
+            SocketSession::Open { viewer: None, .. } | SocketSession::Waiting { .. } => Ok(()),
         }
     }
 

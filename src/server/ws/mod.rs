@@ -31,6 +31,7 @@ use crate::server::bounds::SocketBounds;
 use crate::server::connection::{ConnectionState, Permit};
 use crate::server::context::Server;
 use crate::server::http;
+use crate::server::identification::authorization;
 use crate::server::operation::LogLine;
 use crate::server::origin::AS_HEADER;
 
@@ -43,9 +44,17 @@ const WRITE_BUFFER_BYTES: usize = 8 * 1024;
 /// Factor by which a frame may exceed the bound of a message, so that the client reads a close code. A larger frame cuts
 /// the socket.
 const OVERSIZE_FACTOR: usize = 2;
+/// Factor by which the bytes of a message may exceed those of the largest frame: fragments have heads of their own.
+const FRAGMENTS_FACTOR: usize = 2;
 
 /// Longest wait of a new socket for the close of an evicted one.
 const EVICTION_WAIT: Duration = Duration::from_secs(5);
+
+/// Whether a request asks for a WebSocket.
+pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
+    let upgrade = headers.get(header::UPGRADE);
+    upgrade.is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
 
 /// Opens a WebSocket within the limits of the address and the server.
 pub(super) async fn upgrade(
@@ -77,11 +86,8 @@ pub(super) async fn upgrade(
         Ok(permits) => permits,
         Err(problem) => return refused(&server, problem),
     };
-    let bytes_max = server
-        .bounds
-        .sockets
-        .message_bytes
-        .saturating_mul(OVERSIZE_FACTOR);
+    let bytes_max = frame_bytes_max(&server.bounds.sockets);
+    let authorization = authorization(&headers).map(Box::from);
     // The write buffer is unbounded: a bound would also refuse an answer larger than it. It holds at most one message,
     // because the send queue hands over the next one after the flush of the last.
     let upgrade = upgrade
@@ -102,7 +108,7 @@ pub(super) async fn upgrade(
     upgrade.on_upgrade(move |socket| {
         if has_subprotocol {
             let permit = SocketPermit { permit, connection };
-            let socket = Socket::open(server, socket, address, permit);
+            let socket = Socket::open(server, socket, address, authorization, permit);
             tokio::spawn(async move {
                 socket.run().await;
                 drop(counted);
@@ -115,6 +121,15 @@ pub(super) async fn upgrade(
         }
         ready(())
     })
+}
+
+fn frame_bytes_max(bounds: &SocketBounds) -> usize {
+    bounds.message_bytes.saturating_mul(OVERSIZE_FACTOR)
+}
+
+/// Bytes that a client may send for one message, heads of fragments included.
+fn message_budget(bounds: &SocketBounds) -> usize {
+    frame_bytes_max(bounds).saturating_mul(FRAGMENTS_FACTOR)
 }
 
 /// Acquires the permits of a socket: of its address, then of the server.

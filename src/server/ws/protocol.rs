@@ -5,14 +5,16 @@ use std::borrow::Cow;
 use async_graphql::ServerError;
 use axum::extract::ws::{CloseFrame, Utf8Bytes};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::graphql::Refusal;
-use crate::server::trace_context::TraceContext;
+use crate::server::origin::AS_HEADER;
+use crate::server::trace_context::{TRACEPARENT, TraceContext};
 
 /// Longest id of an operation. The server stores each while the operation runs.
 const ID_BYTES_MAX: usize = 256;
+const AUTHORIZATION: &str = "authorization";
 /// Bytes of a control frame beside the code.
 const REASON_BYTES_MAX: usize = 123;
 
@@ -115,6 +117,14 @@ impl Close {
         Self::new(4408, "Pong timeout")
     }
 
+    /// Close of a socket whose message began and did not end in time.
+    pub(super) fn message_timeout() -> Self {
+        Self::new(
+            4408,
+            "Message timeout: the rest of a message did not arrive",
+        )
+    }
+
     pub(super) fn duplicate(id: &str) -> Self {
         Self::new(4409, format!("Subscriber for {id} already exists"))
     }
@@ -195,18 +205,46 @@ struct Envelope<'a> {
     payload: Option<&'a RawValue>,
 }
 
+/// Payload of `connection_init`. Some clients put the headers of a request into it, others below `headers`.
 #[derive(Default, Deserialize)]
 #[serde(expecting = "a JSON object")]
 struct InitPayload {
-    #[serde(rename = "Authorization", default)]
-    upper: Option<String>,
-    #[serde(rename = "authorization", default)]
-    lower: Option<String>,
+    #[serde(default)]
+    headers: Option<Map<String, Value>>,
     #[serde(rename = "as", default)]
     acted_user: Option<String>,
-    /// A malformed one is ignored, so it may have any type.
-    #[serde(default)]
-    traceparent: Option<Value>,
+    #[serde(flatten)]
+    own: Map<String, Value>,
+}
+
+impl InitPayload {
+    /// Value of a header, whatever the case of its name.
+    fn header(&self, name: &str) -> Option<&Value> {
+        let mut all = self.own.iter().chain(self.headers.iter().flatten());
+        all.find(|(key, value)| key.eq_ignore_ascii_case(name) && !value.is_null())
+            .map(|(_, value)| value)
+    }
+
+    /// Value of a header that must be text: ignored, it would change the rights of the socket.
+    fn text(&self, name: &str) -> Result<Option<String>, Close> {
+        match self.header(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(Close::invalid(format!("`{name}` must be a string"))),
+        }
+    }
+
+    fn into_init<'a>(self) -> Result<Incoming<'a>, Close> {
+        let trace = self.header(TRACEPARENT).and_then(Value::as_str);
+        Ok(Incoming::Init {
+            authorization: self.text(AUTHORIZATION)?,
+            trace: trace.and_then(TraceContext::parse),
+            acted_user: match self.acted_user {
+                None => self.text(AS_HEADER)?,
+                named => named,
+            },
+        })
+    }
 }
 
 impl From<Refusal> for Close {
@@ -231,18 +269,7 @@ impl<'a> Incoming<'a> {
                         serde_json::from_str::<InitPayload>(raw.get()).map_err(Close::invalid)
                     })
                 });
-                let InitPayload {
-                    upper,
-                    lower,
-                    acted_user,
-                    traceparent,
-                } = payload.transpose()?.unwrap_or_default();
-                let trace = traceparent.as_ref().and_then(Value::as_str);
-                Ok(Self::Init {
-                    authorization: upper.or(lower),
-                    acted_user,
-                    trace: trace.and_then(TraceContext::parse),
-                })
+                payload.transpose()?.unwrap_or_default().into_init()
             }
             "ping" => Ok(Self::Ping {
                 payload: payload.map(object).transpose()?,
@@ -286,7 +313,6 @@ fn checked(id: Option<Cow<'_, str>>) -> Result<Cow<'_, str>, Close> {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Outgoing<'a> {
     ConnectionAck,
-    Ping,
     Pong {
         #[serde(skip_serializing_if = "Option::is_none")]
         payload: Option<&'a RawValue>,
@@ -373,6 +399,14 @@ mod tests {
                 r#"{"type":"connection_init","payload":{"Authorization":7}}"#,
                 "string",
             ),
+            (
+                r#"{"type":"connection_init","payload":{"headers":{"Wideroom-As":7}}}"#,
+                "string",
+            ),
+            (
+                r#"{"type":"connection_init","payload":{"headers":"Bearer x"}}"#,
+                "map",
+            ),
         ] {
             let close = Incoming::parse(text).unwrap_err();
             assert_eq!(close.code, 4400, "{text}");
@@ -381,10 +415,13 @@ mod tests {
     }
 
     #[test]
-    fn a_token_has_either_spelling() {
+    fn a_token_is_found_where_clients_put_it() {
         for text in [
             r#"{"type":"connection_init","payload":{"Authorization":"Bearer x"}}"#,
             r#"{"type":"connection_init","payload":{"authorization":"Bearer x","other":[1]}}"#,
+            r#"{"type":"connection_init","payload":{"AUTHORIZATION":"Bearer x","headers":null}}"#,
+            r#"{"type":"connection_init","payload":{"headers":{"Authorization":"Bearer x","a":1}}}"#,
+            r#"{"type":"connection_init","payload":{"authorization":null,"headers":{"authorization":"Bearer x"}}}"#,
         ] {
             assert!(
                 matches!(Incoming::parse(text), Ok(Incoming::Init { authorization: Some(token), .. }) if token == "Bearer x")

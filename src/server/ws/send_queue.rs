@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::extract::ws::{Message, Utf8Bytes};
+use axum::body::Bytes;
+use axum::extract::ws::Message;
 use futures_util::{Sink, SinkExt};
 use tokio::time::{Instant, timeout};
 
@@ -51,7 +52,8 @@ pub(super) struct SendQueue {
 }
 
 struct Queued {
-    text: Utf8Bytes,
+    message: Message,
+    bytes: usize,
     is_event: bool,
     /// Budget of an answer.
     budget: Option<Arc<AnswerBudget>>,
@@ -139,6 +141,12 @@ impl SendQueue {
         self.push_event(text)
     }
 
+    /// Queues a ping: as a frame, which every client answers. Some know no message `ping`, and some close on one.
+    pub(super) fn push_ping(&mut self) -> Result<(), Full> {
+        self.held_until = None;
+        self.push_message(Message::Ping(Bytes::new()), 0)
+    }
+
     /// Queues an event of a replay that goes on: many subscribers wait for each other's executions, and would write
     /// each event on its own.
     pub(super) fn push_replayed(&mut self, text: String, now: Instant) -> Result<(), Full> {
@@ -161,30 +169,41 @@ impl SendQueue {
     }
 
     fn push_event(&mut self, text: String) -> Result<(), Full> {
+        let bytes = text.len();
+        self.push_message(Message::Text(text.into()), bytes)
+    }
+
+    fn push_message(&mut self, message: Message, bytes: usize) -> Result<(), Full> {
         let is_over = self.events.messages >= self.bound.messages
-            || self.events.bytes.saturating_add(text.len()) > self.bound.bytes;
+            || self.events.bytes.saturating_add(bytes) > self.bound.bytes;
         if is_over && self.events.messages > 0 {
             return Err(Full);
         }
         self.events.messages += 1;
-        self.events.bytes += text.len();
-        self.enqueue(text, true, None);
+        self.events.bytes += bytes;
+        self.enqueue(Queued {
+            message,
+            bytes,
+            is_event: true,
+            budget: None,
+        });
         Ok(())
     }
 
     /// Queues an answer. The caller checked [`SendQueue::has_room`] before.
     pub(super) fn push_answer(&mut self, text: String, budget: Option<Arc<AnswerBudget>>) {
         self.held_until = None;
-        self.enqueue(text, false, budget);
-    }
-
-    fn enqueue(&mut self, text: String, is_event: bool, budget: Option<Arc<AnswerBudget>>) {
-        self.bytes += text.len();
-        self.queue.push_back(Queued {
-            text: text.into(),
-            is_event,
+        self.enqueue(Queued {
+            bytes: text.len(),
+            message: Message::Text(text.into()),
+            is_event: false,
             budget,
         });
+    }
+
+    fn enqueue(&mut self, queued: Queued) {
+        self.bytes += queued.bytes;
+        self.queue.push_back(queued);
     }
 
     /// Writes and flushes the queue. It is safe to drop and poll again: no message is lost or written twice.
@@ -221,20 +240,21 @@ impl SendQueue {
         while !self.queue.is_empty() {
             ready!(sink.poll_ready_unpin(cx))?;
             if let Some(Queued {
-                text,
+                message,
+                bytes,
                 is_event,
                 budget,
             }) = self.queue.pop_front()
             {
-                self.bytes -= text.len();
+                self.bytes -= bytes;
                 if is_event {
                     self.events.messages -= 1;
-                    self.events.bytes -= text.len();
-                    self.unflushed_event_bytes += text.len();
+                    self.events.bytes -= bytes;
+                    self.unflushed_event_bytes += bytes;
                 }
                 self.is_unflushed = true;
                 self.unflushed.extend(budget);
-                sink.start_send_unpin(Message::Text(text))?;
+                sink.start_send_unpin(message)?;
             }
         }
         // Gives back the capacity of a burst.

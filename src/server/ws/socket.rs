@@ -41,8 +41,8 @@ pub(super) struct Socket {
     pub(super) session: SocketSession,
     pub(super) timers: Timers,
     pub(super) permit: SocketPermit,
-    /// Ready when the socket must close for want of a viewer. `None` once a viewer is known.
-    pub(super) eviction: Option<BoxFuture<'static, Close>>,
+    /// Ready when the socket must make room for another. `None` once a viewer is known.
+    pub(super) eviction: Option<BoxFuture<'static, ()>>,
     /// Signals after changes of suspensions and revocations. Polled without room in the send queue too.
     restrictions: BoxStream<'static, ()>,
     restrictions_gate: WakeGate,
@@ -50,7 +50,10 @@ pub(super) struct Socket {
 
 /// State of the `connection_init` handshake.
 pub(super) enum SocketSession {
-    Waiting,
+    Waiting {
+        /// `Authorization` of the handshake, for a client that shows no token in `connection_init`.
+        authorization: Option<Box<str>>,
+    },
     Open {
         viewer: Option<Viewer>,
         trace: Option<TraceContext>,
@@ -87,6 +90,7 @@ impl Socket {
         server: Arc<Server>,
         web_socket: WebSocket,
         address: ClientAddress,
+        authorization: Option<Box<str>>,
         permit: SocketPermit,
     ) -> Box<Self> {
         let (bounds, now) = (&server.bounds.sockets, Instant::now());
@@ -106,9 +110,9 @@ impl Socket {
                 server.metrics.waiting.clone(),
             ),
             address,
-            session: SocketSession::Waiting,
+            session: SocketSession::Waiting { authorization },
             timers: Timers::new(bounds, now),
-            eviction: Some(permit.eviction(bounds.init_bytes)),
+            eviction: Some(permit.eviction()),
             restrictions: restrictions.boxed(),
             restrictions_gate: WakeGate::default(),
             permit,
@@ -209,20 +213,28 @@ impl Socket {
     fn poll_round(&mut self, cx: &mut Context<'_>) -> Result<Round, SocketEnd> {
         self.check_deadlines(Instant::now())?;
         if let Some(eviction) = &mut self.eviction
-            && let Poll::Ready(close) = eviction.poll_unpin(cx)
+            && eviction.poll_unpin(cx).is_ready()
         {
-            return Err(close.into());
+            return Err(Close::evicted().into());
         }
         while self.poll_restrictions(cx).is_ready() {
             self.check_restrictions()?;
         }
         // Backpressure: a subscription of a slow reader waits, and reads from the store what the bus dropped meanwhile.
         let mut has_room = self.send_queue.has_room();
-        while has_room && let Poll::Ready(event) = self.sources.poll_next(&mut self.web_socket, cx)
-        {
+        while has_room {
+            let polled = self.sources.poll_next(&mut self.web_socket, cx);
+            self.check_budget()?;
+            let Poll::Ready(event) = polled else {
+                break;
+            };
             self.handle(event)?;
             has_room = self.send_queue.has_room();
         }
+        // A client is not to blame for a message that the socket does not read.
+        let is_awaited = has_room && self.permit.is_in_message();
+        self.timers
+            .await_message(is_awaited, self.server.bounds.request, Instant::now());
         if self.timers.is_draining() && !self.sources.operations.has_requests() {
             return Err(Close::draining().into());
         }
@@ -281,7 +293,23 @@ impl Socket {
         }
     }
 
+    /// Closes a socket whose bytes exceed their budget. Only this task reads, so that no signal is needed.
+    fn check_budget(&self) -> Result<(), SocketEnd> {
+        if !self.permit.is_over_budget() {
+            return Ok(());
+        }
+        let bounds = self.bounds();
+        Err(match self.session {
+            SocketSession::Waiting { .. } => Close::too_much_before_init(bounds.init_bytes),
+            SocketSession::Open { .. } => Close::too_big(bounds.message_bytes),
+        }
+        .into())
+    }
+
     fn check_deadlines(&mut self, now: Instant) -> Result<(), SocketEnd> {
+        if self.timers.awaits_pong() && self.permit.take_heard() {
+            self.timers.received();
+        }
         if self.write_deadline().is_some_and(|by| by <= now) {
             return Err(if self.send_queue.has_events() {
                 Close::slow_consumer().into()
@@ -294,7 +322,10 @@ impl Socket {
             .due(&self.server.bounds.sockets, self.server.clock.as_ref(), now)
         {
             Due::Nothing => Ok(()),
-            Due::Ping => self.send(&Outgoing::Ping),
+            Due::Ping => {
+                self.permit.take_heard();
+                Ok(self.send_queue.push_ping()?)
+            }
             Due::Close(close) => Err(close.into()),
         }
     }

@@ -1,8 +1,9 @@
-//! Permit of one WebSocket. Until a viewer is known the socket has a byte budget and can be evicted for another.
+//! Permit of one WebSocket. Its bytes have a budget: one until `connection_init` is accepted, then one for each message.
+//! Until a viewer is known the socket can be evicted for another.
 
-use std::future::pending;
 use std::sync::Arc;
 
+use axum::extract::ws::Message;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
@@ -16,11 +17,36 @@ pub(super) struct SocketPermit {
 }
 
 impl SocketPermit {
-    /// Lifts the byte budget after `connection_init`: the bound of messages applies from now on.
-    pub(super) fn accept(&self) {
+    /// Sets the budget of each message, after `connection_init`.
+    pub(super) fn accept(&self, message_budget: usize) {
         if let Some(connection) = &self.connection {
-            connection.admit();
+            connection.admit(message_budget);
         }
+    }
+
+    /// Accounts for a frame that the library hands over: a control frame, or a complete message.
+    pub(super) fn read(&self, message: &Message) {
+        let Some(connection) = &self.connection else {
+            return;
+        };
+        match message {
+            Message::Ping(payload) | Message::Pong(payload) => {
+                connection.end_control_frame(payload.len());
+            }
+            Message::Text(_) | Message::Binary(_) | Message::Close(_) => connection.end_message(),
+        }
+    }
+
+    /// Whether a message has begun and has not ended.
+    pub(super) fn is_in_message(&self) -> bool {
+        let connection = self.connection.as_ref();
+        connection.is_some_and(|connection| connection.is_in_message())
+    }
+
+    /// Whether the client has sent bytes since the last call.
+    pub(super) fn take_heard(&self) -> bool {
+        let connection = self.connection.as_ref();
+        connection.is_some_and(|connection| connection.take_heard())
     }
 
     /// Protects a socket with a viewer from eviction. Fails if the eviction came first.
@@ -28,25 +54,15 @@ impl SocketPermit {
         self.permit.set_busy().map_err(|Evicted| Close::evicted())
     }
 
-    /// Ready when a socket without a viewer must close, with the reason.
-    pub(super) fn eviction(&self, init_bytes: usize) -> BoxFuture<'static, Close> {
+    /// Whether the client has exhausted the budget of its bytes.
+    pub(super) fn is_over_budget(&self) -> bool {
+        let connection = self.connection.as_ref();
+        connection.is_some_and(|connection| connection.is_over_budget())
+    }
+
+    /// Ready when a socket without a viewer must make room for another.
+    pub(super) fn eviction(&self) -> BoxFuture<'static, ()> {
         let eviction = self.permit.eviction();
-        let over_budget = self
-            .connection
-            .as_ref()
-            .map(|connection| connection.over_budget());
-        let over_budget = async move {
-            match over_budget {
-                Some(over_budget) => over_budget.notified().await,
-                None => pending().await,
-            }
-        };
-        let close = async move {
-            tokio::select! {
-                () = eviction.notified() => Close::evicted(),
-                () = over_budget => Close::too_much_before_init(init_bytes),
-            }
-        };
-        close.boxed()
+        async move { eviction.notified().await }.boxed()
     }
 }

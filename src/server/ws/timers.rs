@@ -1,4 +1,7 @@
-//! Deadlines of one socket: `connection_init`, the viewer, pings and pongs, the end of the token, the drain.
+//! Deadlines of one socket: `connection_init`, the viewer, pings and pongs, a message that has begun, the end of the token,
+//! the drain.
+
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -14,6 +17,8 @@ pub(super) struct Timers {
     viewer_by: Option<Instant>,
     ping_at: Option<Instant>,
     pong_by: Option<Instant>,
+    /// Deadline of a message that has begun.
+    message_by: Option<Instant>,
     expiry: Option<TokenExpiry>,
     drain_by: Option<Instant>,
 }
@@ -33,6 +38,7 @@ impl Timers {
             viewer_by: None,
             ping_at: None,
             pong_by: None,
+            message_by: None,
             expiry: None,
             drain_by: None,
         }
@@ -52,9 +58,22 @@ impl Timers {
         self.expiry = expires_at.map(|expires_at| TokenExpiry::new(expires_at, clock, now));
     }
 
-    /// Any frame of the client shows that it is alive.
+    /// Any byte of the client shows that it is alive.
     pub(super) fn received(&mut self) {
         self.pong_by = None;
+    }
+
+    pub(super) fn awaits_pong(&self) -> bool {
+        self.pong_by.is_some()
+    }
+
+    /// Starts the time of a message whose first bytes have arrived, or ends it.
+    pub(super) fn await_message(&mut self, is_awaited: bool, within: Duration, now: Instant) {
+        if is_awaited {
+            self.message_by.get_or_insert(now + within);
+        } else {
+            self.message_by = None;
+        }
     }
 
     pub(super) fn drain(&mut self, by: Instant) {
@@ -73,6 +92,7 @@ impl Timers {
             self.viewer_by,
             self.ping_at,
             self.pong_by,
+            self.message_by,
             expiry,
             self.drain_by,
         ]
@@ -102,6 +122,9 @@ impl Timers {
         if is_over(self.pong_by) {
             return Due::Close(Close::pong_timeout());
         }
+        if is_over(self.message_by) {
+            return Due::Close(Close::message_timeout());
+        }
         if is_over(self.ping_at) {
             self.ping_at = Some(now + bounds.ping);
             self.pong_by.get_or_insert(now + bounds.pong);
@@ -113,8 +136,6 @@ impl Timers {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::clock::ManualClock;
 
