@@ -5,6 +5,7 @@ mod backup;
 mod backup_key;
 mod crash;
 mod damage;
+mod descriptors;
 mod disk;
 mod doors;
 pub(crate) mod erasure;

@@ -29,7 +29,7 @@ mod write;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -42,7 +42,7 @@ use self::cache::floor_counts::FloorCounts;
 use self::cache::state::{ConversationState, States};
 use self::cache::unread_list::UnreadLists;
 use self::engine::committer::{CommitOutcome, Committer, Write};
-use self::engine::db::{MissingRow, corrupt};
+use self::engine::db::{CACHED_FILES_MAX, MissingRow, cached_files_max, corrupt};
 use self::engine::{key, record};
 pub use self::open::OpenError;
 use self::outbox::OutboxWriter;
@@ -94,6 +94,8 @@ pub struct Embedded {
 
 struct OpenStore {
     path: PathBuf,
+    cache_bytes: u64,
+    is_closed: AtomicBool,
     committer: Committer,
     context: Arc<ReadContext>,
     disk: Arc<Disk>,
@@ -120,6 +122,14 @@ enum Busy {
 }
 
 impl Embedded {
+    /// Files that a store holds open.
+    pub const FILES_MAX: usize = CACHED_FILES_MAX;
+
+    /// The same under a limit of open files.
+    pub fn files_max(limit: u64) -> usize {
+        cached_files_max(limit)
+    }
+
     /// Whether a folder has a store in it. Blocks.
     pub fn is_in(path: &std::path::Path) -> bool {
         open::is_in(path)
@@ -165,6 +175,8 @@ impl Embedded {
             let import = tokio::sync::Mutex::new(());
             Ok(Arc::new(OpenStore {
                 path: options.path,
+                cache_bytes: options.cache_bytes,
+                is_closed: AtomicBool::new(false),
                 committer,
                 context,
                 disk,
@@ -182,7 +194,8 @@ impl Embedded {
         Ok(Self { inner, upkeep })
     }
 
-    /// Reason why the store refuses all writes until it is opened again; `None` while it accepts them.
+    /// Reason why the store refuses all writes until the process is restarted. `None` while it accepts them, and while it
+    /// waits for disk space or descriptors.
     pub fn failure(&self) -> Option<String> {
         self.inner.committer.failure()
     }
@@ -237,6 +250,15 @@ impl Embedded {
 }
 
 impl OpenStore {
+    /// Ends a reopening that goes on.
+    fn set_closed(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
     /// Checks that the store accepts writes. `Err` holds the reason.
     fn takes_writes(&self) -> Result<(), String> {
         self.committer.health()?;
@@ -275,6 +297,7 @@ impl OpenStore {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
+        self.inner.set_closed();
         self.upkeep.abort();
     }
 }

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fjall::Slice;
+use rustix::fs::OFlags;
 
 use crate::store::embedded::cache::row::{RowCache, Touched};
 use crate::store::embedded::engine::committer::{COMMIT, Engine, Rows};
@@ -90,6 +91,7 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
         .write(true)
         .create(true)
         .truncate(false)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
         .open(path.join(NOTE_FILE))
         .map_err(on_disk)?;
     let noted = read_note(&note).map_err(on_disk)?;
@@ -213,6 +215,13 @@ pub(super) struct DbEngine {
     known: Arc<RowCache>,
     note: File,
     is_note_broken: bool,
+}
+
+impl DbEngine {
+    /// The same for the store whose engine was opened anew.
+    pub(super) fn of(self, db: Db, known: Arc<RowCache>) -> Self {
+        Self { db, known, ..self }
+    }
 }
 
 impl Engine for DbEngine {

@@ -749,6 +749,7 @@ impl Store for Embedded {
     fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.upkeep.abort();
+            self.inner.set_closed();
             let inner = self.inner.clone();
             spawn_blocking(move || inner.committer.close())
                 .await

@@ -1,4 +1,5 @@
-//! Background maintenance of the embedded store: it checks disk and committer, and sweeps expired rows.
+//! Background maintenance of the embedded store: it checks disk and committer, reopens the engine after a transient fault, and
+//! sweeps expired rows.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +9,7 @@ use std::time::Duration;
 use crate::model::{ConversationId, Direction, Job, Timestamp};
 use crate::store::embedded::OpenStore;
 use crate::store::embedded::admin::compaction;
+use crate::store::embedded::admin::reopening::Reopener;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
@@ -98,7 +100,7 @@ pub(in crate::store::embedded) async fn run(store: Weak<OpenStore>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut was_stuck = false;
-    let mut sweep = Sweep::default();
+    let (mut sweep, mut reopener) = (Sweep::default(), Reopener::default());
     for tick in 0_u64.. {
         ticks.tick().await;
         let Some(inner) = store.upgrade() else { return };
@@ -110,6 +112,7 @@ pub(in crate::store::embedded) async fn run(store: Weak<OpenStore>) {
         let disk = inner.disk.clone();
         // The panic hook has logged a panic; the next tick retries.
         let _ = tokio::task::spawn_blocking(move || disk.measure()).await;
+        reopener.run(&inner).await;
         // Run the sweep apart: a stuck disk must not stop the checks that report it.
         if tick % TICKS_BETWEEN_SWEEPS == 0
             && let Ok(Err(error)) = tokio::time::timeout(SWEEP_MAX, sweep.run(&inner)).await

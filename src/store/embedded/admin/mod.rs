@@ -6,6 +6,7 @@ pub(in crate::store::embedded) mod export;
 pub(in crate::store::embedded) mod import;
 mod import_conversation;
 pub(in crate::store::embedded) mod maintenance;
+mod reopening;
 mod store_admin;
 pub(in crate::store::embedded) mod verify;
 mod verify_conversation;

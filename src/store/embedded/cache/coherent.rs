@@ -114,6 +114,15 @@ impl<K: CacheKey, V> CoherentCache<K, V> {
         self.written(key).values.pop(key);
     }
 
+    /// Forgets every value, as the engine is opened anew.
+    pub(in crate::store::embedded) fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.written = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+            shard.values.clear();
+        }
+    }
+
     fn written(&self, key: &K) -> MutexGuard<'_, CacheShard<K, V>> {
         let mut shard = self.shard(key);
         // A reader that takes a mark from now on reads the disk after this commit.

@@ -52,6 +52,10 @@ impl FloorCounts {
         last.unwrap_or((OrderKey::MIN, 0))
     }
 
+    pub(in crate::store::embedded) fn clear(&self) {
+        self.0.lock().clear();
+    }
+
     /// Notes the count of a position, and the checkpoints that the count has passed.
     pub(in crate::store::embedded) fn put(
         &self,

@@ -45,6 +45,10 @@ impl InboxIndexes {
         self.0.meter()
     }
 
+    pub(super) fn clear(&self) {
+        self.0.clear();
+    }
+
     /// Takes a mark. Call it before the snapshot of the load.
     pub(in crate::store::embedded) fn mark(&self) -> Mark {
         self.0.mark()

@@ -40,6 +40,10 @@ impl NewestMessages {
         self.lists.meter()
     }
 
+    pub(super) fn clear(&self) {
+        self.lists.clear();
+    }
+
     /// Takes a mark. Call it before the snapshot of the load.
     pub(in crate::store::embedded) fn mark(&self) -> Mark {
         self.lists.mark()

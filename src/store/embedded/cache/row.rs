@@ -75,6 +75,14 @@ impl RowCache {
         self.indexes.meter().register(metrics);
     }
 
+    /// Forgets every row, as the engine is opened anew.
+    pub(in crate::store::embedded) fn clear(&self) {
+        self.entries.clear();
+        self.messages.clear();
+        self.newest.clear();
+        self.indexes.clear();
+    }
+
     /// Takes a mark. Call it before the snapshot of the load.
     pub(in crate::store::embedded) fn marks(&self) -> Marks {
         Marks {

@@ -199,6 +199,11 @@ impl States {
         self.0.meter()
     }
 
+    /// Forgets every state, as the engine is opened anew.
+    pub(in crate::store::embedded) fn clear(&self) {
+        self.0.clear();
+    }
+
     /// Takes a mark. Call it before the snapshot of the load.
     pub(in crate::store::embedded) fn mark(&self) -> Mark {
         self.0.mark()

@@ -75,6 +75,15 @@ impl UnreadLists {
         }
     }
 
+    /// Forgets every list, as the engine is opened anew.
+    pub(in crate::store::embedded) fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.lists.clear();
+            shard.ids = 0;
+        }
+    }
+
     fn shard(&self, id: ConversationId) -> MutexGuard<'_, ListShard> {
         self.shards[usize::from(id.0.as_bytes()[15]) % SHARDS].lock()
     }

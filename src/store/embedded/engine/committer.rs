@@ -2,15 +2,15 @@
 //!
 //! It needs no timer: the next group collects while the current one is synced. The committer evaluates conditions
 //! and maximum registers against the store and the pending group, so that no other lock exists.
-//! After a failed commit it refuses every write until the store is opened again: the content of the disk
-//! is unknown until then.
+//! After a failed commit it refuses every write until the engine is opened again: the content of the disk
+//! is unknown until then. The store does that itself after a transient fault.
 
 mod writer;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use fjall::Slice;
@@ -83,6 +83,8 @@ pub(in crate::store::embedded) enum CommitError {
     Closed,
     #[error("an earlier write failed, and the store must be opened again: {0}")]
     Poisoned(Arc<str>),
+    #[error("the store has no space or no descriptors, and opens itself again once it has: {0}")]
+    Short(Arc<str>),
     #[error("{0}")]
     Failed(Arc<str>),
 }
@@ -99,6 +101,23 @@ pub(in crate::store::embedded) trait Engine: Send + 'static {
     fn sync(&mut self) -> Result<(), Cause>;
 }
 
+/// Reason why the committer refuses writes.
+#[derive(Clone)]
+struct CommitFailure {
+    why: Arc<str>,
+    is_transient: bool,
+}
+
+impl From<CommitFailure> for CommitError {
+    fn from(failure: CommitFailure) -> Self {
+        if failure.is_transient {
+            Self::Short(failure.why)
+        } else {
+            Self::Poisoned(failure.why)
+        }
+    }
+}
+
 struct Request {
     write: Write,
     bytes: usize,
@@ -111,14 +130,26 @@ struct CommitProgress {
     queued_writes: AtomicUsize,
     queued_bytes: AtomicUsize,
     meter: CommitMeter,
-    failure: OnceLock<Arc<str>>,
+    failure: Mutex<Option<CommitFailure>>,
+    /// Number of the last acknowledged commit.
+    acknowledged: AtomicU64,
     began: Mutex<Option<Instant>>,
     newest_id: Mutex<Option<TimeUuid>>,
 }
 
 impl CommitProgress {
-    fn fail(&self, why: &str) -> Arc<str> {
-        self.failure.get_or_init(|| why.into()).clone()
+    /// Records the first failure.
+    fn fail(&self, why: &str, is_transient: bool) -> CommitFailure {
+        let mut failure = self.failure.lock();
+        let failure = failure.get_or_insert_with(|| CommitFailure {
+            why: why.into(),
+            is_transient,
+        });
+        failure.clone()
+    }
+
+    fn failure(&self) -> Option<CommitFailure> {
+        self.failure.lock().clone()
     }
 }
 
@@ -138,16 +169,30 @@ impl Committer {
         engine: impl Engine,
         last: CommitRecord,
     ) -> std::io::Result<Self> {
-        let progress = Arc::new(CommitProgress {
-            newest_id: Mutex::new(last.newest_id),
-            ..CommitProgress::default()
-        });
+        let committer = Self {
+            progress: Arc::default(),
+            queue: Mutex::default(),
+            ended: Mutex::default(),
+        };
+        committer.restart(engine, last)?;
+        Ok(committer)
+    }
+
+    /// Starts a thread on an engine in place of the one that was stopped, and accepts writes again.
+    pub(in crate::store::embedded) fn restart(
+        &self,
+        engine: impl Engine,
+        last: CommitRecord,
+    ) -> std::io::Result<()> {
+        let progress = &self.progress;
+        *progress.newest_id.lock() = last.newest_id;
+        progress.acknowledged.store(last.number, Ordering::SeqCst);
         let (queue, requests) = sync_channel(QUEUE_MAX);
         let (end, ended) = sync_channel(1);
         let mut writer = Writer {
             engine,
             requests,
-            progress: progress.clone(),
+            progress: Arc::clone(progress),
             last,
         };
         std::thread::Builder::new()
@@ -160,11 +205,25 @@ impl Committer {
                 // The caller may be gone.
                 let _ = end.send(result);
             })?;
-        Ok(Self {
-            progress,
-            queue: Mutex::new(Some(queue)),
-            ended: Mutex::new(Some(ended)),
-        })
+        *self.queue.lock() = Some(queue);
+        *self.ended.lock() = Some(ended);
+        *progress.failure.lock() = None;
+        Ok(())
+    }
+
+    /// Ends the thread after a failure, and so drops its engine. Answers with the number of the last acknowledged commit. Blocks.
+    pub(in crate::store::embedded) fn stop(&self) -> u64 {
+        if let Some(ended) = self.end() {
+            // It answers what waits and ends. An error is the failure that is known.
+            let _ = ended.recv();
+        }
+        self.progress.acknowledged.load(Ordering::SeqCst)
+    }
+
+    /// Whether the committer waits until the engine is opened again, after a transient fault.
+    pub(in crate::store::embedded) fn is_reopenable(&self) -> bool {
+        let failure = self.progress.failure();
+        failure.is_some_and(|failure| failure.is_transient)
     }
 
     /// Commits a write and waits until it is on disk, without a deadline: a dependent step must not run
@@ -179,8 +238,8 @@ impl Committer {
     }
 
     fn submit(&self, write: Write) -> Result<oneshot::Receiver<Result<CommitOutcome>>> {
-        if let Some(why) = self.progress.failure.get() {
-            return Err(unavailable(CommitError::Poisoned(why.clone())));
+        if let Some(failure) = self.progress.failure() {
+            return Err(unavailable(failure.into()));
         }
         let bytes = write.bytes();
         let queued = &self.progress.queued_bytes;
@@ -238,17 +297,16 @@ impl Committer {
             .filter(|took| *took > COMMIT_MAX)
     }
 
-    /// Reason why the committer refuses writes, after a failed commit.
+    /// Reason why the committer refuses writes for good, after a failed commit.
     pub(in crate::store::embedded) fn failure(&self) -> Option<String> {
-        self.progress
-            .failure
-            .get()
-            .map(|why| CommitError::Poisoned(why.clone()).to_string())
+        let failure = self.progress.failure();
+        let lasting = failure.filter(|failure| !failure.is_transient);
+        lasting.map(|failure| CommitError::from(failure).to_string())
     }
 
     pub(in crate::store::embedded) fn health(&self) -> Result<(), String> {
-        if let Some(why) = self.failure() {
-            return Err(why);
+        if let Some(failure) = self.progress.failure() {
+            return Err(CommitError::from(failure).to_string());
         }
         if let Some(took) = self.stuck() {
             return Err(format!(
@@ -299,7 +357,7 @@ struct PoisonOnPanic(Arc<CommitProgress>);
 impl Drop for PoisonOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail("the writer's thread panicked");
+            self.0.fail("the writer's thread panicked", false);
         }
     }
 }

@@ -9,11 +9,14 @@ use fjall::{
     AbstractTree as _, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice,
     Snapshot,
 };
+use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use rustix::process::{Resource, getrlimit};
 use serde::de::DeserializeOwned;
 
 use super::journal::open_past_torn_end;
 use super::key::{self, Key, Span, Table};
 use super::record::{self, DecodeError};
+use super::transient;
 use super::write_buffers::WriteBuffer;
 use crate::model::Direction;
 use crate::store::{Error, Result};
@@ -25,6 +28,7 @@ const MEMTABLE_BYTES_MAX: u64 = 8 << 20;
 const SEARCH_MEMTABLE_BYTES_MAX: u64 = 2 << 20;
 /// How long a compaction waits for the flush before it.
 const FLUSH_MAX: Duration = Duration::from_secs(10);
+pub(in crate::store::embedded) const CACHED_FILES_MAX: usize = 900;
 const FLUSH_LOOK: Duration = Duration::from_millis(10);
 /// How long a rewrite waits until the engine has deleted the old journal, and then the old files.
 const RELEASE_MAX: Duration = Duration::from_secs(60);
@@ -38,19 +42,41 @@ const KEYSPACES_FOLDER: &str = "keyspaces";
 /// The folder of a keyspace with its files of rows.
 const TABLES_FOLDER: &str = "tables";
 
+/// The engine, behind a lock that lets the store open it anew in its place.
 #[derive(Clone)]
-pub(in crate::store::embedded) struct Db {
+pub(in crate::store::embedded) struct Db(Arc<RwLock<Option<Handles>>>);
+
+/// Handles of an open engine. The folder is free once they and every snapshot are dropped.
+struct Handles {
     database: Database,
     /// One keyspace for each of [`Table::ALL`], in its order.
-    keyspaces: Arc<[Keyspace]>,
+    keyspaces: Box<[Keyspace]>,
 }
 
-impl Db {
-    pub(in crate::store::embedded) fn open(path: &Path, cache_bytes: u64) -> fjall::Result<Self> {
+/// Exclusive hold of an engine that is opened anew. It waits for every snapshot to end, and new ones wait for it.
+pub(in crate::store::embedded) struct Reopening<'a>(RwLockWriteGuard<'a, Option<Handles>>);
+
+impl Reopening<'_> {
+    /// Closes the engine. Blocks until its threads have ended.
+    pub(in crate::store::embedded) fn close(&mut self) {
+        drop(self.0.take());
+    }
+
+    /// Takes over the handles of an engine that was opened meanwhile.
+    pub(in crate::store::embedded) fn put(mut self, opened: Db) {
+        *self.0 = opened.0.write().take();
+    }
+}
+
+impl Handles {
+    fn open(path: &Path, cache_bytes: u64) -> fjall::Result<Self> {
+        transient::listen();
+        let files_limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let database = open_past_torn_end(path, || {
             Database::builder(path)
                 .cache_size(cache_bytes)
                 .max_journaling_size(JOURNALS_BYTES_MAX)
+                .max_cached_files(Some(cached_files_max(files_limit)))
                 .open()
         })?;
         let memtable_max = |table| match table {
@@ -83,26 +109,7 @@ impl Db {
         &self.keyspaces[table as usize]
     }
 
-    /// Reads the newest value. For the committer alone: two such reads are not one snapshot.
-    pub(in crate::store::embedded) fn get(&self, key: &Key) -> Result<Option<Slice>> {
-        self.keyspace(key.table)
-            .get(&key.bytes)
-            .map_err(|error| read_error(key.table_name(), error))
-    }
-
-    /// Takes a snapshot of all keyspaces.
-    pub(in crate::store::embedded) fn view(&self) -> View<'_> {
-        View {
-            db: self,
-            snapshot: self.database.snapshot(),
-        }
-    }
-
-    /// Commits rows atomically. They are on disk when it returns, and visible only then.
-    pub(in crate::store::embedded) fn commit(
-        &self,
-        rows: impl IntoIterator<Item = (Key, Option<Vec<u8>>)>,
-    ) -> fjall::Result<()> {
+    fn commit(&self, rows: impl IntoIterator<Item = (Key, Option<Vec<u8>>)>) -> fjall::Result<()> {
         let mut batch = self
             .database
             .batch()
@@ -114,44 +121,6 @@ impl Db {
             }
         }
         batch.commit()
-    }
-
-    /// The buffers that take the writes of each keyspace now.
-    pub(super) fn write_buffers(&self) -> impl Iterator<Item = WriteBuffer> {
-        let buffer = |keyspace: &Keyspace| keyspace.tree.active_memtable() as WriteBuffer;
-        self.keyspaces.iter().map(buffer)
-    }
-
-    /// Approximate number of rows, tombstones included.
-    pub(in crate::store::embedded) fn rows_about(&self) -> usize {
-        self.keyspaces.iter().map(Keyspace::approximate_len).sum()
-    }
-
-    /// Bytes on disk, journals included.
-    pub(in crate::store::embedded) fn disk_bytes(&self) -> u64 {
-        self.database.disk_space().unwrap_or_default()
-    }
-
-    /// Bytes of a table on disk, without journals.
-    pub(in crate::store::embedded) fn bytes_of(&self, table: Table) -> u64 {
-        self.keyspace(table).disk_space()
-    }
-
-    /// Compacts a table whole: deleted rows and their tombstones leave the disk. Writes go on.
-    pub(in crate::store::embedded) fn compact(&self, table: Table) -> Result<()> {
-        let keyspace = self.keyspace(table);
-        let compacted = || {
-            keyspace.rotate_memtable()?;
-            // The next compaction takes rows that are not flushed in time.
-            let began = Instant::now();
-            while keyspace.sealed_memtable_count() > 0 && began.elapsed() < FLUSH_MAX {
-                std::thread::sleep(FLUSH_LOOK);
-            }
-            keyspace.major_compact()
-        };
-        let failed = |error| read_error(table.name(), error);
-        compacted().map_err(failed)?;
-        self.release_files().map_err(failed)
     }
 
     /// Has the engine delete the files that compactions replaced. It does so as it rotates a buffer that has rows, once
@@ -169,37 +138,8 @@ impl Db {
         }
     }
 
-    /// Rewrites the files of tables without overwritten and deleted values, and the journals. Writes go on.
-    ///
-    /// The engine seals its journal once it has 64 MB, and deletes it once each keyspace has files as new as it. So this
-    /// fills the journal up with values that nothing reads, flushes every keyspace until the journal is gone, and compacts
-    /// them: not before, because a compaction drops the newest deletions, and files without them look older than the journal.
-    pub(in crate::store::embedded) fn rewrite(&self, tables: &[Table]) -> Result<()> {
-        let failed = |error| read_error("removed rows", error);
-        let filler = key::meta(FILLER_ROW);
-        let mut bytes = vec![0; FILLER_BYTES];
-        for _ in 0..FILLERS {
-            // Random bytes, which the journal cannot compress.
-            getrandom::fill(&mut bytes).expect("the system gives random bytes");
-            self.commit([(filler.clone(), Some(bytes.clone()))])
-                .map_err(failed)?;
-        }
-        let began = Instant::now();
-        loop {
-            self.flush_all().map_err(failed)?;
-            if self.database.journal_count() == 1 || began.elapsed() > RELEASE_MAX {
-                break;
-            }
-            std::thread::sleep(JOURNAL_LOOK);
-        }
-        for table in tables {
-            self.keyspace(*table).major_compact().map_err(failed)?;
-        }
-        self.release_files().map_err(failed)
-    }
-
     /// Flushes every keyspace, those without new rows included.
-    pub(super) fn flush_all(&self) -> fjall::Result<()> {
+    fn flush_all(&self) -> fjall::Result<()> {
         let bytes = key::meta(FILLER_ROW).bytes;
         let fillers = Table::ALL.iter().map(|table| {
             let (table, bytes) = (*table, bytes.clone());
@@ -211,10 +151,152 @@ impl Db {
         }
         Ok(())
     }
+}
+
+impl Db {
+    pub(in crate::store::embedded) fn open(path: &Path, cache_bytes: u64) -> fjall::Result<Self> {
+        let handles = Handles::open(path, cache_bytes)?;
+        Ok(Self(Arc::new(RwLock::new(Some(handles)))))
+    }
+
+    /// Waits for every snapshot to end, and holds the engine.
+    pub(in crate::store::embedded) fn begin_reopening(&self) -> Reopening<'_> {
+        Reopening(self.0.write())
+    }
+
+    /// Handles of the engine. Waits while it is opened anew. A thread may hold several.
+    fn handles(&self) -> MappedRwLockReadGuard<'_, Handles> {
+        RwLockReadGuard::map(self.0.read_recursive(), |handles| {
+            handles
+                .as_ref()
+                .expect("a store that is closed is not read")
+        })
+    }
+
+    /// Reads the newest value. For the committer alone: two such reads are not one snapshot.
+    pub(in crate::store::embedded) fn get(&self, key: &Key) -> Result<Option<Slice>> {
+        self.handles()
+            .keyspace(key.table)
+            .get(&key.bytes)
+            .map_err(|error| read_error(key.table_name(), error))
+    }
+
+    /// Takes a snapshot of all keyspaces.
+    pub(in crate::store::embedded) fn view(&self) -> View<'_> {
+        let handles = self.handles();
+        View {
+            snapshot: handles.database.snapshot(),
+            handles,
+        }
+    }
+
+    /// Commits rows atomically. They are on disk when it returns, and visible only then.
+    pub(in crate::store::embedded) fn commit(
+        &self,
+        rows: impl IntoIterator<Item = (Key, Option<Vec<u8>>)>,
+    ) -> fjall::Result<()> {
+        self.handles().commit(rows)
+    }
+
+    /// The buffers that take the writes of each keyspace now.
+    pub(super) fn write_buffers(&self) -> Vec<WriteBuffer> {
+        let buffer = |keyspace: &Keyspace| keyspace.tree.active_memtable() as WriteBuffer;
+        self.handles().keyspaces.iter().map(buffer).collect()
+    }
+
+    /// Approximate number of rows, tombstones included.
+    pub(in crate::store::embedded) fn rows_about(&self) -> usize {
+        let handles = self.handles();
+        handles
+            .keyspaces
+            .iter()
+            .map(Keyspace::approximate_len)
+            .sum()
+    }
+
+    /// Bytes on disk, journals included. 0 while the engine is opened anew.
+    pub(in crate::store::embedded) fn disk_bytes(&self) -> u64 {
+        let handles = self.0.try_read_recursive();
+        let bytes = handles.and_then(|handles| handles.as_ref()?.database.disk_space().ok());
+        bytes.unwrap_or_default()
+    }
+
+    /// Approximate number of rows of a table, tombstones included.
+    pub(in crate::store::embedded) fn rows_of(&self, table: Table) -> u64 {
+        self.handles().keyspace(table).approximate_len() as u64
+    }
+
+    /// Bytes of a table on disk, without journals.
+    pub(in crate::store::embedded) fn bytes_of(&self, table: Table) -> u64 {
+        self.handles().keyspace(table).disk_space()
+    }
+
+    /// Compacts a table whole: deleted rows and their tombstones leave the disk. Writes go on.
+    pub(in crate::store::embedded) fn compact(&self, table: Table) -> Result<()> {
+        let handles = self.handles();
+        let keyspace = handles.keyspace(table);
+        let compacted = || {
+            keyspace.rotate_memtable()?;
+            // The next compaction takes rows that are not flushed in time.
+            let began = Instant::now();
+            while keyspace.sealed_memtable_count() > 0 && began.elapsed() < FLUSH_MAX {
+                std::thread::sleep(FLUSH_LOOK);
+            }
+            keyspace.major_compact()
+        };
+        let failed = |error| read_error(table.name(), error);
+        compacted().map_err(failed)?;
+        handles.release_files().map_err(failed)
+    }
+
+    /// Rewrites the files of tables without overwritten and deleted values, and the journals. Writes go on.
+    ///
+    /// The engine seals its journal once it has 64 MB, and deletes it once each keyspace has files as new as it. So this
+    /// fills the journal up with values that nothing reads, flushes every keyspace until the journal is gone, and compacts
+    /// them: not before, because a compaction drops the newest deletions, and files without them look older than the journal.
+    pub(in crate::store::embedded) fn rewrite(&self, tables: &[Table]) -> Result<()> {
+        let failed = |error| read_error("removed rows", error);
+        let filler = key::meta(FILLER_ROW);
+        let handles = self.handles();
+        let mut bytes = vec![0; FILLER_BYTES];
+        for _ in 0..FILLERS {
+            // Random bytes, which the journal cannot compress.
+            getrandom::fill(&mut bytes).expect("the system gives random bytes");
+            handles
+                .commit([(filler.clone(), Some(bytes.clone()))])
+                .map_err(failed)?;
+        }
+        let began = Instant::now();
+        loop {
+            handles.flush_all().map_err(failed)?;
+            if handles.database.journal_count() == 1 || began.elapsed() > RELEASE_MAX {
+                break;
+            }
+            std::thread::sleep(JOURNAL_LOOK);
+        }
+        for table in tables {
+            handles
+                .keyspace(*table)
+                .major_compact()
+                .map_err(failed)?;
+        }
+        handles.release_files().map_err(failed)
+    }
+
+    /// Flushes every keyspace, those without new rows included.
+    #[cfg(test)]
+    pub(super) fn flush_all(&self) -> fjall::Result<()> {
+        self.handles().flush_all()
+    }
 
     pub(in crate::store::embedded) fn sync(&self) -> fjall::Result<()> {
-        self.database.persist(PersistMode::SyncAll)
+        self.handles().database.persist(PersistMode::SyncAll)
     }
+}
+
+/// Files of rows that the engine holds open under a limit of open files: its default, and at most a quarter of the limit.
+pub(in crate::store::embedded) fn cached_files_max(limit: u64) -> usize {
+    CACHED_FILES_MAX.min(usize::try_from(limit / 4).unwrap_or(CACHED_FILES_MAX))
 }
 
 /// Whether there are files of rows that the keyspace no longer names, or does not name yet.
@@ -225,20 +307,21 @@ fn has_replaced_files(keyspace: &Keyspace) -> bool {
 
 /// Snapshot of all keyspaces. Drop it soon: it pins old versions on disk.
 pub(in crate::store::embedded) struct View<'a> {
-    db: &'a Db,
+    // Dropped first: the engine's folder is free once no handle is left.
     snapshot: Snapshot,
+    handles: MappedRwLockReadGuard<'a, Handles>,
 }
 
 impl View<'_> {
     pub(in crate::store::embedded) fn get(&self, key: &Key) -> Result<Option<Slice>> {
         self.snapshot
-            .get(self.db.keyspace(key.table), &key.bytes)
+            .get(self.handles.keyspace(key.table), &key.bytes)
             .map_err(|error| read_error(key.table_name(), error))
     }
 
     pub(in crate::store::embedded) fn has(&self, key: &Key) -> Result<bool> {
         self.snapshot
-            .contains_key(self.db.keyspace(key.table), &key.bytes)
+            .contains_key(self.handles.keyspace(key.table), &key.bytes)
             .map_err(|error| read_error(key.table_name(), error))
     }
 
@@ -265,7 +348,7 @@ impl View<'_> {
         &self,
         table: Table,
     ) -> impl Iterator<Item = Result<(Slice, Slice)>> {
-        let rows = self.snapshot.iter(self.db.keyspace(table));
+        let rows = self.snapshot.iter(self.handles.keyspace(table));
         rows.map(move |row| {
             row.into_inner()
                 .map_err(|error| read_error(table.name(), error))
@@ -281,7 +364,7 @@ impl View<'_> {
         let table = span.table.name();
         let rows = (!span.is_empty()).then(|| {
             self.snapshot
-                .range(self.db.keyspace(span.table), span.start..span.end)
+                .range(self.handles.keyspace(span.table), span.start..span.end)
         });
         let mut rows = rows.into_iter().next();
         std::iter::from_fn(move || {

@@ -41,6 +41,17 @@ pub(super) fn open_past_torn_end(
     opened
 }
 
+/// Drops the last batch of a closed engine: a write that failed, and whose bytes may be on the disk only in part.
+pub(in crate::store::embedded) fn drop_last_batch(path: &Path) -> io::Result<()> {
+    match JournalEnd::find(path)? {
+        Some(end) => {
+            end.remove()?;
+            end.file.sync_all()
+        }
+        None => Ok(()),
+    }
+}
+
 /// Last byte of a journal that is not a zero: it belongs to the end of the last batch.
 struct JournalEnd {
     path: PathBuf,

@@ -3,8 +3,9 @@
 
 pub(in crate::store::embedded) mod committer;
 pub(in crate::store::embedded) mod db;
-mod journal;
+pub(in crate::store::embedded) mod journal;
 pub(in crate::store::embedded) mod key;
 pub(in crate::store::embedded) mod page;
 pub(in crate::store::embedded) mod record;
+pub(in crate::store::embedded) mod transient;
 pub(in crate::store::embedded) mod write_buffers;

@@ -23,7 +23,7 @@ pub(in crate::store::embedded) struct WriteBuffers {
 impl WriteBuffers {
     pub(in crate::store::embedded) fn of(db: &Db) -> Self {
         Self {
-            active: db.write_buffers().collect(),
+            active: db.write_buffers(),
             full: Vec::new(),
         }
     }

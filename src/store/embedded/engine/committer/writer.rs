@@ -13,6 +13,7 @@ use super::{
 };
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record::{self, CommitRecord};
+use crate::store::embedded::engine::transient;
 use crate::store::{Error, Result};
 
 /// Writes in one group. A single write always fits.
@@ -31,8 +32,8 @@ impl<E: Engine> Writer<E> {
     pub(super) fn run(&mut self) -> Result<(), Arc<str>> {
         while let Ok(first) = self.requests.recv() {
             let group = self.gather(first);
-            if let Some(why) = self.progress.failure.get() {
-                let fault = CommitError::Poisoned(why.clone());
+            if let Some(failure) = self.progress.failure() {
+                let fault = CommitError::from(failure);
                 group
                     .into_iter()
                     .for_each(|request| answer(request.done, Err(unavailable(fault.clone()))));
@@ -40,12 +41,12 @@ impl<E: Engine> Writer<E> {
                 self.write(group);
             }
         }
-        if let Some(why) = self.progress.failure.get() {
-            return Err(why.clone());
+        if let Some(failure) = self.progress.failure() {
+            return Err(failure.why);
         }
         self.engine
             .sync()
-            .map_err(|error| self.progress.fail(&error.to_string()))
+            .map_err(|error| self.progress.fail(&error.to_string(), false).why)
     }
 
     fn gather(&self, first: Request) -> Vec<Request> {
@@ -120,17 +121,29 @@ impl<E: Engine> Writer<E> {
             .seconds
             .observe(began.elapsed().as_secs_f64());
         if let Err(error) = committed {
-            let why = self.progress.fail(&error.to_string());
-            tracing::error!(error = %why, "a commit failed: the store refuses writes until it is reopened. Check the disk and restart the server");
+            let is_not_done = transient::is_not_done(&error);
+            let failure = self
+                .progress
+                .fail(&error.to_string(), transient::is_transient(&error));
+            let why = &failure.why;
+            if failure.is_transient {
+                tracing::error!(error = %why, "a commit failed for want of disk space or descriptors: the store refuses writes, and opens itself again once it has them");
+            } else {
+                tracing::error!(error = %why, "a commit failed: the store refuses writes until it is reopened. Check the disk and restart the server");
+            }
+            let fault = CommitError::from(failure);
             for (_, done) in kept {
+                let fault = Box::new(fault.clone());
                 answer(
                     done,
-                    Err(Error::OutcomeUnknown(Box::new(CommitError::Failed(
-                        why.clone(),
-                    )))),
+                    Err(if is_not_done {
+                        Error::Unavailable(fault)
+                    } else {
+                        Error::OutcomeUnknown(fault)
+                    }),
                 );
             }
-            return Err(CommitError::Poisoned(why));
+            return Err(fault);
         }
         self.acknowledge(commit, kept);
         Ok(())
@@ -138,6 +151,9 @@ impl<E: Engine> Writer<E> {
 
     fn acknowledge(&mut self, commit: CommitRecord, kept: Vec<Kept>) {
         self.last = commit;
+        self.progress
+            .acknowledged
+            .store(commit.number, Ordering::SeqCst);
         self.engine.note(commit.number);
         *self.progress.newest_id.lock() = commit.newest_id;
         for (applied, done) in kept {
