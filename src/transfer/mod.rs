@@ -22,5 +22,10 @@ pub mod reader;
 mod row;
 mod spool;
 
+use rustix::fs::OFlags;
+
 pub use export::Export;
 pub use import::Import;
+
+/// Flag of files whose names others can guess: a link that another user has put there is not followed.
+const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits() as i32;

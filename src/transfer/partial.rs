@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use super::NO_FOLLOW;
 use super::line::{LINE_BYTES_MAX, Line};
 use super::progress::{LeftOut, Position, Written};
 use crate::model::{ConversationId, MessageId};
@@ -43,6 +44,7 @@ impl Partial {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            .custom_flags(NO_FOLLOW)
             .open(&path)?;
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => {
@@ -86,6 +88,7 @@ impl Partial {
             .create(true)
             .append(true)
             .mode(0o600)
+            .custom_flags(NO_FOLLOW)
             .open(&self.journal_path)?;
         if written.is_begun() {
             // Ends an incomplete last line.
@@ -160,5 +163,26 @@ fn read(file: &File) -> io::Result<(Written, u64)> {
         written.counts.add(&line);
         written.position = position;
         bytes += read as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_another_user_has_put_there_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, victim) = (folder.path().join("export"), folder.path().join("victim"));
+        std::fs::write(&victim, "kept").unwrap();
+        let (partial, _) = Partial::open(&target, "store").unwrap();
+        let (path, journal) = (partial.path.clone(), partial.journal_path.clone());
+        std::os::unix::fs::symlink(&victim, &journal).unwrap();
+        assert!(partial.journal(&Written::default()).is_err());
+        drop(partial);
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        assert!(Partial::open(&target, "store").is_err());
+        assert_eq!(std::fs::read_to_string(victim).unwrap(), "kept");
     }
 }

@@ -21,7 +21,7 @@ use crate::model::{
 };
 use crate::store::{ImportPositions, ImportRow};
 
-/// Bound of the time of an id ahead of the clock.
+/// Bound of a time, or of that of an id, ahead of the clock.
 const AHEAD_MICROS_MAX: i64 = 2_000_000;
 
 type Result<T, E = String> = std::result::Result<T, E>;
@@ -29,13 +29,13 @@ type Result<T, E = String> = std::result::Result<T, E>;
 /// The rows of a line, by its number counted from 1. The header and the end have none.
 pub(super) fn rows(line: Line, number: u64, now: Timestamp) -> Result<Vec<ImportRow>> {
     match line {
-        Line::Header(header) => frame(header),
-        Line::User(user) => Ok(vec![user_row(user)?]),
+        Line::Header(header) => frame(header, now),
+        Line::User(user) => Ok(vec![user_row(user, now)?]),
         Line::Conversation(conversation) => conversation_rows(conversation, now),
         Line::Participant(participant) => Ok(vec![participant_row(participant, now)?]),
         Line::Message(message) => Ok(vec![message_row(message, now)?]),
         Line::Reaction(reaction) => Ok(vec![reaction_row(reaction, now)?]),
-        Line::Block(block) => Ok(vec![block_row(block)?]),
+        Line::Block(block) => Ok(vec![block_row(block, now)?]),
         Line::Pin(pin) => Ok(vec![pin_row(pin, now)?]),
         Line::Report(report) => Ok(vec![report_row(*report, now)?]),
         Line::End(end) if end.lines == number - 1 => Ok(Vec::new()),
@@ -47,9 +47,9 @@ pub(super) fn rows(line: Line, number: u64, now: Timestamp) -> Result<Vec<Import
     }
 }
 
-fn frame(header: line::Header) -> Result<Vec<ImportRow>> {
+fn frame(header: line::Header, now: Timestamp) -> Result<Vec<ImportRow>> {
     moment("exportedAt", header.exported_at)?;
-    let everyone_revoked = moment("tokensFrom", header.tokens_from)?;
+    let everyone_revoked = past("tokensFrom", header.tokens_from, now)?;
     match header.format {
         None | Some(1..=FORMAT) => Ok(everyone_revoked
             .map(ImportRow::EveryoneRevoked)
@@ -64,9 +64,10 @@ fn frame(header: line::Header) -> Result<Vec<ImportRow>> {
 fn restriction(
     suspension: Option<line::SuspensionLine>,
     tokens_from: Option<String>,
+    now: Timestamp,
 ) -> Result<Restriction> {
     let suspension = suspension.map(|line| {
-        let since = moment("since", Some(line.since))?;
+        let since = past("since", Some(line.since), now)?;
         if let Some(reason) = &line.reason {
             parse_line(reason, Suspension::REASON_BYTES_MAX)
                 .map_err(|error| format!("`reason` {error}"))?;
@@ -79,11 +80,11 @@ fn restriction(
     });
     Ok(Restriction {
         suspension: suspension.transpose()?,
-        tokens_from: moment("tokensFrom", tokens_from)?,
+        tokens_from: past("tokensFrom", tokens_from, now)?,
     })
 }
 
-fn user_row(user: line::UserLine) -> Result<ImportRow> {
+fn user_row(user: line::UserLine, now: Timestamp) -> Result<ImportRow> {
     let profile = Profile {
         display_name: text(
             "displayName",
@@ -96,16 +97,16 @@ fn user_row(user: line::UserLine) -> Result<ImportRow> {
             .map(|json| Metadata::from_history(json.get(), Metadata::BYTES_MAX))
             .transpose()
             .map_err(|error| format!("`metadata` {error}"))?,
-        last_seen_at: moment("lastSeenAt", user.last_seen_at)?,
+        last_seen_at: past("lastSeenAt", user.last_seen_at, now)?,
     };
     Ok(ImportRow::User {
         user: living(&user.username)?,
         profile,
-        restriction: restriction(user.suspension, user.tokens_from)?,
+        restriction: restriction(user.suspension, user.tokens_from, now)?,
     })
 }
 
-fn block_row(line: line::BlockLine) -> Result<ImportRow> {
+fn block_row(line: line::BlockLine, now: Timestamp) -> Result<ImportRow> {
     let (user, blocked) = (living(&line.username)?, living(&line.blocked)?);
     if user == blocked {
         return Err("nobody blocks themselves".to_owned());
@@ -113,7 +114,7 @@ fn block_row(line: line::BlockLine) -> Result<ImportRow> {
     Ok(ImportRow::Block {
         user,
         blocked,
-        since: moment("since", Some(line.since))?.unwrap_or_default(),
+        since: past("since", Some(line.since), now)?.unwrap_or_default(),
     })
 }
 
@@ -132,7 +133,7 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
             participants.len()
         ));
     }
-    let last_activity = moment("lastActivityAt", line.last_activity_at)?;
+    let last_activity = past("lastActivityAt", line.last_activity_at, now)?;
     let slow_mode_seconds = line.slow_mode_seconds.unwrap_or_default();
     if slow_mode_seconds > Conversation::SLOW_MODE_SECONDS_MAX {
         return Err(format!(
@@ -148,7 +149,7 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
             .map(|name| GroupName::from_history(&name))
             .transpose()
             .map_err(|error| format!("`name` {error}"))?,
-        created_at: moment("createdAt", line.created_at)?
+        created_at: past("createdAt", line.created_at, now)?
             .or(last_activity)
             .unwrap_or(now),
         created_by: line.created_by.map(|user| name(&user)).transpose()?,
@@ -157,7 +158,7 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
         history: HistorySettings {
             visibility: line.history_visibility.unwrap_or_default(),
             ttl_seconds: ttl_seconds("messageTtlSeconds", line.message_ttl_seconds)?,
-            floor: bound("floor", line.floor)?,
+            floor: bound("floor", line.floor, now)?,
         },
         is_large: participants.len() > Conversation::FAN_OUT_MAX,
     };
@@ -185,8 +186,8 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
         MembershipState::Joined
     });
     let (joined_at, left_at) = (
-        moment("joinedAt", line.joined_at)?,
-        moment("leftAt", line.left_at)?,
+        past("joinedAt", line.joined_at, now)?,
+        past("leftAt", line.left_at, now)?,
     );
     let since = match state {
         MembershipState::Joined if left_at.is_some() => {
@@ -196,8 +197,8 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
         MembershipState::Left | MembershipState::Banned => left_at,
     };
     let user = living(&line.username)?;
-    let ban = ban(state, &user, line.ban)?;
-    let silence = silence(line.silenced_since, line.silenced_until)?;
+    let ban = ban(state, &user, line.ban, now)?;
+    let silence = silence(line.silenced_since, line.silenced_until, now)?;
     let position = |field, id: Option<String>| id.map(|id| message_id(field, &id, now)).transpose();
     Ok(ImportRow::Participant {
         conversation: ConversationId(line.conversation_id),
@@ -207,8 +208,8 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
             since,
             banned_until: ban.as_ref().and_then(|ban| ban.until),
             silence,
-            visible_from: bound("visibleFrom", line.visible_from)?,
-            cleared_up_to: bound("clearedUpTo", line.cleared_up_to)?,
+            visible_from: bound("visibleFrom", line.visible_from, now)?,
+            cleared_up_to: bound("clearedUpTo", line.cleared_up_to, now)?,
             asked_ttl_seconds: ttl_seconds(
                 "askedMessageTtlSeconds",
                 line.asked_message_ttl_seconds,
@@ -223,7 +224,7 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
             flags: Flags {
                 is_muted: line.muted.unwrap_or_default(),
                 is_pinned: line.pinned.unwrap_or_default(),
-                archived_at: moment("archivedAt", line.archived_at)?,
+                archived_at: past("archivedAt", line.archived_at, now)?,
                 level: line.level,
             },
         },
@@ -231,7 +232,7 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
 }
 
 /// An order key in hexadecimal digits. Without one, there is no bound.
-fn bound(field: &str, text: Option<String>) -> Result<OrderKey> {
+fn bound(field: &str, text: Option<String>, now: Timestamp) -> Result<OrderKey> {
     let Some(text) = text else {
         return Ok(OrderKey::MIN);
     };
@@ -239,7 +240,9 @@ fn bound(field: &str, text: Option<String>) -> Result<OrderKey> {
     let number = u128::from_str_radix(&text, 16).ok().filter(|_| is_key);
     let number =
         number.ok_or_else(|| format!("`{field}` is an order key: 32 hexadecimal digits"))?;
-    Ok(OrderKey(number.to_be_bytes()))
+    let key = OrderKey(number.to_be_bytes());
+    not_ahead(field, key.moment(), now)?;
+    Ok(key)
 }
 
 fn ttl_seconds(field: &str, seconds: Option<u32>) -> Result<Option<u32>> {
@@ -256,7 +259,12 @@ fn ttl_seconds(field: &str, seconds: Option<u32>) -> Result<Option<u32>> {
 }
 
 /// The ban of one whose state says so.
-fn ban(state: MembershipState, user: &UserId, line: Option<line::BanLine>) -> Result<Option<Ban>> {
+fn ban(
+    state: MembershipState,
+    user: &UserId,
+    line: Option<line::BanLine>,
+    now: Timestamp,
+) -> Result<Option<Ban>> {
     let line = match (state, line) {
         (MembershipState::Banned, Some(line)) => line,
         (MembershipState::Banned, None) => {
@@ -270,15 +278,19 @@ fn ban(state: MembershipState, user: &UserId, line: Option<line::BanLine>) -> Re
     Ok(Some(Ban {
         user: user.clone(),
         by: name(&line.by)?,
-        at: moment("at", Some(line.at))?.unwrap_or_default(),
+        at: past("at", Some(line.at), now)?.unwrap_or_default(),
         until: moment("until", line.until)?,
         reason: text("reason", line.reason, Ban::REASON_BYTES_MAX)?,
     }))
 }
 
-fn silence(since: Option<String>, until: Option<String>) -> Result<Option<Silence>> {
+fn silence(
+    since: Option<String>,
+    until: Option<String>,
+    now: Timestamp,
+) -> Result<Option<Silence>> {
     let (since, until) = (
-        moment("silencedSince", since)?,
+        past("silencedSince", since, now)?,
         moment("silencedUntil", until)?,
     );
     match since {
@@ -290,8 +302,8 @@ fn silence(since: Option<String>, until: Option<String>) -> Result<Option<Silenc
 
 fn message_row(line: line::MessageLine, now: Timestamp) -> Result<ImportRow> {
     let kind = line.kind.unwrap_or(MessageKind::Text);
-    let deleted_at = moment("deletedAt", line.deleted_at)?;
-    let edited_at = moment("editedAt", line.edited_at)?;
+    let deleted_at = past("deletedAt", line.deleted_at, now)?;
+    let edited_at = past("editedAt", line.edited_at, now)?;
     let attachments = attachments(line.attachments.unwrap_or_default())?;
     let metadata_bytes_max = match kind {
         MessageKind::Text => Metadata::BYTES_MAX,
@@ -363,7 +375,7 @@ fn pin_row(line: line::PinLine, now: Timestamp) -> Result<ImportRow> {
         conversation: ConversationId(line.conversation_id),
         message: message_id("messageId", &line.message_id, now)?,
         by: name(&line.by)?,
-        at: moment("at", Some(line.at))?.unwrap_or_default(),
+        at: past("at", Some(line.at), now)?.unwrap_or_default(),
     })
 }
 
@@ -465,10 +477,25 @@ fn message_id(field: &str, text: &str, now: Timestamp) -> Result<MessageId> {
     let id = MessageId::parse(text).ok_or_else(|| {
         format!("`{field}` must be a timeuuid (a UUID of version 1) from 1970 on")
     })?;
-    if id.moment() > now.plus_micros(AHEAD_MICROS_MAX) {
-        return Err(format!("`{field}` lies in the future, at {}", id.moment()));
-    }
+    not_ahead(field, id.moment(), now)?;
     Ok(id)
+}
+
+/// Time of an event that has happened.
+fn past(field: &str, text: Option<String>, now: Timestamp) -> Result<Option<Timestamp>> {
+    let moment = moment(field, text)?;
+    if let Some(moment) = moment {
+        not_ahead(field, moment, now)?;
+    }
+    Ok(moment)
+}
+
+/// Refuses an event of the future: its effects, such as a floor, would hide or order what has not happened yet.
+fn not_ahead(field: &str, moment: Timestamp, now: Timestamp) -> Result<()> {
+    if moment > now.plus_micros(AHEAD_MICROS_MAX) {
+        return Err(format!("`{field}` lies in the future, at {moment}"));
+    }
+    Ok(())
 }
 
 fn input_hash(text: &str) -> Result<InputHash> {

@@ -121,6 +121,45 @@ fn ids_are_timeuuids_between_1970_and_now() {
 }
 
 #[test]
+fn floors_and_times_do_not_lie_ahead() {
+    let key = |micros| {
+        let moment = Timestamp::parse(NOW).unwrap().plus_micros(micros);
+        OrderKey::first_at(moment)
+            .0
+            .map(|byte| format!("{byte:02x}"))
+            .concat()
+    };
+    let (soon, ahead) = ("2026-03-15T13:00:02Z", "2099-01-01T00:00:00Z");
+    for field in ["visibleFrom", "clearedUpTo"] {
+        assert!(participant(&format!(r#","{field}":"{}""#, key(2_000_000))).is_ok());
+        let refused = participant(&format!(r#","{field}":"{}""#, key(2_000_001))).unwrap_err();
+        assert!(
+            refused.starts_with(&format!("`{field}` lies in the future")),
+            "{refused}"
+        );
+    }
+    for (field, other) in [
+        ("joinedAt", ""),
+        ("archivedAt", ""),
+        ("leftAt", r#","state":"LEFT""#),
+        ("silencedSince", ""),
+    ] {
+        let refused = participant(&format!(r#"{other},"{field}":"{ahead}""#)).unwrap_err();
+        assert_eq!(refused, format!("`{field}` lies in the future, at {ahead}"));
+    }
+    assert!(participant(&format!(r#","joinedAt":"{soon}""#)).is_ok());
+    // An end may lie ahead.
+    let silenced = format!(r#","silencedSince":"2026-02-01T00:00:00Z","silencedUntil":"{ahead}""#);
+    assert!(participant(&silenced).is_ok());
+    let deleted = message(&format!(r#","body":"a","editedAt":"{ahead}""#));
+    assert!(
+        deleted
+            .unwrap_err()
+            .starts_with("`editedAt` lies in the future")
+    );
+}
+
+#[test]
 fn a_deletion_clears_the_content() {
     let deleted = message(r#","body":"regretted","deletedAt":"2026-02-01T00:00:00Z""#).unwrap();
     assert_eq!(deleted.content, None);

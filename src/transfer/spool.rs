@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _, BufWriter};
 
+use super::NO_FOLLOW;
 use super::reader::Unit;
 
 pub(super) struct Spool {
@@ -46,6 +47,7 @@ impl Spool {
         let mut file = match OpenOptions::new()
             .read(true)
             .write(true)
+            .custom_flags(NO_FOLLOW)
             .open(&self.path)
             .await
         {
@@ -75,6 +77,7 @@ impl Spool {
                 .create(true)
                 .truncate(true)
                 .mode(0o600)
+                .custom_flags(NO_FOLLOW)
                 .open(&self.path)
                 .await?;
             if !self.is_kept {

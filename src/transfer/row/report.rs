@@ -1,6 +1,6 @@
 //! Rows of the lines of reports.
 
-use super::{Result, attachments, message_id, moment, name};
+use super::{Result, attachments, message_id, name, past};
 use crate::model::{Body, ConversationId, Report, ReportResolution, Timestamp};
 use crate::store::ImportRow;
 use crate::transfer::line::ReportLine;
@@ -15,7 +15,7 @@ pub(super) fn report_row(line: ReportLine, now: Timestamp) -> Result<ImportRow> 
         Ok::<_, String>(ReportResolution {
             outcome: line.outcome,
             by: name(&line.by)?,
-            at: moment("at", Some(line.at))?.unwrap_or_default(),
+            at: past("at", Some(line.at), now)?.unwrap_or_default(),
         })
     });
     Ok(ImportRow::Report(Box::new(Report {
