@@ -1,7 +1,7 @@
 //! `wideroom check-config`: prints the settings in force and their sources. It reads the files that they name, and opens no store.
 
 use super::settings::{SERVE, SettingFlags};
-use super::{Error, print};
+use super::{Error, print, warnings};
 use crate::auth::Auth;
 use crate::chat::SendHook;
 use crate::server::TrustedDocuments;
@@ -29,6 +29,9 @@ pub(super) fn run(given: &SettingFlags<SERVE>) -> Result<(), Error> {
     }
     if let Some(hook) = &config.before_send {
         SendHook::open(hook)?;
+    }
+    for warning in warnings(&config) {
+        eprintln!("wideroom: {warning}");
     }
     print(config::in_force(&config, &sources).trim_end())
 }

@@ -40,6 +40,7 @@ use self::help::{
 };
 use self::settings::SettingFlags;
 use self::token::TokenFlags;
+use crate::config::{Config, unknown_variables};
 
 #[derive(Parser)]
 #[command(name = "wideroom", version, about = "A chat backend: a GraphQL API over wide rows", after_help = EXAMPLES)]
@@ -156,6 +157,15 @@ fn run(line: &CommandLine) -> Result<(), Error> {
         Some(Command::Serve(given)) => serve::run(given),
         None => serve::run(&line.serve),
     }
+}
+
+/// Sentences about settings that would pass in silence.
+fn warnings(config: &Config) -> Vec<String> {
+    // A name that is not text is none of ours.
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let mut warnings = unknown_variables(names);
+    warnings.extend(config.contradictions());
+    warnings
 }
 
 /// Prints to stdout. A closed pipe, as in `wideroom schema | head`, is no failure.

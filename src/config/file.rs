@@ -83,7 +83,7 @@ fn setting(path: &Path, key: &str) -> Result<&'static Setting, Error> {
         })
 }
 
-fn nearest(key: &str) -> Option<&'static str> {
+pub(super) fn nearest(key: &str) -> Option<&'static str> {
     let key = key.replace('_', "-").to_lowercase();
     let likeness = |setting: &Setting| strsim::jaro_winkler(setting.name, &key);
     let best = settings().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;

@@ -9,12 +9,14 @@ mod file;
 mod server;
 mod show;
 mod value;
+mod warnings;
 mod webhook;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::bus::NatsAddress;
 use crate::chat::SendHookSettings;
@@ -29,6 +31,7 @@ pub use self::bounds::BOUNDS;
 pub use self::server::{ADMIN_LISTEN, SETTINGS};
 pub use self::show::{default_file, in_force};
 pub use self::value::{parse_duration, show_duration};
+pub use self::warnings::unknown_variables;
 
 /// All settings. `Default` holds every default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct Config {
     pub tokens: auth::TokenRules,
     pub chat: chat::Bounds,
     pub documents: graphql::DocumentBounds,
+    /// Time from SIGTERM until the server accepts no more connections.
+    pub drain_delay: Duration,
     pub server: ServerBounds,
     pub webhooks: Vec<WebhookSettings>,
     /// Hook before a send. `None`: no message is checked.
@@ -77,6 +82,7 @@ impl Default for Config {
             tokens: auth::TokenRules::default(),
             chat: chat::Bounds::default(),
             documents: graphql::DocumentBounds::default(),
+            drain_delay: Duration::from_secs(5),
             server: ServerBounds::default(),
             webhooks: Vec::new(),
             before_send: None,
@@ -184,6 +190,10 @@ pub enum Error {
     MessageBody,
     #[error("--nats connects servers of a cluster: it needs --store cql://…")]
     NatsAlone,
+    #[error(
+        "--admin-listen and --listen have one port: write another one for --admin-listen, as 127.0.0.1:9090, or `off`"
+    )]
+    OneAddress,
     #[error("--demo is only for this machine: {0} is not a loopback address")]
     DemoIsPublic(SocketAddr),
     #[error(
@@ -240,6 +250,15 @@ impl Config {
         }
     }
 
+    /// Whether both listeners would take the same address.
+    fn has_one_address(&self) -> bool {
+        self.admin_listen.is_some_and(|admin| {
+            let (one, other) = (admin.ip(), self.listen.ip());
+            let is_same = one == other || one.is_unspecified() || other.is_unspecified();
+            admin.port() != 0 && admin.port() == self.listen.port() && is_same
+        })
+    }
+
     /// Checks the values against each other, before the program opens anything.
     pub fn validate(&self, scope: Scope) -> Result<(), Error> {
         let room = self
@@ -255,6 +274,9 @@ impl Config {
         }
         if scope >= Scope::Serve && self.nats.is_some() && self.store == StoreChoice::Embedded {
             return Err(Error::NatsAlone);
+        }
+        if scope >= Scope::Serve && self.has_one_address() {
+            return Err(Error::OneAddress);
         }
         if scope >= Scope::Serve && self.demo && !self.listen.ip().is_loopback() {
             return Err(Error::DemoIsPublic(self.listen));

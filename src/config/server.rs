@@ -11,6 +11,8 @@ use crate::store::cql::AddressError;
 /// Name of the setting whose default address may be in use by another server.
 pub const ADMIN_LISTEN: &str = "admin-listen";
 
+/// Bytes that the store may write between two looks at the disk: the largest buffer, and commits meanwhile.
+const FREE_DISK_MIN: u64 = 16 << 20;
 const RETENTION_MIN: Duration = Duration::from_secs(60);
 /// Ten years.
 const RETENTION_MAX: Duration = Duration::from_secs(3_652 * 86_400);
@@ -155,11 +157,24 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "drain-delay",
+        environment: "WIDEROOM_DRAIN_DELAY",
+        scope: Scope::Serve,
+        value_name: Some("TIME"),
+        help: "Time after SIGTERM in which /readyz answers 503 and the server still accepts connections, so that a balancer notices; SIGINT skips it",
+        beyond: None,
+        get: |config| value::show_duration(config.drain_delay),
+        set: |config, text| {
+            config.drain_delay = parse_duration(text)?;
+            Ok(())
+        },
+    },
+    Setting {
         name: "drain",
         environment: "WIDEROOM_DRAIN",
         scope: Scope::Serve,
         value_name: Some("TIME"),
-        help: "Time for running requests to finish after SIGTERM",
+        help: "Time for running requests to finish after SIGTERM and --drain-delay",
         beyond: None,
         get: |config| value::show_duration(config.server.drain),
         set: |config, text| {
@@ -294,10 +309,19 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_FREE_DISK_MIN",
         scope: Scope::Store,
         value_name: Some("SIZE"),
-        help: "Free disk space below which the server refuses writes; reads continue",
+        help: "Free disk space below which the server refuses writes; reads continue. From 16MiB on; 0B checks nothing",
         beyond: None,
         get: |config| value::show_size(config.free_bytes_min),
-        set: |config, text| value::set_size(&mut config.free_bytes_min, text),
+        set: |config, text| {
+            value::set_size(&mut config.free_bytes_min, text)?;
+            if (1..FREE_DISK_MIN).contains(&config.free_bytes_min) {
+                return Err(
+                    "must be at least 16MiB, which the store may write before it notices, or 0B"
+                        .to_owned(),
+                );
+            }
+            Ok(())
+        },
     },
     Setting {
         name: "accept-loss",

@@ -50,7 +50,7 @@ impl Server {
             ])
             .arg(folder)
             .args(options);
-        command.env("WIDEROOM_FREE_DISK_MIN", "1MiB");
+        command.env("WIDEROOM_FREE_DISK_MIN", "0B");
         Self::start(command)
     }
 

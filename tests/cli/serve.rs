@@ -64,6 +64,50 @@ fn the_token_of_its_folder_opens_its_doors() {
 }
 
 #[test]
+fn a_demo_refuses_what_a_tunnel_forwards() {
+    let program = Program::new();
+    let server = Server::start(&program, &["--demo"]);
+    for path in ["/", "/demo", "/graphql?query=%7B__typename%7D", "/x"] {
+        for header in ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1"] {
+            let answer = get(&server.url, &format!("GET {path} HTTP/1.1\r\n{header}"));
+            assert!(answer.starts_with("HTTP/1.1 403"), "{path}: {answer}");
+        }
+    }
+    drop(server);
+    let server = Server::start(&program, &[]);
+    let forwarded = "GET /graphql?query=%7B__typename%7D HTTP/1.1\r\nX-Forwarded-For: 192.0.2.1";
+    for _ in 0..2 {
+        assert!(get(&server.url, forwarded).starts_with("HTTP/1.1 200"));
+    }
+    // A proxy that the operator has not named is logged once an hour.
+    let log = server.kill();
+    assert_eq!(log.matches("--trusted-proxies").count(), 1, "{log}");
+}
+
+#[test]
+fn a_setting_that_would_pass_in_silence_is_named() {
+    let program = Program::new();
+    program
+        .run(&["check-config", "--log", "warning"])
+        .failed(1, "the log filter is invalid: `warning` is no level; write error, warn, info, debug, trace or off");
+    let address = [
+        "--listen",
+        "127.0.0.1:8080",
+        "--admin-listen",
+        "0.0.0.0:8080",
+    ];
+    program.run(&[&["check-config"][..], &address].concat()).failed(
+        1,
+        "--admin-listen and --listen have one port: write another one for --admin-listen, as 127.0.0.1:9090, or `off`",
+    );
+    let mut command =
+        program.command(&["serve", "--listen", "127.0.0.1:0", "--streams-max", "10000"]);
+    let server = Server::spawn(command.env("WIDEROOM_LSTEN", "127.0.0.1:1"));
+    server.logs("WIDEROOM_LSTEN is no setting; did you mean WIDEROOM_LISTEN?");
+    server.logs("write a --streams-max below --connections-max");
+}
+
+#[test]
 fn both_signals_end_it_in_order() {
     for name in ["-TERM", "-INT"] {
         let program = Program::new();
@@ -71,6 +115,44 @@ fn both_signals_end_it_in_order() {
         server.signal(name);
         assert_eq!(server.end().0, Some(0), "{name}");
     }
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_serves_on_until_balancers_have_noticed() {
+    let program = Program::new();
+    let (server, admin) = Server::start_with_admin(&program, &["--drain-delay", "1h"]);
+    let ask = || {
+        let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let request = "GET /graphql?query=%7B__typename%7D HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = [0; 4096];
+        let count = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..count]).into_owned()
+    };
+    let before = ask();
+    server.signal("-TERM");
+    assert_eq!(admin.wait_for("/readyz", 503), "the server is stopping\n");
+    for (answer, is_closing) in [(before, false), (ask(), true)] {
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        // A balancer takes the connection out of its pool.
+        assert_eq!(answer.contains("connection: close"), is_closing, "{answer}");
+    }
+    drop(server);
+    // A person who presses Ctrl-C waits for no balancer.
+    let server = Server::start(&program, &["--drain-delay", "1h"]);
+    server.signal("-INT");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn a_hangup_kills_no_server() {
+    let program = Program::new();
+    let server = Server::start(&program, &[]);
+    server.signal("-HUP");
+    server.logs("ignores SIGHUP");
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
 }
 
 /// A request whose body never ends keeps the drain waiting, for longer than the test would.

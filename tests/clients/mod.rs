@@ -1,9 +1,11 @@
-//! The clients people use, against the real program: Relay, Apollo Client, urql, graphql-ws and graphql-sse, the compilers of Relay and of
-//! graphql-codegen, and the public audit of GraphQL over HTTP.
+//! The clients people use, against the real program: Relay, Apollo Client, urql, graphql-ws and graphql-sse, Python's gql, Go's genqlient, the
+//! compilers of Relay and of graphql-codegen, and the public audit of GraphQL over HTTP; and the proxies in front of it.
 
+use crate::support::nginx::Nginx;
 use crate::support::node::Node;
 use crate::support::program::Program;
 use crate::support::server::Server;
+use crate::support::{go, python};
 
 /// The sample, served; and a token of each who talks.
 fn serve(arguments: &[&str]) -> (Program, Server, [String; 2]) {
@@ -66,6 +68,51 @@ fn only_documents_listed_by_client_compilers_run() {
         // No document of the list would be refused.
         assert_eq!(server.kill(), "");
     }
+}
+
+#[test]
+fn persisted_queries_of_urql_and_apollo_fall_back_to_documents() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    let (_program, server, [alice, _]) = serve(&[]);
+    node.run("persisted.js", &[&graphql(&server), &alice]);
+}
+
+#[test]
+fn the_transports_of_pythons_gql_subscribe() {
+    let (_program, server, [alice, bob]) = serve(&["--rates", "off"]);
+    python::run("gql_transports.py", &[&graphql(&server), &alice, &bob]);
+}
+
+#[test]
+fn genqlient_outlives_pings() {
+    let (_program, server, [alice, bob]) = serve(&["--socket-ping-every", "50ms"]);
+    go::run("genqlient", &[&graphql(&server), &alice, &bob]);
+}
+
+#[test]
+fn events_pass_nginx_and_a_dev_server_that_compresses() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    let program = Program::new();
+    let arguments = [
+        "--rates",
+        "off",
+        "--trusted-proxies",
+        "127.0.0.1",
+        "--log",
+        "warn",
+    ];
+    let server = Server::start(&program, &arguments);
+    let [alice, bob] = ["alice", "bob"].map(|name| program.token(name));
+    let url = graphql(&server);
+    node.run("proxied.js", &[&url, &alice, &bob, "express"]);
+    if let Some(nginx) = Nginx::start(&program, server.address()) {
+        node.run("proxied.js", &[&nginx.url(), &alice, &bob]);
+    }
+    assert_eq!(server.kill(), "");
 }
 
 #[test]

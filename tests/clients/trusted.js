@@ -5,7 +5,8 @@ import { readFileSync } from "node:fs";
 
 import { ApolloClient, ApolloLink, HttpLink, InMemoryCache, gql } from "@apollo/client/core";
 import { PersistedQueryLink } from "@apollo/client/link/persisted-queries";
-import { Client, createRequest, fetchExchange } from "@urql/core";
+import { Client, fetchExchange } from "@urql/core";
+import { persistedExchange } from "@urql/exchange-persisted";
 import { createClient as createSse } from "graphql-sse";
 
 import { cuttable } from "./support.js";
@@ -86,11 +87,22 @@ async function withApollo() {
 }
 
 async function withUrql() {
-  const client = new Client({ url, exchanges: [fetchExchange], fetchOptions: { headers } });
-  // As its exchange for persisted documents makes them.
-  const request = createRequest(inbox, {}, { persistedQuery: { version: 1, sha256Hash: inboxId } });
-  const { data, error } = await new Promise((resolve) => client.executeQuery(request).subscribe(resolve));
+  const sent = [];
+  const noted = (input, init) => {
+    sent.push("query" in JSON.parse(init.body));
+    return fetch(input, init);
+  };
+  const [, name] = /query (\w+)/.exec(inbox);
+  const generateHash = async (text) => (text.includes(name) ? inboxId : "00");
+  const persisted = persistedExchange({ preferGetForPersistedQueries: false, generateHash });
+  const client = new Client({ url, fetch: noted, exchanges: [persisted, fetchExchange], fetchOptions: { headers } });
+  const { data, error } = await client.query(inbox, {}).toPromise();
   assert.ok(data?.inbox, String(error));
+  assert.deepEqual(sent, [false]);
+  const refused = await client.query(stranger, {}).toPromise();
+  assert.equal(refused.error.graphQLErrors[0].extensions.code, "FORBIDDEN");
+  // By its hash, then as a text.
+  assert.deepEqual(sent, [false, false, true]);
 }
 
 await Promise.all([overHttp(), overStreams(), withApollo(), withUrql()]);

@@ -65,10 +65,12 @@ impl Program {
             .env("WIDEROOM_DATA", self.data());
         // How much disk the machine that runs the tests has left is not what is tested.
         command
-            .env("WIDEROOM_FREE_DISK_MIN", "1MiB")
+            .env("WIDEROOM_FREE_DISK_MIN", "0B")
             .stdin(Stdio::null());
         // Many servers run here at once.
         command.env("WIDEROOM_ADMIN_LISTEN", "off");
+        // No balancer waits for their end.
+        command.env("WIDEROOM_DRAIN_DELAY", "0s");
         if let Some(store) = &self.store {
             command.env("WIDEROOM_STORE", store);
         }

@@ -9,7 +9,25 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// Packages, each of one version.
-const PACKAGES: [&str; 1] = ["standardwebhooks==1.1.0"];
+const PACKAGES: [&str; 16] = [
+    "standardwebhooks==1.1.0",
+    // The client `gql` with its transports, and what these need.
+    "gql==4.4.0",
+    "aiohappyeyeballs==2.7.1",
+    "aiohttp==3.14.5",
+    "aiosignal==1.4.0",
+    "anyio==4.16.0",
+    "attrs==26.1.0",
+    "frozenlist==1.8.0",
+    "graphql-core==3.3.2",
+    "idna==3.20",
+    "multidict==7.2.1",
+    "propcache==0.5.4",
+    "tenacity==9.2.1",
+    "typing_extensions==4.16.0",
+    "websockets==17.4",
+    "yarl==1.25.1",
+];
 
 /// Runs a program of `tests/clients` to its good end. False where it cannot be run.
 #[track_caller]

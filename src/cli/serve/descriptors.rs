@@ -10,18 +10,18 @@ use crate::store::embedded::Embedded;
 /// Descriptors of the admin listener, of drivers and webhooks, and of the store's journals and files that it writes.
 const RESERVED: u64 = 64;
 
-/// Raises the limit as far as the bounds need it, lowers the bounds to it, and returns it.
-pub(super) fn fit(bounds: &mut ServerBounds) -> u64 {
+/// Raises the limit as far as the bounds need it, and lowers the bounds to it.
+pub(super) fn fit(bounds: &mut ServerBounds) {
     let wanted = bounds.connections.saturating_add(bounds.sockets.total);
     let limit = raise(RESERVED + (Embedded::FILES_MAX.saturating_add(wanted)) as u64);
     lower(bounds, limit);
-    limit
 }
 
 /// Logs the bounds under the limit.
-pub(super) fn log(bounds: &ServerBounds, limit: u64) {
+pub(super) fn log(bounds: &ServerBounds) {
+    let limit = getrlimit(Resource::Nofile).current;
     tracing::info!(
-        limit,
+        limit = limit.unwrap_or(u64::MAX),
         connections = bounds.connections,
         sockets = bounds.sockets.total,
         "the limit of open files allows so many connections and sockets; raise it for more (ulimit -Hn, LimitNOFILE=)"

@@ -1,6 +1,7 @@
 //! `wideroom serve`: assembles all parts of the server, and shuts them down in order.
 
 mod admin;
+mod descriptors;
 mod sample;
 mod store_opening;
 
@@ -10,6 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::FutureExt as _;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::admin::{AdminListener, RunningServer};
@@ -21,7 +24,7 @@ use crate::chat::{self, Chat, SendHook};
 use crate::cli::error::Error;
 use crate::cli::settings::{SERVE, SettingFlags};
 use crate::cli::signals::{self, Stop};
-use crate::cli::{print, process, storage};
+use crate::cli::{print, process, storage, warnings};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{ADMIN_LISTEN, Config, PageChoice, StoreChoice};
 use crate::graphql::{Api, OperationExecutor};
@@ -36,9 +39,14 @@ use crate::webhook::{RetryPolicy, Webhooks};
 const DEMO_TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
 pub(super) fn run(given: &SettingFlags<SERVE>) -> Result<(), Error> {
-    let (config, sources) = given.resolve()?;
+    let (mut config, sources) = given.resolve()?;
     let is_admin_given = sources.contains_key(ADMIN_LISTEN);
     telemetry::init(&config.log, config.log_format)?;
+    for warning in warnings(&config) {
+        tracing::warn!("{warning}");
+    }
+    descriptors::fit(&mut config.server);
+    config.server.is_local = config.demo;
     storage::create_folder(&config)?;
     let auth = Auth::open(&config.data)?.with_rules(config.tokens.clone())?;
     let auth = Arc::new(if config.demo { auth.with_demo() } else { auth });
@@ -53,6 +61,7 @@ async fn serve(
     auth: Arc<Auth>,
     stop: Stop,
 ) -> Result<(), Error> {
+    signals::survive_hangup().map_err(Error::Runtime)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::default();
     process::register(&metrics);
@@ -134,16 +143,27 @@ async fn serve_chat(
     let webhooks = open_webhooks(config, &chat, &api, metrics).await?;
     let _ = running.webhooks.set(Arc::clone(&webhooks));
     let pages = page_router(config, running.auth.clone(), clock);
+    descriptors::log(&config.server);
     print(&greeting(address, config))?;
     // The runtime's hook logs a panic of these tasks.
     let removals = tokio::spawn(chat.removals.worker().run());
     let watched = chat.clone();
     let clock_watch = tokio::spawn(async move { watched.watch_lead().await });
-    let drain = config.server.drain;
+    let mut interrupts = signals::interrupts().map_err(Error::Runtime)?;
+    let (delay, drain) = (config.drain_delay, config.server.drain);
+    let leaving = Arc::clone(&server);
     let stop = running.stop.clone();
     let stopping = async move {
         stop.cancelled().await;
-        tracing::info!(?drain, "the server is stopping");
+        let is_interrupted = interrupts.recv().now_or_never().is_some();
+        let delay = if is_interrupted {
+            Duration::ZERO
+        } else {
+            delay
+        };
+        tracing::info!(?delay, ?drain, "the server is stopping");
+        leaving.leave();
+        sleep(delay).await;
     };
     let served = server::run(listener, server, pages, stopping).await;
     removals.abort();
