@@ -12,7 +12,7 @@ use super::error::settle_outcomes;
 use super::execution::{
     AnswerBudget, DocumentBounds, DocumentCache, ExecutionLimits, Prepared, RequestError,
 };
-use super::fanout::{EventResponse, SubscriptionGroups, ViewerIndependence};
+use super::fanout::{EventContent, EventResponse, SubscriptionGroups, ViewerIndependence};
 use super::outbox_document::{OutboxDocument, RenderedEvent};
 use super::scope::ExecutionContext;
 use super::subscription::OutboxHandoff;
@@ -147,11 +147,17 @@ impl OperationExecutor for Api {
                     .subscribe(prepared.clone(), independence, variables, viewer, limits)
                     .await;
             }
+            let budget = Arc::clone(&limits.budget);
             let request = prepared
                 .request(variables)
                 .data(self.context(viewer.clone(), limits));
             let responses = self.schema.execute_stream(request);
-            let responses = responses.map(EventResponse::from).boxed();
+            let responses = responses
+                .map(move |response| EventResponse {
+                    content: EventContent::own(response, &budget),
+                    has_more: false,
+                })
+                .boxed();
             let Some(Viewer { user: viewer, .. }) = viewer else {
                 return responses;
             };

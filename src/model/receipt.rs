@@ -1,6 +1,6 @@
 //! Receipts: the delivery status of a message at each recipient.
 
-use super::{MessageId, Participant, UserId};
+use super::{MessageId, OrderKey, Participant, UserId};
 
 /// Delivery status of a message, ordered by progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,7 +33,30 @@ impl Participant {
     }
 }
 
+impl Participant {
+    /// Position up to which every message that this participant receives has at least this status
+    /// here. A message from before the participant joined is not received.
+    fn has_up_to(&self, status: DeliveryStatus) -> OrderKey {
+        let mark = match status {
+            DeliveryStatus::Sent => OrderKey::MAX,
+            DeliveryStatus::Delivered => self.read_up_to.max(self.delivered_up_to),
+            DeliveryStatus::Read => self.read_up_to,
+        };
+        let joined = self.membership.since.map(OrderKey::first_at);
+        mark.max(joined.map_or(OrderKey::MIN, OrderKey::before))
+    }
+}
+
 impl DeliveryStatus {
+    /// Low watermark of a status: exactly up to this position, the messages of a sender have at least
+    /// it. `None` without another participant.
+    pub fn watermark(self, participants: &[Participant], sender: &UserId) -> Option<OrderKey> {
+        let others = participants
+            .iter()
+            .filter(|other| other.membership.is_joined() && other.user != *sender);
+        others.map(|other| other.has_up_to(self)).min()
+    }
+
     /// Least advanced status over all recipients. `None` without a recipient.
     pub fn least(
         participants: &[Participant],
@@ -52,7 +75,7 @@ impl DeliveryStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ConversationId, Membership, MembershipState, OrderKey, Role, Timestamp};
+    use crate::model::{ConversationId, Membership, MembershipState, Role, Timestamp};
 
     fn id(micros: i64) -> MessageId {
         MessageId::new(Timestamp::from_micros(micros), [0; 8])
@@ -128,5 +151,36 @@ mod tests {
         assert!(!receives(with(MembershipState::Joined, 51)));
         assert!(!receives(with(MembershipState::Left, 40)));
         assert!(receives(participant("ben", 0, 0)), "joined at the creation");
+    }
+
+    #[test]
+    fn a_watermark_ends_exactly_where_the_status_does() {
+        let moments = [0, 3, 5, 8, 20];
+        let mut count = 0;
+        for (read, delivered, since) in moments.into_iter().flat_map(|read| {
+            moments
+                .into_iter()
+                .flat_map(move |delivered| moments.map(|since| (read, delivered, since)))
+        }) {
+            let mut late = participant("dan", read, delivered);
+            late.membership.since = Some(Timestamp::from_micros(since));
+            let all = [
+                participant("ann", 0, 0),
+                participant("ben", 5, 8),
+                participant("cat", 8, 3),
+                late,
+            ];
+            for status in [DeliveryStatus::Delivered, DeliveryStatus::Read] {
+                let watermark = status.watermark(&all, &user("ann")).unwrap();
+                for message in (1..12).map(id) {
+                    let least = DeliveryStatus::least(&all, message, &user("ann"));
+                    assert_eq!(least >= Some(status), message.order_key() <= watermark);
+                    count += 1;
+                }
+            }
+        }
+        assert_eq!(count, 125 * 2 * 11);
+        let alone = [participant("ann", 0, 0)];
+        assert_eq!(DeliveryStatus::Read.watermark(&alone, &user("ann")), None);
     }
 }

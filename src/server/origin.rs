@@ -132,7 +132,7 @@ impl Origins {
         let layer = layer.allow_headers(AllowHeaders::mirror_request());
         Some(
             layer
-                .expose_headers([header::RETRY_AFTER, header::WWW_AUTHENTICATE])
+                .expose_headers([header::DATE, header::RETRY_AFTER, header::WWW_AUTHENTICATE])
                 .max_age(MAX_AGE),
         )
     }

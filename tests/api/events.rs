@@ -222,3 +222,112 @@ async fn a_cursor_of_history_is_refused() {
     let mut stream = mallory.subscribe(EVENTS, json!({"c": c}));
     assert_eq!(stream.answer().await.code(), "NOT_FOUND");
 }
+
+/// Cursors of the next payloads, as `extensions` hold them.
+async fn extension_cursors(stream: &mut Stream, count: usize) -> Vec<String> {
+    let mut cursors = Vec::with_capacity(count);
+    for _ in 0..count {
+        cursors.push(text(&stream.answer().await.0["extensions"]["cursor"]));
+    }
+    cursors
+}
+
+#[tokio::test]
+async fn every_payload_holds_its_cursor_whatever_is_selected() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let start = events_cursor(&alice, &c).await;
+    let inbox = bob.data("{ inbox { updatesCursor } }", json!({})).await;
+    let updates = inbox["inbox"]["updatesCursor"].clone();
+    let bodies = ["one", "two", "three"];
+    for body in bodies {
+        alice.send(&c, body).await;
+    }
+    let added = "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) { messageEdge { node { body } } } }";
+    // Fields of the viewer are executed for each alone, the others for all at once.
+    let alone = "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) { messageEdge { node { body
+        reactions { viewerHasReacted } } } } }";
+    for document in [added, alone] {
+        let mut both =
+            [&alice, &bob].map(|actor| actor.subscribe(document, json!({"c": c, "after": start})));
+        let cursors = extension_cursors(&mut both[0], 3).await;
+        assert_eq!(extension_cursors(&mut both[1], 3).await, cursors);
+        let mut resumed = bob.subscribe(document, json!({"c": c, "after": cursors[1]}));
+        let next = resumed.next().await;
+        assert_eq!(next["messageAdded"]["messageEdge"]["node"]["body"], "three");
+    }
+    let events = "subscription($c: ID!, $after: String) { conversationEvents(conversationId: $c, after: $after) { cursor } }";
+    let mut stream = bob.subscribe(events, json!({"c": c, "after": start}));
+    for _ in 0..4 {
+        let payload = stream.answer().await.0;
+        assert_eq!(
+            payload["extensions"]["cursor"],
+            payload["data"]["conversationEvents"]["cursor"]
+        );
+    }
+    let inbox =
+        "subscription($after: String) { inboxUpdated(after: $after) { event { __typename } } }";
+    let mut stream = bob.subscribe(inbox, json!({"after": updates}));
+    let last = extension_cursors(&mut stream, 2).await.remove(1);
+    let mut resumed = bob.subscribe(inbox, json!({"after": last}));
+    resumed.next().await;
+    alice.send(&c, "four").await;
+    let event = &resumed.next().await["inboxUpdated"]["event"];
+    assert_eq!(event["__typename"], "InboxEntryChangedEvent");
+    // A stream that has ended has no position to resume after.
+    let mut refused = bob.subscribe(events, json!({"c": c, "after": "nonsense"}));
+    assert!(refused.answer().await.0["extensions"].is_null());
+}
+
+#[tokio::test]
+async fn a_replay_says_where_it_ends_to_those_who_ask() {
+    const LIVE: &str = "subscription($c: ID!, $after: String) { conversationEvents(conversationId: $c, after: $after) { isLive event { __typename } } }";
+    const INBOX: &str = "subscription($after: String) { inboxUpdated(after: $after) { ... on InboxUpdatedPayload { isLive } event { __typename } } }";
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let start = events_cursor(&alice, &c).await;
+    let inbox = bob.data("{ inbox { updatesCursor } }", json!({})).await;
+    let updates = inbox["inbox"]["updatesCursor"].clone();
+    alice.send(&c, "missed").await;
+
+    /// Payloads up to the first one of this kind, without markers.
+    async fn until(stream: &mut Stream, root: &str, last: &str) -> Vec<String> {
+        let mut steps = Vec::new();
+        while steps.last().is_none_or(|step| step != last) {
+            let payload = stream.next().await[root].clone();
+            let event = payload["event"]["__typename"].as_str().unwrap_or("none");
+            steps.push(format!("{event} {}", payload["isLive"]));
+        }
+        steps.retain(|step| !step.starts_with("MarkerMovedEvent"));
+        steps
+    }
+    let variables = json!({"c": c, "after": start});
+    let mut both = [&alice, &bob].map(|actor| actor.subscribe(LIVE, variables.clone()));
+    let mut fresh = bob.subscribe(LIVE, json!({"c": c}));
+    let seen = until(&mut fresh, "conversationEvents", "none true").await;
+    assert_eq!(seen, ["none true"]);
+    for stream in &mut both {
+        let seen = until(stream, "conversationEvents", "none true").await;
+        assert_eq!(seen, ["none false", "MessageAddedEvent false", "none true"]);
+    }
+    let mut updated = bob.subscribe(INBOX, json!({"after": updates}));
+    let seen = until(&mut updated, "inboxUpdated", "none true").await;
+    let replayed = ["none false", "InboxEntryChangedEvent false", "none true"];
+    assert_eq!(seen, replayed);
+
+    // A document that does not ask has no further payload.
+    let mut silent = bob.subscribe(EVENTS, variables);
+    while next(&mut silent).await.1["messageEdge"].is_null() {}
+    alice.send(&c, "live").await;
+    let [mut one, mut other] = both;
+    for stream in [&mut one, &mut other, &mut fresh] {
+        let seen = until(stream, "conversationEvents", "MessageAddedEvent true").await;
+        assert_eq!(seen, ["MessageAddedEvent true"]);
+    }
+    let seen = until(&mut updated, "inboxUpdated", "InboxEntryChangedEvent true").await;
+    assert_eq!(seen, ["InboxEntryChangedEvent true"]);
+    let body = &next(&mut silent).await.1["messageEdge"]["node"]["body"];
+    assert_eq!(*body, "live");
+}

@@ -305,3 +305,88 @@ async fn a_delivery_is_told_to_the_conversation_once() {
         json!({"uuid": two.uuid, "status": "SENT"})
     );
 }
+
+const WATERMARKS: &str = "query($c: ID!) { viewer { username } conversation(id: $c) { deliveredToAllUpTo { orderKey } readByAllUpTo { orderKey }
+    messages(first: 100) { edges { node { orderKey status sender { username } } } } } }";
+
+/// The watermarks say of each message of the viewer what its status says. Returns how many are delivered, and how many read.
+async fn watermarks_agree(actor: &Actor, conversation: &str) -> (usize, usize) {
+    let data = actor.data(WATERMARKS, json!({"c": conversation})).await;
+    let (viewer, data) = (&data["viewer"]["username"], &data["conversation"]);
+    let is_up_to = |watermark: &str, key: &str| {
+        data[watermark]["orderKey"]
+            .as_str()
+            .is_some_and(|up_to| key <= up_to)
+    };
+    let (mut delivered, mut read) = (0, 0);
+    let mut keys = Vec::new();
+    for edge in data["messages"]["edges"].as_array().unwrap() {
+        let node = &edge["node"];
+        let key = text(&node["orderKey"]);
+        keys.push(key.clone());
+        let status = node["status"].as_str();
+        if node["sender"]["username"] != *viewer || status.is_none() {
+            continue;
+        }
+        let is_read = status == Some("READ");
+        let is_delivered = is_read || status == Some("DELIVERED");
+        assert_eq!(is_up_to("readByAllUpTo", &key), is_read, "{data}");
+        assert_eq!(is_up_to("deliveredToAllUpTo", &key), is_delivered, "{data}");
+        read += usize::from(is_read);
+        delivered += usize::from(is_delivered);
+    }
+    assert!(
+        keys.is_sorted_by(|newer, older| newer > older),
+        "newest first: {keys:?}"
+    );
+    (delivered, read)
+}
+
+#[tokio::test]
+async fn the_watermarks_of_a_conversation_say_what_each_status_says() {
+    let world = World::open().await;
+    let [alice, bob, carol, dora] = ["alice", "bob", "carol", "dora"].map(|name| world.user(name));
+    let c = alice.group("friends", &["bob", "carol"]).await;
+    let mut sent = Vec::new();
+    for body in ["1", "2", "3", "4"] {
+        sent.push(alice.send(&c, body).await);
+    }
+    assert_eq!(watermarks_agree(&alice, &c).await, (0, 0));
+    delivered(&bob, &c, Some(&sent[2].id)).await;
+    carol.mark_read(&c, Some(&sent[1].id)).await;
+    assert_eq!(watermarks_agree(&alice, &c).await, (2, 0));
+    bob.mark_read(&c, Some(&sent[0].id)).await;
+    assert_eq!(watermarks_agree(&alice, &c).await, (2, 1));
+    // The messages from before do not wait for a participant who has joined since.
+    alice
+        .data(
+            "mutation($c: ID!) { addParticipants(input: {conversationId: $c, usernames: [\"dora\"]}) { __typename } }",
+            json!({"c": c}),
+        )
+        .await;
+    sent.push(alice.send(&c, "5").await);
+    for actor in [&bob, &carol] {
+        actor.mark_read(&c, None).await;
+    }
+    assert_eq!(watermarks_agree(&alice, &c).await, (4, 4));
+    assert_eq!(watermarks_agree(&bob, &c).await, (0, 0));
+    delivered(&dora, &c, None).await;
+    // The message that says so is hers, too.
+    assert_eq!(watermarks_agree(&alice, &c).await, (6, 4));
+
+    // A blocked sender learns of nothing.
+    let direct = alice.direct("bob").await;
+    alice.send(&direct, "before").await;
+    bob.mark_read(&direct, None).await;
+    bob.data(
+        "mutation { blockUser(input: {username: \"alice\"}) { user { id } } }",
+        json!({}),
+    )
+    .await;
+    alice.send(&direct, "after").await;
+    bob.ask(DELIVERED, json!({"c": direct})).await;
+    assert_eq!(watermarks_agree(&alice, &direct).await, (1, 1));
+    let note = alice.direct("alice").await;
+    alice.send(&note, "to myself").await;
+    assert_eq!(watermarks_agree(&alice, &note).await, (0, 0));
+}

@@ -12,12 +12,14 @@ use wideroom::graphql::{OperationExecutor as _, is_viewer_independent};
 use crate::support::world::{Actor, Stream, World, text};
 
 /// Fields that depend on the viewer or, like `eventsCursor`, on the time. Every new field belongs here or into the viewer-independent list.
-const VIEWERS: [&str; 10] = [
+const VIEWERS: [&str; 12] = [
     "Conversation.bans",
+    "Conversation.deliveredToAllUpTo",
     "Conversation.directPeer",
     "Conversation.eventsCursor",
     "Conversation.inboxEntry",
     "Conversation.pinnedMessages",
+    "Conversation.readByAllUpTo",
     "Conversation.searchMessages",
     "Conversation.viewerParticipant",
     "Reaction.viewerHasReacted",

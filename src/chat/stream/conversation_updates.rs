@@ -25,6 +25,8 @@ use crate::model::{ConversationId, Event, Notice, OrderKey, TimeUuid, Topic, Vie
 pub struct ConversationUpdate {
     pub position: OrderKey,
     pub event: Option<ConversationEvent>,
+    /// False while the stream replays.
+    pub is_live: bool,
     /// `None` for an update that no other stream has.
     pub key: Option<UpdateKey>,
     /// Position of the logged event. `None` for an update that everyone may see.
@@ -37,6 +39,7 @@ impl ConversationUpdate {
         Self {
             position,
             event: None,
+            is_live: true,
             key: None,
             logged_at: None,
         }
@@ -66,6 +69,8 @@ pub struct ConversationUpdates {
     pending: VecDeque<ConversationUpdate>,
     /// Whether the store may hold more events than were read.
     is_behind: bool,
+    /// False until the end of a replay that is to be announced.
+    is_live: bool,
     /// Whether markers were missed. They are not logged, so the current ones are delivered again.
     has_missed_markers: bool,
     /// Whether the conversation may have become large since the stream registered.
@@ -119,6 +124,7 @@ impl StreamService {
             delivered: DeliveredIds::starting_at(start, self.is_shared()),
             pending: VecDeque::from([ConversationUpdate::of_position(position)]),
             is_behind: after.is_some(),
+            is_live: true,
             has_missed_markers: false,
             may_have_grown: false,
             quiet: QuietAlarm::new(),
@@ -132,6 +138,13 @@ impl StreamService {
 }
 
 impl ConversationUpdates {
+    /// Announces the end of the replay by one more position. Until then no update is live.
+    #[must_use]
+    pub fn announcing_live(mut self) -> Self {
+        self.is_live = false;
+        self
+    }
+
     /// The next update. A viewer who no longer takes part receives their own removal, and then
     /// `None`.
     pub async fn next(&mut self) -> Option<Result<ConversationUpdate>> {
@@ -162,7 +175,9 @@ impl ConversationUpdates {
                 let event = ConversationEvent::ParticipantRemoved(self.guard.viewer().clone());
                 Some(Ok(ConversationUpdate {
                     event: Some(event),
-                    ..ConversationUpdate::of_position(update.position)
+                    key: None,
+                    logged_at: None,
+                    ..update
                 }))
             }
             Err(error) => Some(Err(error)),
@@ -171,8 +186,9 @@ impl ConversationUpdates {
 
     async fn replay_or_receive(&mut self) -> Option<Result<ConversationUpdate>> {
         loop {
-            if let Some(update) = self.pending.pop_front() {
+            if let Some(mut update) = self.pending.pop_front() {
                 self.quiet.record_delivery();
+                update.is_live = self.is_live;
                 return Some(Ok(update));
             }
             if self.is_behind {
@@ -181,6 +197,9 @@ impl ConversationUpdates {
                     Ok(()) => continue,
                     Err(error) => return Some(Err(error)),
                 }
+            }
+            if !std::mem::replace(&mut self.is_live, true) {
+                return Some(Ok(ConversationUpdate::of_position(self.position)));
             }
             let received = tokio::select! {
                 biased;

@@ -27,6 +27,8 @@ pub struct InboxUpdate {
     pub block_of: Option<UserId>,
     /// The entry, where it is known without a read of the store.
     pub entry: Option<Box<KnownEntry>>,
+    /// False while the stream replays.
+    pub is_live: bool,
 }
 
 impl InboxUpdate {
@@ -36,6 +38,7 @@ impl InboxUpdate {
             conversation: None,
             block_of: None,
             entry: None,
+            is_live: true,
         }
     }
 
@@ -65,6 +68,8 @@ pub struct InboxUpdates {
     /// Cursor of the stream: all changes up to here were delivered.
     position: OrderKey,
     pending: VecDeque<InboxUpdate>,
+    /// False until the end of a replay that is to be announced.
+    is_live: bool,
     quiet: QuietAlarm,
 }
 
@@ -150,6 +155,7 @@ impl StreamService {
             large: LargeEntries::default(),
             position,
             pending: VecDeque::from([InboxUpdate::of_position(position)]),
+            is_live: true,
             quiet: QuietAlarm::new(),
         };
         if let Some(after) = after {
@@ -161,11 +167,22 @@ impl StreamService {
 }
 
 impl InboxUpdates {
+    /// Announces the end of the replay by one more position. Until then no update is live.
+    #[must_use]
+    pub fn announcing_live(mut self) -> Self {
+        self.is_live = false;
+        self
+    }
+
     pub async fn next(&mut self) -> Option<Result<InboxUpdate>> {
         loop {
-            if let Some(update) = self.pending.pop_front() {
+            if let Some(mut update) = self.pending.pop_front() {
                 self.quiet.record_delivery();
+                update.is_live = self.is_live;
                 return Some(Ok(update));
+            }
+            if !std::mem::replace(&mut self.is_live, true) {
+                return Some(Ok(InboxUpdate::of_position(self.position)));
             }
             let receive = select_all(
                 self.subscriptions

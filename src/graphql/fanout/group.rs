@@ -16,12 +16,12 @@ use super::SubscriptionGroups;
 use super::payload_cache::{PayloadSlot, RenderedPayload, SlotKey};
 use super::pooled_execution::ExecutionPool;
 use super::response::{EventContent, EventResponse, shared_payload};
-use super::update::{StreamUpdate, UpdateStream};
+use super::update::{StreamUpdate, UpdatePlace, UpdateStream};
 use super::viewer_independence::ViewerIndependence;
 use crate::chat::UpdateKey;
 use crate::graphql::execution::{AnswerBudget, Exceeded, ExecutionLimits, Prepared};
 use crate::graphql::scope::{TakenDifferences, ViewerScope};
-use crate::model::{OrderKey, Viewer};
+use crate::model::Viewer;
 use crate::rate::{Pace, Paid};
 
 /// Deadline of waiting for another subscriber's execution.
@@ -45,7 +45,7 @@ pub(super) struct SubscriptionGroup {
 /// without a lock.
 struct NoticePayload {
     group: u64,
-    position: OrderKey,
+    place: UpdatePlace,
     rendered: RenderedPayload,
 }
 
@@ -130,10 +130,10 @@ impl SubscriptionGroup {
         let is_alone = Arc::strong_count(self) == 1
             || (self.independence.varies_for_sender && update.has_client_key_of(viewer));
         let key = if is_alone { None } else { update.shared_key() };
-        let Some((position, key)) = key else {
+        let Some((place, key)) = key else {
             return Box::pin(self.execute_own(updates, limits, update)).await;
         };
-        if let Some(rendered) = self.attached(position, key) {
+        if let Some(rendered) = self.attached(place, key) {
             if rendered.is_for(updates.guard()).await {
                 return Some(EventContent::Shared(Arc::clone(&rendered.payload)));
             }
@@ -141,7 +141,7 @@ impl SubscriptionGroup {
         }
         let slot_key = SlotKey {
             group: self.id,
-            position,
+            place,
             update: key.identity(),
         };
         let slot = self.groups.payloads.slot(slot_key, key);
@@ -182,26 +182,25 @@ impl SubscriptionGroup {
     ) -> EventContent {
         let scope = self.scope(updates);
         let update = Ok(update.clone());
-        self.execute(updates, update, scope, &limits.budget)
-            .await
-            .into()
+        let response = self.execute(updates, update, scope, &limits.budget).await;
+        EventContent::own(response, &limits.budget)
     }
 
     /// The payload attached to the notice, if it is this group's.
-    fn attached<'a>(&self, position: OrderKey, key: &'a UpdateKey) -> Option<&'a RenderedPayload> {
+    fn attached<'a>(&self, place: UpdatePlace, key: &'a UpdateKey) -> Option<&'a RenderedPayload> {
         let attached: &NoticePayload = key.shown()?.get()?.downcast_ref()?;
-        (attached.group == self.id && attached.position == position).then_some(&attached.rendered)
+        (attached.group == self.id && attached.place == place).then_some(&attached.rendered)
     }
 
     /// Attaches a payload to the notice of its update. The first group wins; the others use the
     /// cache.
     fn attach(&self, update: &StreamUpdate, rendered: &RenderedPayload) {
-        if let Some((position, key)) = update.shared_key()
+        if let Some((place, key)) = update.shared_key()
             && let Some(attachment) = key.shown()
         {
             let _ = attachment.set(Arc::new(NoticePayload {
                 group: self.id,
-                position,
+                place,
                 rendered: rendered.clone(),
             }));
         }
@@ -236,7 +235,7 @@ impl SubscriptionGroup {
                     return self.execute_own(updates, limits, update).await;
                 }
                 Ok(Err(NotShared::Own(response))) => {
-                    return Some(EventContent::Own(response));
+                    return Some(EventContent::own(*response, &limits.budget));
                 }
                 Ok(Err(NotShared::Withheld)) => {
                     return self.execute_own(updates, limits, update).await;
@@ -274,7 +273,7 @@ impl SubscriptionGroup {
             unblocked,
             oldest,
         } = scope.take_differences();
-        match shared_payload(&response) {
+        match shared_payload(&response, budget.event_cursor()) {
             // Escapes make the text longer than the charged bytes.
             Some(payload) if payload.get().len() > budget.bytes_max() => {
                 budget.exceed(Exceeded::Answer);

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OnceCell};
 
 use super::response::SharedPayload;
+use super::update::UpdatePlace;
 use crate::chat::{MembershipGuard, UpdateKey};
 use crate::model::{OrderKey, UserId};
 
@@ -29,11 +30,11 @@ struct PayloadShard {
     bytes: usize,
 }
 
-/// Group, position and update.
+/// Group, place and update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct SlotKey {
     pub(super) group: u64,
-    pub(super) position: OrderKey,
+    pub(super) place: UpdatePlace,
     pub(super) update: (usize, usize),
 }
 

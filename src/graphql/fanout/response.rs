@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_graphql::Response;
 use serde_json::value::RawValue;
 
+use crate::graphql::execution::AnswerBudget;
 use crate::graphql::scalar::AnswerJson;
 
 /// Response to one event.
@@ -29,6 +30,18 @@ pub enum EventContent {
 pub type SharedPayload = Arc<RawValue>;
 
 impl EventContent {
+    /// Response to this subscriber alone. Unless the stream ends with it, it holds the cursor that
+    /// resumes the subscription after the event.
+    pub(in crate::graphql) fn own(response: Response, budget: &AnswerBudget) -> Self {
+        let content = Self::Own(Box::new(response));
+        match (content.is_last(), budget.event_cursor(), content) {
+            (false, Some(cursor), Self::Own(response)) => {
+                Self::Own(Box::new(response.extension("cursor", cursor.into())))
+            }
+            (_, _, content) => content,
+        }
+    }
+
     /// Whether the root field failed: the stream of the chat has ended.
     pub(super) fn is_last(&self) -> bool {
         match self {
@@ -53,18 +66,25 @@ impl From<Response> for EventContent {
     }
 }
 
-/// JSON text of a response without errors.
-pub(super) fn shared_payload(response: &Response) -> Option<SharedPayload> {
+/// JSON text of a response without errors, with the cursor that resumes the subscription after it.
+pub(super) fn shared_payload(response: &Response, cursor: Option<String>) -> Option<SharedPayload> {
     #[derive(serde::Serialize)]
-    struct DataOnly<'a> {
+    struct Cursor {
+        cursor: String,
+    }
+    #[derive(serde::Serialize)]
+    struct Payload<'a> {
         data: AnswerJson<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        extensions: Option<Cursor>,
     }
     let is_shareable = response.errors.is_empty() && response.extensions.is_empty();
-    let data = DataOnly {
+    let payload = Payload {
         data: AnswerJson(&response.data),
+        extensions: cursor.map(|cursor| Cursor { cursor }),
     };
     is_shareable.then(|| {
-        serde_json::value::to_raw_value(&data)
+        serde_json::value::to_raw_value(&payload)
             .expect("a response is a tree of text and numbers")
             .into()
     })

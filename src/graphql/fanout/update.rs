@@ -22,6 +22,21 @@ pub(in crate::graphql) enum StreamUpdate {
     Typing(TypingUpdate),
 }
 
+/// Place of an update in its stream, as its payload shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct UpdatePlace {
+    position: OrderKey,
+    is_live: bool,
+}
+
+impl UpdatePlace {
+    /// Place of an update whose payload shows none.
+    const NONE: Self = Self {
+        position: OrderKey::MIN,
+        is_live: true,
+    };
+}
+
 impl UpdateStream {
     pub(in crate::graphql) async fn next(&mut self) -> Option<chat::Result<StreamUpdate>> {
         Some(match self {
@@ -78,13 +93,19 @@ impl From<TypingUpdates> for UpdateStream {
 }
 
 impl StreamUpdate {
-    /// Position and key of an update that other subscribers may receive, too. Updates with equal
-    /// keys have equal payloads.
-    pub(super) fn shared_key(&self) -> Option<(OrderKey, &UpdateKey)> {
+    /// Place and key of an update that other subscribers may receive, too. Updates with equal places
+    /// and keys have equal payloads.
+    pub(super) fn shared_key(&self) -> Option<(UpdatePlace, &UpdateKey)> {
         match self {
-            Self::Message(update) => Some((OrderKey::MIN, &update.key)),
-            Self::Event(update) => Some((update.position, update.key.as_ref()?)),
-            Self::Typing(update) => Some((OrderKey::MIN, update.key.as_ref()?)),
+            Self::Message(update) => Some((UpdatePlace::NONE, &update.key)),
+            Self::Event(update) => {
+                let place = UpdatePlace {
+                    position: update.position,
+                    is_live: update.is_live,
+                };
+                Some((place, update.key.as_ref()?))
+            }
+            Self::Typing(update) => Some((UpdatePlace::NONE, update.key.as_ref()?)),
         }
     }
 

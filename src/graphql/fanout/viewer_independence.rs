@@ -47,6 +47,7 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
         &[
             ("cursor", Nothing, LEAF),
             ("event", Nothing, "ConversationEvent"),
+            ("isLive", Nothing, LEAF),
         ],
     ),
     (
@@ -113,6 +114,7 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
         &[
             ("id", Nothing, LEAF),
             ("uuid", Nothing, LEAF),
+            ("orderKey", Nothing, LEAF),
             ("conversation", Reads, "Conversation"),
             ("sender", Nothing, "User"),
             ("kind", Nothing, LEAF),

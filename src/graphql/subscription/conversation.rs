@@ -24,6 +24,9 @@ pub(super) struct ConversationEventPayload {
     /// The event. Null in the first payload, and in the one that an idle stream sends about once an
     /// hour.
     event: Option<ConversationEvent>,
+    /// False while the stream replays. Where it is selected, a replay ends with one payload without
+    /// an event. Without `after` it is true at once. A stream that lags stays true.
+    is_live: bool,
 }
 
 /// Event of a conversation.
@@ -198,11 +201,16 @@ impl SharedUpdate for ConversationUpdate {
         conversation: ConversationId,
     ) -> Result<ConversationEventPayload> {
         let cursor = self.position.encode(List::Events(conversation));
+        let is_live = self.is_live;
         let event = match self.event {
             None => None,
             Some(event) => ConversationEvent::load(scope, conversation, event).await?,
         };
-        Ok(ConversationEventPayload { cursor, event })
+        Ok(ConversationEventPayload {
+            cursor,
+            event,
+            is_live,
+        })
     }
 }
 

@@ -20,6 +20,9 @@ pub(super) struct InboxUpdatedPayload {
     /// The event. Null in the first payload, and in the one that an idle stream sends about once an
     /// hour.
     event: Option<InboxEvent>,
+    /// False while the stream replays. Where it is selected, a replay ends with one payload without
+    /// an event. Without `after` it is true at once. A stream that lags stays true.
+    is_live: bool,
 }
 
 /// Event of the viewer's inbox.
@@ -78,35 +81,35 @@ pub(super) fn payloads(
 }
 
 async fn payload(scope: &ViewerScope, update: InboxUpdate) -> Result<InboxUpdatedPayload> {
-    let cursor = update.position.encode(List::Updates(&scope.viewer));
-    if let Some(user) = update.block_of {
-        let user = User::new(scope, user);
-        return Ok(InboxUpdatedPayload {
-            cursor,
-            event: Some(InboxEvent::BlockChanged(BlockChangedEvent { user })),
-        });
-    }
-    let Some(conversation) = update.conversation else {
-        return Ok(InboxUpdatedPayload {
-            cursor,
-            event: None,
-        });
-    };
-    let edge = match update.entry {
-        Some(entry) => Some(InboxEntryEdge::of_known(scope, *entry).await),
-        None => InboxEntryEdge::load(scope, conversation).await?,
-    };
-    let event = match edge {
-        Some(inbox_entry_edge) => InboxEvent::Changed(InboxEntryChangedEvent { inbox_entry_edge }),
-        None => InboxEvent::Removed(InboxEntryRemovedEvent {
-            inbox_entry_id: GlobalId::InboxEntry(conversation, scope.viewer.clone()).encode(),
-            conversation_id: GlobalId::Conversation(conversation).encode(),
-        }),
-    };
     Ok(InboxUpdatedPayload {
-        cursor,
-        event: Some(event),
+        cursor: update.position.encode(List::Updates(&scope.viewer)),
+        is_live: update.is_live,
+        event: InboxEvent::load(scope, update).await?,
     })
+}
+
+impl InboxEvent {
+    /// `None` if only the position has advanced.
+    async fn load(scope: &ViewerScope, update: InboxUpdate) -> Result<Option<Self>> {
+        if let Some(user) = update.block_of {
+            let user = User::new(scope, user);
+            return Ok(Some(Self::BlockChanged(BlockChangedEvent { user })));
+        }
+        let Some(conversation) = update.conversation else {
+            return Ok(None);
+        };
+        let edge = match update.entry {
+            Some(entry) => Some(InboxEntryEdge::of_known(scope, *entry).await),
+            None => InboxEntryEdge::load(scope, conversation).await?,
+        };
+        Ok(Some(match edge {
+            Some(inbox_entry_edge) => Self::Changed(InboxEntryChangedEvent { inbox_entry_edge }),
+            None => Self::Removed(InboxEntryRemovedEvent {
+                inbox_entry_id: GlobalId::InboxEntry(conversation, scope.viewer.clone()).encode(),
+                conversation_id: GlobalId::Conversation(conversation).encode(),
+            }),
+        }))
+    }
 }
 
 /// Position of a cursor of this subscription.

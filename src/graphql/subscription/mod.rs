@@ -27,10 +27,16 @@ use super::id::conversation_of;
 use super::scope::{ViewerScope, is_service};
 use crate::chat::{ConversationUpdate, MessageUpdate, OutboxFilter, TypingUpdate};
 
+/// Whether the document asks where a replay ends. Only such a stream announces it.
+fn selects_is_live(ctx: &Context<'_>) -> bool {
+    ctx.look_ahead().field("isLive").exists()
+}
+
 pub struct Subscription;
 
 /// Subscriptions, over WebSocket (graphql-transport-ws) or HTTP streams. Each payload of a stream
-/// with cursors resumes it without a gap: pass the last cursor as `after`.
+/// with cursors resumes it without a gap: pass the last cursor as `after`. The response holds it in
+/// `extensions.cursor`, whatever the document selects.
 ///
 /// A stream ends with its first error at the root field; resume it with the last cursor. After
 /// CURSOR_EXPIRED read the list again, and subscribe with its new cursor. An event over the byte
@@ -81,12 +87,17 @@ impl Subscription {
         let after = after
             .map(|cursor| event_position(conversation, &cursor))
             .transpose()?;
+        let announces_live = after.is_some() && selects_is_live(ctx);
         let open = async |scope: &ViewerScope| {
-            scope
-                .chat
-                .streams
+            let streams = &scope.chat.streams;
+            let updates = streams
                 .conversation(&scope.caller, conversation, after)
-                .await
+                .await?;
+            Ok(if announces_live {
+                updates.announcing_live()
+            } else {
+                updates
+            })
         };
         payloads::<ConversationUpdate>(ctx, conversation, open).await
     }
@@ -106,7 +117,10 @@ impl Subscription {
         let after = after
             .map(|cursor| inbox_position(&scope, &cursor))
             .transpose()?;
-        let updates = scope.chat.streams.inbox(&scope.viewer, after).await?;
+        let mut updates = scope.chat.streams.inbox(&scope.viewer, after).await?;
+        if after.is_some() && selects_is_live(ctx) {
+            updates = updates.announcing_live();
+        }
         Ok(inbox::payloads(updates, scope, limits_of(ctx)))
     }
 

@@ -9,7 +9,7 @@ use super::sync_fields::{JsonText, SyncFields};
 use super::{
     BanEdge, ConversationKind, HistoryVisibility, InboxEntry, Message, MessageEdge, MessageFilter,
     MessageMatchConnection, Participant, ParticipantEdge, PinnedMessageEdge, SearchArguments, User,
-    message::message_edge_by, missing,
+    message::message_edge_by, missing, receipt,
 };
 use crate::chat::{HistoryRequest, VisibleConversation};
 use crate::graphql::connection::{PageArguments, RelayConnection};
@@ -394,6 +394,32 @@ impl Conversation {
                 None => Ok(None),
             }
         })
+        .await
+    }
+
+    /// Newest message that every other participant has received: a message of the viewer has at least
+    /// the status DELIVERED exactly up to it. Null if a participant has received none, without
+    /// others, and in a large conversation.
+    async fn delivered_to_all_up_to(&self) -> Nullable<Message> {
+        let status = model::DeliveryStatus::Delivered;
+        nullable(receipt::newest_with(
+            &self.scope,
+            self.conversation.id,
+            status,
+        ))
+        .await
+    }
+
+    /// Newest message that every other participant has read: a message of the viewer has the status
+    /// READ exactly up to it. Null if a participant has read none, without others, and in a large
+    /// conversation.
+    async fn read_by_all_up_to(&self) -> Nullable<Message> {
+        let status = model::DeliveryStatus::Read;
+        nullable(receipt::newest_with(
+            &self.scope,
+            self.conversation.id,
+            status,
+        ))
         .await
     }
 

@@ -92,6 +92,11 @@ impl Message {
         Uuid(self.message.id.uuid())
     }
 
+    /// Text that sorts the messages of a conversation in their order, bytewise.
+    async fn order_key(&self) -> String {
+        self.message.id.order_key().to_string()
+    }
+
     /// The conversation of the message.
     async fn conversation(&self) -> Result<Conversation> {
         Conversation::of(&self.scope, self.message.conversation).await
@@ -273,6 +278,7 @@ impl SyncFields for Message {
         match field.name.node.as_str() {
             "id" => json.put_id(&GlobalId::Message(message.conversation, message.id)),
             "uuid" => json.put(message.id.uuid()),
+            "orderKey" => json.put_plain(&message.id.order_key().to_string()),
             "sender" => json.object(&User::new(&self.scope, message.sender.clone()), field),
             "kind" => json.put_enum(MessageKind::from(message.kind)),
             "body" => json.put_text_or_null(

@@ -2,12 +2,12 @@
 
 use async_graphql::{Enum, Object, SimpleObject};
 
-use super::User;
+use super::{Message, User};
 use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorKey, List};
 use crate::graphql::error::Result;
 use crate::graphql::scope::ViewerScope;
-use crate::model;
+use crate::model::{self, ConversationId};
 
 /// Delivery status of a message, from least to most advanced.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,21 @@ pub(super) async fn status(
         model::DeliveryStatus::least(&participants, message.id, &message.sender)
     });
     Ok(least.map(Into::into))
+}
+
+/// Newest message up to which the messages of the viewer have at least this status.
+pub(super) async fn newest_with(
+    scope: &ViewerScope,
+    conversation: ConversationId,
+    status: model::DeliveryStatus,
+) -> Result<Option<Message>> {
+    let participants = scope.loaders.participants.load(conversation).await?;
+    let watermark =
+        participants.and_then(|participants| status.watermark(&participants, &scope.viewer));
+    match watermark {
+        Some(position) => Message::at(scope, conversation, position).await,
+        None => Ok(None),
+    }
 }
 
 pub(super) async fn receipts(
