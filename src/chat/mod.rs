@@ -51,7 +51,8 @@ pub use self::history::{HistoryRequest, HistoryService};
 pub use self::inbox::InboxService;
 pub use self::inbox::PreviewFields;
 pub use self::inbox::entry_settings::EntrySettings;
-pub use self::inbox::page::{InboxFilter, InboxPage, InboxSummary};
+pub use self::inbox::page::{InboxFilter, InboxPage};
+pub use self::inbox::summary::{InboxSummary, SharedSummary, SummaryFields};
 pub use self::index::content::ContentKind;
 pub use self::index::{IndexPiece, IndexUpkeep};
 pub use self::outbox::notification::{

@@ -213,9 +213,8 @@ impl Query {
     /// Numbers for the badge of an app.
     async fn inbox_summary(&self, ctx: &Context<'_>) -> Result<InboxSummary> {
         let scope = ViewerScope::shared(ctx)?;
-        let asked = ctx.look_ahead().field("mentionedConversationCount");
-        let counts_mentions = asked.exists();
-        let summary = scope.chat.inbox.summary(&scope.viewer, counts_mentions);
+        let wanted = InboxSummary::selected(&ctx.look_ahead());
+        let summary = scope.chat.inbox.summary(&scope.viewer, wanted);
         Ok(summary.await?.into())
     }
 }

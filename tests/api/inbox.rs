@@ -1,6 +1,7 @@
 //! The inbox: its order, its pages and its summary.
 
 use serde_json::{Value, json};
+use wideroom::chat::Bounds;
 
 use crate::support::world::{Actor, World, text};
 
@@ -268,4 +269,79 @@ async fn a_cursor_of_another_user_or_list_is_refused() {
             .code(),
         "BAD_USER_INPUT"
     );
+}
+
+const SUMMARY: &str = "unreadConversationCount unreadMessageCount isCapped";
+
+#[tokio::test]
+async fn the_summary_counts_the_unread_messages_of_unmuted_conversations() {
+    let world = World::with_bounds(Bounds {
+        unread_cap: 3,
+        ..Bounds::default()
+    })
+    .await;
+    let (alice, bob, carol) = (world.user("alice"), world.user("bob"), world.user("carol"));
+    let summary = async || {
+        let document = format!("{{ inboxSummary {{ {SUMMARY} }} }}");
+        alice.data(&document, json!({})).await["inboxSummary"].clone()
+    };
+    let expected = |conversations: i32, messages: i32, is_capped: bool| json!({"unreadConversationCount": conversations, "unreadMessageCount": messages, "isCapped": is_capped});
+    let (one, other) = (bob.direct("alice").await, carol.direct("alice").await);
+    let group = bob.group("friends", &["alice"]).await;
+    for body in ["1", "2"] {
+        bob.send(&one, body).await;
+        carol.send(&other, body).await;
+    }
+    bob.send(&group, "3").await;
+    assert_eq!(summary().await, expected(3, 5, false));
+    alice
+        .data(
+            "mutation($c: ID!) { updateInboxEntry(input: {conversationId: $c, muted: true}) { __typename } }",
+            json!({"c": other}),
+        )
+        .await;
+    assert_eq!(summary().await, expected(2, 3, false));
+    for body in ["3", "4", "5"] {
+        bob.send(&one, body).await;
+    }
+    assert_eq!(summary().await, expected(2, 4, true));
+    alice
+        .data(
+            "mutation { blockUser(input: {username: \"bob\"}) { user { id } } }",
+            json!({}),
+        )
+        .await;
+    assert_eq!(summary().await, expected(0, 0, false));
+}
+
+#[tokio::test]
+async fn an_update_carries_the_summary_after_its_event() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let start = bob.data("{ inbox { updatesCursor } }", json!({})).await;
+    let after = start["inbox"]["updatesCursor"].clone();
+    alice.send(&c, "1").await;
+    let document = format!(
+        "subscription($after: String) {{ inboxUpdated(after: $after) {{ summary {{ {SUMMARY} }} event {{ __typename }} }} }}"
+    );
+    // Replayed, and on another device at once.
+    let mut devices = [(); 2].map(|()| bob.subscribe(&document, json!({"after": after})));
+    for (number, body) in [(1, None), (2, Some("2")), (3, Some("3"))] {
+        if let Some(body) = body {
+            alice.send(&c, body).await;
+        }
+        for device in &mut devices {
+            let payload = loop {
+                let payload = device.next().await["inboxUpdated"].clone();
+                if payload["event"] != Value::Null {
+                    break payload;
+                }
+            };
+            assert_eq!(
+                payload["summary"],
+                json!({"unreadConversationCount": 1, "unreadMessageCount": number, "isCapped": false})
+            );
+        }
+    }
 }

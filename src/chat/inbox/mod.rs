@@ -6,6 +6,7 @@ mod mark_coalescer;
 mod marker;
 pub(crate) mod page;
 mod receipt;
+pub(crate) mod summary;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use self::entry_notice::EntryState;
 use self::mark_coalescer::MarkCoalescer;
 use self::marker::{ReadMark, ReadMarkKey};
 use self::receipt::DeliveredMark;
+use self::summary::SharedSummary;
 use crate::chat::access::Access;
 use crate::chat::access::relationship::Relationships;
 use crate::chat::bounds::Bounds;
@@ -28,6 +30,7 @@ use crate::chat::write_tasks::WriteTasks;
 use crate::cluster::DeduplicationWindow;
 use crate::model::{Conversation, ConversationId, InboxRow, Unread, UserId};
 use crate::store::{EntryPreview, PreviewQuery, Store, UnreadQuery};
+use crate::weak_map::WeakMap;
 
 /// A repetition of a change that was delivered longer ago than this delivers it once more.
 const RETRIES_FOR: Duration = Duration::from_secs(15 * 60);
@@ -53,6 +56,8 @@ pub struct InboxService {
     /// States of entries that this server has delivered to the viewers' devices. `None` on a store
     /// of one server.
     delivered: Option<Mutex<DeduplicationWindow<EntryState>>>,
+    /// Summaries that the payloads of a user share, while a stream of theirs shows them.
+    summaries: WeakMap<UserId, SharedSummary>,
     /// Cap of an unread count.
     unread_cap: u32,
     /// Entries read for one filtered page or one summary.
@@ -75,6 +80,7 @@ impl InboxService {
                 .in_flight
                 .is_shared()
                 .then(|| Mutex::new(DeduplicationWindow::new(RETRIES_FOR))),
+            summaries: WeakMap::default(),
             unread_cap: bounds.unread_cap,
             scan_max: bounds.inbox_scan_max,
         }

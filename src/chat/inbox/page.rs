@@ -1,4 +1,4 @@
-//! Pages of the inbox, filtered or not, and its summary.
+//! Pages of the inbox, filtered or not.
 //!
 //! A user's inbox rows name their conversations, and the participation in each of them decides
 //! about access. On a cluster, a server that died during a write may leave one without the other.
@@ -11,10 +11,8 @@ use crate::model::{
     ConversationId, ConversationKind, Direction, InboxKey, InboxRow, PageRequest, Unread, UserId,
 };
 
-/// Cap of the count of unread conversations in a summary.
-const SUMMARY_COUNT_MAX: usize = 100;
 /// Entries per read, when a filter needs more than one page of them.
-const SCAN_CHUNK: usize = 100;
+pub(super) const SCAN_CHUNK: usize = 100;
 
 /// Filter of inbox entries. The default selects all entries that are not archived.
 #[derive(Debug, Clone, Copy, Default)]
@@ -58,14 +56,6 @@ impl InboxPage {
             .map(|(row, conversation)| (row.conversation, Some(conversation.clone())))
             .collect()
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InboxSummary {
-    pub unread_conversation_count: usize,
-    /// Those of them with an unread mention.
-    pub mentioned_conversation_count: usize,
-    pub is_capped: bool,
 }
 
 /// Result of a scan of an inbox.
@@ -219,7 +209,7 @@ impl InboxService {
 
     /// For each row its conversation, if the row passes the filter and the viewer may see the
     /// conversation.
-    async fn matching(
+    pub(super) async fn matching(
         &self,
         viewer: &UserId,
         filter: &InboxFilter,
@@ -266,64 +256,10 @@ impl InboxService {
         }
         Ok(matching)
     }
-
-    /// Number of unread conversations that are neither muted nor archived, among the newest
-    /// entries, and how many of them have unread mentions, if that is asked for.
-    pub async fn summary(&self, viewer: &UserId, counts_mentions: bool) -> Result<InboxSummary> {
-        let mut left = self.scan_max;
-        let (mut count, mut mentioned) = (0, 0);
-        let mut request = PageRequest::first(SCAN_CHUNK);
-        let unread = InboxFilter {
-            unread_only: true,
-            ..InboxFilter::default()
-        };
-        loop {
-            request.count = SCAN_CHUNK.min(left);
-            let page = self.store.inbox(viewer, &request).await?;
-            left -= page.items.len();
-            let last = page.items.last().map(InboxRow::key);
-            let unmuted: Vec<_> = page
-                .items
-                .into_iter()
-                .filter(|row| !row.flags.is_muted)
-                .collect();
-            let matching = self.matching(viewer, &unread, &unmuted).await?;
-            let matching = unmuted.iter().zip(&matching);
-            let unread: Vec<_> = matching
-                .filter_map(|(row, visible)| Some(row.above(visible.as_ref()?.floor)))
-                .collect();
-            let mentions = if counts_mentions {
-                self.mentions_up_to(viewer, &unread, 0).await?
-            } else {
-                Vec::new()
-            };
-            count += unread.len();
-            mentioned += mentions.iter().filter(|one| is_unread(one)).count();
-            let is_full =
-                count > SUMMARY_COUNT_MAX && (!counts_mentions || mentioned > SUMMARY_COUNT_MAX);
-            if is_full {
-                return Ok(InboxSummary {
-                    unread_conversation_count: SUMMARY_COUNT_MAX,
-                    mentioned_conversation_count: mentioned.min(SUMMARY_COUNT_MAX),
-                    is_capped: true,
-                });
-            }
-            if !page.has_next || left == 0 {
-                return Ok(InboxSummary {
-                    unread_conversation_count: count.min(SUMMARY_COUNT_MAX),
-                    mentioned_conversation_count: mentioned.min(SUMMARY_COUNT_MAX),
-                    is_capped: page.has_next
-                        || count > SUMMARY_COUNT_MAX
-                        || mentioned > SUMMARY_COUNT_MAX,
-                });
-            }
-            request.after = last;
-        }
-    }
 }
 
 /// A capped count of zero is unread too: messages beyond the rows that the store has read may be
 /// unread.
-fn is_unread(unread: &Unread) -> bool {
+pub(super) fn is_unread(unread: &Unread) -> bool {
     unread.count > 0 || unread.is_capped
 }

@@ -22,6 +22,7 @@ use crate::chat::access::restrictions::Restrictions;
 use crate::chat::components::Components;
 use crate::chat::error::Result;
 use crate::chat::inbox::InboxService;
+use crate::chat::inbox::summary::SummaryFields;
 use crate::chat::presence::PresenceService;
 use crate::model::{
     Conversation, ConversationKind, InboxRow, Mentions, Message, MessageKind, NotificationLevel,
@@ -263,7 +264,7 @@ impl NotificationService {
         }
         let badge = self
             .inbox
-            .summary(user, false)
+            .summary(user, SummaryFields::default())
             .await?
             .unread_conversation_count;
         self.badges

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::select_all;
+use tokio::time::Instant;
 
 use super::StreamService;
 use super::large_entries::{KnownEntry, LargeChange, LargeEntries};
@@ -29,6 +30,8 @@ pub struct InboxUpdate {
     pub entry: Option<Box<KnownEntry>>,
     /// False while the stream replays.
     pub is_live: bool,
+    /// The change was persisted before this moment.
+    pub received_at: Instant,
 }
 
 impl InboxUpdate {
@@ -39,6 +42,7 @@ impl InboxUpdate {
             block_of: None,
             entry: None,
             is_live: true,
+            received_at: Instant::now(),
         }
     }
 

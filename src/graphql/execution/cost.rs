@@ -39,12 +39,14 @@ const PAGES: [&str; 9] = [
 ];
 
 /// Prices of fields that read more than one row.
-const PRICES: [(&str, usize); 6] = [
+const PRICES: [(&str, usize); 8] = [
     ("presence", 2),
     ("messageCount", 5),
     ("pinnedMessages", 5),
     ("unreadConversationCount", 20),
     ("inboxSummary", 100),
+    ("summary", 100),
+    ("unreadMessageCount", 100),
     ("searchMessages", 200),
 ];
 

@@ -1,28 +1,59 @@
 //! Payloads of `inboxUpdated`.
 
-use async_graphql::{ID, SimpleObject, Union};
-use futures_util::stream::{self, Stream};
+use std::sync::Arc;
 
-use crate::chat::{InboxUpdate, InboxUpdates};
+use async_graphql::{Context, ID, Object, SimpleObject, Union};
+use futures_util::stream::{self, Stream};
+use tokio::time::Instant;
+
+use crate::chat::{InboxUpdate, InboxUpdates, SharedSummary};
 use crate::graphql::cursor::{CursorKey as _, List};
-use crate::graphql::error::{Error, Result};
+use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::execution::ExecutionLimits;
 use crate::graphql::id::GlobalId;
 use crate::graphql::scope::ViewerScope;
-use crate::graphql::types::{InboxEntryEdge, User};
+use crate::graphql::types::{InboxEntryEdge, InboxSummary, User};
 use crate::model::OrderKey;
 
 /// Payload of `inboxUpdated`: an event, or only the position of the stream.
-#[derive(SimpleObject)]
 pub(super) struct InboxUpdatedPayload {
-    /// Cursor to resume the subscription after this payload, with `after`.
+    scope: ViewerScope,
     cursor: String,
+    event: Option<InboxEvent>,
+    is_live: bool,
+    received_at: Instant,
+    summary: Arc<SharedSummary>,
+}
+
+/// Payload of `inboxUpdated`: an event, or only the position of the stream.
+#[Object]
+impl InboxUpdatedPayload {
+    /// Cursor to resume the subscription after this payload, with `after`.
+    async fn cursor(&self) -> &str {
+        &self.cursor
+    }
+
     /// The event. Null in the first payload, and in the one that an idle stream sends about once an
     /// hour.
-    event: Option<InboxEvent>,
+    async fn event(&self) -> Option<&InboxEvent> {
+        self.event.as_ref()
+    }
+
     /// False while the stream replays. Where it is selected, a replay ends with one payload without
     /// an event. Without `after` it is true at once. A stream that lags stays true.
-    is_live: bool,
+    async fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// Counts of the inbox, computed after this event. The payloads of one user share
+    /// computations, one a second at most, so this may delay them. Null if it failed. Price 100.
+    async fn summary(&self, ctx: &Context<'_>) -> Nullable<InboxSummary> {
+        let wanted = InboxSummary::selected(&ctx.look_ahead());
+        let scope = &self.scope;
+        let compute = async || scope.chat.inbox.summary(&scope.viewer, wanted).await;
+        let summary = self.summary.since(self.received_at, wanted, compute);
+        nullable(async { Ok(Some(summary.await?.into())) }).await
+    }
 }
 
 /// Event of the viewer's inbox.
@@ -64,24 +95,35 @@ pub(super) fn payloads(
     limits: ExecutionLimits,
 ) -> impl Stream<Item = Result<InboxUpdatedPayload>> + use<> {
     limits.budget.track(List::Updates(&scope.viewer).cursors());
-    stream::unfold(Some((updates, scope, limits)), async |state| {
-        let (mut updates, scope, mut limits) = state?;
-        let payload = match updates.next().await? {
-            Ok(update) => {
-                // Pays before it reads the entry, which would be stale after a wait.
-                let _ = limits.pace.pay().await;
-                limits.budget.pass(update.position);
-                payload(&scope.renewed(), update).await
-            }
-            Err(error) => Err(error.into()),
-        };
-        let state = payload.is_ok().then_some((updates, scope, limits));
-        Some((payload, state))
+    let summary = scope.chat.inbox.shared_summary(&scope.viewer);
+    stream::unfold(Some((updates, scope, limits)), move |state| {
+        let summary = Arc::clone(&summary);
+        async move {
+            let (mut updates, scope, mut limits) = state?;
+            let payload = match updates.next().await? {
+                Ok(update) => {
+                    // Pays before it reads the entry, which would be stale after a wait.
+                    let _ = limits.pace.pay().await;
+                    limits.budget.pass(update.position);
+                    payload(&scope.renewed(), update, summary).await
+                }
+                Err(error) => Err(error.into()),
+            };
+            let state = payload.is_ok().then_some((updates, scope, limits));
+            Some((payload, state))
+        }
     })
 }
 
-async fn payload(scope: &ViewerScope, update: InboxUpdate) -> Result<InboxUpdatedPayload> {
+async fn payload(
+    scope: &ViewerScope,
+    update: InboxUpdate,
+    summary: Arc<SharedSummary>,
+) -> Result<InboxUpdatedPayload> {
     Ok(InboxUpdatedPayload {
+        scope: scope.clone(),
+        summary,
+        received_at: update.received_at,
         cursor: update.position.encode(List::Updates(&scope.viewer)),
         is_live: update.is_live,
         event: InboxEvent::load(scope, update).await?,

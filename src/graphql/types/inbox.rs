@@ -6,7 +6,7 @@ use async_graphql::{Context, InputObject, Lookahead, Object, SimpleObject};
 use super::ConversationKind;
 use super::inbox_entry::{InboxEntry, ReadBefore, row};
 use super::sync_fields::{JsonText, SyncFields, SyncList};
-use crate::chat::{self, VisibleConversation};
+use crate::chat::{self, SummaryFields, VisibleConversation};
 use crate::graphql::connection::PageInfo;
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::Result;
@@ -160,8 +160,21 @@ pub(in crate::graphql) struct InboxSummary {
     unread_conversation_count: i32,
     /// Number of those conversations with an unread mention: exact as `unreadConversationCount` is.
     mentioned_conversation_count: i32,
-    /// True if there may be more than either count.
+    /// Unread messages of the 100 most recently active of these conversations, each up to its cap;
+    /// `isCapped` beyond.
+    unread_message_count: i32,
+    /// True if there may be more than one of the counts.
     is_capped: bool,
+}
+
+impl InboxSummary {
+    /// The counts that a document selects of a summary.
+    pub(in crate::graphql) fn selected(summary: &Lookahead<'_>) -> SummaryFields {
+        SummaryFields {
+            mentions: summary.field("mentionedConversationCount").exists(),
+            messages: summary.field("unreadMessageCount").exists(),
+        }
+    }
 }
 
 impl From<chat::InboxSummary> for InboxSummary {
@@ -170,6 +183,7 @@ impl From<chat::InboxSummary> for InboxSummary {
         Self {
             unread_conversation_count: count(summary.unread_conversation_count),
             mentioned_conversation_count: count(summary.mentioned_conversation_count),
+            unread_message_count: count(summary.unread_message_count),
             is_capped: summary.is_capped,
         }
     }
