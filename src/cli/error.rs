@@ -62,6 +62,8 @@ pub(super) enum Error {
     NotRepaired(u64),
     #[error("{} cannot be written: {source}", path.display())]
     Output { path: PathBuf, source: io::Error },
+    #[error("{} holds other files: name a new folder", .0.display())]
+    OtherFiles(PathBuf),
     #[error("{} cannot be read: {source}", path.display())]
     Input { path: PathBuf, source: io::Error },
     #[error("the data folder {} cannot be created: {source}", path.display())]

@@ -5,6 +5,7 @@
 mod admin_client;
 mod bench;
 mod check_config;
+mod client;
 mod data;
 mod default_config;
 mod error;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::bench::{BENCH, BENCH_EXAMPLES, BenchFlags};
+use self::client::{CLIENT, CLIENT_EXAMPLES, ClientFlags};
 use self::data::{
     BackupFlags, EraseFlags, ExportFlags, ImportFlags, MigrateFlags, OutboxFlags, ReindexFlags,
     VerifyFlags, WebhookFlags,
@@ -84,6 +86,8 @@ enum Command {
     Health(HealthFlags),
     #[command(about = "Measure a running server under a load", long_about = BENCH, after_help = BENCH_EXAMPLES)]
     Bench(BenchFlags),
+    #[command(about = "Write the JavaScript client as a package of npm", long_about = CLIENT, after_help = CLIENT_EXAMPLES)]
+    Client(ClientFlags),
     #[command(about = "Print the settings in force and the source of each", long_about = CHECK_CONFIG, after_help = CHECK_CONFIG_EXAMPLES)]
     CheckConfig(SettingFlags<{ settings::SERVE }>),
     #[command(about = "Print a configuration file with every setting and its default", long_about = DEFAULT_CONFIG, after_help = DEFAULT_CONFIG_EXAMPLES)]
@@ -151,6 +155,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
         Some(Command::Backup(flags)) => data::backup(flags),
         Some(Command::Health(flags)) => health::run(flags),
         Some(Command::Bench(flags)) => bench::run(flags),
+        Some(Command::Client(flags)) => client::run(flags),
         Some(Command::CheckConfig(given)) => check_config::run(given),
         Some(Command::DefaultConfig) => default_config::run(),
         Some(Command::Schema) => schema::run(),

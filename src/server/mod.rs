@@ -62,11 +62,14 @@ pub fn router(server: Arc<Server>, pages: Router) -> Router {
         .route("/graphql/ws", any(ws::upgrade))
         .fallback(http::not_found)
         .with_state(server);
-    let api = match cors {
-        Some(cors) => api
-            .layer(cors)
-            .layer(map_response(origin::without_service_header)),
-        None => api,
+    let (api, pages) = match cors {
+        // A page of a listed origin gets the tokens of a demo, too.
+        Some(cors) => (
+            api.layer(cors.clone())
+                .layer(map_response(origin::without_service_header)),
+            pages.layer(cors),
+        ),
+        None => (api, pages),
     };
     let all = api.merge(pages.layer(map_response(security_headers::add)));
     if is_local {

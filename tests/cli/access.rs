@@ -158,6 +158,8 @@ async fn pages_and_introspection_can_be_switched_off() {
         200
     );
     assert!(get(&server.url, "/").starts_with("HTTP/1.1 404"));
+    // The client is no page: an app of another origin imports it.
+    assert!(get(&server.url, "/client/index.js").starts_with("HTTP/1.1 200"));
     server.signal("-TERM");
     let (code, stdout, log) = server.end();
     assert_eq!(code, Some(0), "{log}");

@@ -3,6 +3,7 @@
 mod access;
 mod admin;
 mod bench;
+mod client;
 mod config;
 mod export;
 mod help;

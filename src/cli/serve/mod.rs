@@ -212,6 +212,7 @@ async fn open_webhooks(
     Ok(Arc::new(webhooks))
 }
 
+/// Routes of the pages. Those of the client are there without pages, too.
 fn page_router(config: &Config, auth: Arc<Auth>, clock: Arc<dyn Clock>) -> Router {
     if config.has_pages() {
         let demo_users = if config.demo {
@@ -229,7 +230,7 @@ fn page_router(config: &Config, auth: Arc<Auth>, clock: Arc<dyn Clock>) -> Route
             "the server does not serve its pages on an address that others can reach; set --pages on to serve them"
         );
     }
-    Router::new()
+    pages::client::router()
 }
 
 /// Opens the bus: in this process, or also over NATS, which may be down at the start.

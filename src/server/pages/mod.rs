@@ -3,6 +3,7 @@
 //! No code here knows the API: the pages use its public transports. With `demo_users` the pages offer these users for
 //! sign-in, and `POST /demo/token` issues tokens for them alone. Without, that route does not exist.
 
+pub mod client;
 mod demo;
 mod vendored;
 
@@ -57,7 +58,7 @@ pub fn is_embedded() -> bool {
     EMBEDDED.iter().all(|bytes| !bytes.is_empty())
 }
 
-/// Routes `GET /`, `GET /demo`, `GET /assets/…` and, in a demo, `POST /demo/token`.
+/// Routes `GET /`, `GET /demo`, `GET /assets/…`, `GET /client/…` and, in a demo, `POST /demo/token`.
 pub fn router(options: PageOptions) -> Router {
     let PageOptions { demo_users, issue } = options;
     let people = serde_json::json!(demo_users).to_string();
@@ -66,6 +67,7 @@ pub fn router(options: PageOptions) -> Router {
         .route("/", get(index))
         .route("/assets/{name}", get(asset))
         .with_state(pages)
+        .merge(client::router())
         .merge(demo::router(&people));
     if demo_users.is_empty() {
         return router;
@@ -283,7 +285,7 @@ struct SignIn {
     username: String,
 }
 
-/// Issues a token. It accepts JSON only: another origin's page would need a CORS preflight, which this route does not answer.
+/// Issues a token. It accepts JSON only: a page of another origin needs a CORS preflight, which only the listed ones pass.
 async fn demo_token(
     State(demo): State<Arc<DemoTokens>>,
     headers: HeaderMap,

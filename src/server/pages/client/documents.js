@@ -1,0 +1,115 @@
+// Every operation of the package. They are of the public API: each runs in the playground of a server.
+
+/** The documents, with the fields that the app adds. */
+export function documentsWith({ message = "", user = "", conversation = "", entry = "" } = {}) {
+  const USER = `id username displayName avatarUrl viewerHasBlocked ${user}`;
+  const QUOTE = `id orderKey kind body deletedAt metadata sender { ${USER} } attachments { url mimeType name }`;
+  const LINE = `${QUOTE} createdAt expiresAt`;
+  const MESSAGE = `
+    id orderKey kind body clientKey createdAt editedAt deletedAt metadata expiresAt status isPinned mentionsEveryone
+    sender { ${USER} } mentions { ${USER} }
+    attachments { url name mimeType sizeBytes width height }
+    reactions { emoji count countIsCapped viewerHasReacted }
+    replyTo { ${QUOTE} } ${message}`;
+  const PIN = `pinnedAt node { ${LINE} }`;
+  const PAGE_INFO = "pageInfo { hasNextPage hasPreviousPage startCursor endCursor }";
+  const MESSAGES = `edges { node { ${MESSAGE} } } ${PAGE_INFO}`;
+  const HEAD = `
+    id kind name participantCount messageTtlSeconds slowModeSeconds
+    deliveredToAllUpTo { orderKey } readByAllUpTo { orderKey }
+    viewerParticipant { role isSilenced silencedUntil askedMessageTtlSeconds }
+    directPeer { ${USER} } ${conversation}`;
+  const ENTRY = `
+    id unreadCount unreadCountIsCapped unreadMentionCount lastActivityAt isMuted isPinned isArchived visibleFrom notificationLevel
+    firstUnreadMention { id createdAt }
+    conversation { id kind name directPeer { ${USER} } }
+    lastMessage { ${LINE} status } ${entry}`;
+  const EDGES = `edges { node { ${ENTRY} } } pageInfo { hasNextPage endCursor }`;
+  const MATCHES = "isCapped pageInfo { hasNextPage endCursor }";
+  const MATCH = `snippet { text isMatch } node { ${LINE} conversation { id kind name directPeer { ${USER} } } }`;
+  const SUMMARY = "unreadConversationCount mentionedConversationCount isCapped";
+
+  /** Each mutation `doIt` takes a `DoItInput`. */
+  const mutation = (field, payload) => {
+    const name = field[0].toUpperCase() + field.slice(1);
+    return `mutation ${name}($input: ${name}Input!) { ${field}(input: $input) { ${payload} } }`;
+  };
+  const changed = `message { ${MESSAGE} }`;
+  const edge = `inboxEntryEdge { node { ${ENTRY} } }`;
+  const mutations = {
+    sendMessage: `messageEdge { node { ${MESSAGE} } }`,
+    editMessage: changed, deleteMessage: changed, addReaction: changed, removeReaction: changed, unpinMessage: changed,
+    pinMessage: `${changed} pinnedMessageEdge { ${PIN} }`,
+    markRead: "inboxEntry { id }", markUnread: "inboxEntry { id }", markDelivered: "inboxEntry { id }",
+    setTyping: "conversation { id }",
+    updateInboxEntry: `inboxEntry { ${ENTRY} }`,
+    startDirectConversation: edge, createGroupConversation: edge,
+  };
+
+  return {
+    VIEWER: `query Viewer { viewer { ${USER} } }`,
+    SUMMARY: `query Summary { inboxSummary { ${SUMMARY} } }`,
+    UPDATES_CURSOR: "query UpdatesCursor { inbox(first: 0) { updatesCursor } }",
+    INBOX: `query Inbox($filter: InboxFilter, $after: String) { inbox(first: 30, filter: $filter, after: $after) { ${EDGES} } }`,
+    PINNED: `query PinnedEntries($filter: InboxFilter) { inbox(first: 100, filter: $filter) { ${EDGES} } }`,
+    ENTRIES: `query Entries($ids: [ID!]!) { nodes(ids: $ids) { ... on InboxEntry { ${ENTRY} firstUnreadMessage { expiresAt } } } }`,
+    INBOX_UPDATED: `subscription InboxUpdated($after: String) {
+      inboxUpdated(after: $after) {
+        cursor isLive
+        event {
+          __typename
+          ... on InboxEntryChangedEvent { inboxEntryEdge { node { ${ENTRY} } } }
+          ... on InboxEntryRemovedEvent { inboxEntryId conversationId }
+          ... on BlockChangedEvent { user { ${USER} } }
+        }
+      }
+    }`,
+
+    /** The stream's position is read with the messages, so nothing falls between the two. */
+    CONVERSATION: `query Conversation($id: ID!, $first: Int!) {
+      conversation(id: $id) {
+        ${HEAD} eventsCursor
+        participants(first: 10) { edges { node { user { ${USER} } } } }
+        inboxEntry { ${ENTRY} firstUnreadMessage { id } }
+        pinnedMessages(first: 100) { edges { ${PIN} } }
+        messages(first: $first) { ${MESSAGES} }
+      }
+    }`,
+    HEAD: `query Head($id: ID!) { conversation(id: $id) { ${HEAD} } }`,
+    PAGE: `query Page($id: ID!, $first: Int, $after: String, $last: Int, $before: String, $around: ID) {
+      conversation(id: $id) { messages(first: $first, after: $after, last: $last, before: $before, around: $around) { ${MESSAGES} } }
+    }`,
+    FOUND: `query Found($id: ID!, $from: DateTime, $after: String) {
+      conversation(id: $id) { messages(first: 100, from: $from, after: $after) { edges { node { ${MESSAGE} } } pageInfo { hasNextPage endCursor } } }
+    }`,
+    EVENTS: `subscription Events($id: ID!, $after: String) {
+      conversationEvents(conversationId: $id, after: $after) {
+        cursor isLive
+        event {
+          __typename
+          ... on MessageAddedEvent { messageEdge { node { ${MESSAGE} } } }
+          ... on MessageEditedEvent { message { ${MESSAGE} } }
+          ... on MessageDeletedEvent { message { ${MESSAGE} } }
+          ... on ReactionsChangedEvent { message { ${MESSAGE} } }
+          ... on PinsChangedEvent { message { ${MESSAGE} } pinnedMessageEdge { ${PIN} } }
+          ... on MarkerMovedEvent { participant { user { username } } }
+        }
+      }
+    }`,
+    TYPING: `subscription Typing($id: ID!) { typingChanged(conversationId: $id) { user { ${USER} } isTyping } }`,
+    PARTICIPANTS: `query Participants($id: ID!, $prefix: String) {
+      conversation(id: $id) { participants(first: 8, usernamePrefix: $prefix) { edges { node { user { ${USER} } } } } }
+    }`,
+    PRESENCE: `subscription Presence($usernames: [String!]!) {
+      presenceChanged(usernames: $usernames) { user { username } presence { isOnline lastSeenAt } }
+    }`,
+    SEARCH: `query Search($text: String, $filter: MessageFilter, $after: String) {
+      searchMessages(query: $text, filter: $filter, first: 20, after: $after) { ${MATCHES} edges { ${MATCH} } }
+    }`,
+    SEARCH_IN: `query SearchIn($id: ID!, $text: String, $filter: MessageFilter, $after: String) {
+      conversation(id: $id) { searchMessages(query: $text, filter: $filter, first: 20, after: $after) { ${MATCHES} edges { ${MATCH} } } }
+    }`,
+
+    ...Object.fromEntries(Object.entries(mutations).map(([field, payload]) => [field, mutation(field, payload)])),
+  };
+}

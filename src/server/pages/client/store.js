@@ -1,0 +1,109 @@
+// Stores: values that every framework can read, and that live on the server only while something reads them.
+
+const LINGER = 10_000;
+
+export class Store {
+  #value;
+  #listeners = new Set();
+  #lingering;
+  #isOpen = false;
+
+  constructor(value) {
+    this.#value = value;
+  }
+
+  /** The same object until it changes. */
+  get = () => this.#value;
+
+  /** The first subscriber opens the store, and it closes some time after the last one. */
+  subscribe = (listener) => {
+    const own = () => listener();
+    clearTimeout(this.#lingering);
+    this.#listeners.add(own);
+    if (!this.#isOpen) {
+      this.#isOpen = true;
+      this.opened();
+    }
+    return () => {
+      if (!this.#listeners.delete(own) || this.#listeners.size) return;
+      this.#lingering = setTimeout(() => this.shut(), LINGER);
+      this.#lingering.unref?.();
+    };
+  };
+
+  get isOpen() {
+    return this.#isOpen;
+  }
+
+  put(value) {
+    if (Object.is(value, this.#value)) return;
+    this.#value = value;
+    for (const listener of [...this.#listeners]) listener();
+  }
+
+  patch(change) {
+    this.put({ ...this.#value, ...change });
+  }
+
+  shut() {
+    clearTimeout(this.#lingering);
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.closed();
+  }
+
+  opened() {}
+  closed() {}
+}
+
+/** Listens to events of the page, if there is one. Returns the function that ends it. */
+export function onPage(names, run) {
+  const stop = new AbortController();
+  for (const name of names) globalThis.addEventListener?.(name, run, { signal: stop.signal });
+  return () => stop.abort();
+}
+
+/** Calls `run` once for all calls within some time. */
+export class Joined {
+  #timer;
+  #run;
+  #wait;
+
+  constructor(run, wait) {
+    [this.#run, this.#wait] = [run, wait];
+  }
+
+  call() {
+    this.#timer ??= setTimeout(() => { this.#timer = undefined; this.#run(); }, this.#wait);
+  }
+
+  stop() {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+}
+
+const TIMER_MAX = 2 ** 31 - 1;
+
+export const isExpired = (message) => Boolean(message?.expiresAt) && Date.parse(message.expiresAt) <= Date.now();
+
+/** Calls back at the earliest of some moments. No event says that a message expires. */
+export class ExpiryTimer {
+  #timer;
+  #due;
+
+  constructor(due) {
+    this.#due = due;
+  }
+
+  /** `messages`: some may be absent, and most expire never. */
+  watch(messages) {
+    clearTimeout(this.#timer);
+    const next = Math.min(...messages.filter((message) => message?.expiresAt).map(({ expiresAt }) => Date.parse(expiresAt)));
+    if (Number.isFinite(next)) this.#timer = setTimeout(() => this.#due(), Math.min(TIMER_MAX, Math.max(0, next - Date.now()) + 50));
+  }
+
+  stop() {
+    clearTimeout(this.#timer);
+  }
+}

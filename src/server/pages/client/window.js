@@ -1,0 +1,143 @@
+// The loaded messages of one conversation: a run without a gap, oldest first. It normally reaches the newest message. After a jump to an
+// old one it may end before: newer pages then extend it until it is live again.
+
+const PAGE_SIZE = 30;
+
+export class Window {
+  #read;
+  #messages = [];
+  #pageInfo = { hasNextPage: false, hasPreviousPage: false };
+  /** Reads follow each other: each begins at the ends that the one before has left. */
+  #last = Promise.resolve();
+  #isReading = false;
+  #wanted = new Map();
+  /** Messages of events during a read: its page may show an earlier state of them, or lack them. */
+  #during = [];
+
+  /** `read(page)`: returns a promise of `{ edges, pageInfo }`, or nothing. */
+  constructor(read) {
+    this.#read = read;
+  }
+
+  get messages() {
+    return this.#messages;
+  }
+
+  /** Whether the run reaches the newest message. */
+  get isLive() {
+    return !this.#pageInfo.hasPreviousPage;
+  }
+
+  get hasOlder() {
+    return this.#pageInfo.hasNextPage;
+  }
+
+  has(id) {
+    return this.#messages.some((message) => message.id === id);
+  }
+
+  /** Replaces the run by the page that `read` returns a promise of. */
+  begin(read) {
+    return this.#inTurn(read, (page) => this.#replace(page));
+  }
+
+  /** Extends the run by the page before it. Returns whether it has changed. */
+  older() {
+    return this.#once("older", () => this.hasOlder, () => ({ first: PAGE_SIZE, after: this.#pageInfo.endCursor }), ({ edges, pageInfo: { hasNextPage, endCursor } }) => {
+      Object.assign(this.#pageInfo, { hasNextPage, endCursor });
+      this.#insert(nodes(edges));
+    });
+  }
+
+  /** Extends a run that is not live by the page after it. */
+  newer() {
+    return this.#once("newer", () => !this.isLive, () => ({ last: PAGE_SIZE, before: this.#pageInfo.startCursor }), ({ edges, pageInfo }) => {
+      const { hasPreviousPage, startCursor } = pageInfo;
+      Object.assign(this.#pageInfo, { hasPreviousPage, startCursor: startCursor ?? this.#pageInfo.startCursor });
+      this.#insert(nodes(edges));
+    });
+  }
+
+  /** Makes the run live, from the newest page. */
+  newest() {
+    return this.#once("newest", () => !this.isLive, () => ({ first: PAGE_SIZE }), (page) => this.#replace(page));
+  }
+
+  /** Loads the page around a message: joined to the run where they overlap, in place of it where they do not. */
+  around(id) {
+    return this.#inTurn(() => this.has(id) || this.#read({ first: PAGE_SIZE, around: id }), (page) => {
+      if (page === true) return;
+      const keys = page.edges.map(({ node }) => node.orderKey);
+      const [newest, oldest] = [keys[0], keys.at(-1)];
+      const [first, last] = [this.#messages[0]?.orderKey, this.#messages.at(-1)?.orderKey];
+      if (!keys.length) return;
+      if (first === undefined || newest < first || oldest > last) return this.#replace(page);
+      const { hasNextPage, endCursor, hasPreviousPage, startCursor } = page.pageInfo;
+      if (oldest < first) Object.assign(this.#pageInfo, { hasNextPage, endCursor });
+      if (!this.isLive && newest > last) Object.assign(this.#pageInfo, { hasPreviousPage, startCursor });
+      this.#insert(nodes(page.edges));
+    });
+  }
+
+  /** A message in its current state. One outside of the run is left to the pages. */
+  upsert(message) {
+    if (this.#isReading) this.#during.push(message);
+    return this.#apply(message);
+  }
+
+  /** Replaces each message by the result. Those without one are removed. */
+  change(next) {
+    this.#messages = this.#messages.map(next).filter(Boolean);
+  }
+
+  #apply(message) {
+    const { orderKey } = message;
+    if (this.hasOlder && !(orderKey >= this.#messages[0]?.orderKey)) return false;
+    if (!this.isLive && !(orderKey <= this.#messages.at(-1)?.orderKey)) return false;
+    this.#insert([message]);
+    return true;
+  }
+
+  #once(name, isWanted, page, take) {
+    if (!isWanted()) return Promise.resolve(false);
+    if (!this.#wanted.has(name)) {
+      const run = this.#inTurn(() => isWanted() && this.#read(page()), take).finally(() => this.#wanted.delete(name));
+      this.#wanted.set(name, run);
+    }
+    return this.#wanted.get(name);
+  }
+
+  #inTurn(read, take) {
+    const run = async () => {
+      this.#isReading = true;
+      this.#during = [];
+      try {
+        const page = await read();
+        if (!page) return false;
+        take(page);
+        for (const message of this.#during) this.#apply(message);
+        return true;
+      } finally {
+        this.#isReading = false;
+      }
+    };
+    const turn = this.#last.then(run);
+    this.#last = turn.catch(() => {});
+    return turn;
+  }
+
+  #replace({ edges, pageInfo }) {
+    this.#messages = [];
+    this.#pageInfo = { ...pageInfo };
+    this.#insert(nodes(edges));
+  }
+
+  /** Each once, in order. */
+  #insert(messages) {
+    const known = new Map(this.#messages.map((message) => [message.id, message]));
+    for (const message of messages) known.set(message.id, message);
+    this.#messages = [...known.values()].sort((a, b) => (a.orderKey < b.orderKey ? -1 : 1));
+  }
+}
+
+const nodes = (edges) => edges.map(({ node }) => node);
