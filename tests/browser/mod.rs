@@ -1,14 +1,17 @@
-//! The pages in a real browser: the drivers beside this file (`graphiql.js`, `token.js`, `demo.js`, `features.js` and `look.js`) use them as
+//! The pages in a real browser: the drivers beside this file (`graphiql.js`, `token.js`, `demo.js`, `features.js`,
+//! `trust.js`, `expired.js`, `network.js` and `look.js`) use them as
 //! people do, each against a server of its own, with every other host closed.
 //!
 //! It wants node, npm and chromium. Where one is absent a line says so and the test passes, except in CI.
 
 use std::io::{BufRead as _, BufReader, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use crate::support::node::Node;
 use crate::support::program::{Program, Running};
 use crate::support::server::Server;
 
@@ -57,14 +60,81 @@ fn the_chat_works_in_two_windows_and_survives_the_death_of_its_server() {
     // The driver writes faster than a person may.
     let arguments = ["--demo", "--rates", "off"];
     let server = Server::start(&server_program, &arguments);
-    let address = server.address().to_string();
-    let mut driver = Running::spawn(
-        tools
-            .driver("demo.js", &server)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped()),
-    );
+    let driver = tools.driver("demo.js", &server);
+    drive_with_server(&tools, driver, &server_program, server, &arguments);
+}
 
+#[test]
+fn nothing_that_a_person_trusts_in_breaks() {
+    let Some(tools) = tools_or_a_line() else {
+        return;
+    };
+    let server_program = Program::new();
+    let service = server_program.run(&["token", "--service", "backend"]);
+    let arguments = ["--demo", "--rates", "off"];
+    let server = Server::start(&server_program, &arguments);
+    let mut driver = tools.driver("trust.js", &server);
+    driver.arg(service.stdout.trim_end());
+    drive_with_server(&tools, driver, &server_program, server, &arguments);
+}
+
+#[test]
+fn a_draft_outlives_its_token() {
+    let Some(tools) = tools_or_a_line() else {
+        return;
+    };
+    let server_program = Program::new();
+    let expired = server_program.run(&["token", "--user", "alice", "--ttl", "1s"]);
+    let service = server_program.run(&["token", "--service", "backend"]);
+    let server = Server::start(&server_program, &[]);
+    let mut driver = tools.driver("expired.js", &server);
+    driver.args([&expired, &service].map(|token| token.stdout.trim_end()));
+    drive_with_server(&tools, driver, &server_program, server, &[]);
+}
+
+#[test]
+fn the_demo_shows_everything_once_whatever_the_network_does() {
+    drive_over_a_bad_network("demo", None);
+}
+
+#[test]
+fn the_react_app_shows_everything_once_whatever_the_network_does() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    node.run("package/bundle.js", &[]);
+    drive_over_a_bad_network("app", Some(&node.path("generated/app")));
+}
+
+fn drive_over_a_bad_network(page: &str, app: Option<&str>) {
+    let Some(tools) = tools_or_a_line() else {
+        return;
+    };
+    let server_program = Program::new();
+    let origin = format!("http://127.0.0.1:{}", free_port());
+    let arguments = ["--demo", "--rates", "off", "--cors-origins", &origin];
+    let server = Server::start(&server_program, &arguments);
+    let mut driver = tools.driver("network.js", &server);
+    driver.arg(page).args(app).env("APP_ORIGIN", &origin);
+    drive_with_server(&tools, driver, &server_program, server, &arguments);
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Runs a driver that says on its output what to do with the server (`kill`, `start`), or asks for a token (`token alice`), which lives for
+/// 20 s. Each line is answered by one.
+fn drive_with_server(
+    tools: &Tools,
+    mut driver: Command,
+    server_program: &Program,
+    server: Server,
+    arguments: &[&str],
+) {
+    let address = server.address().to_string();
+    let mut driver = Running::spawn(driver.stdin(Stdio::piped()).stdout(Stdio::piped()));
     let mut answers = driver.child.stdin.take().unwrap();
     let (sender, commands) = mpsc::channel();
     let lines = BufReader::new(driver.child.stdout.take().unwrap()).lines();
@@ -79,12 +149,17 @@ fn the_chat_works_in_two_windows_and_survives_the_death_of_its_server() {
     while let Ok(command) =
         commands.recv_timeout(deadline.saturating_duration_since(Instant::now()))
     {
-        match command.as_str() {
-            "kill" => drop(server.take().map(Server::kill)),
-            "start" => server = Some(Server::start_on(&address, &server_program, &arguments)),
-            other => panic!("the driver says {other}"),
+        let mut answer = "done".to_owned();
+        match command.split_once(' ').unwrap_or((&command, "")) {
+            ("kill", _) => drop(server.take().map(Server::kill)),
+            ("start", _) => server = Some(Server::start_on(&address, server_program, arguments)),
+            ("token", user) => {
+                let token = server_program.run(&["token", "--user", user, "--ttl", "20s"]);
+                token.stdout.trim_end().clone_into(&mut answer);
+            }
+            _ => panic!("the driver says {command}"),
         }
-        writeln!(answers, "done").unwrap();
+        writeln!(answers, "{answer}").unwrap();
     }
     assert!(
         ends_well_within(&mut driver, ENDS_WITHIN),
@@ -213,6 +288,9 @@ fn tools() -> Result<Tools, String> {
         "features.js",
         "look.js",
         "chat.js",
+        "trust.js",
+        "network.js",
+        "expired.js",
         "package.json",
         lock,
     ] {

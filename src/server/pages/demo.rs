@@ -1,4 +1,5 @@
-//! The page at `/demo`: a small chat in plain files. It uses the public API only, and loads no file from another host.
+//! The page at `/demo`: a small chat in plain files, on the package `wideroom-client`. It uses the public API only, and
+//! loads no file from another host.
 
 use std::sync::Arc;
 
@@ -12,16 +13,14 @@ use axum::routing::get;
 use super::{CSS, HtmlPage, JS, escape, fingerprint, forever};
 
 /// Files of the demo. The modules import each other, so their folder holds the hash, not each name.
-const FILES: [(&str, &str); 27] = [
+const FILES: [(&str, &str); 21] = [
     ("demo.css", include_str!("demo/demo.css")),
     ("main.js", include_str!("demo/main.js")),
-    ("api.js", include_str!("demo/api.js")),
     ("documents.js", include_str!("demo/documents.js")),
     ("dom.js", include_str!("demo/dom.js")),
     ("inbox.js", include_str!("demo/inbox.js")),
     ("room.js", include_str!("demo/room.js")),
     ("head.js", include_str!("demo/head.js")),
-    ("history.js", include_str!("demo/history.js")),
     ("pins.js", include_str!("demo/pins.js")),
     ("search.js", include_str!("demo/search.js")),
     ("finder.js", include_str!("demo/finder.js")),
@@ -29,16 +28,12 @@ const FILES: [(&str, &str); 27] = [
     ("mention-jump.js", include_str!("demo/mention-jump.js")),
     ("safety.js", include_str!("demo/safety.js")),
     ("actions.js", include_str!("demo/actions.js")),
-    ("people.js", include_str!("demo/people.js")),
     ("log.js", include_str!("demo/log.js")),
-    ("marks.js", include_str!("demo/marks.js")),
     ("report.js", include_str!("demo/report.js")),
     ("expiry.js", include_str!("demo/expiry.js")),
-    ("typing.js", include_str!("demo/typing.js")),
     ("message.js", include_str!("demo/message.js")),
     ("menu.js", include_str!("demo/menu.js")),
     ("composer.js", include_str!("demo/composer.js")),
-    ("outbox.js", include_str!("demo/outbox.js")),
     ("scroll.js", include_str!("demo/scroll.js")),
 ];
 

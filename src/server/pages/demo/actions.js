@@ -7,27 +7,26 @@ import { openMenu } from "./menu.js";
 import { openReport } from "./report.js";
 
 export class Actions {
-  #api;
+  #chat;
+  #store;
   #viewer;
   #room;
 
   /**
-   * `room`: conversation(), mayLead(), isBlocked(), changed(message), pinned(message, edge), updated(conversation), cleared(inboxEntry), problem(words), block(username, isBlocked),
-   * reply(message), edit(message), search(kind).
+   * `store`: the conversation of the package. `room`: mayLead(), isBlocked(), problem(words), block(username, isBlocked), reply(message),
+   * edit(message), search(kind).
    */
-  constructor(api, viewer, room) {
-    [this.#api, this.#viewer, this.#room] = [api, viewer, room];
+  constructor(chat, store, viewer, room) {
+    [this.#chat, this.#store, this.#viewer, this.#room] = [chat, store, viewer, room];
   }
 
-  /** The payload of a mutation of a message, or nothing if it failed. */
-  async #do(document, input) {
+  /** Says what failed. */
+  async #do(doing) {
     try {
-      const payload = Object.values(await this.#api.ask(document, { input }))[0];
+      await doing;
       this.#room.problem("");
-      this.#room.changed(payload.message);
-      return payload;
     } catch (error) {
-      return this.failed(error);
+      this.failed(error);
     }
   }
 
@@ -36,25 +35,15 @@ export class Actions {
   }
 
   edit(message, body, { usernames, isEveryone }) {
-    return this.#do(documents.EDIT, { messageId: message.id, body, mentionedUsernames: usernames, mentionsEveryone: isEveryone });
+    return this.#do(this.#store.edit(message.id, body, { usernames, everyone: isEveryone }));
   }
 
   react(message, emoji, isWanted) {
-    return this.#do(isWanted ? documents.REACT : documents.UNREACT, { messageId: message.id, emoji });
+    return this.#do(this.#store.react(message.id, emoji, isWanted));
   }
 
-  async #pin(message, isWanted) {
-    const payload = await this.#do(isWanted ? documents.PIN_MESSAGE : documents.UNPIN_MESSAGE, { messageId: message.id });
-    if (payload) this.#room.pinned(payload.message, payload.pinnedMessageEdge);
-  }
-
-  async block(username, isBlocked) {
-    try {
-      await this.#room.block(username, isBlocked);
-      this.#room.problem("");
-    } catch (error) {
-      this.failed(error);
-    }
+  block(username, isBlocked) {
+    return this.#do(this.#room.block(username, isBlocked));
   }
 
   #blockItem(user) {
@@ -64,7 +53,7 @@ export class Actions {
   }
 
   #report(message) {
-    openReport({ api: this.#api, message, block: (username) => this.#room.block(username, true) });
+    openReport({ chat: this.#chat, message, block: (username) => this.#room.block(username, true) });
   }
 
   messageMenu(message, button) {
@@ -72,9 +61,9 @@ export class Actions {
     const mayWrite = !this.#room.isBlocked();
     const items = [
       mayWrite && { label: "Reply", run: () => this.#room.reply(message) },
-      mayWrite && this.#room.mayLead() && { label: message.isPinned ? "Unpin" : "Pin", run: () => this.#pin(message, !message.isPinned) },
+      mayWrite && this.#room.mayLead() && { label: message.isPinned ? "Unpin" : "Pin", run: () => this.#do(this.#store.pin(message.id, !message.isPinned)) },
       mayWrite && isOwn && { label: "Edit", run: () => this.#room.edit(message) },
-      isOwn && { label: "Delete", asks: "Delete for everyone?", run: () => this.#do(documents.DELETE, { messageId: message.id }) },
+      isOwn && { label: "Delete", asks: "Delete for everyone?", run: () => this.#do(this.#store.delete(message.id)) },
       !isOwn && { label: "Report…", run: () => this.#report(message) },
       !isOwn && this.#blockItem(message.sender),
     ].filter(Boolean);
@@ -82,13 +71,17 @@ export class Actions {
     openMenu(button, { name: "Message", react: mayWrite ? (emoji) => this.react(message, emoji, !mine(emoji)) : null, items });
   }
 
+  get #conversation() {
+    return this.#store.get().conversation;
+  }
+
   conversationMenu(button) {
-    const peer = this.#room.conversation()?.directPeer;
+    const peer = this.#conversation?.directPeer;
     const items = [
       { label: "Search", run: () => this.#room.search() },
       { label: "Images and files", run: () => this.#room.search("IMAGE") },
       this.#mayExpire() && { label: "Disappearing messages…", run: () => this.#expiryMenu(button) },
-      this.#room.conversation() && { label: "Clear for me", asks: "Clear all messages, for you alone?", run: () => this.#clear() },
+      this.#conversation && { label: "Clear for me", asks: "Clear all messages, for you alone?", run: () => this.#clear() },
       peer && peer.username !== this.#viewer && this.#blockItem(peer),
     ].filter(Boolean);
     openMenu(button, { name: "Conversation", items });
@@ -96,34 +89,23 @@ export class Actions {
 
   /** In a direct conversation each of the two asks for an expiry, and the longer one holds. */
   #mayExpire() {
-    const conversation = this.#room.conversation();
+    const conversation = this.#conversation;
     return Boolean(conversation) && !this.#room.isBlocked() && (conversation.kind === "DIRECT" || conversation.viewerParticipant?.role === "OWNER");
   }
 
   #expiryMenu(button) {
-    const { kind, messageTtlSeconds, viewerParticipant } = this.#room.conversation();
+    const { kind, messageTtlSeconds, viewerParticipant } = this.#conversation;
     const chosen = kind === "DIRECT" ? viewerParticipant.askedMessageTtlSeconds : messageTtlSeconds;
     const items = EXPIRIES.map(([seconds, label]) => ({ label, isChecked: seconds === (chosen ?? null), run: () => this.#expire(seconds) }));
     openMenu(button, { name: "Disappearing messages", items });
   }
 
-  async #expire(messageTtlSeconds) {
-    try {
-      const input = { conversationId: this.#room.conversation().id, messageTtlSeconds };
-      this.#room.updated((await this.#api.ask(documents.UPDATE, { input })).updateConversation.conversation);
-      this.#room.problem("");
-    } catch (error) {
-      this.failed(error);
-    }
+  #expire(messageTtlSeconds) {
+    const input = { conversationId: this.#store.id, messageTtlSeconds };
+    return this.#do(this.#chat.request(documents.UPDATE, { input }).then(({ updateConversation }) => this.#store.updated(updateConversation.conversation)));
   }
 
-  async #clear() {
-    try {
-      const input = { conversationId: this.#room.conversation().id };
-      this.#room.cleared((await this.#api.ask(documents.CLEAR, { input })).clearHistory.inboxEntry);
-      this.#room.problem("");
-    } catch (error) {
-      this.failed(error);
-    }
+  #clear() {
+    return this.#do(this.#chat.request(documents.CLEAR, { input: { conversationId: this.#store.id } }));
   }
 }

@@ -2,23 +2,20 @@
 // an answer or an edit, and the arrow up in an empty field edits one's last message.
 
 import { icon, nameOf, part } from "./dom.js";
-import { EVERYONE, MentionPicker, mentionedIn } from "./mentions.js";
+import { mentionedIn } from "../../client/text.js";
+import { EVERYONE, MentionPicker } from "./mentions.js";
 import { lineOf } from "./message.js";
 
 const BODY_BYTES_MAX = 16 * 1024;
-const SIGN_EVERY = 2_500;
 
 export class Composer {
   #on;
   #picker;
   #mode = null;
-  #isTyping = false;
-  #signedAt = 0;
-  #stopTimer;
   #listening = new AbortController();
 
   /**
-   * `on`: send(body, replyTo, mentions), edit(message, body, mentions), typing(isTyping), lastOwn(), problem(words),
+   * `on`: send(body, replyTo, mentions), edit(message, body, mentions), typing(), draft(text), lastOwn(), problem(words),
    * find(prefix): a promise of users for the picker, usernames(): the users whom a text may mention, EVERYONE for all of them.
    */
   constructor(on, draft = "") {
@@ -36,13 +33,16 @@ export class Composer {
     this.enable(true);
   }
 
-  /** Leaves the field to another conversation, with what was being written here. */
+  /** Leaves the field to another conversation. What was being written here is kept. */
   close() {
-    const draft = this.#mode?.edited ? "" : part("text").value;
     this.#listening.abort();
-    this.#stopTyping();
-    clearTimeout(this.#stopTimer);
-    return draft;
+  }
+
+  /** A text that was on its way comes back. */
+  take(text) {
+    this.#set([part("text").value, text].filter(Boolean).join("\n"));
+    this.#on.draft(part("text").value);
+    part("text").focus();
   }
 
   enable(isEnabled) {
@@ -91,20 +91,9 @@ export class Composer {
 
   #changed() {
     this.#grow();
-    if (!part("text").value.trim() || this.#mode?.edited) return this.#stopTyping();
-    clearTimeout(this.#stopTimer);
-    this.#stopTimer = setTimeout(() => this.#stopTyping(), 5_000);
-    if (Date.now() - this.#signedAt < SIGN_EVERY) return;
-    this.#signedAt = Date.now();
-    this.#isTyping = true;
-    this.#on.typing(true);
-  }
-
-  /** The server also ends it by itself: after a message, and when it hears nothing more. */
-  #stopTyping() {
-    if (this.#isTyping) this.#on.typing(false);
-    this.#isTyping = false;
-    this.#signedAt = 0;
+    if (this.#mode?.edited) return;
+    this.#on.draft(part("text").value);
+    if (part("text").value.trim()) this.#on.typing();
   }
 
   #key(event) {
@@ -136,9 +125,7 @@ export class Composer {
     this.#picker.close();
     this.#set("");
     this.#showMode();
-    clearTimeout(this.#stopTimer);
-    this.#isTyping = false;
-    this.#signedAt = 0;
+    if (!edited) this.#on.draft("");
     if (!edited) this.#on.send(body, repliedTo, this.#mentions(body));
     else if (body !== edited.body) this.#on.edit(edited, body, this.#mentions(body, edited));
     part("text").focus();

@@ -121,22 +121,9 @@ export function dayName(text) {
   return (days < 300 ? longDate : fullDate).format(new Date(text));
 }
 
-// ---- Order.
-
-/** A text that sorts as Cassandra sorts timeuuids: by the time in them, then by the other bytes as signed ones. */
-export function orderKey(uuid) {
-  const [low, middle, high, clockSequence, node] = uuid.split("-");
-  const rest = (clockSequence + node).match(/../g).map((byte) => (parseInt(byte, 16) ^ 0x80).toString(16).padStart(2, "0"));
-  return high.slice(1) + middle + low + rest.join("");
-}
-
 // ---- Links. Only web addresses become links, whatever a message says.
 
 export function link(url, text) {
   if (!URL.canParse(url) || !["http:", "https:"].includes(new URL(url).protocol)) return document.createTextNode(text);
   return el("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow" }, text);
-}
-
-export function withLinks(text) {
-  return text.split(/(https?:\/\/[^\s<>"]+[^\s<>".,;:!?)\]])/u).map((piece, index) => (index % 2 ? link(piece, piece) : piece));
 }

@@ -12,7 +12,7 @@ export class Finder {
   #search;
   #chips;
 
-  constructor({ api, conversationId, viewer, signal }) {
+  constructor({ chat, conversationId, viewer, signal }) {
     part("find-close").replaceChildren(icon("close"));
     this.#chips = KINDS.map(([kind, label]) => el("button", {
       type: "button", class: "chip", "aria-pressed": "false", onclick: () => this.#choose(this.#kind === kind ? null : kind),
@@ -21,7 +21,7 @@ export class Finder {
     part("find-text").value = "";
     this.#search = new Search({
       parts: { field: part("find-text"), list: part("find-list"), scroller: part("find-scroll"), status: part("find-status") },
-      find: async (query, filter, after) => (await api.ask(SEARCH_ROOM, { id: conversationId, query, filter, after })).conversation?.searchMessages,
+      find: async (query, filter, after) => (await chat.request(SEARCH_ROOM, { id: conversationId, query, filter, after })).conversation?.searchMessages,
       filter: () => (this.#kind ? { has: [this.#kind] } : null),
       draw: ({ node, snippet }) => drawMatch(addressOf(conversationId, node.id), node.sender.username === viewer ? "You" : nameOf(node.sender), node, snippet, () => this.close(false)),
       onShown: (isShown) => { part("find-hint").hidden = isShown; },

@@ -19,11 +19,12 @@ export class RoomHead {
     for (const id of ["room-title", "room-avatar", "room-state"]) part(id).replaceChildren();
   }
 
+  /** A conversation of the package, or what an inbox entry says of one. */
   show(conversation) {
-    const { kind, participants, participantCount, directPeer, messageTtlSeconds, viewerParticipant } = conversation;
+    const { kind, participants = [], participantCount = 0, directPeer, messageTtlSeconds, viewerParticipant } = conversation;
     const title = titleOf(conversation, this.#viewer);
-    const presence = directPeer && !directPeer.viewerHasBlocked && (this.#on.presence(directPeer.username) ?? directPeer.presence);
-    const names = participants.edges.map(({ node }) => (node.user.username === this.#viewer ? "you" : nameOf(node.user)));
+    const presence = directPeer && !directPeer.viewerHasBlocked && this.#on.presence(directPeer.username);
+    const names = participants.map((user) => (user.username === this.#viewer ? "you" : nameOf(user)));
     const rest = participantCount - names.length;
     let state = rest > 0 ? `${participantCount} people` : names.join(", ");
     if (kind === "DIRECT") state = presence?.isOnline ? "online" : presence?.lastSeenAt ? `last seen ${shortTime(presence.lastSeenAt)}` : "";
@@ -35,6 +36,6 @@ export class RoomHead {
     part("room-title").replaceChildren(...titleParts(conversation, this.#viewer).filter(Boolean));
     part("room-avatar").replaceChildren(avatar(title, presence?.isOnline));
     part("room-state").textContent = state;
-    part("room-menu").disabled = false;
+    part("room-menu").disabled = !conversation.participants;
   }
 }

@@ -10,21 +10,21 @@ export class Log {
   #nodes = new Map();
   #unfolded = new Set();
 
-  /** `on`: react, menu, quote, again, discard, and unfolded(), which draws anew. */
+  /** `on`: react, menu, quote, again, discard, takeBack, and unfolded(), which draws anew. */
   constructor(viewer, on) {
     this.#viewer = viewer;
     this.#on = { ...on, unfold: (message) => { this.#unfolded.add(message.id); on.unfolded(); } };
   }
 
-  /** The elements of these messages, and of those that wait to be sent. */
-  draw({ messages, waiting, isGroup, firstUnread }) {
+  /** The elements of these messages. `hasNewer`: there is a gap before those that wait to be sent. */
+  draw({ items: all, hasNewer, isGroup, firstUnread }) {
     const items = [];
-    const sender = { username: this.#viewer };
-    const all = [...messages, ...waiting.map((message) => ({ ...message, id: message.key, kind: "TEXT", sender, waiting: message }))];
+    const end = all.findIndex(({ send }) => send);
     all.forEach((message, index) => {
       const [before, after] = [all[index - 1], all[index + 1]];
       const day = dayKey(message.createdAt);
       const isFirstUnread = message.id === firstUnread;
+      if (hasNewer && index === end) items.push(this.#kept("gap", "", () => el("li", { class: "day" }, el("span", {}, "Newer messages are between"))));
       if (!before || dayKey(before.createdAt) !== day) {
         items.push(this.#kept(`day ${day}`, dayName(message.createdAt), (name) => el("li", { class: "day" }, el("span", {}, name))));
       }
@@ -37,7 +37,7 @@ export class Log {
         startsRun: isFirstUnread || !isRun(before, message),
         endsRun: !isRun(message, after ?? { kind: "" }) || after.id === firstUnread,
       };
-      const draw = message.waiting ? () => drawWaiting(message.waiting, look, this.#on) : () => drawMessage(message, look, this.#on);
+      const draw = message.send ? () => drawWaiting(message, look, this.#on) : () => drawMessage(message, look, this.#on);
       items.push(this.#kept(message.id, JSON.stringify([message, look]), draw));
     });
     if (!items.length) items.push(this.#kept("empty", "", () => el("li", { class: "empty" }, "No messages yet. Say hello.")));

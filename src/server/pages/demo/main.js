@@ -1,11 +1,10 @@
 // The page as a whole: who one is, which conversation is open, and what the bar says about the connection.
 
-import { Api, ApiError } from "./api.js";
+import { SignedOut, connect } from "../../client/index.js";
 import * as documents from "./documents.js";
 import { addressOf, avatar, displayOf, el, icon, nameOf, nameParts, part, titleOf } from "./dom.js";
 import { drawMatch } from "./finder.js";
-import { Inbox } from "./inbox.js";
-import { Outbox } from "./outbox.js";
+import { InboxList } from "./inbox.js";
 import { Room } from "./room.js";
 import { Blocks } from "./safety.js";
 import { Search } from "./search.js";
@@ -21,18 +20,27 @@ const recall = (name) => sessionStorage.getItem(name) ?? "";
 
 /** In the demo a token is asked for whenever one is wanted; nobody has to see one. */
 async function demoToken(username) {
-  let response;
-  try {
-    response = await fetch("demo/token", {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ username }),
-    });
-  } catch {
-    throw new ApiError({ message: "The server does not answer.", extensions: { code: "OFFLINE" } });
-  }
+  const response = await fetch("demo/token", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ username }),
+  });
   if (!response.ok) throw new Error(`The server gives no token for ${username}.`);
   return (await response.json()).token;
+}
+
+/** Claims of a token, which the server alone verifies. */
+function claimsOf(token) {
+  try {
+    return JSON.parse(atob(token.split(".")[1].replace(/-/g, "+").replace(/_/g, "/")));
+  } catch {
+    return {};
+  }
+}
+
+function whyRefused(token) {
+  const { exp } = claimsOf(token);
+  return exp && exp * 1_000 < Date.now() ? "This token has expired. Paste a new one: your drafts are kept." : "This token is not accepted. Paste another one.";
 }
 
 function showDoor(problem = "") {
@@ -46,92 +54,70 @@ function showDoor(problem = "") {
   document.title = "Wideroom chat";
 }
 
-async function signInAs(username) {
-  try {
-    sessionStorage.setItem("wideroom:person", username);
-    await start(await demoToken(username), () => demoToken(username));
-  } catch (error) {
-    showDoor(error.message);
-  }
+function signInAs(username) {
+  sessionStorage.setItem("wideroom:person", username);
+  start(username, () => demoToken(username));
 }
 
-async function signInWith(token) {
+function signInWith(token) {
   sessionStorage.setItem("wideroom:token", token);
-  const refused = () => {
-    signOut("This token is not accepted, or has expired. Paste another one.");
-    throw new Error("This token is not accepted, or has expired. Paste another one.");
-  };
-  try {
-    await start(token, refused);
-  } catch (error) {
-    signOut(error.message);
-  }
+  const { sub } = claimsOf(token);
+  if (!sub) return leave("This is no token.");
+  start(sub, (reason) => {
+    if (reason === "refused") throw new SignedOut();
+    return token;
+  });
 }
 
-function signOut(problem = "") {
+/** Drafts and unsent messages stay on the device, until this person is back. */
+function leave(problem = "") {
   closeRoom();
-  session?.inbox.close();
-  session?.blocks?.close();
-  session?.search?.close();
-  session?.stopPresence();
-  session?.api.close();
+  for (const stop of session?.stops ?? []) stop();
+  session?.chat.close();
   session = null;
   for (const name of ["wideroom:person", "wideroom:token"]) sessionStorage.removeItem(name);
   showBar("");
   showDoor(problem);
 }
 
-async function start(token, newToken) {
-  const api = new Api({ token, newToken, onState: showConnection });
-  let viewer;
-  try {
-    ({ viewer } = await api.ask(documents.VIEWER));
-  } catch (error) {
-    api.close();
-    throw error;
-  }
-  const outbox = new Outbox({
-    api,
-    onChange: (id) => session?.room?.id === id && session.room.refresh(),
-    onSent: (id, message) => session?.room?.id === id && session.room.sent(message),
-  });
-  session = { api, outbox, viewer: viewer.username, room: null, drafts: new Map(), presence: new Map(), peers: "", stopPresence: () => {} };
+function start(username, token) {
+  const chat = connect({ url: ".", user: username, token });
+  session = { chat, viewer: username, room: null, peers: "", presence: null, stops: [] };
   [part("door").hidden, part("app").hidden] = [true, false];
-  part("me").replaceChildren(avatar(displayOf(viewer)), el("span", { class: "entry-name" }, ...nameParts(viewer)));
-  session.inbox = new Inbox({
-    api,
-    viewer: viewer.username,
-    on: {
-      changed: (entry) => {
-        watchPeers();
-        announceElsewhere(entry);
-        if (entry.conversation.id === session.room?.id) session.room.entryChanged(entry);
-      },
-      removed: (id) => { if (session.room?.id === id) session.room.removed(); },
-      blocked: (user) => session.blocks.changed(user),
-      presence: (username) => session?.presence.get(username)?.isOnline ?? false,
-      loaded: watchPeers,
-    },
-  });
-  session.blocks = new Blocks({
-    api,
-    on: {
-      changed: (user) => { session.inbox.blockChanged(user); session.room?.blockChanged(user); },
-      returned: (entry) => session.inbox.upsert(entry),
-    },
-  });
-  session.search = searchEverywhere(api);
+  showMe({ username });
+  session.inbox = new InboxList({ chat, viewer: username, isOnline: (peer) => presenceOf(peer)?.isOnline ?? false });
+  session.blocks = new Blocks(chat);
+  const search = searchEverywhere(chat);
+  const seen = new Map();
+  session.stops.push(
+    chat.connection.subscribe(showConnection),
+    chat.viewer.subscribe(() => showMe(chat.viewer.get())),
+    chat.badge.subscribe(showBadge),
+    session.inbox.watch(() => { watchPeers(); announceElsewhere(seen); }),
+    () => session.presence?.stop(), () => session.inbox.close(), () => session.blocks.close(), () => search.close(),
+  );
+  showConnection();
+  showBadge();
   route();
+}
+
+function showMe(user) {
+  part("me").replaceChildren(avatar(displayOf(user)), el("span", { class: "entry-name" }, ...nameParts(user).filter(Boolean)));
+}
+
+function showBadge() {
+  const { conversations, isCapped } = session.chat.badge.get();
+  document.title = `${conversations ? `(${conversations}${isCapped ? "+" : ""}) ` : ""}${session.viewer} · Wideroom chat`;
 }
 
 // ---- The search over all conversations: its matches are shown in place of the inbox.
 
-function searchEverywhere(api) {
+function searchEverywhere(chat) {
   const stop = new AbortController();
   part("search").value = "";
   const search = new Search({
     parts: { field: part("search"), list: part("results"), scroller: part("results-scroll"), status: part("search-status") },
-    find: async (query, filter, after) => (await api.ask(documents.SEARCH, { query, filter, after })).searchMessages,
+    find: async (query, filter, after) => (await chat.request(documents.SEARCH, { query, filter, after })).searchMessages,
     draw: ({ node, snippet }) => {
       const title = titleOf(node.conversation, session.viewer);
       const isPeer = node.sender.username === node.conversation.directPeer?.username;
@@ -146,30 +132,24 @@ function searchEverywhere(api) {
 
 // ---- Who is there: of those with whom one talks alone.
 
+const presenceOf = (username) => session?.presence?.store.get().get(username);
+
 function watchPeers() {
   const own = session;
-  if (!own?.inbox) return;
   const names = own.inbox.entries.map(({ conversation }) => conversation.directPeer?.username).filter((name) => name && name !== own.viewer);
   const usernames = [...new Set(names)].sort().slice(0, 100);
   if (own.peers === usernames.join("\n")) return;
   own.peers = usernames.join("\n");
-  own.stopPresence();
-  own.stopPresence = usernames.length === 0 ? () => {} : own.api.subscribe({
-    query: documents.PRESENCE,
-    variables: { usernames },
-    next: ({ user, presence }) => {
-      own.presence.set(user.username, presence);
-      own.inbox.render();
-      own.room?.presenceChanged();
-    },
-  });
+  own.presence?.stop();
+  const store = own.chat.presence(usernames);
+  own.presence = { store, stop: store.subscribe(() => { own.inbox.render(); own.room?.presenceChanged(); }) };
 }
 
 // ---- Which conversation is open. It stands in the address, so that the way back works as everywhere.
 
 function closeRoom() {
   if (!session?.room) return;
-  session.drafts.set(session.room.id, session.room.close());
+  session.room.close();
   session.room = null;
 }
 
@@ -192,20 +172,11 @@ function route() {
   session.inbox.select(id);
   if (id) {
     session.room = new Room({
-      api: session.api,
-      outbox: session.outbox,
+      chat: session.chat,
       viewer: session.viewer,
       conversationId: id,
       messageId,
-      draft: session.drafts.get(id) ?? "",
-      on: {
-        read: (conversationId) => session.inbox.read(conversationId),
-        announce,
-        presence: (username) => session.presence.get(username),
-        block: (username, isBlocked) => session.blocks.set(username, isBlocked),
-        cleared: (entry) => session.inbox.upsert(entry),
-        gone: () => { location.hash = ""; },
-      },
+      on: { announce, presence: presenceOf, block: (username, isBlocked) => session.blocks.set(username, isBlocked), gone: () => { location.hash = ""; } },
     });
     // On a telephone the keyboard would cover what one came to read.
     if (matchMedia("(pointer: fine)").matches) part("text").focus();
@@ -225,10 +196,15 @@ function announce(words) {
   setTimeout(() => line.remove(), SAID_WITHIN);
 }
 
-/** Messages of a conversation that is not the open one. */
-function announceElsewhere({ conversation, lastMessage, unreadCount, isMuted }) {
-  if (!unreadCount || isMuted || conversation.id === session.room?.id || !lastMessage?.body) return;
-  announce(`New message of ${nameOf(lastMessage.sender)}${conversation.name ? ` in ${conversation.name}` : ""}`);
+/** Messages of a conversation that is not the open one. `seen`: the last message of each. */
+function announceElsewhere(seen) {
+  const isCaughtUp = session.chat.connection.get().isCaughtUp;
+  for (const { conversation, lastMessage, unreadCount, isMuted } of session.inbox.entries) {
+    const isNew = seen.has(conversation.id) && seen.get(conversation.id) !== lastMessage?.id;
+    seen.set(conversation.id, lastMessage?.id);
+    if (!isNew || !isCaughtUp || !unreadCount || isMuted || conversation.id === session.room?.id || !lastMessage?.body) continue;
+    announce(`New message of ${nameOf(lastMessage.sender)}${conversation.name ? ` in ${conversation.name}` : ""}`);
+  }
 }
 
 // ---- The connection.
@@ -237,29 +213,25 @@ let barTimer;
 
 function showBar(state) {
   clearTimeout(barTimer);
-  const words = { connecting: "Connecting…", offline: "Offline. Messages will be sent when you are back.", back: "Connected again" }[state] ?? "";
+  const words = { connecting: "Connecting…", offline: "Offline. Messages will be sent when you are back. ", behind: "Catching up…", back: "Connected again" }[state] ?? "";
   part("bar").dataset.state = state;
-  part("bar").textContent = words;
+  part("bar").replaceChildren(words, ...(state === "offline" ? [el("button", { class: "quiet", type: "button", onclick: () => session?.chat.retryNow() }, "Try now")] : []));
   if (state === "back") barTimer = setTimeout(() => showBar(""), 1_600);
 }
 
-function showConnection(state) {
-  const wasOffline = part("bar").dataset.state === "offline";
-  if (state === "connected") {
-    showBar(wasOffline ? "back" : "");
-    session?.outbox.wake();
-    session?.inbox?.wake();
-    session?.room?.wake();
+function showConnection() {
+  const { state, isCaughtUp, reason } = session.chat.connection.get();
+  const before = part("bar").dataset.state;
+  if (state === "signed-out") {
+    leave(reason === "suspended" ? "This account is suspended. Ask those who run this chat." : whyRefused(recall("wideroom:token")));
   } else if (state === "offline") {
-    showBar("offline");
-    // What one knew of others holds no longer; back again it is told anew.
-    session?.presence.clear();
-    session?.inbox?.render();
-    session?.room?.offline();
-  } else if (!wasOffline) {
+    if (before !== "offline") showBar("offline");
+  } else if (isCaughtUp) {
+    showBar(["offline", "back"].includes(before) ? "back" : "");
+  } else if (!["offline", "back"].includes(before)) {
     // A connection that is there at once is not worth a word.
     clearTimeout(barTimer);
-    barTimer = setTimeout(() => showBar("connecting"), 400);
+    barTimer = setTimeout(() => showBar(state === "connected" ? "behind" : "connecting"), 400);
   }
 }
 
@@ -269,11 +241,7 @@ function namesWanted() {
   return [...new Set(part("names").value.split(",").map((name) => name.trim()).filter(Boolean))];
 }
 
-/** Of one wish: whoever presses Start again after an error makes no second group. */
-let groupKey = "";
-
 function showDialogFields() {
-  groupKey = crypto.randomUUID();
   const names = namesWanted();
   part("group-field").hidden = names.length < 2;
   part("group-name").required = names.length > 1;
@@ -301,16 +269,12 @@ async function startConversation(event) {
   event.preventDefault();
   const names = namesWanted();
   if (!names.length) return;
-  const group = { name: part("group-name").value.trim(), usernames: names, idempotencyKey: groupKey };
   try {
-    const answer = names.length === 1
-      ? await session.api.ask(documents.START_DIRECT, { input: { username: names[0] } })
-      : await session.api.ask(documents.CREATE_GROUP, { input: group });
-    const { conversation, inboxEntryEdge } = Object.values(answer)[0];
-    session.inbox.upsert(inboxEntryEdge.node);
-    watchPeers();
+    const id = names.length === 1
+      ? await session.chat.startDirect(names[0])
+      : await session.chat.createGroup(part("group-name").value.trim(), names);
     part("dialog").close();
-    location.hash = addressOf(conversation.id);
+    location.hash = addressOf(id);
   } catch (error) {
     part("dialog-problem").textContent = error.message;
   }
@@ -321,7 +285,7 @@ async function startConversation(event) {
 part("new").append(icon("plus"));
 part("back").append(icon("back"));
 part("new").addEventListener("click", openDialog);
-part("leave").addEventListener("click", () => { signOut(); location.hash = ""; });
+part("leave").addEventListener("click", () => { leave(); location.hash = ""; });
 for (const id of ["names", "group-name"]) part(id).addEventListener("input", showDialogFields);
 part("dialog-form").addEventListener("submit", startConversation);
 part("blocked").addEventListener("click", () => session.blocks.open());

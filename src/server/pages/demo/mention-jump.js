@@ -4,7 +4,7 @@ import { SEARCH_ROOM } from "./documents.js";
 import { el, part } from "./dom.js";
 
 export class UnreadMentions {
-  #api;
+  #chat;
   #id;
   #viewer;
   #jump;
@@ -13,14 +13,15 @@ export class UnreadMentions {
   #later = null;
   #seen = 0;
 
-  constructor({ api, conversationId, viewer, jump, signal }) {
-    [this.#api, this.#id, this.#viewer, this.#jump] = [api, conversationId, viewer, jump];
+  constructor({ chat, conversationId, viewer, jump, signal }) {
+    [this.#chat, this.#id, this.#viewer, this.#jump] = [chat, conversationId, viewer, jump];
     part("mention-jump").addEventListener("click", () => this.#go(), { signal });
     signal.addEventListener("abort", () => { part("mention-jump").hidden = true; });
   }
 
-  /** The inbox entry in its current state, or null once everything is read. */
+  /** The inbox entry in its current state, or null. Mentions that were scrolled past stay to be jumped to, until all are read. */
   set(entry) {
+    if (entry?.unreadMentionCount && entry.unreadMentionCount < this.#entry?.unreadMentionCount) return;
     if (entry?.firstUnreadMention?.id !== this.#entry?.firstUnreadMention?.id) [this.#later, this.#seen] = [null, 0];
     this.#entry = entry?.firstUnreadMention ? entry : null;
   }
@@ -53,7 +54,7 @@ export class UnreadMentions {
     const filter = { mentionedUsernames: [this.#viewer], from: createdAt };
     const found = [];
     for (let after = null, isMore = true, pages = 0; isMore && pages < 5; pages += 1) {
-      const { edges, pageInfo } = (await this.#api.ask(SEARCH_ROOM, { id: this.#id, query: null, filter, after })).conversation.searchMessages;
+      const { edges, pageInfo } = (await this.#chat.request(SEARCH_ROOM, { id: this.#id, query: null, filter, after })).conversation.searchMessages;
       found.unshift(...edges.map(({ node }) => node).reverse());
       [after, isMore] = [pageInfo.endCursor, pageInfo.hasNextPage];
     }

@@ -7,20 +7,6 @@ export const EVERYONE = "everyone";
 export const EVERYONE_USER = { username: EVERYONE };
 const WAIT = 120;
 
-const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
-
-/** A pattern that splits a text at these mentions, each as `@username`. The longest name goes first. */
-export function mentionPattern(usernames) {
-  const names = [...usernames].sort((a, b) => b.length - a.length).map(escaped);
-  return names.length ? new RegExp(`(?<![\\p{L}\\p{N}_@])(@(?:${names.join("|")}))(?![\\p{L}\\p{N}_-]|\\.[\\p{L}\\p{N}])`, "gu") : null;
-}
-
-/** The names of these that stand in the text. */
-export function mentionedIn(text, usernames) {
-  const pattern = mentionPattern(usernames);
-  return pattern ? [...new Set([...text.matchAll(pattern)].map(([, mention]) => mention.slice(1)))] : [];
-}
-
 /** A listbox over the text field: names that begin with the word after the @. */
 export class MentionPicker {
   #find;

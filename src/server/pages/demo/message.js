@@ -1,8 +1,8 @@
 // How one message looks. It knows nothing of the server: what is done to it goes to `on`.
 
-import { dayKey, el, fullTime, icon, link, nameOf, nameParts, timeOf, withLinks } from "./dom.js";
+import { parts } from "../../client/index.js";
+import { dayKey, el, fullTime, icon, link, nameOf, nameParts, timeOf } from "./dom.js";
 import { spanOf } from "./expiry.js";
-import { EVERYONE, mentionPattern } from "./mentions.js";
 
 const LONG = 1_200;
 const ONLY_EMOJI = /^(?:\p{Extended_Pictographic}[\u{FE0F}\u{200D}\u{1F3FB}-\u{1F3FF}]*){1,6}$/u;
@@ -88,15 +88,13 @@ export function drawMessage(message, look, on) {
 const isMentioned = ({ deletedAt, mentions, mentionsEveryone }, { isOwn, viewer }) =>
   !deletedAt && !isOwn && (mentionsEveryone || mentions.some(({ username }) => username === viewer));
 
-/** Links, and the mentions of the message where they stand in its text. */
-function richText(text, { mentions, mentionsEveryone }, viewer) {
-  const names = mentions.map(({ username }) => username);
-  const pattern = mentionPattern(mentionsEveryone ? [...names, EVERYONE] : names);
-  if (!pattern) return withLinks(text);
-  const isViewer = (mention) => mention === `@${viewer}` || (mentionsEveryone && mention === `@${EVERYONE}`);
-  return withLinks(text).flatMap((piece) => (typeof piece === "string"
-    ? piece.split(pattern).map((words, index) => (index % 2 ? el("span", { class: `mention${isViewer(words) ? " me" : ""}` }, words) : words))
-    : [piece]));
+/** The text with its links and mentions, cut after so many characters. */
+function richText(message, viewer, most = Infinity) {
+  return parts({ ...message, body: message.body.slice(0, most) }).map(({ kind, text, url, username }) => {
+    if (kind === "link") return link(url, text);
+    if (kind === "text") return text;
+    return el("span", { class: `mention${username === null || username === viewer ? " me" : ""}` }, text);
+  });
 }
 
 function bodyOf(message, viewer) {
@@ -104,10 +102,10 @@ function bodyOf(message, viewer) {
   const body = message.body ?? "";
   const text = el("p", { class: "body", dir: "auto" });
   if (body.length <= LONG + 200) {
-    text.append(...richText(body, message, viewer));
+    text.append(...richText({ ...message, body }, viewer));
   } else {
-    const showAll = () => text.replaceChildren(...richText(body, message, viewer));
-    text.append(`${body.slice(0, LONG)}… `, el("button", { class: "quiet", type: "button", onclick: showAll }, "Show all"));
+    const showAll = () => text.replaceChildren(...richText(message, viewer));
+    text.append(...richText(message, viewer, LONG), "… ", el("button", { class: "quiet", type: "button", onclick: showAll }, "Show all"));
   }
   return text;
 }
@@ -140,17 +138,19 @@ function reactionsOf(message, on) {
     }, emoji, count > 1 ? el("span", {}, `${count}${countIsCapped ? "+" : ""}`) : null)));
 }
 
-/** One that the server has not confirmed. */
+/** One that the server has not confirmed. It can be taken back while it waits. */
 export function drawWaiting(waiting, look, on) {
+  const { state, error, retryAt } = waiting.send;
   const bubble = el("div", { class: "bubble" });
-  if (waiting.replyTo) bubble.append(quote(waiting.replyTo, on));
-  bubble.append(el("p", { class: "body", dir: "auto" }, ...richText(waiting.body, waiting, look.viewer)),
-    el("p", { class: "meta" }, el("time", {}, timeOf(waiting.createdAt)), waiting.failure ? null : tick("WAITING")));
-  const failure = waiting.failure
-    ? el("p", { class: "failure", role: "alert" }, `Not sent: ${waiting.failure} `,
-        el("button", { class: "quiet", type: "button", onclick: () => on.again(waiting) }, "Send again"),
-        el("button", { class: "quiet", type: "button", onclick: () => on.discard(waiting) }, "Discard"))
-    : null;
+  if (waiting.replyTo?.sender.username) bubble.append(quote(waiting.replyTo, on));
+  const isSlow = state === "waiting" && error?.code === "RATE_LIMITED";
+  bubble.append(el("p", { class: "body", dir: "auto" }, ...richText(waiting, look.viewer)),
+    el("p", { class: "meta" }, isSlow ? el("span", { "data-until": String(retryAt) }) : null,
+      el("time", {}, timeOf(waiting.createdAt)), state === "failed" ? null : tick("WAITING")));
+  const button = (label, run) => el("button", { class: "quiet", type: "button", onclick: () => run(waiting) }, label);
+  let below = null;
+  if (state === "failed") below = el("div", { class: "failure", role: "alert" }, `Not sent: ${error.message} `, button("Send again", on.again), button("Discard", on.discard));
+  else if (error) below = el("div", { class: "failure waits" }, button("Take back", on.takeBack));
   return el("li", { class: `message own waiting ends${look.startsRun ? " starts" : ""}`, "data-id": waiting.key },
-    el("div", { class: "row" }, bubble), failure);
+    el("div", { class: "row" }, bubble), below);
 }

@@ -12,38 +12,16 @@ export class PinBar {
   constructor(jump, signal) {
     this.#jump = jump;
     part("pins").addEventListener("click", () => this.#go(), { signal });
-  }
-
-  /** Edges of `pinnedMessages`, the last pinned first. */
-  set(edges) {
-    [this.#pins, this.#at] = [edges, 0];
     this.#render();
   }
 
-  /** A message was pinned (`edge`), or unpinned. */
-  changed(message, edge) {
-    const others = this.#pins.filter(({ node }) => node.id !== message.id);
-    this.set(edge ? [edge, ...others].sort((a, b) => (a.pinnedAt < b.pinnedAt ? 1 : -1)) : others);
-  }
-
-  /** The message was edited, or deleted: a deletion unpins without an event of its own. */
-  refresh(message) {
-    if (!this.#pins.some(({ node }) => node.id === message.id)) return;
-    if (message.deletedAt) return this.changed(message, null);
-    this.#pins = this.#pins.map((edge) => (edge.node.id === message.id ? { ...edge, node: message } : edge));
+  /** The pinned messages, the last pinned first. */
+  set(pins) {
+    if (pins === this.#pins) return;
+    const ids = (all) => all.map(({ node }) => node.id).join();
+    if (ids(pins) !== ids(this.#pins)) this.#at = 0;
+    this.#pins = pins;
     this.#render();
-  }
-
-  /** Applies a change to every sender. */
-  changeSender(change) {
-    this.#pins = this.#pins.map((edge) => ({ ...edge, node: { ...edge.node, sender: change(edge.node.sender) } }));
-    this.#render();
-  }
-
-  /** Removes the pins of messages for which the condition does not hold. */
-  keep(condition) {
-    const kept = this.#pins.filter(({ node }) => condition(node));
-    if (kept.length < this.#pins.length) this.set(kept);
   }
 
   #go() {

@@ -10,7 +10,7 @@ const REASONS = {
 };
 
 /** `block(username)`: a promise. It is called where the reporter asks for it too. */
-export function openReport({ api, message, block }) {
+export function openReport({ chat, message, block }) {
   const dialog = part("report-dialog");
   const stop = new AbortController();
   const { signal } = stop;
@@ -32,7 +32,7 @@ export function openReport({ api, message, block }) {
     button.disabled = true;
     try {
       const reason = new FormData(part("report-form")).get("reason");
-      await api.ask(REPORT, { input: { messageId: message.id, reason, note: part("report-note").value.trim() || null } });
+      await chat.request(REPORT, { input: { messageId: message.id, reason, note: part("report-note").value.trim() || null } });
       if (part("report-block").checked) await block(message.sender.username);
       showSent(true);
       part("report-close").focus();

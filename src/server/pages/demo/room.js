@@ -1,149 +1,102 @@
-// One conversation: its messages in order, and everything that happens in it, live. The position of the event stream is read together
-// with the first page, so nothing falls between them, and after a cut the stream goes on from its cursor.
+// One conversation as elements. The package keeps its messages, whether the server is there or not; this draws them, says what has been
+// seen, and keeps the reader where they are.
 
 import { Actions } from "./actions.js";
 import { Composer } from "./composer.js";
-import * as documents from "./documents.js";
 import { el, icon, nameOf, part, replaceItems } from "./dom.js";
-import { ExpiryTimer, isExpired } from "./expiry.js";
 import { Finder } from "./finder.js";
 import { RoomHead } from "./head.js";
-import { History } from "./history.js";
 import { Log } from "./log.js";
-import { Marks } from "./marks.js";
 import { UnreadMentions } from "./mention-jump.js";
+import { EVERYONE, EVERYONE_USER } from "./mentions.js";
 import { lineOf } from "./message.js";
-import { People } from "./people.js";
 import { PinBar } from "./pins.js";
 import { Scroll } from "./scroll.js";
-import { TypingLine } from "./typing.js";
 
-const PAGE = 30;
 const FOUND_TIME = 2_000;
+const PICKED_MOST = 9;
 /** A conversation is large once it has had more participants: then its admins alone pin and mention everyone. */
 const SMALL_MOST = 32;
 
 export class Room {
-  #api;
-  #outbox;
+  #chat;
+  #store;
   #viewer;
-  #id;
   #on;
-  #conversation;
   #composer;
   #scroll;
   #head;
   #pins;
   #finder;
   #mentions;
-  #history;
   #log;
   #actions;
-  #known;
-  #firstUnread = null;
-  #newCount = 0;
-  #marks;
-  #typing;
-  #stops = [];
-  #visibleFrom = null;
-  #expiry = new ExpiryTimer(() => this.#expire());
+  #known = new Map();
+  /** Whether it has been shown at its beginning: the first unread message, or the end. */
+  #isPlaced = false;
+  /** Whether the line before the first unread message stands. */
+  #hasUnreadLine = true;
+  #newest = "";
+  #ticking;
+  #stop;
   #listening = new AbortController();
 
-  /**
-   * `on`: read(conversationId), announce(words), presence(username), block(username, isBlocked), a promise, cleared(entry), gone().
-   * `messageId`: the message to begin at, or nothing.
-   */
-  constructor({ api, outbox, viewer, conversationId, messageId, draft, on }) {
-    Object.assign(this, { draft });
-    [this.#api, this.#outbox, this.#viewer, this.#id, this.#on] = [api, outbox, viewer, conversationId, on];
+  /** `on`: announce(words), presence(username), block(username, isBlocked), a promise, gone(). `messageId`: the message to begin at, or nothing. */
+  constructor({ chat, viewer, conversationId, messageId, on }) {
+    [this.#chat, this.#viewer, this.#on, this.#store] = [chat, viewer, on, chat.conversation(conversationId)];
     const { signal } = this.#listening;
     this.#scroll = new Scroll(part("scroller"), part("list"), signal);
     part("scroller").addEventListener("scroll", () => this.#scrolled(), { signal, passive: true });
     part("list").addEventListener("keydown", (event) => this.#walk(event), { signal });
     part("pill").addEventListener("click", () => this.#toEnd(), { signal });
-    this.#typing = new TypingLine(viewer);
     this.#log = this.#newLog();
-    this.#known = new People(api, conversationId, viewer);
     this.#actions = this.#newActions();
-    this.#history = new History(api, conversationId);
     this.#head = new RoomHead({ viewer, signal, on: { search: () => this.#finder.open(), menu: (button) => this.#actions.conversationMenu(button), presence: on.presence } });
     this.#pins = new PinBar((id) => this.jump(id), signal);
-    this.#finder = new Finder({ api, conversationId, viewer, signal });
-    this.#mentions = new UnreadMentions({ api, conversationId, viewer, jump: (id) => this.jump(id), signal });
-    this.#marks = new Marks({
-      api, conversationId, viewer, history: this.#history, signal,
-      on: {
-        read: () => { on.read(conversationId); this.#mentions.set(null); },
-        statuses: () => this.#isClosed || this.#render(),
-      },
-    });
+    this.#finder = new Finder({ chat, conversationId, viewer, signal });
+    this.#mentions = new UnreadMentions({ chat, conversationId, viewer, jump: (id) => this.jump(id), signal });
     part("notice-undo").addEventListener("click", () => this.#actions.block(this.#conversation.directPeer.username, false), { signal });
-    document.addEventListener("visibilitychange", () => this.#markRead(), { signal });
-    this.#load(messageId);
+    // The composer needs no server.
+    this.#composer = this.#newComposer();
+    this.#stop = this.#store.subscribe(() => this.#changed());
+    this.#ticking = setInterval(() => this.#countDown(), 1_000);
+    this.#changed();
+    if (messageId) this.#jumpWhenReady(messageId);
   }
 
-  /** Lets go of everything; gives what was being written. */
   close() {
     this.#listening.abort();
-    this.#expiry.stop();
-    for (const stop of this.#stops) stop();
+    this.#stop();
+    clearInterval(this.#ticking);
+    this.#composer.close();
     part("list").replaceChildren();
-    this.#typing.clear();
     for (const id of ["pill", "pins", "notice"]) part(id).hidden = true;
-    return this.#composer?.close() ?? this.draft;
+    part("typing").replaceChildren();
   }
 
   get id() {
-    return this.#id;
+    return this.#store.id;
   }
 
   get #isClosed() {
     return this.#listening.signal.aborted;
   }
 
-  // ---- Loading.
-
-  async #load(messageId) {
-    for (const stop of this.#stops.splice(0)) stop();
-    if (!this.#conversation) this.#showSkeleton();
-    let conversation;
-    try {
-      ({ conversation } = await this.#api.ask(documents.ROOM, { id: this.#id, first: PAGE }));
-    } catch (error) {
-      return this.#isClosed || this.#fail(error.message);
-    }
-    if (this.#isClosed) return;
-    if (!conversation) return this.#fail("There is no such conversation, or you are not in it.");
-    this.#conversation = conversation;
-    this.#visibleFrom = conversation.inboxEntry?.visibleFrom ?? null;
-    this.#history.begin(conversation.messages);
-    this.#firstUnread ??= conversation.inboxEntry?.firstUnreadMessage?.id ?? null;
-    this.#known.learn(conversation.participants.edges.map(({ node }) => node.user));
-    this.#known.mayMentionEveryone = conversation.kind === "GROUP" && this.#mayLead;
-    this.#pins.set(conversation.pinnedMessages.edges);
-    this.#composer ??= this.#newComposer();
-    this.#showHead();
-    this.#listen(conversation.eventsCursor);
-    // The first unread message is there to be scrolled to, however many follow it.
-    if (!messageId && this.#firstUnread && !this.#history.has(this.#firstUnread)) await this.#history.around(this.#firstUnread).catch(() => {});
-    if (this.#isClosed) return;
-    this.#render();
-    this.#scroll.toEnd();
-    if (part("unread")) this.#scroll.to(part("unread"));
-    if (messageId) await this.jump(messageId);
-    this.entryChanged(conversation.inboxEntry);
-    this.#scrolled();
+  get #state() {
+    return this.#store.get();
   }
 
+  /** What is known of it: all, or what the inbox says. */
+  get #conversation() {
+    return this.#state.conversation ?? this.#state.entry?.conversation ?? null;
+  }
+
+  // ---- Its parts.
+
   #newActions() {
-    return new Actions(this.#api, this.#viewer, {
-      conversation: () => this.#conversation,
+    return new Actions(this.#chat, this.#store, this.#viewer, {
       mayLead: () => this.#mayLead,
       isBlocked: () => this.#isBlocked,
-      changed: (message) => this.#isClosed || this.#changed(message),
-      pinned: (message, edge) => this.#isClosed || this.#pinned(message, edge),
-      updated: (conversation) => this.#isClosed || this.#updated(conversation),
-      cleared: (entry) => { this.#on.cleared(entry); this.entryChanged(entry); },
       problem: (words) => this.#isClosed || this.#say(words),
       block: this.#on.block,
       reply: (message) => this.#composer.reply(message),
@@ -157,68 +110,74 @@ export class Room {
       react: (message, emoji, isWanted) => this.#actions.react(message, emoji, isWanted),
       menu: (message, button) => this.#actions.messageMenu(message, button),
       quote: (id) => this.jump(id),
-      again: (message) => this.#outbox.again(message),
-      discard: (message) => this.#outbox.discard(message),
+      again: ({ key }) => this.#store.retry(key),
+      discard: ({ key }) => this.#store.discard(key),
+      takeBack: ({ key, body }) => { this.#store.discard(key); this.#composer.take(body); },
       unfolded: () => this.#render(),
     });
   }
 
   #newComposer() {
     return new Composer({
-      send: (body, replyTo, mentions) => {
-        this.#firstUnread = null;
-        this.#outbox.send(this.#id, body, replyTo, mentions);
+      send: (body, replyTo, { usernames, isEveryone }) => {
+        this.#hasUnreadLine = false;
+        this.#store.send(body, { mentions: usernames, everyone: isEveryone, replyTo: replyTo?.id });
         this.#toEnd();
       },
       edit: (message, body, mentions) => this.#actions.edit(message, body, mentions),
-      find: (prefix) => this.#known.find(prefix),
-      usernames: () => this.#known.usernames,
-      typing: (typing) => this.#api.ask(documents.SET_TYPING, { input: { conversationId: this.#id, typing } }).catch(() => {}),
+      find: (prefix) => this.#find(prefix),
+      usernames: () => [...this.#known.keys(), ...(this.#mayMentionEveryone ? [EVERYONE] : [])],
+      typing: () => this.#store.typing(),
+      draft: (text) => this.#store.draft.set(text),
       lastOwn: () => this.#lastOwn(),
       problem: (words) => this.#say(words),
-    }, this.draft);
+    }, this.#store.draft.get());
+  }
+
+  /** People for the picker: by the beginning of a username, which the API compares bytewise, or of a display name that is known. */
+  async #find(prefix) {
+    const small = prefix.toLowerCase();
+    let found = await this.#store.people(prefix);
+    if (!found.length && small !== prefix) found = await this.#store.people(small);
+    this.#learn(found);
+    const named = [...this.#known.values()].filter(({ displayName }) => prefix && displayName?.toLowerCase().startsWith(small));
+    const users = [...new Map([...found, ...named].map((user) => [user.username, user])).values()].filter(({ username }) => username !== this.#viewer);
+    if (this.#mayMentionEveryone && EVERYONE.startsWith(small)) users.push(EVERYONE_USER);
+    return users.slice(0, PICKED_MOST);
+  }
+
+  #learn(users) {
+    for (const user of users) this.#known.set(user.username, user);
   }
 
   /** The viewer's newest message. None while a newer one is on its way, as an edit would meet the one before. */
   #lastOwn() {
-    if (this.#waiting().some(({ failure }) => !failure)) return null;
-    return this.#history.messages.findLast((message) => this.#isOwn(message) && message.kind === "TEXT" && !message.deletedAt);
+    const { items } = this.#state;
+    if (items.some(({ send }) => send && send.state !== "failed")) return null;
+    return items.findLast((message) => !message.send && this.#isOwn(message) && message.kind === "TEXT" && !message.deletedAt);
   }
 
-  /** Messages of the viewer that have not arrived. */
-  #waiting() {
-    const arrived = new Set(this.#history.messages.map(({ clientKey }) => clientKey));
-    return this.#outbox.of(this.#id).filter(({ key }) => !arrived.has(key));
-  }
+  // ---- Where one is.
 
-  #showSkeleton() {
-    part("list").replaceChildren(...Array.from({ length: 7 }, (_, index) =>
-      el("li", { class: `skeleton${index % 3 ? "" : " own"}`, "aria-hidden": "true" })));
-  }
-
-  #fail(words) {
-    part("list").replaceChildren(el("li", { class: "empty" }, `${words} `,
-      el("button", { class: "quiet", type: "button", onclick: () => this.#load() }, "Try again")));
-  }
-
-  /** Older or newer messages, and what one reads stays where it is. */
-  async #loadMore(direction) {
-    const isChanged = await this.#history[direction]();
-    if (isChanged && !this.#isClosed) this.#render();
+  async #jumpWhenReady(messageId) {
+    const { signal } = this.#listening;
+    await new Promise((resolve) => {
+      const check = () => this.#state.status !== "loading" && resolve();
+      signal.addEventListener("abort", this.#store.subscribe(check));
+      check();
+    });
+    if (!this.#isClosed) await this.jump(messageId);
   }
 
   /** Scrolls to a message and marks it for a moment, however old it is. */
   async jump(id) {
-    if (!this.#conversation) return;
     try {
-      if (!this.#history.has(id)) {
-        await this.#history.around(id);
-        if (this.#isClosed) return;
-        this.#render();
-      }
+      await this.#store.jump(id);
     } catch (error) {
-      if (error.code !== "NOT_FOUND") return this.#actions.failed(error);
+      return this.#isClosed || this.#actions.failed(error);
     }
+    if (this.#isClosed) return;
+    this.#render();
     const node = this.#scroll.find(id);
     if (!node) return this.#say("That message is no longer there.");
     this.#say("");
@@ -229,13 +188,31 @@ export class Room {
     this.#showPill();
   }
 
+  /** What waits to be sent stands at the end, also without the server. */
   async #toEnd() {
-    try {
-      if (!this.#history.isLive && await this.#history.newest() && !this.#isClosed) this.#render();
-    } catch (error) {
-      return this.#actions.failed(error);
-    }
+    await this.#store.toNewest().catch(() => {});
+    if (this.#isClosed) return;
+    this.#render();
     this.#scroll.toEnd();
+  }
+
+  #scrolled() {
+    // After a failure the next scroll asks again.
+    if (this.#scroll.isNearTop && this.#state.hasOlder) this.#store.older().catch(() => {});
+    if (this.#scroll.isNearBottom && this.#state.hasNewer) this.#store.newer().catch(() => {});
+    this.#showPill();
+    this.#see();
+  }
+
+  /** The newest message in sight has been seen, and all before it. */
+  #see() {
+    if (this.#state.status !== "ready" || this.#isBlocked) return;
+    const id = this.#scroll.lowest();
+    if (id) this.#store.seen(id);
+  }
+
+  get #isAtEnd() {
+    return !this.#state.hasNewer && this.#scroll.isAtBottom;
   }
 
   // ---- What is known.
@@ -245,160 +222,109 @@ export class Room {
   }
 
   get #mayLead() {
-    const { participantCount, viewerParticipant } = this.#conversation;
-    return participantCount <= SMALL_MOST || viewerParticipant?.role !== "MEMBER";
+    const { participantCount, viewerParticipant } = this.#state.conversation ?? {};
+    return participantCount <= SMALL_MOST || (viewerParticipant && viewerParticipant.role !== "MEMBER");
   }
 
-  #upsert(message) {
-    this.#history.upsert(message);
-    this.#render();
+  get #mayMentionEveryone() {
+    return this.#conversation?.kind === "GROUP" && this.#mayLead;
   }
 
-  /** The server has it: from here or from the stream, whichever is first. */
-  sent(message) {
-    this.#upsert(message);
-  }
-
-  /** Something that waits has changed. */
-  refresh() {
-    if (this.#conversation) this.#render();
-  }
-
-  /** The socket is gone: who was typing is not known any more. */
-  offline() {
-    this.#typing.clear();
-    if (!this.#conversation) return;
-    if (this.#conversation.directPeer) this.#conversation.directPeer.presence = null;
-    this.#showHead();
-  }
-
-  wake() {
-    if (!this.#conversation) this.#load();
-    else this.#markRead();
-  }
-
-  // ---- What happens.
-
-  #listen(after) {
-    const id = this.#id;
-    this.#stops.push(
-      this.#api.subscribe({
-        query: documents.EVENTS,
-        variables: { id, after },
-        next: ({ event }) => event && this.#hear(event),
-        end: (error) => this.#ended(error),
-      }),
-      this.#typing.listen(this.#api, id),
-    );
-  }
-
-  #ended(error) {
-    // Away for longer than the server remembers: read anew.
-    if (error?.code === "CURSOR_EXPIRED") return this.#load();
-    this.removed(!error);
-  }
-
-  /**
-   * The conversation has left the inbox, or its stream has ended: the viewer is no longer in it, or has blocked its other participant.
-   * Otherwise a stream that has ended without an error begins anew.
-   */
-  async removed(beginsAnew = false) {
-    let conversation;
-    try {
-      ({ conversation } = await this.#api.ask(documents.CONVERSATION, { id: this.#id }));
-    } catch {
-      return;
-    }
-    if (this.#isClosed || !this.#conversation) return;
-    if (!conversation) this.#on.gone();
-    else if (conversation.directPeer?.viewerHasBlocked) this.blockChanged(conversation.directPeer);
-    else if (beginsAnew) this.#load();
-  }
-
-  /** The viewer has blocked a user, or has ended it: here, or on another device. */
-  blockChanged({ username, viewerHasBlocked }) {
-    if (!this.#conversation) return;
-    const { directPeer } = this.#conversation;
-    const change = (user) => (user?.username === username ? { ...user, viewerHasBlocked } : user);
-    this.#history.change((message) => ({
-      ...message, sender: change(message.sender), replyTo: message.replyTo && { ...message.replyTo, sender: change(message.replyTo.sender) },
-    }));
-    this.#pins.changeSender(change);
-    if (directPeer?.username === username && directPeer.viewerHasBlocked !== viewerHasBlocked) {
-      this.#conversation.directPeer = change(directPeer);
-      // The streams of a blocked conversation have ended.
-      if (!viewerHasBlocked) return this.#load();
-    }
-    this.#showHead();
-    this.#render();
-  }
-
-  /** The viewer's inbox entry has changed: of it, the unread mentions. */
-  entryChanged(entry) {
-    // Cleared, here or on another device.
-    if (this.#conversation && entry && entry.visibleFrom !== this.#visibleFrom) return this.#load();
-    this.#mentions.set(entry);
-    this.#showPill();
-  }
-
-  /** An expiry takes the past too: every message expires at another time now. */
-  #updated(conversation) {
-    const isOther = conversation.messageTtlSeconds !== this.#conversation.messageTtlSeconds;
-    Object.assign(this.#conversation, conversation);
-    if (isOther) this.#load();
-    else this.#showHead();
-  }
-
-  /** Drops the messages whose time has come: no event says so. */
-  #expire() {
-    this.#history.change((message) => (isExpired(message) ? null : message));
-    this.#pins.keep((message) => !isExpired(message));
-    this.#render();
-  }
-
-  #hear(event) {
-    const message = event.messageEdge?.node ?? event.message;
-    if (event.__typename === "MessageAddedEvent") this.#added(message);
-    else if (event.__typename === "PinsChangedEvent") this.#pinned(message, event.pinnedMessageEdge);
-    else if (message) this.#changed(message);
-    else if (event.__typename === "MarkerMovedEvent") this.#marks.moved(event.participant);
-    else if (event.__typename === "HistoryExpiredEvent") this.#load();
-    else if (event.__typename === "ConversationUpdatedEvent") this.#updated(event.conversation);
-    else if (event.__typename === "ConversationRenamedEvent") Object.assign(this.#conversation, event.conversation);
-    this.#showHead();
-  }
-
-  #added(message) {
-    const isNew = this.#history.isNew(message);
-    this.#typing.ended(message.sender.username);
-    if (isNew && !this.#isOwn(message) && !message.sender.viewerHasBlocked) {
-      this.#on.announce(`${nameOf(message.sender)}: ${lineOf(message)}`);
-      if (!this.#isAtEnd) this.#newCount += 1;
-    }
-    this.#upsert(message);
-    this.#showPill();
-    this.#markRead();
-  }
-
-  #changed(message) {
-    this.#pins.refresh(message);
-    this.#upsert(message);
-  }
-
-  #pinned(message, edge) {
-    this.#pins.changed(message, edge);
-    this.#upsert(message);
-  }
-
-  get #isAtEnd() {
-    return this.#history.isLive && this.#scroll.isAtBottom;
-  }
-
-  #markRead() {
-    if (!document.hidden && this.#isAtEnd && !this.#isBlocked) this.#marks.read();
+  get #isBlocked() {
+    return Boolean(this.#conversation?.directPeer?.viewerHasBlocked);
   }
 
   // ---- What is shown.
+
+  #changed() {
+    const { status, error, items, entry, conversation, pins, typingUsers } = this.#state;
+    if (status === "gone") return this.#on.gone();
+    if (conversation) this.#learn(conversation.participants);
+    this.#announce(items);
+    this.#showHead();
+    this.#pins.set(pins);
+    this.#mentions.set(entry);
+    this.#showTyping(typingUsers);
+    if (status === "failed" && !items.length) this.#fail(error.message);
+    else if (status === "loading" && !items.length) this.#showSkeleton();
+    else this.#render();
+    if (!this.#isPlaced && status === "ready") {
+      this.#isPlaced = true;
+      this.#scroll.toEnd();
+      if (part("unread")) this.#scroll.to(part("unread"));
+      this.#scrolled();
+    }
+    this.#see();
+  }
+
+  /** Somebody came or went. */
+  presenceChanged() {
+    this.#showHead();
+  }
+
+  /** New messages of others, for those who listen. What was missed is not read out. */
+  #announce(items) {
+    const stored = items.filter(({ send }) => !send);
+    const newest = stored.at(-1)?.orderKey ?? "";
+    if (this.#isPlaced && this.#chat.connection.get().isCaughtUp && !this.#state.hasNewer) {
+      for (const message of stored.filter(({ orderKey }) => orderKey > this.#newest)) {
+        if (!this.#isOwn(message) && !message.sender.viewerHasBlocked) this.#on.announce(`${nameOf(message.sender)}: ${lineOf(message)}`);
+      }
+    }
+    if (newest > this.#newest) this.#newest = newest;
+  }
+
+  #showSkeleton() {
+    part("list").replaceChildren(...Array.from({ length: 7 }, (_, index) =>
+      el("li", { class: `skeleton${index % 3 ? "" : " own"}`, "aria-hidden": "true" })));
+  }
+
+  #fail(words) {
+    part("list").replaceChildren(el("li", { class: "empty" }, words));
+  }
+
+  #showHead() {
+    if (!this.#conversation) return;
+    this.#head.show(this.#conversation);
+    part("notice").hidden = !this.#isBlocked;
+    if (this.#isBlocked) part("notice-text").textContent = `You have blocked ${nameOf(this.#conversation.directPeer)}: no messages come or go.`;
+    this.#composer.enable(!this.#isBlocked);
+  }
+
+  #showTyping(users) {
+    const names = users.map(nameOf);
+    const words = names.length > 2 ? "Several people are typing" : `${names.join(" and ")} ${names.length > 1 ? "are" : "is"} typing`;
+    part("typing").replaceChildren(...(names.length ? [el("span", { class: "dots", "aria-hidden": "true" }, el("i"), el("i"), el("i")), words] : []));
+  }
+
+  #showPill() {
+    const { entry, hasNewer } = this.#state;
+    const count = this.#isAtEnd ? 0 : entry?.unreadCount ?? 0;
+    this.#mentions.show(!this.#isAtEnd);
+    part("pill").hidden = !count && !this.#scroll.isFar && !hasNewer;
+    part("pill").replaceChildren(icon("down"), count ? `${count}${entry.unreadCountIsCapped ? "+" : ""} new` : el("span", { class: "sr" }, "To the newest message"));
+  }
+
+  #render() {
+    const { items, hasNewer, firstUnreadId } = this.#state;
+    const focused = document.activeElement?.closest?.("#list [data-id]")?.dataset.id;
+    this.#scroll.around(() => replaceItems(part("list"), this.#log.draw({
+      items, hasNewer, isGroup: this.#conversation?.kind === "GROUP", firstUnread: this.#hasUnreadLine ? firstUnreadId : null,
+    })));
+    this.#scroll.sticks = !hasNewer;
+    const buttons = part("list").querySelectorAll(".more");
+    buttons.forEach((button, index) => { button.tabIndex = index === buttons.length - 1 ? 0 : -1; });
+    if (focused && !document.activeElement?.closest?.("#list")) this.#scroll.find(focused)?.querySelector(".more")?.focus({ preventScroll: true });
+    this.#countDown();
+    this.#showPill();
+  }
+
+  /** Slow mode says how long. */
+  #countDown() {
+    for (const node of part("list").querySelectorAll("[data-until]")) {
+      node.textContent = `Slow mode: ${Math.max(0, Math.ceil((node.dataset.until - Date.now()) / 1_000))} s`;
+    }
+  }
 
   /** The arrows walk the messages; only one of them is in the order of Tab. */
   #walk(event) {
@@ -414,52 +340,5 @@ export class Room {
 
   #say(words) {
     part("room-problem").textContent = words;
-  }
-
-  get #isBlocked() {
-    return Boolean(this.#conversation?.directPeer?.viewerHasBlocked);
-  }
-
-  #showHead() {
-    const { directPeer } = this.#conversation;
-    this.#head.show(this.#conversation);
-    part("notice").hidden = !this.#isBlocked;
-    if (this.#isBlocked) part("notice-text").textContent = `You have blocked ${nameOf(directPeer)}: no messages come or go.`;
-    this.#composer.enable(!this.#isBlocked);
-  }
-
-  /** Somebody came or went. */
-  presenceChanged() {
-    if (this.#conversation) this.#showHead();
-  }
-
-  #showPill() {
-    if (this.#isAtEnd) this.#newCount = 0;
-    this.#mentions.show(!this.#isAtEnd);
-    part("pill").hidden = !this.#newCount && !this.#scroll.isFar && this.#history.isLive;
-    part("pill").replaceChildren(icon("down"), this.#newCount ? `${this.#newCount} new` : el("span", { class: "sr" }, "To the newest message"));
-  }
-
-  #render() {
-    const focused = document.activeElement?.closest?.("#list [data-id]")?.dataset.id;
-    this.#scroll.around(() => replaceItems(part("list"), this.#log.draw({
-      messages: this.#history.messages,
-      waiting: this.#history.isLive ? this.#waiting() : [],
-      isGroup: this.#conversation.kind === "GROUP",
-      firstUnread: this.#firstUnread,
-    })));
-    this.#scroll.sticks = this.#history.isLive;
-    this.#expiry.set(this.#history.messages.map(({ expiresAt }) => expiresAt));
-    const buttons = part("list").querySelectorAll(".more");
-    buttons.forEach((button, index) => { button.tabIndex = index === buttons.length - 1 ? 0 : -1; });
-    if (focused && !document.activeElement?.closest?.("#list")) this.#scroll.find(focused)?.querySelector(".more")?.focus({ preventScroll: true });
-    this.#showPill();
-  }
-
-  #scrolled() {
-    if (this.#scroll.isNearTop) this.#loadMore("older");
-    if (this.#scroll.isNearBottom) this.#loadMore("newer");
-    this.#showPill();
-    this.#markRead();
   }
 }

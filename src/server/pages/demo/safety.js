@@ -1,19 +1,18 @@
 // Blocks: the list of blocked users, and the two mutations. A blocked user's direct conversation leaves the inbox, so the list is where a
 // block is undone.
 
-import { BLOCK, BLOCKED_USERS, UNBLOCK } from "./documents.js";
+import { BLOCK, BLOCKED_USERS, BLOCKS, UNBLOCK } from "./documents.js";
 import { avatar, displayOf, el, icon, nameOf, nameParts, part } from "./dom.js";
 
 export class Blocks {
-  #api;
-  #on;
+  #chat;
   #users = new Map();
   #isClosed = false;
 
-  /** `on`: changed(user), returned(inboxEntry): the direct conversation that is in the inbox again. */
-  constructor({ api, on }) {
-    [this.#api, this.#on] = [api, on];
+  constructor(chat) {
+    this.#chat = chat;
     part("blocked").replaceChildren(icon("blocked"));
+    chat.subscribe(BLOCKS, {}, ({ inboxUpdated: { event } }) => event?.user && this.changed(event.user));
     this.load();
   }
 
@@ -25,7 +24,7 @@ export class Blocks {
   async load() {
     try {
       for (let after = null, isMore = true; isMore && !this.#isClosed; ) {
-        const { edges, pageInfo } = (await this.#api.ask(BLOCKED_USERS, { after })).blockedUsers;
+        const { edges, pageInfo } = (await this.#chat.request(BLOCKED_USERS, { after })).blockedUsers;
         for (const { node } of edges) this.#users.set(node.username, node);
         [after, isMore] = [pageInfo.endCursor, pageInfo.hasNextPage];
       }
@@ -40,14 +39,12 @@ export class Blocks {
     if (user.viewerHasBlocked) this.#users.set(user.username, user);
     else this.#users.delete(user.username);
     this.#show();
-    this.#on.changed(user);
   }
 
   /** Throws the error of the API. */
   async set(username, isBlocked) {
-    const payload = Object.values(await this.#api.ask(isBlocked ? BLOCK : UNBLOCK, { input: { username } }))[0];
+    const payload = Object.values(await this.#chat.request(isBlocked ? BLOCK : UNBLOCK, { input: { username } }))[0];
     this.changed(payload.user);
-    if (payload.inboxEntryEdge) this.#on.returned(payload.inboxEntryEdge.node);
   }
 
   #show() {

@@ -3,6 +3,8 @@
 
 const BOTTOM = 48;
 const FAR = 500;
+/** Pixels of a message that make it seen. */
+const SEEN = 16;
 
 export class Scroll {
   #scroller;
@@ -58,6 +60,13 @@ export class Scroll {
 
   find(id) {
     return this.#list.querySelector(`[data-id="${CSS.escape(id)}"]`);
+  }
+
+  /** Id of the lowest message of which something is in sight. */
+  lowest() {
+    const { bottom } = this.#scroller.getBoundingClientRect();
+    const isSeen = (item) => item.getBoundingClientRect().top < bottom - SEEN;
+    return [...this.#list.querySelectorAll("[data-id]:not(.waiting)")].findLast(isSeen)?.dataset.id;
   }
 
   toEnd() {
