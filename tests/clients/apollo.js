@@ -6,7 +6,9 @@ import { RetryLink } from "@apollo/client/link/retry";
 import { GraphQLWsLink } from "@apollo/client/link/subscriptions";
 import { relayStylePagination } from "@apollo/client/utilities";
 
-const MESSAGE = gql`fragment Message on Message { id body clientKey createdAt sender { id username } }`;
+/** Sorts a message that is on its way after all others. */
+const NEWEST = "~";
+const MESSAGE = gql`fragment Message on Message { id orderKey body clientKey createdAt sender { id username } }`;
 
 /** Older messages: `fetchMore({ variables: { after: pageInfo.endCursor } })`. */
 export const MESSAGES = gql`
@@ -48,19 +50,21 @@ export const connect = (url, token, sockets) => {
   });
 };
 
-/** Puts a message at the top of its list, once: the answer to a send and the subscription tell of the same one. */
+/** Puts a message into its list, in the order of the server, once: the answer to a send and the subscription tell of the same one. */
 const add = (cache, conversationId, edge) => {
   const node = cache.writeFragment({ data: edge.node, fragment: MESSAGE });
   const messages = (list, { readField }) => {
     const isThere = list.edges.some((other) => readField("id", other.node) === edge.node.id);
-    return isThere ? list : { ...list, edges: [{ ...edge, node }, ...list.edges] };
+    const keyOf = (other) => readField("orderKey", other.node);
+    const inOrder = (edges) => edges.sort((a, b) => (keyOf(a) < keyOf(b) ? 1 : -1));
+    return isThere ? list : { ...list, edges: inOrder([{ ...edge, node }, ...list.edges]) };
   };
   cache.modify({ id: cache.identify({ __typename: "Conversation", id: conversationId }), fields: { messages } });
 };
 
-/** Shown at once. A retry carries the same key, and so makes no second message. */
+/** Shown at once. A retry carries the same key, and so makes no second message: `unsent.js` keeps the message for it. */
 export const send = (client, { conversationId, body, sender, key = crypto.randomUUID() }) => {
-  const node = { __typename: "Message", id: key, body, clientKey: key, createdAt: new Date().toISOString(), sender };
+  const node = { __typename: "Message", id: key, orderKey: NEWEST, body, clientKey: key, createdAt: new Date().toISOString(), sender };
   return client.mutate({
     mutation: SEND,
     variables: { input: { conversationId, body, idempotencyKey: key } },

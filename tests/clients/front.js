@@ -13,6 +13,7 @@ import chat_messages from "./generated/relay/chat_messages.graphql.js";
 import chat_oldest from "./generated/relay/chat_oldest.graphql.js";
 import * as relayed from "./relay.js";
 import { ask, cuttable, say, startConversation, until } from "./support.js";
+import { outbox } from "./unsent.js";
 import * as urql from "./urql.js";
 
 const { createOperationDescriptor, fetchQuery, getSelector } = relay;
@@ -94,6 +95,21 @@ const libraries = {
   },
 };
 
+/** The text of a message outlives its failures: one before it left, and one whose answer was lost. */
+async function isKept(name, client, send, id) {
+  const values = new Map();
+  const storage = { getItem: (key) => values.get(key) ?? null, setItem: (key, value) => values.set(key, value) };
+  const failures = [
+    () => { throw new Error("The network failed."); },
+    async (message) => { await send(client, message); throw new Error("The answer was lost."); },
+  ];
+  const { add, messages } = outbox({ storage, send: (message) => (failures.shift() ?? ((one) => send(client, one)))({ ...message, sender }) });
+  const sending = add({ conversationId: id, body: "kept" });
+  assert.equal(messages()[0].body, "kept", name);
+  await sending;
+  assert.deepEqual([messages(), failures], [[], []], name);
+}
+
 async function run(name) {
   const id = await startConversation(url, alice, bob, COUNT);
   const sockets = cuttable(url, () => alice);
@@ -123,16 +139,21 @@ async function run(name) {
   const sending = send(client, { conversationId: id, body: "mine", sender });
   await until(`${name} shows what it sends`, () => fromNewest().bodies[0] === "mine");
   await sending;
-  const { messageEdge } = await say(url, bob, id, "yours");
+  await say(url, bob, id, "yours");
   await until(`${name} hears`, () => fromNewest().bodies[0] === "yours");
   assert.deepEqual(fromNewest().bodies, ["yours", "mine", ...newest(10)], name);
+
+  await isKept(name, client, send, id);
+  await until(`${name} shows it once`, () => fromNewest().bodies[0] === "kept");
+  assert.deepEqual(fromNewest().bodies, ["kept", "yours", "mine", ...newest(10)], name);
 
   // Cut: what was said meanwhile is told, once, from where it was and not from the start.
   sockets.cut();
   await say(url, bob, id, "meanwhile");
   await until(`${name} hears what it missed`, () => fromNewest().bodies[0] === "meanwhile");
-  assert.deepEqual(fromNewest().bodies, ["meanwhile", "yours", "mine", ...newest(10)], name);
-  assert.deepEqual(sockets.subscribed.map(({ after }) => after), [eventsCursor, messageEdge.cursor], name);
+  assert.deepEqual(fromNewest().bodies, ["meanwhile", "kept", "yours", "mine", ...newest(10)], name);
+  const [first, second] = sockets.subscribed.map(({ after }) => after);
+  assert.ok(first === eventsCursor && second !== first, name);
 }
 
 await Promise.all(Object.keys(libraries).map(run));

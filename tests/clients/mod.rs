@@ -116,10 +116,43 @@ fn events_pass_nginx_and_a_dev_server_that_compresses() {
 }
 
 #[test]
+fn the_window_of_the_package_is_the_naive_list() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    node.run("package/window.js", &[]);
+}
+
+#[test]
+fn the_package_keeps_the_rules_that_it_promises() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    node.run("package/rules.js", &[]);
+}
+
+#[test]
+fn the_package_is_small_typed_and_true_to_the_schema() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    node.run("package/check.js", &[]);
+}
+
+#[test]
+fn the_package_has_the_version_of_the_server() {
+    let package = include_str!("../../src/server/pages/client/package.json");
+    let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(package.contains(&version), "{package}");
+}
+
+#[test]
 fn the_page_for_front_ends_names_the_code_that_is_tested() {
     let page = include_str!("README.md");
     for name in [
+        "app",
         "resume.js",
+        "unsent.js",
         "relay.js",
         "apollo.js",
         "urql.js",

@@ -23,7 +23,7 @@ export const connect = (url, token, sockets) => {
 
 const lists = (conversationId) => [ConnectionHandler.getConnectionID(conversationId, "chat__messages")];
 
-/** Shown at once. Who sends again after an error gives the same key again, and so makes no second message. */
+/** Shown at once. A retry carries the same key, and so makes no second message: `unsent.js` keeps the message for it. */
 export const send = (environment, { conversationId, body, sender, key = crypto.randomUUID() }) =>
   new Promise((resolve, reject) => {
     const node = { id: key, body, clientKey: key, createdAt: new Date().toISOString(), sender };

@@ -13,7 +13,7 @@ import { ask, proxy, say, startConversation, until } from "./support.js";
 
 const [url, alice, bob] = process.argv.slice(2);
 const headers = { authorization: `Bearer ${alice}` };
-const ADDED = "subscription($id: ID!, $after: String) { messageAdded(conversationId: $id, after: $after) { messageEdge { cursor node { body } } } }";
+const ADDED = "subscription($id: ID!, $after: String) { messageAdded(conversationId: $id, after: $after) { messageEdge { node { body } } } }";
 
 /** `subscribe(url, variables, next)` is told what was said before, what is said, and after a cut what was missed, each once. */
 async function isTold(name, subscribe) {
@@ -43,7 +43,7 @@ const apolloParts = () =>
   isTold("Apollo in parts", (url, variables, next) => {
     // `RetryLink` hands on the same operation after a cut.
     const move = new ApolloLink((operation, forward) =>
-      forward(operation).pipe(tap(({ data }) => (operation.variables = { ...operation.variables, after: cursorOf(data) ?? operation.variables.after }))),
+      forward(operation).pipe(tap((response) => (operation.variables = { ...operation.variables, after: cursorOf(response) ?? operation.variables.after }))),
     );
     const link = ApolloLink.from([new RetryLink({ delay: { initial: 1 } }), move, new HttpLink({ uri: url, headers })]);
     const client = new ApolloClient({ cache: new InMemoryCache(), link });

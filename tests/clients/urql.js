@@ -4,7 +4,9 @@ import { Client, fetchExchange, gql, subscriptionExchange } from "@urql/core";
 import { cacheExchange } from "@urql/exchange-graphcache";
 import { relayPagination } from "@urql/exchange-graphcache/extras";
 
-const MESSAGE = gql`fragment Message on Message { id body clientKey createdAt sender { id username } }`;
+/** Sorts a message that is on its way after all others. */
+const NEWEST = "~";
+const MESSAGE = gql`fragment Message on Message { id orderKey body clientKey createdAt sender { id username } }`;
 
 /** Older messages: the same query with `after: pageInfo.endCursor`. The cache answers with all of them. */
 export const MESSAGES = gql`
@@ -33,7 +35,7 @@ const ADDED = gql`
   ${MESSAGE}
 `;
 
-/** Puts a message at the top of its lists, once: the answer to a send and the subscription tell of the same one. */
+/** Puts a message into its lists, in the order of the server, once: the answer to a send and the subscription tell of the same one. */
 const add = (cache, conversationId, edge) => {
   const conversation = { __typename: "Conversation", id: conversationId };
   for (const { fieldName, fieldKey, arguments: page } of cache.inspectFields(conversation)) {
@@ -41,7 +43,9 @@ const add = (cache, conversationId, edge) => {
     const list = cache.resolve(conversation, fieldKey);
     const edges = cache.resolve(list, "edges");
     const isThere = edges.some((other) => cache.resolve(cache.resolve(other, "node"), "id") === edge.node.id);
-    if (!isThere) cache.link(list, "edges", [edge, ...edges]);
+    const keyOf = (other) => (other === edge ? edge.node.orderKey : cache.resolve(cache.resolve(other, "node"), "orderKey"));
+    const inOrder = [edge, ...edges].sort((a, b) => (keyOf(a) < keyOf(b) ? 1 : -1));
+    if (!isThere) cache.link(list, "edges", inOrder);
   }
 };
 
@@ -51,7 +55,7 @@ export const connect = (url, token, sockets, sender) => {
     resolvers: { Query: { inbox: relayPagination() }, Conversation: { messages: relayPagination(), participants: relayPagination() } },
     optimistic: {
       sendMessage({ input: { body, idempotencyKey: key } }) {
-        const node = { __typename: "Message", id: key, body, clientKey: key, createdAt: new Date().toISOString(), sender };
+        const node = { __typename: "Message", id: key, orderKey: NEWEST, body, clientKey: key, createdAt: new Date().toISOString(), sender };
         return { __typename: "SendMessagePayload", messageEdge: { __typename: "MessageEdge", cursor: key, node } };
       },
     },
@@ -68,9 +72,12 @@ export const connect = (url, token, sockets, sender) => {
   });
 };
 
-/** Shown at once. Who sends again after an error gives the same key again, and so makes no second message. */
-export const send = (client, { conversationId, body, key = crypto.randomUUID() }) =>
-  client.mutation(SEND, { input: { conversationId, body, idempotencyKey: key } }).toPromise();
+/** Shown at once. A retry carries the same key, and so makes no second message: `unsent.js` keeps the message for it. */
+export const send = async (client, { conversationId, body, key = crypto.randomUUID() }) => {
+  const { data, error } = await client.mutation(SEND, { input: { conversationId, body, idempotencyKey: key } }).toPromise();
+  if (error) throw error;
+  return data;
+};
 
 /** From `after` on: the `eventsCursor` that was read before the messages were. */
 export const listen = (client, { conversationId, after }) => client.subscription(ADDED, { id: conversationId, after }).subscribe(() => {});

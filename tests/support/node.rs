@@ -82,7 +82,9 @@ fn install() -> Result<PathBuf, String> {
     );
     let is_installed = std::fs::read(work.join("node_modules/.installed")).ok()
         == std::fs::read(source.join(LOCK)).ok();
+    let package = root.join("src/server/pages/client");
     let copied = copy(&source, &work)
+        .and_then(|()| copy(&package, &work.join("wideroom-client")))
         .and_then(|()| std::fs::copy(root.join("schema.graphql"), work.join("schema.graphql")));
     copied.map_err(|error| error.to_string())?;
     if !is_installed {
