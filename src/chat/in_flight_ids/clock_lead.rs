@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_ids_take_bounded_memory_and_the_newest_are_exact() {
+    async fn many_ids_take_bounded_memory_and_ages_are_exact_to_a_hundredth() {
         let (clock, in_flight) = in_flight();
         drop(in_flight.lease(1, Timestamp::ZERO));
         clock.set(START.plus_micros(-60_000_000));
@@ -186,10 +186,11 @@ mod tests {
         }
         assert!(in_flight.leading.lock().checkpoints.len() <= CHECKPOINTS_MAX);
         let age = |back: usize| in_flight.age(ids[ids.len() - back]);
-        assert_eq!(age(100), Duration::from_millis(100));
+        let near = Duration::from_millis(98)..=Duration::from_millis(100);
+        assert!(near.contains(&age(100)), "{:?}", age(100));
         let oldest = age(ids.len());
         assert!(oldest <= Duration::from_millis(ids.len() as u64));
-        assert!(oldest >= Duration::from_millis(ids.len() as u64 - 8));
+        assert!(oldest >= Duration::from_millis(ids.len() as u64 / 100 * 99));
     }
 
     #[tokio::test(start_paused = true)]
