@@ -32,10 +32,9 @@ impl SigningSecrets {
     /// Parses one secret a line: `whsec_` and the base64 of 24 to 64 bytes. `Err` names the valid form and never repeats the
     /// text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let lines = without_byte_order_mark(text)
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty());
+        // Some editors put a byte order mark before the text.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let secrets: Option<Vec<_>> = lines.map(secret).collect();
         match secrets {
             Some(secrets) if (1..=SECRETS_MAX).contains(&secrets.len()) => Ok(Self(secrets)),

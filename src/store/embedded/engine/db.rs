@@ -275,10 +275,7 @@ impl Db {
             std::thread::sleep(JOURNAL_LOOK);
         }
         for table in tables {
-            handles
-                .keyspace(*table)
-                .major_compact()
-                .map_err(failed)?;
+            handles.keyspace(*table).major_compact().map_err(failed)?;
         }
         handles.release_files().map_err(failed)
     }
