@@ -221,11 +221,6 @@ impl Db {
         bytes.unwrap_or_default()
     }
 
-    /// Approximate number of rows of a table, tombstones included.
-    pub(in crate::store::embedded) fn rows_of(&self, table: Table) -> u64 {
-        self.handles().keyspace(table).approximate_len() as u64
-    }
-
     /// Bytes of a table on disk, without journals.
     pub(in crate::store::embedded) fn bytes_of(&self, table: Table) -> u64 {
         self.handles().keyspace(table).disk_space()
