@@ -163,7 +163,7 @@ pub(in crate::graphql) struct InboxSummary {
     /// Unread messages of the 100 most recently active of these conversations, each up to its cap;
     /// `isCapped` beyond.
     unread_message_count: i32,
-    /// True if there may be more than one of the counts.
+    /// True if one of the counts may be higher.
     is_capped: bool,
 }
 
