@@ -390,6 +390,19 @@ const SHARED_TYPE_NAMES: &[(&str, &str)] = &[
 const SCHEMA_TYPES: &str = "graphql";
 const SHOWN_BY_THE_SCHEMA: &[&str] = &["model", "chat"];
 
+/// A mutation is executed without the arguments that have no value (`graphql::execution`); elsewhere null
+/// and left out must be the same.
+#[test]
+fn only_mutations_tell_null_from_left_out() {
+    let folder = source_dir().join("graphql/mutation");
+    let others: Vec<_> = sources()
+        .into_iter()
+        .filter(|file| !file.starts_with(&folder))
+        .filter(|file| fs::read_to_string(file).unwrap().contains("MaybeUndefined"))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
 #[test]
 fn a_type_name_is_defined_once() {
     let mut modules: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();

@@ -245,6 +245,27 @@ async fn a_level_is_the_default_until_it_is_set_and_again_with_null() {
     let mute = "mutation($c: ID!) { updateInboxEntry(input: {conversationId: $c, muted: true}) { inboxEntry { isMuted notificationLevel } } }";
     let muted = bob.data(mute, json!({"c": c})).await["updateInboxEntry"]["inboxEntry"].clone();
     assert_eq!(muted, json!({"isMuted": true, "notificationLevel": "NONE"}));
+    // Left out is a variable without a value too, in the first execution of a document and in later ones.
+    let open = "mutation($c: ID!, $l: NotificationLevel, $m: Boolean) { ...F } fragment F on Mutation {
+        updateInboxEntry(input: {conversationId: $c, notificationLevel: $l, muted: $m}) { inboxEntry { isMuted notificationLevel } } }";
+    for (given, expected) in [
+        (json!({"c": c}), "NONE"),
+        (json!({"c": c}), "NONE"),
+        (json!({"c": c, "l": "MENTIONS"}), "MENTIONS"),
+        (json!({"c": c, "m": true}), "MENTIONS"),
+        (json!({"c": c, "l": null}), "ALL"),
+    ] {
+        let changed = bob.data(open, given.clone()).await;
+        let entry = &changed["updateInboxEntry"]["inboxEntry"];
+        let expected = json!({"isMuted": true, "notificationLevel": expected});
+        assert_eq!(*entry, expected, "{given}");
+    }
+    let wrong = "mutation($c: ID!, $l: String) { updateInboxEntry(input: {conversationId: $c, notificationLevel: $l}) { inboxEntry { id } } }";
+    assert!(
+        bob.ask(wrong, json!({"c": c})).await.is_refused(),
+        "validation reads what is left out"
+    );
+    set(json!("NONE")).await;
     assert_eq!(set(Value::Null).await["notificationLevel"], "ALL");
     assert_eq!(entry(&alice, &c).await["notificationLevel"], "ALL");
 }

@@ -10,6 +10,7 @@ use async_graphql::{Name, Positioned, Request, Value, Variables};
 use super::cost::OperationCost;
 use super::document_cache::DocumentCacheState;
 use super::merged_operation::OperationMerger;
+use super::omission::remove_omitted;
 use super::request_error::RequestError;
 use super::schema_types::{IntrospectionSizes, SchemaTypes};
 use super::selections::each_field;
@@ -165,7 +166,10 @@ impl Prepared {
 
     /// A request for the schema. The caller adds the `ExecutionContext`.
     pub fn request(&self, variables: Variables) -> Request {
-        let operation = self.chosen.executable(&self.cache.types, &variables);
+        let mut operation = self.chosen.executable(&self.cache.types, &variables);
+        if self.operation == OperationType::Mutation {
+            remove_omitted(&mut operation, &variables);
+        }
         let mut request = Request::new("").variables(variables);
         request.set_parsed_query(ExecutableDocument {
             operations: DocumentOperations::Single(Positioned::new(operation, Default::default())),

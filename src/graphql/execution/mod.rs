@@ -13,6 +13,7 @@ mod document_cache;
 mod guard;
 mod limits;
 mod merged_operation;
+mod omission;
 mod request_error;
 mod schema_types;
 mod selections;

@@ -2,7 +2,6 @@
 
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
-use super::profile::{OpenVariables, given};
 use super::{conversation, echo, entry_edge};
 use crate::chat::ConversationSettings;
 use crate::graphql::error::{Nullable, Result, nullable};
@@ -159,12 +158,11 @@ async fn update(
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
-    let open = OpenVariables::of(ctx);
-    let visibility = given(open.is_open("historyVisibility"), input.history_visibility);
-    let slow_mode = given(open.is_open("slowModeSeconds"), input.slow_mode_seconds);
+    let visibility = Option::<Option<_>>::from(input.history_visibility);
+    let slow_mode = Option::<Option<_>>::from(input.slow_mode_seconds);
     let settings = ConversationSettings {
         visibility: visibility.map(|given| given.map(Into::into).unwrap_or_default()),
-        ttl_seconds: given(open.is_open("messageTtlSeconds"), input.message_ttl_seconds),
+        ttl_seconds: input.message_ttl_seconds.into(),
         slow_mode_seconds: slow_mode.map(Option::unwrap_or_default),
     };
     scope

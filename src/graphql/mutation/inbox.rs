@@ -209,11 +209,7 @@ async fn update_entry(
         muted: input.muted,
         pinned: input.pinned,
         archived: input.archived,
-        level: match input.notification_level {
-            MaybeUndefined::Undefined => None,
-            MaybeUndefined::Null => Some(None),
-            MaybeUndefined::Value(level) => Some(Some(level.into())),
-        },
+        level: input.notification_level.map_value(Into::into).into(),
     };
     let row = scope
         .chat

@@ -5,7 +5,6 @@
 
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
-use super::profile::{OpenVariables, given};
 use super::{echo, username};
 use crate::chat::ProfileInput;
 use crate::graphql::error::{Nullable, Result, nullable};
@@ -291,14 +290,11 @@ async fn upsert_users(
 ) -> Result<Option<UpsertUsersPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
-    let open = OpenVariables::of(ctx);
-    let profiles = input.users.into_iter().enumerate().map(|(index, user)| {
-        let is_open = |name| open.is_open_in_list("users", index, name);
+    let profiles = input.users.into_iter().map(|user| {
         let profile = ProfileInput {
-            display_name: given(is_open("displayName"), user.display_name),
-            avatar_url: given(is_open("avatarUrl"), user.avatar_url),
-            metadata: given(is_open("metadata"), user.metadata)
-                .map(|metadata| metadata.map(|json| json.0)),
+            display_name: user.display_name.into(),
+            avatar_url: user.avatar_url.into(),
+            metadata: user.metadata.map_value(|json| json.0).into(),
         };
         (user.username, profile)
     });
