@@ -83,6 +83,7 @@ pub use self::stream::typing_updates::{TypingUpdate, TypingUpdates};
 pub use self::stream::update_key::UpdateKey;
 pub use self::write::WriteService;
 pub use self::write::command::draft::{AttachmentDraft, Draft, DraftInput};
+pub use self::write::command::group::BanInput;
 pub use self::write::command::history::ConversationSettings;
 pub use self::write::command::revision::EditInput;
 pub use self::write::group_moderation::Banned;

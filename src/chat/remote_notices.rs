@@ -107,6 +107,8 @@ impl RemoteNotices {
                 self.access.membership_versions().on_change();
                 if may_end_rights(change.kind) {
                     self.access.leave_epoch().advance();
+                } else if change.kind == ChangeKind::RoleChanged {
+                    self.access.leave_epoch().advance_rights();
                 }
             }
             // A message ends the typing of its sender.

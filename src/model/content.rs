@@ -1,6 +1,6 @@
 //! Content of a message: text, attachments, mentions and the client's metadata, each within its bound.
 
-use super::text::is_refused_in_body;
+use super::text::{is_blank, is_refused_in_body};
 use super::{Mentions, Metadata, TextError};
 
 /// Content of a message. An edit or a deletion replaces it as a whole.
@@ -23,13 +23,16 @@ pub struct Body(String);
 impl Body {
     pub const BYTES_MAX: usize = 16 * 1024;
 
-    /// Parses the text of a client. `may_be_empty` if the message has attachments. White space
-    /// alone is refused even then.
+    /// Parses the text of a client. `may_be_empty` if the message has attachments. White space and
+    /// invisible characters alone are refused even then.
     pub fn parse(text: String, bytes_max: usize, may_be_empty: bool) -> Result<Self, TextError> {
         // Most bodies are plain ASCII, which the bytes alone show.
         let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
         if !is_plain && text.chars().any(is_refused_in_body) {
             return Err(TextError::ControlInBody);
+        }
+        if !text.is_empty() && is_blank(&text) {
+            return Err(TextError::Blank);
         }
         Self::from_history(text, bytes_max, may_be_empty)
     }

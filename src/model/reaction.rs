@@ -36,8 +36,8 @@ impl Emoji {
     pub const BYTES_MAX: usize = 64;
     /// Maximum number of different emoji on a message at a time.
     pub const KINDS_MAX: usize = 20;
-    /// Maximum number of different emoji that a message ever had. Stores keep a row for each, so this bounds reads.
-    pub const KINDS_EVER_MAX: usize = 200;
+    /// Maximum number of different emoji of one user on a message at a time: nobody takes the others' share.
+    pub const KINDS_OF_USER_MAX: usize = 5;
 
     /// Accepts spellings with and without U+FE0F and normalises them to one.
     pub fn parse(text: &str) -> Result<Self, EmojiError> {
@@ -86,6 +86,8 @@ pub struct Reaction {
 
 impl Reaction {
     pub const COUNT_MAX: u32 = 1_000;
+    /// Time for which a store keeps the end of a reaction, so that an import does not bring it back.
+    pub const END_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
     pub const USERS_MAX: usize = 100;
     /// Maximum number of rows read for one emoji, removed reactions included.
     pub const ROWS_MAX: usize = 2_000;

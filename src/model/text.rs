@@ -47,7 +47,7 @@ pub fn parse_name(text: &str, bytes_max: usize) -> Result<(), TextError> {
     if text.chars().any(is_invisible) {
         return Err(TextError::Invisible);
     }
-    if !text.chars().any(is_shown) {
+    if is_blank(text) {
         return Err(TextError::Blank);
     }
     Ok(())
@@ -57,6 +57,11 @@ pub fn parse_name(text: &str, bytes_max: usize) -> Result<(), TextError> {
 /// tab, line feed and carriage return.
 pub fn is_refused_in_body(char: char) -> bool {
     char.is_control() && !matches!(char, '\t' | '\n' | '\r')
+}
+
+/// Whether a text shows nothing: it has white space and invisible characters alone.
+pub(super) fn is_blank(text: &str) -> bool {
+    !text.chars().any(is_shown)
 }
 
 /// Whether the character shows by itself: no blank, nothing invisible.

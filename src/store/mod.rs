@@ -339,8 +339,8 @@ pub trait Store:
     /// A pin is valid if its message has it too ([`Message::current_pin`]).
     fn pins(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<(MessageId, Pin)>>;
 
-    /// The reactions to each message by emoji bytes, those that every user took back included. At
-    /// most [`Reaction::COUNT_MAX`] users of each are counted and [`Reaction::ROWS_MAX`] rows read;
+    /// The reactions to each message by emoji bytes. Some that every user took back may be among them, with
+    /// the count 0. At most [`Reaction::COUNT_MAX`] users of each are counted and [`Reaction::ROWS_MAX`] rows read;
     /// beyond either the count is capped.
     fn reactions<'a>(
         &'a self,

@@ -113,6 +113,7 @@ async fn a_blocker_writes_nothing_in_the_direct_conversation_but_deletions_and_m
         "setTyping(input: {conversationId: $c, typing: true}) { __typename }",
         "updateInboxEntry(input: {conversationId: $c, muted: true}) { __typename }",
         "startDirectConversation(input: {username: \"bob\"}) { __typename }",
+        "updateConversation(input: {conversationId: $c, messageTtlSeconds: 60}) { __typename }",
     ] {
         let declared = ["c", "o", "t"].into_iter().filter(|name| {
             mutation.contains(&format!("${name},")) || mutation.contains(&format!("${name}}}"))
@@ -313,6 +314,45 @@ async fn in_groups_messages_of_a_blocked_user_stay_and_are_never_unread() {
 }
 
 #[tokio::test]
+async fn an_archived_group_does_not_come_back_with_a_blocked_users_message() {
+    let world = World::open().await;
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
+    let c = carol.group("friends", &["alice", "bob"]).await;
+    block(&alice, "bob").await;
+    let archive = "mutation($c: ID!) { updateInboxEntry(input: {conversationId: $c, archived: true}) { inboxEntry { isArchived } } }";
+    alice.data(archive, json!({"c": c})).await;
+    let archived = async || {
+        let entry = "query($c: ID!) { conversation(id: $c) { inboxEntry { isArchived } } }";
+        let entry = alice.data(entry, json!({"c": c})).await;
+        let is_archived = entry["conversation"]["inboxEntry"]["isArchived"] == json!(true);
+        let listed = "{ inbox(filter: {archived: true}) { edges { node { isArchived } } } }";
+        let listed = alice.data(listed, json!({})).await;
+        let listed = listed["inbox"]["edges"].as_array().unwrap().len();
+        assert_eq!(
+            (listed, inbox(&alice).await.0.len()),
+            (usize::from(is_archived), usize::from(!is_archived))
+        );
+        is_archived
+    };
+    bob.send(&c, "one").await;
+    assert!(archived().await);
+    carol.send(&c, "two").await;
+    assert!(!archived().await);
+    bob.send(&c, "three").await;
+    assert!(!archived().await, "a message of carol came since");
+    alice.data(archive, json!({"c": c})).await;
+    bob.send(&c, "four").await;
+    assert!(archived().await);
+    alice.send(&c, "five").await;
+    bob.send(&c, "six").await;
+    assert!(!archived().await, "alice has written herself");
+    alice.data(archive, json!({"c": c})).await;
+    bob.send(&c, "seven").await;
+    unblock(&alice, "bob").await;
+    assert!(!archived().await);
+}
+
+#[tokio::test]
 async fn in_groups_a_blocked_user_types_for_the_others_alone() {
     let world = World::with_bounds(wideroom::chat::Bounds {
         typing_lifetime: std::time::Duration::from_secs(3_600),
@@ -347,14 +387,22 @@ async fn in_groups_a_blocked_user_types_for_the_others_alone() {
         assert_eq!(next(&mut streams[1]).await, told("bob", is_typing));
     }
     assert_eq!(next(&mut streams[0]).await, told("bob", false));
+    let mut of_bob = bob.subscribe(document, json!({"c": c}));
+    assert!(of_bob.is_quiet());
     typing(&alice, true).await;
     for stream in &mut streams {
         assert_eq!(next(stream).await, told("alice", true));
     }
+    typing(&carol, true).await;
+    assert_eq!(
+        next(&mut of_bob).await,
+        told("carol", true),
+        "the blocker types for the others alone too"
+    );
 }
 
 #[tokio::test]
-async fn a_blocked_user_cannot_add_the_blocker_and_sees_only_that() {
+async fn a_group_of_a_blocked_user_is_hidden_from_the_blocker_alone() {
     let world = World::open().await;
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
     let shared = carol.group("shared", &["alice", "bob"]).await;
@@ -376,26 +424,71 @@ async fn a_blocked_user_cannot_add_the_blocker_and_sees_only_that() {
     let made = bob.data(&create, json!({"u": ["alice", "dora"]})).await["createGroupConversation"]
         ["conversation"]
         .clone();
-    assert_eq!(users(&made), ["bob", "dora"]);
+    assert_eq!(users(&made), ["alice", "bob", "dora"]);
     let add = format!(
         "mutation($c: ID!, $u: [String!]!) {{ addParticipants(input: {{conversationId: $c, usernames: $u}}) {{ participantEdges {{ node {{ user {{ username }} }} }} {names} }} }}"
     );
     let c = text(&made["id"]);
+    let added = bob.data(&add, json!({"c": c, "u": ["erin"]})).await["addParticipants"].clone();
+    assert_eq!(
+        users(&added["conversation"]),
+        ["alice", "bob", "dora", "erin"]
+    );
+    // Nor can the blocked user bring her into a group of others.
+    let of_others = carol.group("others", &["bob"]).await;
+    carol.data(admin, json!({"c": of_others})).await;
     let added = bob
-        .data(&add, json!({"c": c, "u": ["alice", "erin"]}))
+        .data(&add, json!({"c": of_others, "u": ["alice"]}))
         .await["addParticipants"]
         .clone();
-    let edges = added["participantEdges"].as_array().unwrap();
-    assert_eq!(edges.len(), 1);
-    assert_eq!(edges[0]["node"]["user"]["username"], "erin");
-    assert_eq!(users(&added["conversation"]), ["bob", "dora", "erin"]);
+    assert_eq!(
+        added["participantEdges"][0]["node"]["user"]["username"],
+        "alice"
+    );
+    for group in [&c, &of_others] {
+        let sent = bob.send(group, "alice, are you there?").await;
+        let read = "query($c: ID!, $m: ID!) { conversation(id: $c) { id } node(id: $m) { id } }";
+        let seen = alice.data(read, json!({"c": group, "m": sent.id})).await;
+        assert_eq!(seen, json!({"conversation": null, "node": null}));
+        let mark = "mutation($c: ID!) { markRead(input: {conversationId: $c}) { __typename } }";
+        assert_eq!(
+            alice.ask(mark, json!({"c": group})).await.code(),
+            "NOT_FOUND"
+        );
+        for stream in ["messageAdded", "conversationEvents", "typingChanged"] {
+            let document = format!(
+                "subscription($c: ID!) {{ {stream}(conversationId: $c) {{ __typename }} }}"
+            );
+            let mut opened = alice.subscribe(&document, json!({"c": group}));
+            assert_eq!(opened.answer().await.code(), "NOT_FOUND", "{stream}");
+        }
+    }
+    let found = "{ searchMessages(query: \"alice\") { edges { node { id } } } }";
+    let found = alice.data(found, json!({})).await;
+    assert_eq!(found["searchMessages"]["edges"], json!([]));
+    assert_eq!(inbox(&alice).await, (vec![shared.clone()], json!(0)));
+    // Once bob has gone, the blocker does not succeed him.
+    let leave =
+        "mutation($c: ID!) { leaveConversation(input: {conversationId: $c}) { __typename } }";
+    bob.data(leave, json!({"c": c})).await;
+    let roles = "query($c: ID!) { conversation(id: $c) { participants { edges { node { role user { username } } } } } }";
+    let roles = world.user("dora").data(roles, json!({"c": c})).await;
+    let owner = json!({"role": "OWNER", "user": {"username": "dora"}});
+    let all = roles["conversation"]["participants"]["edges"]
+        .as_array()
+        .unwrap();
+    assert!(all.iter().any(|edge| edge["node"] == owner), "{all:?}");
+    unblock(&alice, "bob").await;
+    let (all, unread) = inbox(&alice).await;
+    assert_eq!((all.len(), unread), (3, json!(2)));
+    block(&alice, "bob").await;
     assert_eq!(inbox(&alice).await.0, std::slice::from_ref(&shared));
     // Adding the blocker to a group that they are in shows them, as it does anybody.
     let named =
         bob.data(&add, json!({"c": shared, "u": ["alice"]})).await["addParticipants"].clone();
     let edges = named["participantEdges"].as_array().unwrap();
     assert_eq!(edges[0]["node"]["user"]["username"], "alice");
-    // The other way round nothing is in the way.
+    // The other way round nothing is in the way, and what she has answered stays.
     let theirs =
         alice.data(&create, json!({"u": ["bob"]})).await["createGroupConversation"]["conversation"]
             .clone();
@@ -602,6 +695,40 @@ async fn view(bob: &Actor, direct: &str, group: &str) -> Vec<Value> {
     }
     let start = "mutation { startDirectConversation(input: {username: \"alice\"}) { conversation { kind } } }";
     answers.push(bob.ask(start, json!({})).await.0);
+    answers.extend(view_of_new_groups(bob).await);
+    answers
+}
+
+/// All that bob asks about groups to which he adds alice.
+async fn view_of_new_groups(bob: &Actor) -> Vec<Value> {
+    let seen = "participantCount participants { edges { node { role isSilenced user { username viewerHasBlocked presence { isOnline } } readUpTo { body } deliveredUpTo { body } } } }
+        messages { edges { node { body kind status sender { username } receipts { edges { node { status user { username } } } } } } }";
+    let create = "mutation($u: [String!]!) { createGroupConversation(input: {name: \"new\", usernames: $u}) { conversation { id } } }";
+    let mut answers = Vec::new();
+    let mut groups = Vec::new();
+    for usernames in [json!(["alice"]), json!(["erin"])] {
+        let made = bob.data(create, json!({"u": usernames})).await;
+        groups.push(text(&made["createGroupConversation"]["conversation"]["id"]));
+    }
+    let events =
+        "subscription($c: ID!) { conversationEvents(conversationId: $c) { event { __typename } } }";
+    for group in groups {
+        let mut stream = bob.subscribe(events, json!({"c": group}));
+        stream.next().await;
+        for mutation in [
+            "addParticipants(input: {conversationId: $c, usernames: [\"alice\", \"dave\"]}) { participantEdges { node { user { username } } } }",
+            "sendMessage(input: {conversationId: $c, body: \"hello\", mentionedUsernames: [\"alice\"]}) { messageEdge { node { status } } }",
+            "setParticipantRole(input: {conversationId: $c, username: \"alice\", role: ADMIN}) { participant { role user { username } } }",
+        ] {
+            let document = format!("mutation($c: ID!) {{ {mutation} }}");
+            answers.push(bob.ask(&document, json!({"c": group})).await.0);
+            answers.push(stream.next().await);
+        }
+        let document = format!("query($c: ID!) {{ conversation(id: $c) {{ {seen} }} }}");
+        answers.push(bob.ask(&document, json!({"c": group})).await.0);
+        let remove = "mutation($c: ID!) { removeParticipant(input: {conversationId: $c, username: \"alice\"}) { conversation { participantCount } } }";
+        answers.push(bob.ask(remove, json!({"c": group})).await.0);
+    }
     answers
 }
 

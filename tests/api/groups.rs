@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use wideroom::chat::Bounds;
 
+use crate::support::door::Door;
 use crate::support::world::{Actor, Answer, World, text};
 
 const ADD: &str =
@@ -185,6 +186,7 @@ async fn bad_inputs_are_named() {
     for (answer, path) in [
         (add(&alice, &c, &many).await, "usernames"),
         (add(&alice, &c, &["eve", ""]).await, "usernames"),
+        (add(&alice, &c, &[]).await, "usernames"),
         (remove(&alice, &c, "").await, "username"),
         (remove(&alice, &c, "alice").await, "username"),
         (rename(&alice, &c, " ").await, "name"),
@@ -218,12 +220,6 @@ async fn a_change_without_effect_publishes_nothing() {
         .map(|edge| text(&edge["node"]["user"]["username"]))
         .collect();
     assert_eq!(names, ["bob", "carol"]);
-    assert!(
-        add(&alice, &c, &[]).await.data()["addParticipants"]["participantEdges"]
-            .as_array()
-            .unwrap()
-            .is_empty()
-    );
     assert_eq!(
         remove(&alice, &c, "stranger").await.data()["removeParticipant"]["removedParticipantId"],
         Value::Null
@@ -378,6 +374,65 @@ async fn a_group_is_never_without_an_owner() {
             .await["conversation"],
         Value::Null
     );
+}
+
+async fn by_service(world: &World, field: &str, username: &str) {
+    let door = Door::of(&world.chat);
+    let document =
+        format!("mutation($u: String!) {{ {field}(input: {{username: $u}}) {{ __typename }} }}");
+    let said = door
+        .ask(&door.service(), &document, &json!({"u": username}))
+        .await;
+    assert!(said.json().get("errors").is_none(), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_suspended_user_inherits_no_group() {
+    let world = World::open().await;
+    let [alice, bob, carol, dave] = ["alice", "bob", "carol", "dave"].map(|name| world.user(name));
+    let c = group(&world).await;
+    by_service(&world, "suspendUser", "bob").await;
+    leave(&alice, &c).await.data();
+    let left = ["bob ADMIN", "carol OWNER", "dave MEMBER"];
+    assert_eq!(people(&carol, &c).await, left, "the oldest active one");
+    by_service(&world, "restoreUser", "bob").await;
+    assert_eq!(people(&bob, &c).await, left);
+    // A suspended user inherits where nobody else is left.
+    for username in ["bob", "dave"] {
+        by_service(&world, "suspendUser", username).await;
+    }
+    assert_eq!(
+        set_role(&carol, &c, "carol", "MEMBER").await.code(),
+        "BAD_USER_INPUT"
+    );
+    leave(&carol, &c).await.data();
+    by_service(&world, "restoreUser", "dave").await;
+    assert_eq!(people(&dave, &c).await, ["bob OWNER", "dave MEMBER"]);
+}
+
+/// A group whose lines name no OWNER.
+const WITHOUT_OWNER: &[u8] = br#"{"type":"user","username":"alice"}
+{"type":"user","username":"bob"}
+{"type":"user","username":"carol"}
+{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440009","kind":"GROUP","name":"We","createdAt":"2026-03-14T14:30:00Z","participants":[{"username":"alice"},{"username":"bob"},{"username":"carol"}]}
+"#;
+
+#[tokio::test]
+async fn an_heir_by_the_rule_alone_who_is_suspended_makes_room() {
+    let world = World::with_import(WITHOUT_OWNER).await;
+    let [bob, carol] = ["bob", "carol"].map(|name| world.user(name));
+    let inbox = "{ inbox { edges { node { conversation { id } } } } }";
+    let data = bob.data(inbox, json!({})).await;
+    let c = text(&data["inbox"]["edges"][0]["node"]["conversation"]["id"]);
+    let all = ["alice OWNER", "bob MEMBER", "carol MEMBER"];
+    assert_eq!(people(&bob, &c).await, all, "by the rule");
+    by_service(&world, "suspendUser", "alice").await;
+    // The next active participant is written as OWNER.
+    rename(&bob, &c, "ours").await.data();
+    assert_eq!(rename(&carol, &c, "mine").await.code(), "FORBIDDEN");
+    by_service(&world, "restoreUser", "alice").await;
+    let all = ["alice MEMBER", "bob OWNER", "carol MEMBER"];
+    assert_eq!(people(&bob, &c).await, all, "nothing changes back");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use wideroom::model::Emoji;
 
+use crate::support::door::Door;
 use crate::support::world::{Actor, Answer, Stream, World, text};
 
 const REACTIONS: &str =
@@ -165,46 +166,139 @@ async fn only_participants_react_and_only_to_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_message_has_at_most_20_kinds() {
+async fn a_message_has_at_most_20_kinds_and_5_of_one_user() {
     let world = World::open().await;
-    let (alice, bob) = (world.user("alice"), world.user("bob"));
-    let c = alice.direct("bob").await;
+    let names = ["alice", "bob", "carol", "dave", "eve"];
+    let people = names.map(|name| world.user(name));
+    let [alice, bob, .., eve] = &people;
+    let c = alice.group("all", &names[1..]).await;
     let sent = alice.send(&c, "x").await;
     let mut kinds = [
         "😀", "😃", "😄", "😁", "😆", "😅", "🤣", "😂", "🙂", "🙃", "🫠", "😉", "😊", "😇", "🥰",
         "😍", "🤩", "😘", "😗", "☺️", "😚",
     ];
     kinds.sort_unstable();
-    for kind in &kinds[..Emoji::KINDS_MAX] {
-        add(&alice, &sent.id, kind).await;
+    let refused = async |actor: &Actor, emoji: &str| {
+        let answer = change(actor, "addReaction", &sent.id, emoji).await;
+        let path = answer.extensions()["inputPath"].clone();
+        assert_eq!(
+            (answer.code().as_str(), path),
+            ("BAD_USER_INPUT", json!(["input", "emoji"]))
+        );
+    };
+    let share = Emoji::KINDS_OF_USER_MAX;
+    for (of_one, actor) in kinds[..Emoji::KINDS_MAX].chunks(share).zip(&people) {
+        for kind in of_one {
+            add(actor, &sent.id, kind).await;
+        }
+        add(actor, &sent.id, of_one[0]).await;
+        refused(actor, kinds[20]).await;
     }
-    let refused = change(&bob, "addReaction", &sent.id, kinds[20]).await;
-    assert_eq!(
-        (refused.code().as_str(), &refused.extensions()["inputPath"]),
-        ("BAD_USER_INPUT", &json!(["input", "emoji"]))
-    );
-    let all = add(&bob, &sent.id, kinds[7]).await;
+    refused(eve, kinds[20]).await;
+    let all = add(eve, &sent.id, kinds[7]).await;
     assert_eq!(
         all.as_array().unwrap().len(),
         20,
         "one that is there may be joined"
     );
-    let order: Vec<_> = all
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| text(&one["emoji"]))
-        .collect();
+    let order = all.as_array().unwrap().iter();
+    let order: Vec<_> = order.map(|one| text(&one["emoji"])).collect();
     assert_eq!(order, kinds[..20], "by their bytes");
-    remove(&alice, &sent.id, kinds[3]).await;
+    refused(bob, kinds[0]).await;
+    remove(alice, &sent.id, kinds[3]).await;
+    let all = add(eve, &sent.id, kinds[20]).await;
+    assert_eq!(all.as_array().unwrap().len(), 20);
+}
+
+#[tokio::test]
+async fn what_was_put_on_and_taken_back_takes_no_room() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let sent = alice.send(&c, "x").await;
+    let kinds: Vec<_> = emojis::iter().take(201).collect();
+    for kind in &kinds {
+        add(&alice, &sent.id, kind.as_str()).await;
+        remove(&alice, &sent.id, kind.as_str()).await;
+    }
+    let other = emojis::iter().nth(300).unwrap().as_str();
+    let all = add(&bob, &sent.id, other).await;
+    assert_eq!(all, json!([reaction(other, &["bob"], true)]));
+}
+
+const REMOVE: &str = "mutation($i: RemoveReactionInput!) { removeReaction(input: $i) { message { reactions { emoji users { username } } } } }";
+
+#[tokio::test]
+async fn moderators_remove_the_reactions_of_others() {
+    let world = World::open().await;
+    let door = Door::of(&world.chat);
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
+    let c = alice.group("We", &["bob", "carol"]).await;
+    let sent = alice.send(&c, "x").await;
+    let of =
+        |username: &str| json!({"i": {"messageId": sent.id, "emoji": "👍", "username": username}});
+    let left = |answer: &Value| answer["removeReaction"]["message"]["reactions"].clone();
+    for actor in [&alice, &bob, &carol] {
+        add(actor, &sent.id, "👍").await;
+    }
+    assert_eq!(bob.ask(REMOVE, of("carol")).await.code(), "FORBIDDEN");
+    let nobody = world.user("mallory").ask(REMOVE, of("carol")).await;
+    assert_eq!(nobody.code(), "NOT_FOUND");
+    let users = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|name| json!({"username": name})).collect();
+        json!([{"emoji": "👍", "users": names}])
+    };
+    let mut events = carol.subscribe(EVENTS, json!({"c": c}));
+    events.next().await;
+    let removed = alice.data(REMOVE, of("carol")).await;
+    assert_eq!(left(&removed), users(&["alice", "bob"]));
+    let told = event(&mut events).await;
+    assert_eq!(told["message"]["reactions"], users(&["alice", "bob"]));
     assert_eq!(
-        add(&bob, &sent.id, kinds[20])
-            .await
-            .as_array()
-            .unwrap()
-            .len(),
-        20
+        left(&alice.data(REMOVE, of("carol")).await),
+        users(&["alice", "bob"])
     );
+    assert_eq!(left(&bob.data(REMOVE, of("bob")).await), users(&["alice"]));
+    let by_service = door.ask(&door.service(), REMOVE, &of("alice")).await;
+    assert_eq!(left(&by_service.json()["data"]), json!([]));
+    let direct = alice.direct("bob").await;
+    let sent = alice.send(&direct, "x").await;
+    add(&bob, &sent.id, "👍").await;
+    let input = json!({"i": {"messageId": sent.id, "emoji": "👍", "username": "bob"}});
+    assert_eq!(alice.ask(REMOVE, input).await.code(), "FORBIDDEN");
+}
+
+#[tokio::test]
+async fn a_ban_removes_reactions_where_it_is_asked_to() {
+    let world = World::open().await;
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
+    let c = alice.group("We", &["bob", "carol"]).await;
+    let mut sent = Vec::new();
+    for n in 0..70 {
+        sent.push(alice.send(&c, &n.to_string()).await.id);
+    }
+    for message in [&sent[0], &sent[69]] {
+        add(&bob, message, "👍").await;
+        add(&carol, message, "👍").await;
+        add(&carol, message, "🚀").await;
+    }
+    let ban = async |username: &str, remove: Option<bool>| {
+        let document = "mutation($i: BanParticipantInput!) { banParticipant(input: $i) { removedParticipantId } }";
+        let input = json!({"conversationId": c, "username": username, "removeReactions": remove});
+        alice.data(document, json!({"i": input})).await;
+    };
+    ban("bob", None).await;
+    ban("carol", Some(true)).await;
+    for message in [&sent[0], &sent[69]] {
+        assert_eq!(
+            read(&alice, message).await,
+            json!([reaction("👍", &["bob"], false)])
+        );
+    }
+    ban("bob", Some(true)).await;
+    for message in [&sent[0], &sent[69]] {
+        assert_eq!(read(&alice, message).await, json!([]));
+    }
 }
 
 #[tokio::test]

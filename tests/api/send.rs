@@ -206,6 +206,67 @@ async fn a_retry_never_makes_a_second_message() {
 }
 
 #[tokio::test]
+async fn a_retry_is_answered_though_its_sender_may_no_longer_send() {
+    let world = World::open().await;
+    let [alice, bob] = ["alice", "bob"].map(|name| world.user(name));
+    let c = alice.group("We", &["bob"]).await;
+    let direct = alice.direct("bob").await;
+    let first = json!({"c": c, "b": "once", "k": "key-1"});
+    let sent = bob.data(SEND, first.clone()).await["sendMessage"]["messageEdge"].clone();
+    let again = async |actor: &Actor, input: &Value, sent: &Value| {
+        let data = actor.data(SEND, input.clone()).await;
+        assert_eq!(data["sendMessage"]["messageEdge"], *sent);
+    };
+    let run = async |actor: &Actor, field: &str| {
+        let document = format!("mutation {{ {field} {{ __typename }} }}");
+        actor.data(&document, json!({})).await;
+    };
+    let slow = async |seconds: u32| {
+        let field = format!(
+            "updateConversation(input: {{conversationId: \"{c}\", slowModeSeconds: {seconds}}})"
+        );
+        run(&alice, &field).await;
+    };
+    slow(600).await;
+    again(&bob, &first, &sent).await;
+    let other = json!({"c": c, "b": "twice", "k": "key-2"});
+    assert_eq!(bob.ask(SEND, other.clone()).await.code(), "RATE_LIMITED");
+    slow(0).await;
+    run(
+        &alice,
+        &format!("silenceParticipant(input: {{conversationId: \"{c}\", username: \"bob\"}})"),
+    )
+    .await;
+    again(&bob, &first, &sent).await;
+    for refused in [other, json!({"c": c, "b": "keyless"})] {
+        assert_eq!(bob.ask(SEND, refused).await.code(), "FORBIDDEN");
+    }
+    let conflict = json!({"c": c, "b": "other", "k": "key-1"});
+    assert_eq!(bob.ask(SEND, conflict).await.code(), "CONFLICT");
+    run(
+        &bob,
+        &format!("clearHistory(input: {{conversationId: \"{c}\"}})"),
+    )
+    .await;
+    assert_eq!(
+        bob.ask(SEND, first.clone()).await.code(),
+        "NOT_FOUND",
+        "it lies below the sender's floor"
+    );
+    run(
+        &alice,
+        &format!("removeParticipant(input: {{conversationId: \"{c}\", username: \"bob\"}})"),
+    )
+    .await;
+    assert_eq!(bob.ask(SEND, first).await.code(), "NOT_FOUND");
+    let input = json!({"c": direct, "b": "once", "k": "key-1"});
+    let sent = alice.data(SEND, input.clone()).await["sendMessage"]["messageEdge"].clone();
+    run(&alice, "blockUser(input: {username: \"bob\"})").await;
+    again(&alice, &input, &sent).await;
+    assert_eq!(count(&alice, &direct).await, 1);
+}
+
+#[tokio::test]
 async fn a_retry_is_known_after_a_restart() {
     let world = World::open().await;
     let c = world.user("alice").direct("bob").await;
@@ -229,6 +290,8 @@ async fn bad_messages_are_refused_and_named() {
     for (input, path) in [
         (json!({"b": ""}), "body"),
         (json!({"b": " \u{2003}\n"}), "body"),
+        (json!({"b": "\u{200b}\u{2060} \u{3164}"}), "body"),
+        (json!({"b": "\u{200d}\u{fe0f}", "a": [picture]}), "body"),
         (json!({"b": "bell\u{7}"}), "body"),
         (json!({"b": "\u{0}"}), "body"),
         (json!({"b": "\u{1b}[2J"}), "body"),

@@ -333,3 +333,19 @@ async fn a_count_behind_a_thousand_deleted_messages_is_exact_at_the_second_look(
         }
     }
 }
+
+#[tokio::test]
+async fn own_messages_are_never_unread_also_not_from_a_mark_on() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let first = alice.send(&c, "mine").await;
+    bob.send(&c, "yours").await;
+    let last = alice.send(&c, "mine again").await;
+    alice.mark_unread(&c, &last.id).await;
+    assert_eq!(alice.unread(&c).await, 0);
+    bob.send(&c, "yours again").await;
+    assert_eq!(alice.unread(&c).await, 1);
+    alice.mark_unread(&c, &first.id).await;
+    assert_eq!(alice.unread(&c).await, 2);
+}

@@ -1,10 +1,13 @@
 //! The hook before a send, with receivers that behave well and with those that do not.
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::Notify;
 use wideroom::chat::{Bounds, HookFailureMode, SendHook, SendHookSettings};
 use wideroom::metrics::Metrics;
 use wideroom::server::ServerBounds;
@@ -304,6 +307,89 @@ async fn after_many_failures_the_hook_is_left_alone_for_a_while() {
     setting.send("hello").await.code();
     setting.receiver.answer(|_| allow());
     sent(setting.send("hello").await);
+}
+
+/// A question lasts long: what the sender may no longer do after it, is not done.
+#[tokio::test]
+async fn what_changes_while_the_hook_is_asked_decides() {
+    let setting = Setting::with(HookFailureMode::Refuse, Duration::from_secs(60)).await;
+    let door = Door::of(&setting.server.chat);
+    let by_service = async |field: &str| {
+        let document = format!("mutation {{ {field} {{ __typename }} }}");
+        let said = door.ask(&door.service(), &document, &json!({})).await;
+        assert!(said.json().get("errors").is_none(), "{said:?}");
+    };
+    let (alice, group) = (&setting.alice, &setting.group);
+    let bob = setting.server.user("bob");
+    let (id, _) = sent(setting.send("mine").await);
+    let direct = alice.direct("bob").await;
+    let during = async |asked: Pin<Box<dyn Future<Output = Answer> + '_>>, change: &str| {
+        let release = Arc::new(Notify::new());
+        let held = Arc::clone(&release);
+        setting.receiver.answer(move |_| {
+            let allow = json!({"decision": "allow"}).to_string();
+            Reply::Held(Arc::clone(&held), allow)
+        });
+        let before = setting.receiver.received().len();
+        let changed = async {
+            setting.receiver.until(|all| all.len() > before).await;
+            by_service(change).await;
+            release.notify_one();
+        };
+        tokio::join!(asked, changed).0
+    };
+    let suspend = "suspendUser(input: {username: \"alice\"})";
+    let restore = "restoreUser(input: {username: \"alice\"})";
+    let refused = during(Box::pin(setting.send("one")), suspend).await;
+    assert_eq!(refused.code(), "FORBIDDEN");
+    by_service(restore).await;
+    let edit = Box::pin(alice.ask(EDIT, json!({"m": id, "b": "yours"})));
+    assert_eq!(during(edit, suspend).await.code(), "FORBIDDEN");
+    by_service(restore).await;
+    let revoke = "revokeTokens(input: {username: \"alice\"})";
+    let refused = during(Box::pin(setting.send("two")), revoke).await;
+    assert_eq!(refused.code(), "UNAVAILABLE");
+    assert_eq!(refused.extensions()["outcome"], "NOT_DONE");
+    let slow =
+        format!("updateConversation(input: {{conversationId: \"{group}\", slowModeSeconds: 600}})");
+    let say = |c: &str| Box::pin(bob.ask(SEND, json!({"c": c, "b": "bob's"})));
+    sent(during(say(group), &slow).await);
+    assert_eq!(say(group).await.code(), "RATE_LIMITED");
+    let member = format!(
+        "setParticipantRole(input: {{conversationId: \"{group}\", username: \"bob\", role: ADMIN}})"
+    );
+    by_service(&member).await;
+    let member = member.replace("ADMIN", "MEMBER");
+    assert_eq!(during(say(group), &member).await.code(), "RATE_LIMITED");
+    // The block is bob's own: he writes nothing there any more.
+    let release = Arc::new(Notify::new());
+    let held = Arc::clone(&release);
+    setting
+        .receiver
+        .answer(move |_| Reply::Held(Arc::clone(&held), json!({"decision": "allow"}).to_string()));
+    let before = setting.receiver.received().len();
+    let block = async {
+        setting.receiver.until(|all| all.len() > before).await;
+        let block = "mutation { blockUser(input: {username: \"alice\"}) { __typename } }";
+        bob.data(block, json!({})).await;
+        release.notify_one();
+    };
+    let refused = tokio::join!(say(&direct), block).0;
+    assert_eq!(refused.code(), "FORBIDDEN");
+    let document = "query($c: ID!) { conversation(id: $c) { messages(last: 100) { edges { node { kind body } } } } }";
+    let stored = alice.data(document, json!({"c": group})).await;
+    let stored = stored["conversation"]["messages"]["edges"]
+        .as_array()
+        .unwrap()
+        .iter();
+    let texts: Vec<_> = stored
+        .filter(|edge| edge["node"]["kind"] == "TEXT")
+        .collect();
+    let texts: Vec<_> = texts
+        .iter()
+        .map(|edge| text(&edge["node"]["body"]))
+        .collect();
+    assert_eq!(texts, ["bob's", "mine"]);
 }
 
 #[tokio::test]

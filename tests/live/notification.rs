@@ -6,8 +6,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
-use wideroom::chat::{Bounds, OutboxTypes};
+use wideroom::chat::{Bounds, Draft, DraftInput, OutboxTypes};
+use wideroom::model::{MessageId, UserId, Viewer};
 use wideroom::webhook::{RetryPolicy, WebhookSettings};
 
 use super::chat_server::ChatServer;
@@ -55,6 +57,93 @@ fn usernames(event: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// A group that a third user has made, who has left: its messages are nobody's request.
+async fn group_of_another(server: &ChatServer, usernames: &[&str]) -> String {
+    let zoe = server.user("zoe");
+    let group = zoe.group("a group", usernames).await;
+    let leave =
+        "mutation($c: ID!) { leaveConversation(input: {conversationId: $c}) { __typename } }";
+    zoe.data(leave, json!({ "c": group })).await;
+    group
+}
+
+/// The minute of the clock in which a message was sent.
+fn minute(uuid: &str) -> i64 {
+    let id = MessageId::parse(uuid).unwrap();
+    id.moment().micros() / 60_000_000
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_notifies_once_a_minute_and_a_service_each_time() {
+    let server = server().await;
+    let (receiver, folder) = (Receiver::start().await, tempfile::tempdir().unwrap());
+    let all = [settings(&receiver, folder.path())];
+    let _webhooks = server.webhooks(&all, RetryPolicy::default()).await.unwrap();
+    let [mallory, bob] = ["mallory", "bob"].map(|name| server.user(name));
+    let spam = mallory.group("spam", &["bob", "carol"]).await;
+    let mut sent = Vec::new();
+    for number in 0..4 {
+        sent.push(mallory.send(&spam, &number.to_string()).await.uuid);
+    }
+    let is_of = |one: &Received, uuid: &str| one.id().starts_with(uuid);
+    receiver
+        .until(|all| all.iter().any(|one| is_of(one, &sent[0])))
+        .await;
+    sent.push(bob.send(&spam, "who are you?").await.uuid);
+    sent.push(mallory.send(&spam, "a friend").await.uuid);
+    let received = receiver
+        .until(|all| all.iter().any(|one| is_of(one, &sent[5])))
+        .await;
+    let notified = |uuid: &str| -> Vec<Value> {
+        let events = received.iter().filter(|one| is_of(one, uuid)).map(event);
+        let part = |one: &Value| json!([one["user"]["username"], one["reason"]]);
+        let parts = |event: Value| -> Vec<Value> {
+            event["recipients"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(part)
+                .collect()
+        };
+        events.flat_map(parts).collect()
+    };
+    let (carol, reader) = (json!(["carol", "REQUEST"]), json!(["bob", "GROUP"]));
+    for (index, uuid) in sent.iter().enumerate() {
+        let is_first = sent[..index]
+            .iter()
+            .all(|earlier| minute(earlier) != minute(uuid));
+        assert_eq!(
+            notified(uuid).contains(&carol),
+            is_first,
+            "{index}: {received:?}"
+        );
+        assert_eq!(notified(uuid).contains(&reader), index == 5, "{index}");
+    }
+    assert!(notified(&sent[0]).contains(&json!(["bob", "REQUEST"])));
+    // A service, under its own name, is no stranger.
+    let service = Viewer::service(UserId::parse("backend").unwrap());
+    let writes = &server.chat.writes;
+    let dave = ["dave".to_owned()];
+    let news = writes.create_group(&service, "news", &dave, None);
+    let news = news.await.unwrap().id;
+    for number in 0..2 {
+        let input = DraftInput {
+            body: number.to_string(),
+            ..DraftInput::default()
+        };
+        let draft = Draft::parse(input, &Bounds::default()).unwrap();
+        let message = writes.send(&service, news, draft).await.unwrap();
+        let uuid = message.id.to_string();
+        let received = receiver
+            .until(|all| all.iter().any(|one| is_of(one, &uuid)))
+            .await;
+        let of_service = event(received.iter().find(|one| is_of(one, &uuid)).unwrap());
+        let recipient = &of_service["recipients"][0];
+        assert_eq!(recipient["user"]["username"], "dave");
+        assert_eq!(recipient["reason"], "GROUP");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn participants_who_have_not_read_are_notified() {
     let server = server().await;
@@ -63,9 +152,8 @@ async fn participants_who_have_not_read_are_notified() {
     let _webhooks = server.webhooks(&all, RetryPolicy::default()).await.unwrap();
     let [alice, bob, carol, dave] = ["alice", "bob", "carol", "dave"].map(|name| server.user(name));
     let direct = alice.direct("bob").await;
-    let group = alice
-        .group("a group", &["bob", "carol", "dave", "erin"])
-        .await;
+    let names = ["alice", "bob", "carol", "dave", "erin"];
+    let group = group_of_another(&server, &names).await;
     let online = server.socket("bob").await;
     let mute = "mutation($c: ID!) { updateInboxEntry(input: {conversationId: $c, muted: true}) { inboxEntry { isMuted } } }";
     carol.data(mute, json!({ "c": group })).await;
@@ -119,7 +207,7 @@ async fn levels_and_mentions_decide_who_is_notified() {
     let all = [settings(&receiver, folder.path())];
     let _webhooks = server.webhooks(&all, RetryPolicy::default()).await.unwrap();
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| server.user(name));
-    let group = alice.group("a group", &["bob", "carol", "dave"]).await;
+    let group = group_of_another(&server, &["alice", "bob", "carol", "dave"]).await;
     let level = "mutation($i: UpdateInboxEntryInput!) { updateInboxEntry(input: $i) { inboxEntry { notificationLevel } } }";
     for (actor, level_of) in [(&bob, "NONE"), (&carol, "MENTIONS")] {
         let input = json!({"conversationId": group, "notificationLevel": level_of});
@@ -162,7 +250,7 @@ async fn levels_and_mentions_decide_who_is_notified() {
         notified(&sent[2]),
         [json!(["carol", "EVERYONE"]), json!(["dave", "EVERYONE"])]
     );
-    assert_eq!(notified(&sent[3]), [json!(["user-7", "MENTION"])]);
+    assert_eq!(notified(&sent[3]), [json!(["user-7", "REQUEST"])]);
     let is_last = |one: &&Received| one.id().starts_with(&sent[3]);
     let last = event(received.iter().find(is_last).unwrap());
     assert_eq!(last["recipients"][0]["unreadMentionCount"], 1);
@@ -225,6 +313,7 @@ async fn a_reader_that_asks_for_notifications_trails_and_others_do_not() {
     socket.subscribe("plain", &document("")).await;
     socket.told("plain").await;
     let sent = alice.send(&direct, "hello").await;
+    server.user("bob").mark_read(&direct, None).await;
     let plain = socket.told("plain").await["outbox"].take();
     assert_eq!(plain["event"]["__typename"], "MessageAddedEvent");
     let after = plain["cursor"].as_str().unwrap();
@@ -271,6 +360,12 @@ async fn a_large_conversation_notifies_in_pieces() {
         let names: Vec<_> = (first..USERS.min(first + 50)).map(name).collect();
         alice.data(add, json!({"c": large, "u": names})).await;
     }
+    // All of them have answered.
+    alice.send(&large, "welcome").await;
+    let people: Vec<_> = (0..USERS)
+        .map(|number| server.user(&name(number)))
+        .collect();
+    join_all(people.iter().map(|user| user.mark_read(&large, None))).await;
     let level = "mutation($i: UpdateInboxEntryInput!) { updateInboxEntry(input: $i) { inboxEntry { notificationLevel } } }";
     for (number, level_of) in [
         (7, "ALL"),

@@ -4,13 +4,20 @@ use std::time::Duration;
 
 use serde_json::json;
 use wideroom::bus::Bus;
-use wideroom::chat::ConversationEvent;
+use wideroom::chat::{BanInput, ConversationEvent};
 use wideroom::clock::SystemClock;
 use wideroom::store::Store as _;
 use wideroom::store::cql::{Address, finish, migrate};
 
 use super::pair::{SOON, Server, people, two};
 use crate::support::cassandra::shared;
+
+fn ban_of(name: &str) -> BanInput {
+    BanInput {
+        username: name.to_owned(),
+        ..BanInput::default()
+    }
+}
 
 const BAN: &str = "mutation($c: ID!, $u: String!) {
     banParticipant(input: {conversationId: $c, username: $u}) { removedParticipantId } }";
@@ -39,10 +46,7 @@ async fn a_silence_and_a_ban_hold_on_every_server_and_are_told_there() {
     assert!(refused.unwrap_err().to_string().contains("silenced"));
     writes.unsilence(&anna, conversation, name).await.unwrap();
     other.send(&ben, conversation, "after").await;
-    writes
-        .ban(&anna, conversation, name, None, None)
-        .await
-        .unwrap();
+    writes.ban(&anna, conversation, ban_of(name)).await.unwrap();
     let refused = other.try_send(&ben, conversation, "x", None).await;
     assert!(refused.unwrap_err().to_string().contains("not found"));
     let mut told = Vec::new();
@@ -85,7 +89,7 @@ async fn a_user_who_is_added_and_banned_at_once_is_not_both() {
     for _ in 0..8 {
         let added = [name.to_owned()];
         let (banned, added, sent) = tokio::join!(
-            one.chat.writes.ban(&anna, conversation, name, None, None),
+            one.chat.writes.ban(&anna, conversation, ban_of(name)),
             other
                 .chat
                 .writes

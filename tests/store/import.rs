@@ -1077,6 +1077,7 @@ async fn reactions(store: &dyn StoreAdmin, micros: i64) -> Vec<(String, Vec<User
             .unwrap(),
     );
     read.into_iter()
+        .filter(|one| one.count > 0)
         .map(|one| (one.emoji.to_string(), one.users))
         .collect()
 }
@@ -1161,7 +1162,7 @@ pub async fn a_reaction_that_was_taken_back_stays_so(store: &dyn StoreAdmin) {
         import(store, &[reaction_row(1, "👍", &ben)]).await,
         [Imported::Unchanged]
     );
-    assert_eq!(reactions(store, 1).await, [("👍".to_owned(), Vec::new())]);
+    assert_eq!(reactions(store, 1).await, []);
 }
 
 pub fn the_order_of_an_import_does_not_matter(runtime: &Runtime, store: &dyn StoreAdmin) {

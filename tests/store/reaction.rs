@@ -47,13 +47,12 @@ async fn react_to(
         .unwrap()
 }
 
+/// The reactions to the first message that are on.
 async fn read(store: &dyn Store, viewer: &UserId) -> Vec<Reaction> {
-    only(
-        store
-            .reactions(viewer, &[(conversation_id(1), id(1))])
-            .await
-            .unwrap(),
-    )
+    let asked = [(conversation_id(1), id(1))];
+    let mut all = only(store.reactions(viewer, &asked).await.unwrap());
+    all.retain(|reaction| reaction.count > 0);
+    all
 }
 
 fn reaction(text: &str, users: &[&UserId], has_viewer: bool) -> Reaction {
@@ -83,7 +82,7 @@ pub async fn a_reaction_is_on_until_it_is_off(store: &dyn Store) {
     react(store, 4, &ben, "👍", false).await.unwrap();
     assert_eq!(read(store, &ben).await, [reaction("👍", &[&ann], false)]);
     react(store, 5, &ann, "👍", false).await.unwrap();
-    assert_eq!(read(store, &ann).await, [reaction("👍", &[], false)]);
+    assert_eq!(read(store, &ann).await, []);
     react(store, 6, &ann, "👍", true).await.unwrap();
     assert_eq!(read(store, &ann).await, [reaction("👍", &[&ann], true)]);
 }

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use super::leave_epoch::LeaveEpoch;
 use crate::chat::publisher::Publisher;
 use crate::model::{
     Block, BlockNotice, ConversationId, DirectIds, IgnoredSenders, OrderKey, Timestamp, UserId,
@@ -64,6 +65,11 @@ impl BlockList {
     /// The blocked users, as senders whose messages are never unread.
     pub(crate) fn ignored(&self) -> &IgnoredSenders {
         &self.ignored
+    }
+
+    /// Whether the user blocks nobody.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.directs.is_empty()
     }
 
     /// The blocks that are on, in no order.
@@ -116,6 +122,8 @@ impl HeldLists {
 pub struct BlockLists {
     store: Arc<dyn Store>,
     publisher: Arc<Publisher>,
+    /// Writers who wait check again after a block has begun.
+    leave_epoch: Arc<LeaveEpoch>,
     is_shared: bool,
     direct_ids: OnceCell<DirectIds>,
     held: Mutex<HeldLists>,
@@ -125,10 +133,16 @@ pub struct BlockLists {
 }
 
 impl BlockLists {
-    pub(crate) fn new(store: Arc<dyn Store>, publisher: Arc<Publisher>, is_shared: bool) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        publisher: Arc<Publisher>,
+        leave_epoch: Arc<LeaveEpoch>,
+        is_shared: bool,
+    ) -> Self {
         Self {
             store,
             publisher,
+            leave_epoch,
             is_shared,
             direct_ids: OnceCell::new(),
             held: Mutex::new(HeldLists {
@@ -163,20 +177,6 @@ impl BlockLists {
             lists.extend(try_join_all(some.iter().map(|user| self.of(user))).await?);
         }
         Ok(lists)
-    }
-
-    /// Those of these users who block the viewer.
-    pub(crate) async fn blockers_of(
-        &self,
-        viewer: &UserId,
-        users: &[UserId],
-    ) -> Result<HashSet<UserId>> {
-        Ok(users
-            .iter()
-            .zip(self.of_all(users).await?)
-            .filter(|(_, list)| list.has(viewer))
-            .map(|(user, _)| user.clone())
-            .collect())
     }
 
     /// The direct conversation of two users, whether it exists or not.
@@ -277,6 +277,7 @@ impl BlockLists {
     }
 
     async fn publish(&self, user: &UserId, block: &Block) -> Result<()> {
+        self.leave_epoch.advance_rights();
         let notice = BlockNotice {
             blocker: user.clone(),
             blocked: block.blocked.clone(),

@@ -25,6 +25,8 @@ pub struct MembershipGuard {
     read: ReadMoment,
     /// Version of the membership at the last check, where it is known.
     seen: Option<SeenVersion>,
+    /// Whether the viewer's blocks were known when the stream began.
+    has_seen_blocks: bool,
 }
 
 impl MembershipGuard {
@@ -44,7 +46,15 @@ impl MembershipGuard {
         // A list that is not held is read before the first delivery, which then ends the stream.
         match access.blocks().held(viewer) {
             Some(held) if held.hides(id) => Err(Error::Forbidden("you have blocked this user")),
-            Some(_) | None => Ok(guard),
+            Some(held) if held.is_empty() => Ok(guard),
+            Some(_) if Box::pin(access.hidden_groups().hides(viewer, id)).await? => {
+                Err(Error::NotFound("the conversation"))
+            }
+            Some(_) => Ok(guard),
+            None => Ok(Self {
+                has_seen_blocks: false,
+                ..guard
+            }),
         }
     }
 
@@ -65,7 +75,8 @@ impl MembershipGuard {
         // read of the participants.
         let read = access.leave_epoch.read_moment();
         let seen = access.membership_versions.recent(id);
-        let own = access.participation(viewer, id).await?;
+        let own = access.joined(viewer, &[id]).await?.pop().flatten();
+        let own = own.ok_or(Error::NotFound("the conversation"))?;
         let (conversation, own_floor) = (own.conversation, own.membership.own_floor());
         // The first of many streams reads the participants for all of them.
         match access.participant_cache.snapshot(viewer, id).await? {
@@ -118,6 +129,7 @@ impl MembershipGuard {
             own_floor,
             read,
             seen,
+            has_seen_blocks: true,
         }
     }
 
@@ -185,12 +197,26 @@ impl MembershipGuard {
     /// Whether the viewer still takes part. It reads the store only if a user has left some
     /// conversation, or on a shared store after the lifetime of a membership.
     pub(crate) async fn may_still_see(&mut self) -> Result<bool> {
-        Ok(self.still_takes_part().await? && !self.is_hidden().await?)
+        if !std::mem::replace(&mut self.has_seen_blocks, true) {
+            // Boxed: a waiting stream would reserve its size.
+            let (hidden, id) = (self.access.hidden_groups(), self.conversation.id);
+            if Box::pin(hidden.hides(&self.viewer, id)).await? {
+                return Ok(false);
+            }
+        }
+        Ok(self.still_takes_part().await? && !self.is_hidden_direct().await?)
+    }
+
+    /// Whether a block hides the conversation from the viewer.
+    pub(crate) async fn is_hidden(&self) -> Result<bool> {
+        let hidden = self.access.hidden_groups();
+        Ok(self.is_hidden_direct().await?
+            || Box::pin(hidden.hides(&self.viewer, self.conversation.id)).await?)
     }
 
     /// Whether the viewer has blocked the other participant of a direct conversation. It reads the
     /// store only if the viewer's list is not held.
-    pub(crate) async fn is_hidden(&self) -> Result<bool> {
+    async fn is_hidden_direct(&self) -> Result<bool> {
         if self.conversation.kind != ConversationKind::Direct {
             return Ok(false);
         }
@@ -205,6 +231,16 @@ impl MembershipGuard {
     /// Whether the viewer blocks a user.
     pub(crate) async fn has_blocked(&self, user: &UserId) -> Result<bool> {
         Ok(self.blocks().await?.has(user))
+    }
+
+    /// Whether a user blocks the viewer.
+    pub(crate) async fn is_blocked_by(&self, user: &UserId) -> Result<bool> {
+        let lists = self.access.blocks();
+        let list = match lists.held(user) {
+            Some(held) => held,
+            None => Box::pin(lists.of(user)).await?,
+        };
+        Ok(list.has(&self.viewer))
     }
 
     /// Whether the event says that the viewer has blocked or unblocked somebody.

@@ -4,6 +4,7 @@ pub(crate) mod authority;
 pub(crate) mod blocks;
 pub(crate) mod floor;
 pub(crate) mod form_gate;
+pub(crate) mod hidden_groups;
 pub(crate) mod leave_epoch;
 pub(crate) mod membership_guard;
 pub(crate) mod membership_versions;
@@ -22,6 +23,7 @@ use self::blocks::BlockLists;
 pub use self::floor::VisibleConversation;
 use self::floor::{FloorRule, expired_at};
 use self::form_gate::FormGate;
+use self::hidden_groups::HiddenGroups;
 use self::leave_epoch::LeaveEpoch;
 use self::membership_versions::MembershipVersions;
 use self::participant_cache::ParticipantCache;
@@ -30,8 +32,8 @@ use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::publisher::Publisher;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Floor, IdempotencyKey, MembershipState,
-    Message, OrderKey, OwnFloor, Timestamp, UserId, Viewer,
+    Conversation, ConversationId, ConversationKind, Floor, IdempotencyKey, Membership,
+    MembershipState, Message, OrderKey, OwnFloor, Timestamp, UserId, Viewer,
 };
 use crate::store::{Participation, Store};
 
@@ -45,6 +47,7 @@ pub struct Access {
     participant_cache: ParticipantCache,
     membership_versions: MembershipVersions,
     blocks: Arc<BlockLists>,
+    hidden_groups: HiddenGroups,
     forms: FormGate,
     floors: FloorRule,
 }
@@ -62,7 +65,14 @@ impl Access {
             ParticipantCache::new(Arc::clone(&store), bus, Arc::clone(&leave_epoch));
         let membership_versions =
             MembershipVersions::new(Arc::clone(&store), Arc::clone(&leave_epoch));
-        let blocks = BlockLists::new(Arc::clone(&store), publisher, in_flight.is_shared());
+        let blocks = BlockLists::new(
+            Arc::clone(&store),
+            publisher,
+            Arc::clone(&leave_epoch),
+            in_flight.is_shared(),
+        );
+        let blocks = Arc::new(blocks);
+        let hidden_groups = HiddenGroups::new(Arc::clone(&store), Arc::clone(&blocks));
         let forms = FormGate::new(Arc::clone(&store));
         Self {
             store,
@@ -70,7 +80,8 @@ impl Access {
             leave_epoch,
             participant_cache,
             membership_versions,
-            blocks: Arc::new(blocks),
+            blocks,
+            hidden_groups,
             forms,
             floors: FloorRule { retention_seconds },
         }
@@ -82,15 +93,31 @@ impl Access {
         viewer: &UserId,
         ids: &[ConversationId],
     ) -> Result<Vec<Option<Arc<Conversation>>>> {
-        let participations = self.store.participations(viewer, ids).await?;
-        Ok(participations
-            .into_iter()
-            .map(|participation| {
-                participation
-                    .filter(may_see)
-                    .map(|participation| participation.conversation)
-            })
-            .collect())
+        let participations = self.participations(viewer, ids).await?.into_iter();
+        let conversation = |own: Option<Participation>| own.map(|own| own.conversation);
+        Ok(participations.map(conversation).collect())
+    }
+
+    /// The viewer's present participations, in groups that a block hides too.
+    async fn joined(
+        &self,
+        viewer: &UserId,
+        ids: &[ConversationId],
+    ) -> Result<Vec<Option<Participation>>> {
+        let participations = self.store.participations(viewer, ids).await?.into_iter();
+        Ok(participations.map(|one| one.filter(may_see)).collect())
+    }
+
+    /// The viewer's participations in the conversations that they may see.
+    async fn participations(
+        &self,
+        viewer: &UserId,
+        ids: &[ConversationId],
+    ) -> Result<Vec<Option<Participation>>> {
+        let mut participations = self.joined(viewer, ids).await?;
+        let hidden = &self.hidden_groups;
+        hidden.take_hidden(viewer, &mut participations).await?;
+        Ok(participations)
     }
 
     /// The conversations in which the viewer takes part now, with the viewer's floors.
@@ -99,12 +126,9 @@ impl Access {
         viewer: &UserId,
         ids: &[ConversationId],
     ) -> Result<Vec<Option<VisibleConversation>>> {
-        let participations = self.store.participations(viewer, ids).await?;
-        let visible = participations.into_iter().map(|participation| {
-            let participation = participation.filter(may_see)?;
-            Some(self.visible_in(&participation))
-        });
-        Ok(visible.collect())
+        let participations = self.participations(viewer, ids).await?.into_iter();
+        let visible = |own: Option<Participation>| Some(self.visible_in(&own?));
+        Ok(participations.map(visible).collect())
     }
 
     /// The conversations that the caller may read: those of [`Self::visible`], and for a service under
@@ -247,15 +271,8 @@ impl Access {
         viewer: &UserId,
         id: ConversationId,
     ) -> Result<Participation> {
-        let participation = self
-            .store
-            .participations(viewer, &[id])
-            .await?
-            .pop()
-            .flatten();
-        participation
-            .filter(may_see)
-            .ok_or(Error::NotFound("the conversation"))
+        let participation = self.participations(viewer, &[id]).await?.pop().flatten();
+        participation.ok_or(Error::NotFound("the conversation"))
     }
 
     /// The time by which bans and silences end.
@@ -270,11 +287,26 @@ impl Access {
         caller: &Viewer,
         participation: &Participation,
     ) -> Result<()> {
-        let silence = participation.membership.silence_at(self.in_flight.now());
-        match silence.filter(|_| !caller.is_service()) {
-            Some(_) => Err(silenced()),
-            None => Ok(()),
+        match self.is_silenced(&participation.membership) && !caller.is_service() {
+            true => Err(silenced()),
+            false => Ok(()),
         }
+    }
+
+    pub(crate) fn is_silenced(&self, membership: &Membership) -> bool {
+        membership.silence_at(self.in_flight.now()).is_some()
+    }
+
+    /// The rule of a participant who writes: neither silenced, nor the one who blocks the other of a direct
+    /// conversation.
+    pub(crate) async fn require_writer(
+        &self,
+        caller: &Viewer,
+        participation: &Participation,
+    ) -> Result<()> {
+        self.require_unsilenced(caller, participation)?;
+        self.require_unhidden(&caller.user, &participation.conversation)
+            .await
     }
 
     /// The participation of a viewer who is about to write. Later ids are greater than all that
@@ -315,6 +347,11 @@ impl Access {
     ) -> Result<bool> {
         Ok(conversation.kind == ConversationKind::Direct
             && self.blocks.of(viewer).await?.hides(conversation.id))
+    }
+
+    /// Groups that a block hides from a participant.
+    pub(crate) fn hidden_groups(&self) -> &HiddenGroups {
+        &self.hidden_groups
     }
 
     /// The rule of everything but deletions, marks and reads of history.

@@ -129,7 +129,13 @@ impl Relationships {
                     else {
                         continue;
                     };
-                    if was_read_or_created_by_another(group, viewer, &one) {
+                    if was_read_or_created_by_another(group, viewer, &one)
+                        && !self
+                            .access
+                            .hidden_groups()
+                            .hides(&one.user, group.id)
+                            .await?
+                    {
                         known.relationship = Some(Relationship::Shared(group.id));
                     } else if known.candidates.len() < CANDIDATES_MAX {
                         known.candidates.push(group.id);
@@ -201,7 +207,8 @@ impl Relationships {
             return Ok(None);
         };
         if was_read_or_created_by_another(&conversation, viewer, &participant) {
-            return Ok(Some(true));
+            let hidden = self.access.hidden_groups();
+            return Ok(Some(!hidden.hides(user, id).await?));
         }
         let row = self.store.inbox_rows(user, &[id]).await?.pop().flatten();
         Ok(Some(row.is_some_and(|row| has_sent(&row, &participant))))
@@ -210,16 +217,7 @@ impl Relationships {
     /// Whether a participant has acted in the conversation since joining: a consent that a service's act
     /// must not hide.
     pub(crate) async fn has_acted(&self, user: &UserId, id: ConversationId) -> Result<bool> {
-        let key = (id, user.clone());
-        let found = self.store.participants_by_name(&[key]).await?.pop();
-        let Some(participant) = found.flatten() else {
-            return Ok(false);
-        };
-        if has_read(&participant) {
-            return Ok(true);
-        }
-        let row = self.store.inbox_rows(user, &[id]).await?.pop().flatten();
-        Ok(row.is_some_and(|row| has_sent(&row, &participant)))
+        has_acted(&*self.store, user, id).await
     }
 
     async fn direct_acquaintance(&self, viewer: &UserId, user: &UserId) -> Result<Acquaintance> {
@@ -253,6 +251,37 @@ impl Relationships {
             .await?
             .items)
     }
+}
+
+/// Whether a participant has acted in a conversation since joining it.
+pub(super) async fn has_acted(
+    store: &dyn Store,
+    user: &UserId,
+    id: ConversationId,
+) -> Result<bool> {
+    let key = (id, user.clone());
+    let found = store.participants_by_name(&[key]).await?.pop();
+    let Some(participant) = found.flatten() else {
+        return Ok(false);
+    };
+    if has_read(&participant) {
+        return Ok(true);
+    }
+    let row = store.inbox_rows(user, &[id]).await?.pop().flatten();
+    Ok(row.is_some_and(|row| has_sent(&row, &participant)))
+}
+
+/// Whether a participant has answered in a conversation, so that each message there may notify them: by the
+/// consent to presence, or because they began it.
+pub(crate) fn has_answered(
+    conversation: &Conversation,
+    sender: &UserId,
+    participant: &Participant,
+    row: &InboxRow,
+) -> bool {
+    conversation.created_by.as_ref() == Some(&participant.user)
+        || was_read_or_created_by_another(conversation, sender, participant)
+        || has_sent(row, participant)
 }
 
 /// Part of the decision that needs no read of the participant's inbox row.

@@ -46,6 +46,20 @@ pub enum Refusal {
     Suspended,
 }
 
+/// Caller of an admitted request, for a check before its write: the request may have waited since.
+#[derive(Debug, Clone)]
+pub(crate) struct AdmittedCaller {
+    caller: Viewer,
+    /// Moment of issue that a token of the caller's needed then.
+    tokens_from: Option<Timestamp>,
+}
+
+impl AdmittedCaller {
+    pub(crate) fn caller(&self) -> &Viewer {
+        &self.caller
+    }
+}
+
 /// Receives a signal after each change of a restriction.
 pub struct RestrictionWatch(Option<watch::Receiver<()>>);
 
@@ -134,10 +148,19 @@ impl RestrictionState {
         until.is_some_and(|until| until.is_none_or(|until| now < until))
     }
 
+    fn is_caller_suspended(&self, caller: &Viewer, now: Timestamp) -> bool {
+        self.is_suspended(caller.subject(), now) || self.is_suspended(&caller.user, now)
+    }
+
+    /// Moment of issue that a token needs at least.
+    fn tokens_from(&self, subject: &UserId) -> Option<Timestamp> {
+        self.tokens_from.get(subject).copied().max(self.everyone)
+    }
+
     fn is_revoked(&self, subject: &UserId, issued_at: Option<Timestamp>) -> bool {
-        let tokens_from = self.tokens_from.get(subject).copied().max(self.everyone);
         // A token without a moment of issue counts as older than every revocation.
-        tokens_from.is_some_and(|from| issued_at.is_none_or(|issued_at| issued_at < from))
+        self.tokens_from(subject)
+            .is_some_and(|from| issued_at.is_none_or(|issued_at| issued_at < from))
     }
 
     /// Drops what refuses nobody any more.
@@ -205,12 +228,32 @@ impl Restrictions {
     pub fn check(&self, viewer: &Viewer, issued_at: Option<Timestamp>) -> Result<(), Refusal> {
         let now = self.clock.now();
         let state = self.state.read();
-        let subject = viewer.subject();
-        if state.is_suspended(subject, now) || state.is_suspended(&viewer.user, now) {
+        if state.is_caller_suspended(viewer, now) {
             return Err(Refusal::Suspended);
         }
-        if state.is_revoked(subject, issued_at) {
+        if state.is_revoked(viewer.subject(), issued_at) {
             return Err(Refusal::Revoked);
+        }
+        Ok(())
+    }
+
+    /// The caller of a request that was admitted just now.
+    pub(crate) fn admitted(&self, caller: &Viewer) -> AdmittedCaller {
+        AdmittedCaller {
+            caller: caller.clone(),
+            tokens_from: self.state.read().tokens_from(caller.subject()),
+        }
+    }
+
+    /// Refuses a caller whom a restriction since the admission of the request concerns. Reads memory alone.
+    pub(crate) fn require_admitted(&self, admitted: &AdmittedCaller) -> Result<()> {
+        let (now, state) = (self.clock.now(), self.state.read());
+        if state.is_caller_suspended(&admitted.caller, now) {
+            return Err(Error::Forbidden("the user is suspended"));
+        }
+        // The next try shows whether the revocation concerns the token.
+        if state.tokens_from(admitted.caller.subject()) > admitted.tokens_from {
+            return Err(Error::Busy);
         }
         Ok(())
     }

@@ -127,7 +127,7 @@ impl Steps {
         let all = Cut::default();
         let page = self.store.history(conversation, &all, &request).await?;
         self.delete_own(user, &page.items).await?;
-        self.take_reactions_back(user, &page.items).await?;
+        self.writes.take_reactions_back(user, &page.items).await?;
         let named = page.items.iter().filter(|message| names(message, user));
         let named: Vec<_> = named.map(|message| message.id).collect();
         if !named.is_empty() {
@@ -160,29 +160,6 @@ impl Steps {
             }
         }
         done(deleting).await
-    }
-
-    /// Takes the user's reactions back, each with its event.
-    async fn take_reactions_back(&self, user: &UserId, messages: &[Arc<Message>]) -> Result<()> {
-        let reacted: Vec<_> = messages
-            .iter()
-            .filter(|message| message.has_reactions && message.deleted_at.is_none())
-            .map(|message| (message.conversation, message.id))
-            .collect();
-        if reacted.is_empty() {
-            return Ok(());
-        }
-        let reactions = self.store.reactions(user, &reacted).await?;
-        let mut taking = Vec::new();
-        for ((conversation, message), reactions) in reacted.into_iter().zip(reactions) {
-            for reaction in reactions.into_iter().filter(|one| one.has_viewer) {
-                let taken =
-                    self.writes
-                        .take_reaction_back(user, conversation, message, reaction.emoji);
-                taking.push(taken.boxed());
-            }
-        }
-        done(taking).await
     }
 
     /// Deletes reports by the user, and empties those about the user.

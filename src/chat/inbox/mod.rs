@@ -28,7 +28,9 @@ use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::publisher::Publisher;
 use crate::chat::write_tasks::WriteTasks;
 use crate::cluster::DeduplicationWindow;
-use crate::model::{Conversation, ConversationId, InboxRow, Unread, UserId};
+use crate::model::{
+    Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Timestamp, Unread, UserId,
+};
 use crate::store::{EntryPreview, PreviewQuery, Store, UnreadQuery};
 use crate::weak_map::WeakMap;
 
@@ -108,7 +110,58 @@ impl InboxService {
         for row in &mut rows {
             row.take_if(|row| blocks.hides(row.conversation));
         }
+        self.keep_archived(viewer, rows.iter_mut().flatten())
+            .await?;
         Ok(rows)
+    }
+
+    /// Keeps entries archived whose messages since are those of users whom the viewer blocks. It reads only for
+    /// viewers who block somebody, and entries that such a message would bring back.
+    pub(super) async fn keep_archived(
+        &self,
+        viewer: &UserId,
+        rows: impl Iterator<Item = &mut InboxRow>,
+    ) -> Result<()> {
+        let blocks = self.access.blocks().of(viewer).await?;
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let is_back = |row: &&mut InboxRow| {
+            let archived_at = row.flags.archived_at.filter(|_| !row.is_archived());
+            archived_at.is_some_and(|at| row.sent_up_to.is_none_or(|sent| sent.moment() <= at))
+        };
+        let rows: Vec<_> = rows.filter(is_back).collect();
+        let last = rows
+            .iter()
+            .filter_map(|row| Some((row.conversation, row.last_message?)));
+        let last: Vec<_> = last.collect();
+        if last.len() < rows.len() || last.is_empty() {
+            return Ok(());
+        }
+        let last = self.store.messages(&last).await?;
+        let is_blocked = |message: &Option<Arc<Message>>| {
+            message.as_ref().is_some_and(|one| blocks.has(&one.sender))
+        };
+        let rows = rows.into_iter().zip(&last);
+        let rows: Vec<_> = rows
+            .filter_map(|(row, last)| is_blocked(last).then_some(row))
+            .collect();
+        let query = |row: &&mut InboxRow| {
+            let since = |at: Timestamp| OrderKey::first_at(at.plus_micros(1)).before();
+            UnreadQuery {
+                conversation: row.conversation,
+                after: row.flags.archived_at.map_or(OrderKey::MAX, since),
+                up_to: row.last_message.map(MessageId::order_key),
+            }
+        };
+        let queries: Vec<_> = rows.iter().map(query).collect();
+        let others = self.store.unread(viewer, &queries, 0, blocks.ignored());
+        for (row, others) in rows.into_iter().zip(others.await?) {
+            if others == Unread::default() {
+                row.flags.archived_at = row.last_message.map(MessageId::moment);
+            }
+        }
+        Ok(())
     }
 
     /// Entries of several conversations, hidden ones included.

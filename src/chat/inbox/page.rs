@@ -147,6 +147,7 @@ impl InboxService {
                 found.has_behind = has_behind;
             }
             left -= rows.len();
+            self.keep_archived(viewer, rows.iter_mut()).await?;
             let matching = self.matching(viewer, filter, &rows).await?;
             for (row, conversation) in rows.iter().zip(matching) {
                 found.scanned_to = Some(row.key());
@@ -186,9 +187,10 @@ impl InboxService {
             return Ok(false);
         };
         let at_key: Vec<_> = self
-            .entry(viewer, key.conversation)
+            .shown_entries(viewer, &[key.conversation])
             .await?
             .into_iter()
+            .flatten()
             .filter(|row| row.key() == *key)
             .collect();
         if self

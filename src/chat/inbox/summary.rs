@@ -47,8 +47,9 @@ impl InboxService {
         };
         let is_beyond = loop {
             request.count = SCAN_CHUNK.min(left);
-            let page = self.store.inbox(viewer, &request).await?;
+            let mut page = self.store.inbox(viewer, &request).await?;
             left -= page.items.len();
+            self.keep_archived(viewer, page.items.iter_mut()).await?;
             request.after = page.items.last().map(InboxRow::key);
             let unmuted: Vec<_> = page
                 .items

@@ -10,6 +10,7 @@
 //! before.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::chat::access::Access;
+use crate::chat::access::relationship::has_answered;
 use crate::chat::access::restrictions::Restrictions;
 use crate::chat::components::Components;
 use crate::chat::error::Result;
@@ -25,8 +27,9 @@ use crate::chat::inbox::InboxService;
 use crate::chat::inbox::summary::SummaryFields;
 use crate::chat::presence::PresenceService;
 use crate::model::{
-    Conversation, ConversationKind, InboxRow, Mentions, Message, MessageKind, NotificationLevel,
-    OutboxEvent, OutboxEventKind, PageRequest, Participant, Unread, UserId,
+    Conversation, ConversationKind, Cut, InboxRow, Mentions, Message, MessageKind,
+    NotificationLevel, OrderKey, OutboxEvent, OutboxEventKind, PageRequest, Participant, Timestamp,
+    Unread, UserId,
 };
 use crate::store::Store;
 
@@ -39,6 +42,11 @@ const BADGES_MAX: usize = 10_000;
 
 /// Users whom one piece of a notification looks at.
 const PIECE_USERS: usize = 100;
+/// Messages of one read that looks for an earlier one.
+const EARLIER_PAGE: usize = 32;
+/// Reads for one message: a minute with more SYSTEM messages requests nothing.
+const EARLIER_PAGES_MAX: usize = 8;
+const MINUTE_MICROS: i64 = 60 * 1_000_000;
 /// Entries that are read at once.
 const CONCURRENCY: usize = 32;
 
@@ -56,6 +64,8 @@ pub enum NotificationReason {
     Group,
     Mention,
     Everyone,
+    /// The user has not answered in the conversation yet.
+    Request,
 }
 
 /// User to notify of a message.
@@ -106,8 +116,9 @@ impl NotificationService {
     }
 
     /// The users of a piece to notify of a message now, by username: participants but its sender who have not read past it, and have
-    /// neither muted the conversation nor blocked the sender. Of an edit, those whom it mentions anew. Nobody for a message that
-    /// is deleted, or not of a user. With the name after which the next piece begins.
+    /// neither muted the conversation nor blocked the sender. Those who have not answered in the conversation yet
+    /// are among them for the first message of a minute alone. Of an edit, those whom it mentions anew. Nobody for a
+    /// message that is deleted, or not of a user. With the name after which the next piece begins.
     pub(super) async fn recipients(
         &self,
         event: &OutboxEvent,
@@ -131,20 +142,11 @@ impl NotificationService {
             true => &event.newly_mentioned,
             false => &content.mentions,
         };
-        let (participants, next) = self
+        let (mut participants, next) = self
             .candidates(&conversation, mentions, is_edit, piece)
             .await?;
-        let (users, floors): (Vec<_>, Vec<_>) = participants
-            .into_iter()
-            .filter(|participant| self.may_notify(participant, message))
-            .map(|participant| {
-                let own = participant.membership.own_floor();
-                (
-                    participant.user,
-                    self.access.floor_above(&conversation, own),
-                )
-            })
-            .unzip();
+        participants.retain(|participant| self.may_notify(participant, message));
+        let users: Vec<_> = participants.iter().map(|one| one.user.clone()).collect();
         let ids = [id];
         let mut rows = Vec::with_capacity(users.len());
         for some in users.chunks(CONCURRENCY) {
@@ -154,10 +156,13 @@ impl NotificationService {
         let blocks = self.access.blocks().of_all(&users).await?;
         let online = self.presence.online(&users).await?;
         let position = message.id.order_key();
-        let all = users.into_iter().zip(floors);
-        let all = all.zip(rows).zip(blocks).zip(online);
-        let notified = all.filter_map(|((((user, floor), mut rows), blocks), is_online)| {
-            let entry = rows.pop().flatten()?.above(floor);
+        let all = participants.into_iter().zip(rows).zip(blocks).zip(online);
+        let notified = all.filter_map(|(((participant, mut rows), blocks), is_online)| {
+            let row = rows.pop().flatten()?;
+            let has_answered = has_answered(&conversation, &message.sender, &participant, &row);
+            let own_floor = participant.membership.own_floor();
+            let entry = row.above(self.access.floor_above(&conversation, own_floor));
+            let user = participant.user;
             let level = entry.flags.level;
             let level = level.unwrap_or(NotificationLevel::default_of(conversation.is_large));
             let is_wanted = match level {
@@ -172,7 +177,10 @@ impl NotificationService {
                 && entry.read_up_to() < position
                 && !entry.flags.is_muted
                 && !blocks.has(&message.sender);
-            let reason = reason(conversation.kind, mentions, &user);
+            let reason = match has_answered {
+                true => reason(conversation.kind, mentions, &user),
+                false => NotificationReason::Request,
+            };
             is_notified.then_some(NotificationRecipient {
                 user,
                 reason,
@@ -180,7 +188,59 @@ impl NotificationService {
                 is_online,
             })
         });
-        Ok((notified.collect(), next))
+        let mut notified: Vec<_> = notified.collect();
+        for index in (0..notified.len()).rev() {
+            let hidden = self.access.hidden_groups();
+            if hidden.hides(&notified[index].user, id).await? {
+                notified.remove(index);
+            }
+        }
+        let is_request =
+            |one: &NotificationRecipient| matches!(one.reason, NotificationReason::Request);
+        if notified.iter().any(is_request) {
+            if self.is_sent_by_service(message).await? {
+                for one in notified.iter_mut().filter(|one| is_request(one)) {
+                    one.reason = reason(conversation.kind, mentions, &one.user);
+                }
+            } else if is_edit || !self.is_first_of_minute(message).await? {
+                notified.retain(|one| !is_request(one));
+            }
+        }
+        Ok((notified, next))
+    }
+
+    /// Whether a service wrote the last message of the sender, under its own name or in that of a user who has not
+    /// acted in the conversation.
+    async fn is_sent_by_service(&self, message: &Message) -> Result<bool> {
+        let ids = [message.conversation];
+        let rows = self.store.inbox_rows(&message.sender, &ids).await?;
+        let row = rows.into_iter().flatten().next();
+        Ok(row.is_some_and(|row| row.is_sent_by_service))
+    }
+
+    /// Whether a message is the first TEXT message of its conversation in a minute of the clock. The ids decide, so
+    /// that each try decides alike.
+    async fn is_first_of_minute(&self, message: &Message) -> Result<bool> {
+        let at = message.id.moment().micros();
+        let minute = Timestamp::from_micros(at - at.rem_euclid(MINUTE_MICROS));
+        let cut = Cut {
+            start: Bound::Included(OrderKey::first_at(minute)),
+            end: Bound::Excluded(message.id.order_key()),
+        };
+        let mut request = PageRequest::first(EARLIER_PAGE);
+        for _ in 0..EARLIER_PAGES_MAX {
+            let page = self.store.history(message.conversation, &cut, &request);
+            let page = page.await?;
+            let is_text = |earlier: &Arc<Message>| earlier.kind == MessageKind::Text;
+            if page.items.iter().any(is_text) {
+                return Ok(false);
+            }
+            match page.items.last().filter(|_| page.has_next) {
+                Some(last) => request = request.after(last.id.order_key()),
+                None => return Ok(true),
+            }
+        }
+        Ok(false)
     }
 
     /// Participants of a piece whom a message may notify, and the name after which the next piece begins.

@@ -230,7 +230,12 @@ impl InboxUpdates {
             self.position = self
                 .position
                 .max(changed.newest_change.order_key().min(low_watermark));
-            if blocks.hides(changed.conversation) {
+            if blocks.hides(changed.conversation)
+                || !blocks.is_empty()
+                    && (streams.access.hidden_groups())
+                        .hides(&self.viewer, changed.conversation)
+                        .await?
+            {
                 continue;
             }
             let update = InboxUpdate::of_conversation(self.position, changed.conversation);
@@ -269,6 +274,14 @@ impl InboxUpdates {
         } = received;
         let hidden = self.streams.access.blocks().of(&self.viewer).await?;
         conversations.retain(|id| !hidden.hides(*id));
+        if !hidden.is_empty() {
+            let groups = self.streams.access.hidden_groups();
+            for index in (0..conversations.len()).rev() {
+                if groups.hides(&self.viewer, conversations[index]).await? {
+                    conversations.remove(index);
+                }
+            }
+        }
         if !blocks.is_empty() {
             // Counts that were advanced message by message are computed anew.
             self.large.clear();

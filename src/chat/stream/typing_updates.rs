@@ -81,13 +81,15 @@ impl TypingUpdates {
         }
     }
 
-    /// Whether the viewer sees an update: not the typing of a user whom they block, in a group. The end of
-    /// one that was shown before the block is. `None` once the viewer no longer takes part.
+    /// Whether the viewer sees an update: not the typing of a user whom they block, or who blocks them. The end
+    /// of one that was shown before the block is. `None` once the viewer no longer takes part.
     async fn is_shown(&mut self, update: &TypingUpdate) -> Result<Option<bool>> {
         if !self.guard.may_still_see().await? {
             return Ok(None);
         }
-        let is_blocked = update.is_typing && self.guard.has_blocked(&update.user).await?;
+        let (guard, user) = (&self.guard, &update.user);
+        let is_blocked = update.is_typing
+            && (guard.has_blocked(user).await? || guard.is_blocked_by(user).await?);
         Ok(Some(!is_blocked))
     }
 

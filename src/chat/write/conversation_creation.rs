@@ -92,15 +92,7 @@ impl WriteService {
         users.push(viewer.clone());
         let hash = InputHash::of_group(name.as_str(), &users);
         // Left out without a word: the viewer sees an absence, not its reason.
-        let blockers = self
-            .context
-            .access
-            .blocks()
-            .blockers_of(viewer, &users)
-            .await?;
-        users.retain(|user| {
-            user == viewer || !(self.restrictions.is_suspended(user) || blockers.contains(user))
-        });
+        users.retain(|user| user == viewer || !self.restrictions.is_suspended(user));
         let may_exist = key.is_some();
         let id = key.map_or_else(ConversationId::random, |key| {
             ConversationId::group(viewer, key.as_str())

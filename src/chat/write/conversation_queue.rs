@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::backlog::{Backlog, BacklogPermit, BacklogSize, PendingReply, Reply};
+use super::command::WriterCheck;
 use super::command::draft::Draft;
 use super::command::erasure::ErasureCommand;
 use super::command::group::GroupCommand;
@@ -26,7 +27,6 @@ use super::conversation_writer::ConversationWriter;
 use super::outgoing::OutgoingEvents;
 use super::send_batch::SendJob;
 use super::write_context::WriteContext;
-use crate::chat::access::authority::Authority;
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::chat::write_tasks::WriteTasks;
@@ -80,7 +80,7 @@ pub(crate) enum Work {
     Revise(RevisionDraft, Reply<Arc<Message>>),
     React(ReactionDraft, Reply<Arc<Message>>),
     Pin(PinDraft, Reply<Arc<Message>>),
-    Group(GroupCommand, Authority, Reply<()>),
+    Group(GroupCommand, WriterCheck, Reply<()>),
     Erase(ErasureCommand, Reply<()>),
 }
 
@@ -259,8 +259,8 @@ impl QueueTask {
                 PendingReply::new(reply, permit),
                 writer.pin(user, draft).await,
             ),
-            Work::Group(command, authority, reply) => {
-                let changed = writer.change_group(&user, authority, &command).await;
+            Work::Group(command, check, reply) => {
+                let changed = writer.change_group(&user, &check, &command).await;
                 self.reply(
                     PendingReply::new(reply, permit),
                     changed.map(|outgoing| ((), outgoing)),

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::command::WriterCheck;
 use super::command::erasure::{ErasureCommand, ErasureTarget};
 use super::command::pin::PinDraft;
 use super::command::reaction::{EMOJI_PATH, ReactionDraft};
 use super::command::revision::RevisionDraft;
+use super::command::{WriterCheck, require_everyone};
 use super::outgoing::{OutgoingEvents, Publication};
 use super::unknown_outcome::retry_until_known;
 use super::write_context::WriteContext;
@@ -19,7 +19,7 @@ use crate::chat::in_flight_ids::IdLease;
 use crate::model::{
     Change, ChangeKind, ConversationId, Emoji, Event, Floor, Message, OwnFloor, UserId,
 };
-use crate::store::Revised;
+use crate::store::{Participation, Revised};
 
 /// At most one writer of a conversation exists in a process: that of its queue.
 pub(crate) struct ConversationWriter {
@@ -43,20 +43,44 @@ impl ConversationWriter {
         self.conversation
     }
 
-    /// Checks again whether the user takes part, and is not silenced, if any membership has changed
-    /// since the command was accepted.
-    async fn check_writer(&self, user: &UserId, check: WriterCheck) -> Result<()> {
-        let access = &self.context.access;
-        let is_current = access.leave_epoch().current() == check.leave_epoch;
-        if is_current || check.authority == Authority::Service {
-            return Ok(());
-        }
-        let own = access.participation(user, self.conversation).await?;
-        let silence = own.membership.silence_at(self.context.in_flight.now());
-        match silence.filter(|_| check.may_be_silenced) {
-            Some(_) => Err(silenced()),
+    /// Refuses a caller whom a suspension or a revocation since the command was accepted concerns.
+    pub(super) fn check_admission(&self, check: &WriterCheck) -> Result<()> {
+        match &check.accepted {
+            Some(accepted) => (self.context.restrictions).require_admitted(&accepted.admitted),
             None => Ok(()),
         }
+    }
+
+    /// Whether the rights of the caller may have changed since the command was accepted.
+    pub(super) fn may_have_changed(&self, check: &WriterCheck) -> bool {
+        let WriteContext {
+            access, in_flight, ..
+        } = self.context.as_ref();
+        check.authority == Authority::Membership
+            && check.accepted.as_ref().is_some_and(|accepted| {
+                let epoch = access.leave_epoch();
+                !epoch.has_rights_of(accepted.rights, in_flight.is_shared())
+            })
+    }
+
+    /// Checks a caller again. Returns the participation, if it may have changed.
+    async fn check_writer(
+        &self,
+        user: &UserId,
+        check: &WriterCheck,
+    ) -> Result<Option<Participation>> {
+        self.check_admission(check)?;
+        let accepted = check.accepted.as_ref();
+        let Some(accepted) = accepted.filter(|_| self.may_have_changed(check)) else {
+            return Ok(None);
+        };
+        let access = &self.context.access;
+        let own = access.participation(user, self.conversation).await?;
+        if !check.is_deletion {
+            let caller = accepted.admitted.caller();
+            access.require_writer(caller, &own).await?;
+        }
+        Ok(Some(own))
     }
 
     /// Edits or deletes a message. Returns it, with the events for the other servers.
@@ -66,7 +90,9 @@ impl ConversationWriter {
         draft: RevisionDraft,
     ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
         let authority = draft.check.authority;
-        self.check_writer(&user, draft.check).await?;
+        if let Some(own) = self.check_writer(&user, &draft.check).await? {
+            require_everyone(&own, draft.mentions_everyone())?;
+        }
         let WriteContext {
             store,
             access,
@@ -80,13 +106,14 @@ impl ConversationWriter {
             .await?;
         // The role may have changed while the command waited. Few commands need it.
         let role = match draft.needs_role(&present, &user) {
-            true => Some(
-                access
-                    .governing(&user, authority, self.conversation)
-                    .await?
-                    .membership
-                    .role,
-            ),
+            true => {
+                let own = access.governing(&user, authority, self.conversation);
+                let own = own.await?.membership;
+                if access.is_silenced(&own) {
+                    return Err(silenced());
+                }
+                Some(own.role)
+            }
             false => None,
         };
         index.prepare_change(self.conversation, present.id).await?;
@@ -122,16 +149,24 @@ impl ConversationWriter {
     /// Puts a reaction on or off. Returns the message, with the events for the other servers.
     pub(crate) async fn react(
         &self,
-        user: UserId,
+        actor: UserId,
         draft: ReactionDraft,
     ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
         let ReactionDraft {
             message,
             emoji,
+            user,
             is_on,
             check,
         } = draft;
-        self.check_writer(&user, check).await?;
+        let authority = check.authority;
+        self.check_writer(&actor, &check).await?;
+        if user != actor {
+            // The role may have changed while the command waited.
+            let access = &self.context.access;
+            let own = access.governing(&actor, authority, self.conversation);
+            ReactionDraft::check_role(own.await?.membership.role)?;
+        }
         let WriteContext {
             store,
             history,
@@ -182,7 +217,7 @@ impl ConversationWriter {
         draft: PinDraft,
     ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
         let authority = draft.check.authority;
-        self.check_writer(&user, draft.check).await?;
+        self.check_writer(&user, &draft.check).await?;
         let WriteContext {
             store,
             access,
@@ -255,6 +290,14 @@ impl ConversationWriter {
         if kind.is_some_and(|kind| kind.has_viewer) == is_on {
             return Ok(false);
         }
+        let own = all.iter().filter(|reaction| reaction.has_viewer).count();
+        if is_on && own >= Emoji::KINDS_OF_USER_MAX {
+            let message = format!(
+                "a user has at most {} kinds of reactions to a message: remove one of yours first",
+                Emoji::KINDS_OF_USER_MAX
+            );
+            return Err(Error::bad_input(EMOJI_PATH, message));
+        }
         if is_on
             && !kind.is_some_and(is_active)
             && all.iter().filter(|reaction| is_active(reaction)).count() >= Emoji::KINDS_MAX
@@ -262,13 +305,6 @@ impl ConversationWriter {
             let message = format!(
                 "a message has at most {} kinds of reactions",
                 Emoji::KINDS_MAX
-            );
-            return Err(Error::bad_input(EMOJI_PATH, message));
-        }
-        if kind.is_none() && all.len() >= Emoji::KINDS_EVER_MAX {
-            let message = format!(
-                "this message has had {} kinds of reactions, and takes no other",
-                Emoji::KINDS_EVER_MAX
             );
             return Err(Error::bad_input(EMOJI_PATH, message));
         }

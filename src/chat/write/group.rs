@@ -44,8 +44,11 @@ impl WriteService {
         visible_from: Option<Timestamp>,
     ) -> Result<Vec<UserId>> {
         let caller = &caller.into();
-        let viewer = &caller.user;
         let mut users = parse_usernames(usernames)?;
+        if users.is_empty() {
+            let message = "name at least one user";
+            return Err(Error::bad_input(&["input", "usernames"], message));
+        }
         // Left out without a word: the viewer sees an absence, not its reason.
         users.retain(|user| !self.restrictions.is_suspended(user));
         let access = &self.context.access;
@@ -53,14 +56,12 @@ impl WriteService {
         if visible_from.is_some() {
             access.forms().require(FormVersion::HISTORY).await?;
         }
-        let blockers = access.blocks().blockers_of(viewer, &users).await?;
-        let mut added = users.clone();
-        added.retain(|user| !blockers.contains(user));
-        self.check_introductions(caller, conversation, &added)
+        // A blocker takes part as everyone does; the group is hidden from them.
+        self.check_introductions(caller, conversation, &users)
             .await?;
-        self.run_group_command(caller, conversation, GroupCommand::Add(added, visible_from))
+        let command = GroupCommand::Add(users.clone(), visible_from);
+        self.run_group_command(caller, conversation, command)
             .await?;
-        // A blocker who takes part already is among them, as every participant is.
         Ok(users)
     }
 
@@ -113,13 +114,9 @@ impl WriteService {
         conversation: ConversationId,
     ) -> Result<()> {
         let caller = &caller.into();
-        let access = &self.context.access;
-        let own = access.participation_for_write(&caller.user, conversation);
-        if let Err(error) = own.await {
-            return Err(access.refusal(caller, conversation, error).await);
-        }
+        self.participation_of(caller, conversation).await?;
         let (command, authority) = (GroupCommand::Leave, Authority::Membership);
-        self.enqueue_group_command(&caller.user, authority, conversation, command)
+        self.enqueue_group_command(caller, authority, conversation, command)
             .await
     }
 
@@ -168,19 +165,19 @@ impl WriteService {
         // A stranger must not occupy the queue.
         let access = &self.context.access;
         access.governing_for_write(caller, conversation).await?;
-        let authority = Authority::of(caller);
-        self.enqueue_group_command(&caller.user, authority, conversation, command)
+        self.enqueue_group_command(caller, Authority::of(caller), conversation, command)
             .await
     }
 
     pub(super) async fn enqueue_group_command(
         &self,
-        actor: &UserId,
+        caller: &Viewer,
         authority: Authority,
         conversation: ConversationId,
         command: GroupCommand,
     ) -> Result<()> {
-        let work = |reply| Work::Group(command, authority, reply);
-        self.queues.run(conversation, actor, work).await
+        let check = self.check_of(caller, authority);
+        let work = |reply| Work::Group(command, check, reply);
+        self.queues.run(conversation, &caller.user, work).await
     }
 }

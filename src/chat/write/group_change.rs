@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use super::command::WriterCheck;
 use super::command::group::GroupCommand;
+use super::command::history::HistoryCommand;
 use super::conversation_writer::ConversationWriter;
 use super::group_policy::{BanDecision, GroupDecision, GroupPolicy};
 use super::outgoing::OutgoingEvents;
 use super::unknown_outcome::retry_until_known;
-use crate::chat::access::authority::Authority;
+use super::write_context::WriteContext;
 use crate::chat::access::floor::bound_before;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::IdLease;
@@ -27,6 +29,9 @@ use crate::store::{
 /// Decisions on one command, each after another server has changed the membership.
 const TRIES_MAX: usize = 8;
 
+/// Users of one decision, with those who are passed over as successors.
+const PASSED_OVER_MAX: usize = 256;
+
 /// Outcome of one decision.
 enum ChangeAttempt {
     /// With the events for the other servers.
@@ -40,24 +45,29 @@ impl ConversationWriter {
     pub(crate) async fn change_group(
         &self,
         actor: &UserId,
-        authority: Authority,
+        check: &WriterCheck,
         command: &GroupCommand,
     ) -> Result<Option<OutgoingEvents>> {
         let context = self.context();
-        let users = command.concerned(actor);
         for _ in 0..TRIES_MAX {
-            let members = context
-                .store
-                .membership_snapshot(self.conversation(), &users)
-                .await?;
-            let members = members.ok_or(Error::NotFound("the conversation"))?;
-            // The ids of this change are greater than the version, whatever clock has allocated
-            // that.
-            context
-                .in_flight
-                .observe(self.conversation(), members.version);
+            self.check_admission(check)?;
+            let concerned = command.concerned(actor);
+            let mut users = concerned.clone();
+            let mut members = self.snapshot(&mut users).await?;
+            let restrictions = &context.restrictions;
+            if users.iter().any(|user| restrictions.is_suspended(user)) {
+                self.fill_vacancy(actor).await?;
+                users = concerned;
+                members = self.snapshot(&mut users).await?;
+            }
+            if let GroupCommand::History(HistoryCommand::SetExpiry { .. }) = command {
+                let access = &context.access;
+                access
+                    .require_unhidden(actor, &members.conversation)
+                    .await?;
+            }
             let now = context.in_flight.now();
-            let policy = GroupPolicy::new(&users, authority, &members, now, command)?;
+            let policy = GroupPolicy::new(&users, check.authority, &members, now, command)?;
             let Some(decision) = policy.decide(command)? else {
                 let repeated = match command {
                     GroupCommand::Rename(_) => {
@@ -94,6 +104,62 @@ impl ConversationWriter {
             }
         }
         Err(Error::Busy)
+    }
+
+    /// The memberships on which a change is decided. Suspended users, and those from whom a block hides the group,
+    /// are passed over as successors, unless nobody else is left: the store is asked as if they left too.
+    async fn snapshot(&self, users: &mut Vec<UserId>) -> Result<MembershipSnapshot> {
+        let WriteContext {
+            store,
+            access,
+            restrictions,
+            in_flight,
+            ..
+        } = self.context().as_ref();
+        let mut first_heir = None;
+        loop {
+            let members = store.membership_snapshot(self.conversation(), users);
+            let members = members.await?.ok_or(Error::NotFound("the conversation"))?;
+            // The ids of a change are greater than the version, whatever clock has allocated that.
+            in_flight.observe(self.conversation(), members.version);
+            match &members.successor {
+                Some((heir, _))
+                    if restrictions.is_suspended(heir)
+                        || access
+                            .hidden_groups()
+                            .hides(heir, self.conversation())
+                            .await? =>
+                {
+                    users.push(heir.clone());
+                    first_heir = first_heir.or(members.successor);
+                }
+                Some(_) => return Ok(members),
+                None => {
+                    return Ok(MembershipSnapshot {
+                        successor: first_heir,
+                        ..members
+                    });
+                }
+            }
+            if users.len() > PASSED_OVER_MAX {
+                return Err(Error::Busy);
+            }
+        }
+    }
+
+    /// Makes the first active successor OWNER, if the OWNER of a group is one by succession alone, and suspended.
+    /// A later restoration changes nothing back.
+    async fn fill_vacancy(&self, actor: &UserId) -> Result<()> {
+        let mut passed_over = Vec::new();
+        let members = self.snapshot(&mut passed_over).await?;
+        let Some(decision) = GroupPolicy::succession(&passed_over, &members) else {
+            return Ok(());
+        };
+        let attempt = self.persist_and_publish(actor, &members, decision).await?;
+        if let ChangeAttempt::Published(outgoing) = attempt {
+            self.context().deliver_then(outgoing, drop);
+        }
+        Ok(())
     }
 
     /// Refuses the change if it would exceed a user's bound of large conversations.
@@ -333,6 +399,12 @@ impl ConversationWriter {
             || changes.iter().any(ends_rights)
         {
             context.access.leave_epoch().advance();
+        }
+        if changes
+            .iter()
+            .any(|change| change.kind == ChangeKind::RoleChanged)
+        {
+            context.access.leave_epoch().advance_rights();
         }
         for change in changes {
             let event = Event::Changed(self.conversation(), change.clone());

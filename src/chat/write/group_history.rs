@@ -5,7 +5,7 @@ use super::command::group::GroupCommand;
 use super::command::history::{ConversationSettings, HistoryCommand, parse_ttl};
 use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
-use crate::model::{ConversationId, ConversationKind, Floor, MessageId, Role, UserId, Viewer};
+use crate::model::{ConversationId, ConversationKind, Floor, MessageId, Role, Viewer};
 use crate::store::FormVersion;
 
 impl WriteService {
@@ -74,21 +74,23 @@ impl WriteService {
         conversation: ConversationId,
         seconds: Option<u32>,
     ) -> Result<()> {
-        self.require_participant(caller, conversation).await?;
+        let own = self.participation_of(caller, conversation).await?;
         let viewer = &caller.user;
+        let access = &self.context.access;
+        access.require_unhidden(viewer, &own.conversation).await?;
         let found = self
             .participants
             .direct_peers(viewer, &[conversation])
             .await?;
         let peer = found.into_iter().flatten().find(|peer| peer != viewer);
         let command = HistoryCommand::SetExpiry { seconds, peer };
-        self.enqueue_own_command(viewer, conversation, command)
+        self.enqueue_own_command(caller, conversation, command)
             .await
     }
 
     /// Removes everything that the conversation has now from the viewer's history.
     pub async fn clear_history(&self, caller: &Viewer, conversation: ConversationId) -> Result<()> {
-        self.require_participant(caller, conversation).await?;
+        self.participation_of(caller, conversation).await?;
         let access = &self.context.access;
         access.forms().require(FormVersion::HISTORY).await?;
         let store = &self.context.store;
@@ -96,7 +98,7 @@ impl WriteService {
         // Without a message there is nothing to clear.
         let Some(last) = last else { return Ok(()) };
         let up_to = last.order_key();
-        self.enqueue_own_command(&caller.user, conversation, HistoryCommand::Clear { up_to })
+        self.enqueue_own_command(caller, conversation, HistoryCommand::Clear { up_to })
             .await
     }
 
@@ -117,29 +119,15 @@ impl WriteService {
         self.run_group_command(caller, conversation, command).await
     }
 
-    /// Refuses a caller who does not take part.
-    async fn require_participant(
-        &self,
-        caller: &Viewer,
-        conversation: ConversationId,
-    ) -> Result<()> {
-        let access = &self.context.access;
-        let own = access.participation_for_write(&caller.user, conversation);
-        match own.await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(access.refusal(caller, conversation, error).await),
-        }
-    }
-
     /// Runs a command of a participant on their own part of the history.
     async fn enqueue_own_command(
         &self,
-        viewer: &UserId,
+        caller: &Viewer,
         conversation: ConversationId,
         command: HistoryCommand,
     ) -> Result<()> {
         let (command, authority) = (GroupCommand::History(command), Authority::Membership);
-        self.enqueue_group_command(viewer, authority, conversation, command)
+        self.enqueue_group_command(caller, authority, conversation, command)
             .await
     }
 

@@ -4,7 +4,7 @@
 //! upgrade.
 
 use super::WriteService;
-use super::command::group::{BanDraft, GroupCommand, parse_username};
+use super::command::group::{BanDraft, BanInput, GroupCommand, parse_username};
 use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
 use crate::model::{Ban, Conversation, ConversationId, Timestamp, UserId, Viewer};
@@ -26,12 +26,16 @@ impl WriteService {
         &self,
         caller: impl Into<Viewer>,
         conversation: ConversationId,
-        username: &str,
-        until: Option<Timestamp>,
-        reason: Option<String>,
+        input: BanInput,
     ) -> Result<Banned> {
+        let BanInput {
+            username,
+            until,
+            reason,
+            remove_reactions,
+        } = input;
         let caller = &caller.into();
-        let user = parse_other(&caller.user, username)?;
+        let user = parse_other(&caller.user, &username)?;
         self.check_until(until)?;
         let reason = reason.filter(|reason| !reason.is_empty());
         check_reason(reason.as_deref())?;
@@ -57,6 +61,11 @@ impl WriteService {
         });
         self.run_group_command(caller, conversation, command)
             .await?;
+        if remove_reactions {
+            // The ban is done: a repetition removes the rest.
+            let removed = self.take_newest_reactions_back(&user, conversation);
+            removed.await.map_err(|_| Error::OutcomeUnknown)?;
+        }
         let stored = store.bans_of(conversation, users).await?.pop().flatten();
         let ban = stored.unwrap_or_else(|| Ban {
             // It was lifted, or has ended, just now.

@@ -3,7 +3,8 @@
 //! Every participant may leave. OWNERs and ADMINs may rename the group, add users, and remove
 //! MEMBERs. OWNERs may also remove OWNERs and ADMINs, and set roles. A group always has an OWNER:
 //! when the last one leaves, the oldest ADMIN inherits the role, else the oldest participant.
-//! ADMINs ban and silence MEMBERs, OWNERs anyone else. Both set the slow mode. A service under its own name has the
+//! ADMINs ban and silence MEMBERs, OWNERs anyone else. Both set the slow mode. A silence takes all these rights for
+//! its time. A service under its own name has the
 //! rights of an OWNER in every group, and is never silenced. When it removes the last OWNER, the role is inherited too.
 
 mod history;
@@ -134,8 +135,28 @@ impl<'a> GroupPolicy<'a> {
         })
     }
 
+    /// The role of OWNER for the successor, if one of those whom the succession has passed over has it: they have
+    /// it by the succession alone. They are the last of the users whose memberships were read.
+    pub(crate) fn succession(
+        passed_over: &[UserId],
+        members: &MembershipSnapshot,
+    ) -> Option<GroupDecision> {
+        let (next, membership) = members.successor.as_ref()?;
+        let of_passed_over = members.memberships.iter().rev().take(passed_over.len());
+        let is_owner = |one: &Membership| one.is_joined() && one.role == Role::Owner;
+        if passed_over.contains(next) || !of_passed_over.flatten().any(is_owner) {
+            return None;
+        }
+        let transition = staying(next, *membership, Role::Owner);
+        let changes = vec![(ChangeKind::RoleChanged, next.clone())];
+        Some(GroupDecision::unannounced(transition, changes, Vec::new()))
+    }
+
     /// `None` if the command changes nothing.
     pub(crate) fn decide(&self, command: &GroupCommand) -> Result<Option<GroupDecision>> {
+        if self.membership.silence_at(self.now).is_some() && !command.is_for_silenced() {
+            return Err(silenced());
+        }
         match command {
             GroupCommand::Rename(name) => self.rename(name),
             GroupCommand::Add(users, visible_from) => self.add(users, *visible_from),
@@ -173,9 +194,6 @@ impl<'a> GroupPolicy<'a> {
 
     fn rename(&self, name: &GroupName) -> Result<Option<GroupDecision>> {
         self.require_admin()?;
-        if self.membership.silence_at(self.now).is_some() {
-            return Err(silenced());
-        }
         if self.members.conversation.name.as_ref() == Some(name) {
             return Ok(None);
         }

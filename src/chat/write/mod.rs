@@ -29,11 +29,12 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use self::backlog::BacklogSize;
-use self::command::WriterCheck;
 use self::command::draft::Draft;
+use self::command::group::parse_username;
 use self::command::pin::PinDraft;
 use self::command::reaction::ReactionDraft;
 use self::command::revision::{EditInput, RevisionDraft};
+use self::command::{AcceptedCaller, WriterCheck, require_everyone, slow_mode_of};
 use self::completed_change::CompletedChanges;
 use self::conversation_queue::{ConversationQueues, Work};
 use self::introduction::Introductions;
@@ -53,7 +54,7 @@ use crate::chat::write_tasks::WriteTasks;
 use crate::cluster::DeduplicationWindow;
 use crate::metrics::Metrics;
 use crate::model::{
-    ConversationId, DirectIds, Floor, Message, MessageId, Revision, Role, UserId, Viewer,
+    ConversationId, DirectIds, Floor, Message, MessageId, Revision, UserId, Viewer,
 };
 use crate::rate::Rate;
 use crate::store::{FormVersion, Participation};
@@ -85,6 +86,7 @@ impl WriteService {
         let context = Arc::new(WriteContext {
             store: Arc::clone(&components.store),
             access: Arc::clone(&components.access),
+            restrictions: Arc::clone(&components.restrictions),
             history: Arc::clone(&components.history),
             in_flight: components.in_flight.clone(),
             publisher: Arc::clone(&components.publisher),
@@ -161,29 +163,24 @@ impl WriteService {
     ) -> Result<Arc<Message>> {
         let caller = caller.into();
         let viewer = &caller.user;
-        let (leave_epoch, participation) = self.accept_writer(&caller, conversation).await?;
-        draft.leave_epoch = leave_epoch;
-        // In a direct conversation there is none.
-        if participation.membership.role == Role::Member && !caller.is_service() {
-            draft.slow_mode_seconds = participation.conversation.slow_mode_seconds;
+        draft.check = self.check_of(&caller, Authority::Membership);
+        let access = &self.context.access;
+        let participation = self.participation_of(&caller, conversation).await?;
+        if let Err(refusal) = access.require_writer(&caller, &participation).await {
+            return self
+                .refuse_send(&caller, conversation, draft, refusal)
+                .await;
         }
-        draft.may_be_silenced = !caller.is_service();
-        let floor = self.context.access.floor_of(&participation);
+        draft.slow_mode_seconds = slow_mode_of(&caller, &participation);
+        let floor = access.floor_of(&participation);
         let mentions = &draft.content.mentions;
         if !mentions.is_empty() {
             self.accept_mentions(&participation, mentions.everyone)
                 .await?;
         }
-        // A service pays its own rate at the door, whoever it acts for.
-        if caller.service_name().is_none() {
-            self.sends.take(viewer)?;
-            if let Err(error) = self.written.take_all(viewer, kibibytes(draft.bytes)) {
-                self.sends.refund(viewer, 1);
-                return Err(error);
-            }
-        }
-        draft.is_by_service =
-            caller.is_acted_for() && !self.relationships.has_acted(viewer, conversation).await?;
+        self.take_send(&caller, &draft)?;
+        draft.is_by_service = caller.is_service()
+            || caller.is_acted_for() && !self.relationships.has_acted(viewer, conversation).await?;
         if let Some(reply_to) = draft.reply_to {
             self.context
                 .history
@@ -210,12 +207,8 @@ impl WriteService {
         let caller = &caller.into();
         let viewer = &caller.user;
         let input = input.into();
-        let (leave_epoch, participation) = self.accept_writer(caller, conversation).await?;
-        let check = WriterCheck {
-            leave_epoch,
-            authority: Authority::Membership,
-            may_be_silenced: !caller.is_service(),
-        };
+        let check = self.check_of(caller, Authority::Membership);
+        let participation = self.accept_writer(caller, conversation).await?;
         let everyone = input.mentions_everyone == Some(true);
         let names = input.mentioned_usernames.as_ref();
         if everyone || names.is_some_and(|names| !names.is_empty()) {
@@ -244,13 +237,11 @@ impl WriteService {
     ) -> Result<Arc<Message>> {
         let caller = &caller.into();
         let access = &self.context.access;
-        let leave_epoch = access.leave_epoch().current();
-        let own = access.governing_for_write(caller, conversation).await?;
         let check = WriterCheck {
-            leave_epoch,
-            authority: Authority::of(caller),
-            may_be_silenced: false,
+            is_deletion: true,
+            ..self.check_of(caller, Authority::of(caller))
         };
+        let own = access.governing_for_write(caller, conversation).await?;
         let draft = RevisionDraft::deletion(message, check);
         Self::require_above(message, access.floor_of(&own))?;
         self.queues
@@ -270,17 +261,44 @@ impl WriteService {
         is_on: bool,
     ) -> Result<Arc<Message>> {
         let caller = &caller.into();
-        let viewer = &caller.user;
-        let (leave_epoch, own) = self.accept_writer(caller, conversation).await?;
-        let check = WriterCheck {
-            leave_epoch,
-            authority: Authority::Membership,
-            may_be_silenced: !caller.is_service(),
-        };
-        let draft = ReactionDraft::parse(message, emoji, is_on, check)?;
+        let check = self.check_of(caller, Authority::Membership);
+        let own = self.accept_writer(caller, conversation).await?;
+        let user = caller.user.clone();
+        let draft = ReactionDraft::parse(message, emoji, user, is_on, check)?;
         Self::require_above(message, self.context.access.floor_of(&own))?;
         self.queues
-            .run(conversation, viewer, |reply| Work::React(draft, reply))
+            .run(conversation, &caller.user, |reply| {
+                Work::React(draft, reply)
+            })
+            .await
+    }
+
+    /// Removes the reaction of another user, as a message of theirs may be deleted. Returns the message.
+    pub async fn remove_reaction_of(
+        &self,
+        caller: impl Into<Viewer>,
+        conversation: ConversationId,
+        message: MessageId,
+        emoji: &str,
+        username: &str,
+    ) -> Result<Arc<Message>> {
+        let caller = &caller.into();
+        let user = parse_username(username)?;
+        if user == caller.user {
+            return self
+                .react(caller, conversation, message, emoji, false)
+                .await;
+        }
+        let access = &self.context.access;
+        let check = self.check_of(caller, Authority::of(caller));
+        let own = access.governing_for_write(caller, conversation).await?;
+        access.require_writer(caller, &own).await?;
+        let draft = ReactionDraft::parse(message, emoji, user, false, check)?;
+        Self::require_above(message, access.floor_of(&own))?;
+        self.queues
+            .run(conversation, &caller.user, |reply| {
+                Work::React(draft, reply)
+            })
             .await
     }
 
@@ -293,24 +311,17 @@ impl WriteService {
         is_on: bool,
     ) -> Result<Arc<Message>> {
         let caller = &caller.into();
-        let authority = Authority::of(caller);
         let access = &self.context.access;
-        let leave_epoch = match authority {
-            Authority::Membership => self.accept_writer(caller, conversation).await?.0,
-            Authority::Service => {
-                access.governing_for_write(caller, conversation).await?;
-                access.leave_epoch().current()
-            }
+        let check = self.check_of(caller, Authority::of(caller));
+        match check.authority {
+            Authority::Membership => self.accept_writer(caller, conversation).await?,
+            Authority::Service => access.governing_for_write(caller, conversation).await?,
         };
         access.forms().require(FormVersion::PINS).await?;
         let draft = PinDraft {
             message,
             is_on,
-            check: WriterCheck {
-                leave_epoch,
-                authority,
-                may_be_silenced: !caller.is_service(),
-            },
+            check,
         };
         self.queues
             .run(conversation, &caller.user, |reply| Work::Pin(draft, reply))
@@ -386,38 +397,77 @@ impl WriteService {
     async fn accept_mentions(&self, participation: &Participation, everyone: bool) -> Result<()> {
         let forms = self.context.access.forms();
         forms.require(FormVersion::MENTIONS).await?;
-        let Participation {
-            conversation,
-            membership,
-        } = participation;
-        if everyone && conversation.is_large && membership.role == Role::Member {
-            return Err(Error::Forbidden(
-                "only an owner or admin of a large conversation may mention everyone",
-            ));
-        }
-        Ok(())
+        require_everyone(participation, everyone)
     }
 
-    /// Checks that the viewer takes part and may write, and returns the participation, with the leave epoch
-    /// before the check.
+    /// The check of a caller whose rights are read next.
+    fn check_of(&self, caller: &Viewer, authority: Authority) -> WriterCheck {
+        let accepted = AcceptedCaller {
+            admitted: self.restrictions.admitted(caller),
+            rights: self.context.access.leave_epoch().rights_moment(),
+        };
+        WriterCheck {
+            accepted: Some(accepted),
+            authority,
+            is_deletion: false,
+        }
+    }
+
+    /// Checks that the viewer takes part, and returns the participation.
+    async fn participation_of(
+        &self,
+        caller: &Viewer,
+        conversation: ConversationId,
+    ) -> Result<Participation> {
+        let access = &self.context.access;
+        let participation = access.participation_for_write(&caller.user, conversation);
+        match participation.await {
+            Ok(participation) => Ok(participation),
+            Err(error) => Err(access.refusal(caller, conversation, error).await),
+        }
+    }
+
+    /// Checks that the viewer takes part and may write, and returns the participation.
     async fn accept_writer(
         &self,
         caller: &Viewer,
         conversation: ConversationId,
-    ) -> Result<(u64, Participation)> {
-        let viewer = &caller.user;
+    ) -> Result<Participation> {
+        let participation = self.participation_of(caller, conversation).await?;
         let access = &self.context.access;
-        let leave_epoch = access.leave_epoch().current();
-        let participation = access.participation_for_write(viewer, conversation);
-        let participation = match participation.await {
-            Ok(participation) => participation,
-            Err(error) => return Err(access.refusal(caller, conversation, error).await),
-        };
-        access.require_unsilenced(caller, &participation)?;
-        access
-            .require_unhidden(viewer, &participation.conversation)
-            .await?;
-        Ok((leave_epoch, participation))
+        access.require_writer(caller, &participation).await?;
+        Ok(participation)
+    }
+
+    /// Charges for a send. A service pays its own rate at the door, whoever it acts for.
+    fn take_send(&self, caller: &Viewer, draft: &Draft) -> Result<()> {
+        if caller.service_name().is_none() {
+            let user = &caller.user;
+            self.sends.take(user)?;
+            if let Err(error) = self.written.take_all(user, kibibytes(draft.bytes)) {
+                self.sends.refund(user, 1);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a send. The queue still answers the retry of a stored one.
+    async fn refuse_send(
+        &self,
+        caller: &Viewer,
+        conversation: ConversationId,
+        mut draft: Draft,
+        refusal: Error,
+    ) -> Result<Arc<Message>> {
+        if draft.key.is_none() || !matches!(refusal, Error::Forbidden(_)) {
+            return Err(refusal);
+        }
+        self.take_send(caller, &draft)?;
+        draft.refusal = Some(refusal);
+        self.queues
+            .run(conversation, &caller.user, |reply| Work::Send(draft, reply))
+            .await
     }
 }
 

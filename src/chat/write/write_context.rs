@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use super::introduction::Introductions;
 use super::unknown_outcome::UnsettledWrites;
 use crate::chat::access::Access;
+use crate::chat::access::restrictions::Restrictions;
 use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::index::SearchIndex;
@@ -19,6 +20,7 @@ use crate::store::Store;
 pub(crate) struct WriteContext {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) access: Arc<Access>,
+    pub(crate) restrictions: Arc<Restrictions>,
     pub(crate) history: Arc<HistoryService>,
     pub(crate) in_flight: InFlightIds,
     pub(crate) publisher: Arc<Publisher>,

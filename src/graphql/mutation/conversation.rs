@@ -141,7 +141,8 @@ impl ConversationMutation {
 
     /// Changes the settings of a group: its history visibility and expiry by its OWNERs, the slow mode by
     /// its OWNERs and ADMINs, else FORBIDDEN. Of a direct conversation: the expiry that the viewer asks
-    /// for. The same settings change nothing. During an upgrade of the deployment: UNAVAILABLE.
+    /// for; a viewer who blocks the other user asks for none (FORBIDDEN). The same settings change
+    /// nothing. During an upgrade of the deployment: UNAVAILABLE.
     async fn update_conversation(
         &self,
         ctx: &Context<'_>,

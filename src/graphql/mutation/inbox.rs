@@ -78,8 +78,8 @@ pub(super) struct UpdateInboxEntryInput {
     muted: Option<bool>,
     /// True pins the entry, false unpins it.
     pinned: Option<bool>,
-    /// True archives the entry until a newer message arrives; a muted entry stays archived. False
-    /// ends it.
+    /// True archives the entry until a newer message arrives, one of a blocked user excepted; a muted
+    /// entry stays archived. False ends it.
     archived: Option<bool>,
     /// Messages that notify the viewer. Null sets the default of the conversation again.
     notification_level: MaybeUndefined<NotificationLevel>,
@@ -130,7 +130,8 @@ impl InboxMutation {
     }
 
     /// Moves the viewer's read marker back, so that a message and all later ones are unread again.
-    /// Receipts stay as they are.
+    /// Messages that the viewer sent are never unread: from such a message on, the later ones of others
+    /// are, and without any the count stays 0. Receipts stay as they are.
     async fn mark_unread(
         &self,
         ctx: &Context<'_>,

@@ -18,8 +18,8 @@ use crate::model::{self, ConversationId};
 pub(super) struct SendMessageInput {
     /// Global id of the conversation.
     conversation_id: ID,
-    /// Text: at most 16 KiB of UTF-8, not blank; empty only with attachments. The only control
-    /// characters are tab, line feed and carriage return.
+    /// Text: at most 16 KiB of UTF-8, not of white space and invisible characters alone; empty only with
+    /// attachments. The only control characters are tab, line feed and carriage return.
     body: String,
     /// Attachments: at most 10, together at most 8 KiB.
     attachments: Option<Vec<AttachmentInput>>,
@@ -74,8 +74,7 @@ impl SendMessagePayload {
 pub(super) struct EditMessageInput {
     /// Global id of a message that the viewer sent.
     message_id: ID,
-    /// New text: at most 16 KiB of UTF-8, not blank; empty only if the message has attachments. The
-    /// only control characters are tab, line feed and carriage return.
+    /// New text, as in `sendMessage`; empty only if the message has attachments. The only control characters are tab, line feed and carriage return.
     body: String,
     /// Usernames of the mentioned users, as in `sendMessage`. Left out, they stay; an empty list removes
     /// them.
@@ -120,8 +119,8 @@ pub(super) struct MessageMutation;
 #[Object]
 impl MessageMutation {
     /// Sends a message. A retry with the same `idempotencyKey` within 24 hours returns the message
-    /// of the first try; the same key with another content is CONFLICT. Sending too fast is
-    /// RATE_LIMITED, a busy conversation UNAVAILABLE; both are NOT_DONE.
+    /// of the first try, also if the viewer may no longer send; the same key with another content is
+    /// CONFLICT. Sending too fast is RATE_LIMITED, a busy conversation UNAVAILABLE; both are NOT_DONE.
     async fn send_message(
         &self,
         ctx: &Context<'_>,

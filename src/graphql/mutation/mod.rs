@@ -46,9 +46,10 @@ const CLIENT_MUTATION_ID_BYTES_MAX: usize = 128;
 /// A service under its own name does in every conversation what an OWNER may.
 ///
 /// Errors have a code in `extensions.code`, as in `Query`. Errors with a retry also have
-/// `extensions.outcome`: NOT_DONE means that nothing was stored. UNKNOWN means that the change may
-/// have been stored: repeat the same mutation, `sendMessage` and `createGroupConversation` with the
-/// same idempotency key.
+/// `extensions.outcome`: NOT_DONE means that this request stored nothing; it says nothing of an earlier
+/// try. UNKNOWN means that the change may have been stored: repeat the same mutation, `sendMessage` and
+/// `createGroupConversation` with the same idempotency key, until an answer has another outcome than
+/// UNKNOWN and NOT_DONE.
 #[derive(MergedObject, Default)]
 pub struct Mutation(
     ConversationMutation,
@@ -88,12 +89,18 @@ fn message_in(conversation: ConversationId, id: &ID) -> Result<MessageId> {
     }
 }
 
-/// The viewer's entry, for a payload. The mutation is done by now, so that a failed read leaves its
-/// outcome unknown.
+/// The viewer's entry, for a payload, also where a block hides it. The mutation is done by now, so that a failed
+/// read leaves its outcome unknown.
 async fn entry_edge(scope: &ViewerScope, conversation: ConversationId) -> Result<InboxEntryEdge> {
-    let edge = InboxEntryEdge::load(scope, conversation).await;
-    edge.and_then(|edge| edge.ok_or_else(|| Error::not_found("the conversation")))
-        .map_err(Error::once_done)
+    let edge = async {
+        if let Some(edge) = InboxEntryEdge::load(scope, conversation).await? {
+            return Ok(edge);
+        }
+        let row = scope.chat.inbox.entry(&scope.viewer, conversation).await?;
+        row.map(|row| InboxEntryEdge::new(scope, row))
+            .ok_or_else(|| Error::not_found("the conversation"))
+    };
+    edge.await.map_err(Error::once_done)
 }
 
 /// The conversation, for a payload; see [`entry_edge`].

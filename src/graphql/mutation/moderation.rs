@@ -4,6 +4,7 @@ use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
 use super::participant::participant;
 use super::{conversation, echo};
+use crate::chat::BanInput;
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, conversation_of};
 use crate::graphql::scalar::DateTime;
@@ -21,6 +22,8 @@ pub(super) struct BanParticipantInput {
     until: Option<DateTime>,
     /// Reason, for those who see the ban: at most 255 bytes without control characters.
     reason: Option<String>,
+    /// True also removes the user's reactions to the newest 1,000 messages of the group. Default: false.
+    remove_reactions: Option<bool>,
     /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
@@ -130,8 +133,9 @@ impl ModerationMutation {
         nullable(lift_ban(ctx, input)).await
     }
 
-    /// Makes a participant of a group read but not write until then: they cannot send, edit, react,
-    /// type or rename the group (FORBIDDEN); they can delete, mark and leave. An ADMIN silences
+    /// Makes a participant of a group read but not write until then: they cannot send, edit, react or
+    /// type, and their role gives them no right over the group and the messages of others (FORBIDDEN).
+    /// They can delete their own messages, mark, clear their history, and leave. An ADMIN silences
     /// MEMBERs, an OWNER anyone else, else FORBIDDEN. A second silence replaces the first, and
     /// leaving the group ends none. During an upgrade of the deployment: UNAVAILABLE.
     async fn silence_participant(
@@ -160,12 +164,13 @@ async fn ban(
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
-    let until = input.until.map(|until| until.0);
-    let banned = scope
-        .chat
-        .writes
-        .ban(&scope.caller, id, &input.username, until, input.reason)
-        .await?;
+    let ban = BanInput {
+        username: input.username,
+        until: input.until.map(|until| until.0),
+        reason: input.reason,
+        remove_reactions: input.remove_reactions.unwrap_or_default(),
+    };
+    let banned = scope.chat.writes.ban(&scope.caller, id, ban).await?;
     let removed = GlobalId::Participant(id, banned.ban.user.clone()).encode();
     Ok(Some(BanParticipantPayload {
         conversation: conversation(&scope, id).await?,

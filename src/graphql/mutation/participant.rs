@@ -15,7 +15,7 @@ use crate::model::{ConversationId, UserId};
 pub(super) struct AddParticipantsInput {
     /// Global id of the group.
     conversation_id: ID,
-    /// Usernames to add: at most 50. Existing participants stay unchanged.
+    /// Usernames to add: 1 to 50. Existing participants stay unchanged.
     usernames: Vec<String>,
     /// Moment from which the new participants see the history: never before that from which the viewer
     /// sees it by joining. Left out: as the history visibility of the group says.

@@ -16,8 +16,8 @@ use crate::model;
 pub(super) struct AddReactionInput {
     /// Global id of the message.
     message_id: ID,
-    /// One emoji of Unicode. Spellings with and without U+FE0F are the same emoji. A message has at
-    /// most 20 different ones at a time.
+    /// One emoji of Unicode. Spellings with and without U+FE0F are the same emoji. At a time a message has
+    /// at most 20 different ones, and at most 5 of one user.
     emoji: String,
     /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
@@ -39,6 +39,8 @@ pub(super) struct RemoveReactionInput {
     message_id: ID,
     /// The emoji, in any spelling.
     emoji: String,
+    /// Username of the user whose reaction goes. Default: the viewer.
+    username: Option<String>,
     /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
@@ -67,7 +69,8 @@ impl ReactionMutation {
         nullable(add(ctx, input)).await
     }
 
-    /// Removes the viewer's reaction from a message. Without such a reaction it changes nothing.
+    /// Removes a reaction from a message: the viewer's, or as an OWNER or ADMIN of the group that of
+    /// another user, else FORBIDDEN. Without such a reaction it changes nothing.
     async fn remove_reaction(
         &self,
         ctx: &Context<'_>,
@@ -93,7 +96,17 @@ async fn remove(
 ) -> Result<Option<RemoveReactionPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
-    let message = react(&scope, &input.message_id, &input.emoji, false).await?;
+    let message = match &input.username {
+        None => react(&scope, &input.message_id, &input.emoji, false).await?,
+        Some(username) => {
+            let (conversation, id) =
+                message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
+            let (writes, emoji) = (&scope.chat.writes, &input.emoji);
+            writes
+                .remove_reaction_of(&scope.caller, conversation, id, emoji, username)
+                .await?
+        }
+    };
     Ok(Some(RemoveReactionPayload {
         message: Message::new(&scope, message),
         client_mutation_id,

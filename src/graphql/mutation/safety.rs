@@ -106,8 +106,9 @@ pub(super) struct SafetyMutation;
 impl SafetyMutation {
     /// Blocks a user. The direct conversation with the user leaves the viewer's inbox; the viewer can
     /// still read it by its id, and delete messages there. In groups, messages of the user are not
-    /// unread. The user cannot add the viewer to a group, sees the viewer as offline, and is not
-    /// told of the block. The viewer may block 1,000 users; one more is CONFLICT. A second block
+    /// unread. A group to which the user has added the viewer is hidden from the viewer until the block
+    /// ends, unless the viewer has sent or read there; for everyone else the viewer takes part. The user
+    /// sees the viewer as offline, and is not told of the block. The viewer may block 1,000 users; one more is CONFLICT. A second block
     /// changes nothing.
     async fn block_user(
         &self,
@@ -118,7 +119,7 @@ impl SafetyMutation {
     }
 
     /// Ends a block. The direct conversation with the user is in the inbox again, with nothing
-    /// unread. Without a block, nothing changes.
+    /// unread, and groups to which the user has added the viewer are too. Without a block, nothing changes.
     async fn unblock_user(
         &self,
         ctx: &Context<'_>,

@@ -161,9 +161,9 @@ impl Subscription {
         Ok(outbox::payloads(updates, scope, limits_of(ctx)).boxed())
     }
 
-    /// Delivers the users who start or stop typing in a conversation, including the viewer. Typing
-    /// ends with `setTyping`, with a message, or after 6 seconds (by default) without a call. It is
-    /// never stored or replayed.
+    /// Delivers the users who start or stop typing in a conversation, including the viewer; not those
+    /// whom the viewer blocks, nor those who block the viewer. Typing ends with `setTyping`, with a
+    /// message, or after 6 seconds (by default) without a call. It is never stored or replayed.
     async fn typing_changed(
         &self,
         ctx: &Context<'_>,

@@ -44,7 +44,8 @@ impl NotificationEvent {
     }
 
     /// 1 to 100 users, by username: participants who have not read the message, whose level it meets, and who have neither muted
-    /// the conversation nor blocked the sender. Of an edit, only those whom the message did not mention before. A message that
+    /// the conversation nor blocked the sender. Users who have not answered there yet are among them at most once
+    /// a minute (REQUEST). Of an edit, only those whom the message did not mention before. A message that
     /// notifies more users has several events.
     async fn recipients(&self) -> &[NotificationRecipient] {
         &self.recipients
@@ -116,4 +117,8 @@ pub(super) enum NotificationReason {
     Mention,
     /// The message mentions everyone.
     Everyone,
+    /// The user has not answered in the conversation yet: neither sent there nor read by `markRead`, nor
+    /// begun it. Only the first TEXT message of a minute of the clock notifies such users, unless a service
+    /// sends it.
+    Request,
 }

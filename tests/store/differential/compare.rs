@@ -194,10 +194,16 @@ async fn compare_conversation(
         naive.messages(&ids).await.unwrap()
     );
     for viewer in ["ann", "Ben", "crowd000"].map(user) {
-        let reactions = engine.reactions(&viewer, &ids).await.unwrap();
+        let active = async |store: &dyn Store| {
+            let mut all = store.reactions(&viewer, &ids).await.unwrap();
+            for reactions in &mut all {
+                reactions.retain(|reaction| reaction.count > 0);
+            }
+            all
+        };
         assert_eq!(
-            reactions,
-            naive.reactions(&viewer, &ids).await.unwrap(),
+            active(engine).await,
+            active(naive).await,
             "reactions as {viewer} sees them"
         );
     }

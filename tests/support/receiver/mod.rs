@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wideroom::chat::{OutboxTypes, ReaderName};
@@ -62,6 +63,8 @@ pub(crate) enum Reply {
     Long(usize),
     /// With this body.
     Json(u16, String),
+    /// With this body, once it is notified.
+    Held(Arc<Notify>, String),
     Hang,
     Close,
 }
@@ -219,6 +222,12 @@ async fn talk(mut stream: TcpStream, state: &ReceiverState) -> Option<()> {
             }
             Reply::Json(status, body) => {
                 let mut answer = head(status, "content-type: application/json", body.len());
+                answer.extend_from_slice(body.as_bytes());
+                answer
+            }
+            Reply::Held(release, body) => {
+                release.notified().await;
+                let mut answer = head(200, "content-type: application/json", body.len());
                 answer.extend_from_slice(body.as_bytes());
                 answer
             }

@@ -1,5 +1,7 @@
 //! Draft of a message: the input of a send, and its validation.
 
+use super::WriterCheck;
+use crate::chat::access::authority::Authority;
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::model::{
@@ -39,12 +41,13 @@ pub struct Draft {
     pub(crate) hash: InputHash,
     /// Approximate size in a queue and in a batch.
     pub(crate) bytes: usize,
-    /// Leave epoch in which the sender was known to take part.
-    pub(crate) leave_epoch: u64,
-    /// Whether a service sends it in the name of a sender who has not acted in the conversation yet.
+    /// Check of the sender, which the queue repeats.
+    pub(crate) check: WriterCheck,
+    /// Error of a send that is refused: a retry still finds the message of its first attempt.
+    pub(crate) refusal: Option<Error>,
+    /// Whether a service sends it, under its own name or in that of a sender who has not acted in the
+    /// conversation yet.
     pub(crate) is_by_service: bool,
-    /// False for a service under its own name.
-    pub(crate) may_be_silenced: bool,
     /// Seconds after the sender's last send before which this one is refused. 0: no wait.
     pub(crate) slow_mode_seconds: u32,
 }
@@ -82,9 +85,9 @@ impl Draft {
             key,
             hash,
             bytes,
-            leave_epoch: 0,
+            check: WriterCheck::of_server(Authority::Membership),
+            refusal: None,
             is_by_service: false,
-            may_be_silenced: true,
             slow_mode_seconds: 0,
         })
     }

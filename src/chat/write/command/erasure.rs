@@ -28,8 +28,4 @@ impl ErasureCommand {
 }
 
 /// The right of the server itself.
-pub(crate) const ERASURE_CHECK: WriterCheck = WriterCheck {
-    leave_epoch: 0,
-    authority: Authority::Service,
-    may_be_silenced: false,
-};
+pub(crate) const ERASURE_CHECK: WriterCheck = WriterCheck::of_server(Authority::Service);

@@ -24,6 +24,17 @@ pub(crate) enum GroupCommand {
     History(HistoryCommand),
 }
 
+/// A ban as a client gives it.
+#[derive(Debug, Clone, Default)]
+pub struct BanInput {
+    pub username: String,
+    /// `None`: until it is lifted.
+    pub until: Option<Timestamp>,
+    pub reason: Option<String>,
+    /// Whether the user's reactions to the newest messages go too.
+    pub remove_reactions: bool,
+}
+
 /// Ban to be decided.
 #[derive(Debug)]
 pub(crate) struct BanDraft {
@@ -50,6 +61,14 @@ impl GroupCommand {
             | Self::History(_) => 0,
         };
         named + 512
+    }
+
+    /// Whether a silenced participant may give it: what concerns themselves alone.
+    pub(crate) fn is_for_silenced(&self) -> bool {
+        matches!(
+            self,
+            Self::Leave | Self::Withdraw | Self::History(HistoryCommand::Clear { .. })
+        )
     }
 
     /// Whether direct conversations have it, and not only groups.

@@ -9,13 +9,58 @@ pub(crate) mod reaction;
 pub(crate) mod revision;
 
 use crate::chat::access::authority::Authority;
+use crate::chat::access::leave_epoch::RightsMoment;
+use crate::chat::access::restrictions::AdmittedCaller;
+use crate::chat::error::{Error, Result};
+use crate::model::{Role, Viewer};
+use crate::store::Participation;
 
-/// Check of a user who is about to write. The queue repeats it if memberships have changed since.
-#[derive(Debug, Clone, Copy)]
+/// Check of a user who is about to write. The queue repeats it: a command may wait long, also for the hook.
+#[derive(Debug, Clone)]
 pub(crate) struct WriterCheck {
-    /// Leave epoch before the check.
-    pub(crate) leave_epoch: u64,
+    /// `None` for the server itself.
+    pub(crate) accepted: Option<AcceptedCaller>,
     pub(crate) authority: Authority,
-    /// False for a deletion, and for a service under its own name.
-    pub(crate) may_be_silenced: bool,
+    /// Whether silences and blocks hold nobody back: the command deletes.
+    pub(crate) is_deletion: bool,
+}
+
+/// Caller of a command, with the moment before their rights were read.
+#[derive(Debug, Clone)]
+pub(crate) struct AcceptedCaller {
+    pub(crate) admitted: AdmittedCaller,
+    pub(crate) rights: RightsMoment,
+}
+
+impl WriterCheck {
+    /// The right of the server itself.
+    pub(crate) const fn of_server(authority: Authority) -> Self {
+        Self {
+            accepted: None,
+            authority,
+            is_deletion: true,
+        }
+    }
+}
+
+/// Seconds that a participant waits between two sends. In a direct conversation there is no such wait.
+pub(crate) fn slow_mode_of(caller: &Viewer, participation: &Participation) -> u32 {
+    match participation.membership.role {
+        Role::Member if !caller.is_service() => participation.conversation.slow_mode_seconds,
+        Role::Member | Role::Admin | Role::Owner => 0,
+    }
+}
+
+/// The rule of mentions of everyone.
+pub(crate) fn require_everyone(participation: &Participation, everyone: bool) -> Result<()> {
+    let Participation {
+        conversation,
+        membership,
+    } = participation;
+    if everyone && conversation.is_large && membership.role == Role::Member {
+        return Err(Error::Forbidden(
+            "only an owner or admin of a large conversation may mention everyone",
+        ));
+    }
+    Ok(())
 }

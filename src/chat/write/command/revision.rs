@@ -93,6 +93,14 @@ impl RevisionDraft {
         }
     }
 
+    /// Whether the edit mentions everyone anew.
+    pub(crate) fn mentions_everyone(&self) -> bool {
+        match &self.kind {
+            RevisionDraftKind::Edit(edit) => edit.mentions_everyone == Some(true),
+            RevisionDraftKind::Deletion => false,
+        }
+    }
+
     /// Whether the decision depends on the user's role.
     pub(crate) fn needs_role(&self, message: &Message, user: &UserId) -> bool {
         message.sender != *user && matches!(self.kind, RevisionDraftKind::Deletion)

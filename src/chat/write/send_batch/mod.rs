@@ -12,17 +12,17 @@ use std::sync::Arc;
 
 use super::backlog::PendingReply;
 use super::command::draft::Draft;
+use super::command::{require_everyone, slow_mode_of};
 use super::conversation_writer::ConversationWriter;
 use super::outgoing::OutgoingEvents;
 use super::unknown_outcome::retry_until_known;
-use crate::chat::access::silenced;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::IdLease;
 use crate::model::{
     ChangeKind, Event, IdempotencyKey, InputHash, Message, MessageId, MessageKind, UserId,
 };
 use crate::store::cluster::KeyedSend;
-use crate::store::{self, Appended, Audience, EarlierSend, NewMessage};
+use crate::store::{self, Appended, Audience, EarlierSend, NewMessage, Participation};
 
 /// Send that was taken from the queue.
 pub(crate) struct SendJob {
@@ -39,10 +39,8 @@ struct Twin {
 
 impl ConversationWriter {
     pub(crate) async fn send(&self, sends: Vec<SendJob>) {
-        let sends = match self.refuse_former_writers(sends).await {
-            Some(sends) => self.refuse_too_early(sends).await,
-            None => return,
-        };
+        let sends = self.refuse_former_writers(sends).await;
+        let sends = self.refuse_too_early(sends).await;
         if sends.is_empty() {
             return;
         }
@@ -101,44 +99,59 @@ impl ConversationWriter {
                 }
             });
         }
-        self.reply_to_retries(retries).await;
+        self.reply_to_retries(retries, true).await;
     }
 
-    /// Refuses the sends of users who have left, or were silenced, while their sends waited. `None` if all
-    /// sends were refused with an error.
-    async fn refuse_former_writers(&self, sends: Vec<SendJob>) -> Option<Vec<SendJob>> {
-        let access = &self.context().access;
-        let now = self.context().in_flight.now();
-        let leave_epoch = access.leave_epoch().current();
-        let mut refusals: HashMap<UserId, Option<Error>> = HashMap::new();
-        for send in sends
-            .iter()
-            .filter(|send| send.draft.leave_epoch != leave_epoch)
-        {
-            if refusals.contains_key(&send.sender) {
-                continue;
-            }
-            let own = access.participation(&send.sender, self.conversation());
-            let refusal = match own.await {
-                Ok(own) => (own.membership.silence_at(now))
-                    .filter(|_| send.draft.may_be_silenced)
-                    .map(|_| silenced()),
-                Err(error @ Error::NotFound(_)) => Some(error),
-                Err(error) => {
-                    refuse_all(sends, &error);
-                    return None;
-                }
-            };
-            refusals.insert(send.sender.clone(), refusal);
-        }
+    /// Refuses the sends that may no longer be done: what decides has changed while they waited.
+    async fn refuse_former_writers(&self, sends: Vec<SendJob>) -> Vec<SendJob> {
         let mut current = Vec::with_capacity(sends.len());
-        for send in sends {
-            match refusals.get(&send.sender) {
-                Some(Some(error)) => refuse_all([send], error),
-                Some(None) | None => current.push(send),
+        let mut read = HashMap::new();
+        let mut sends = sends.into_iter();
+        while let Some(mut send) = sends.next() {
+            match self.check_sender(&mut send, &mut read).await {
+                Ok(None) => current.push(send),
+                Ok(Some(refusal)) => self.refuse(send, &refusal).await,
+                Err(error @ Error::Store(_)) => {
+                    refuse_all(current.into_iter().chain([send]).chain(sends), &error);
+                    return Vec::new();
+                }
+                Err(error) => refuse_all([send], &error),
             }
         }
-        Some(current)
+        current
+    }
+
+    /// Checks a sender again. Returns the refusal of a participant, who still finds earlier sends.
+    async fn check_sender(
+        &self,
+        send: &mut SendJob,
+        read: &mut HashMap<UserId, Participation>,
+    ) -> Result<Option<Error>> {
+        let draft = &mut send.draft;
+        self.check_admission(&draft.check)?;
+        if let Some(refusal) = draft.refusal.take() {
+            return Ok(Some(refusal));
+        }
+        let accepted = draft.check.accepted.as_ref();
+        let Some(accepted) = accepted.filter(|_| self.may_have_changed(&draft.check)) else {
+            return Ok(None);
+        };
+        let (access, caller) = (&self.context().access, accepted.admitted.caller());
+        let own = match read.entry(send.sender.clone()) {
+            Entry::Occupied(own) => own.into_mut(),
+            Entry::Vacant(entry) => {
+                let own = access.participation(&send.sender, self.conversation());
+                entry.insert(own.await?)
+            }
+        };
+        match access.require_writer(caller, own).await {
+            Ok(()) => {}
+            Err(refusal @ Error::Forbidden(_)) => return Ok(Some(refusal)),
+            Err(error) => return Err(error),
+        }
+        require_everyone(own, draft.content.mentions.everyone)?;
+        draft.slow_mode_seconds = slow_mode_of(caller, own);
+        Ok(None)
     }
 
     /// Persists messages.
@@ -155,8 +168,28 @@ impl ConversationWriter {
         .await
     }
 
-    /// Replies to the sends whose idempotency keys belong to earlier sends.
-    async fn reply_to_retries(&self, retries: Vec<(SendJob, EarlierSend)>) {
+    /// Refuses a send, unless it is the retry of a stored one, whose message is the answer.
+    pub(super) async fn refuse(&self, send: SendJob, refusal: &Error) {
+        match self.earlier_send(&send).await {
+            Ok(Some(first)) => self.reply_to_retries(vec![(send, first)], false).await,
+            Ok(None) => send.reply.send(Err(refusal.clone())),
+            Err(error) => send.reply.send(Err(Error::from(error).of_retry())),
+        }
+    }
+
+    async fn earlier_send(&self, send: &SendJob) -> store::Result<Option<EarlierSend>> {
+        let Some(key) = &send.draft.key else {
+            return Ok(None);
+        };
+        let keys = [(send.sender.clone(), key.clone())];
+        let store = &self.context().store;
+        let earlier = store.earlier_sends(self.conversation(), &keys).await?;
+        Ok(earlier.into_iter().flatten().next())
+    }
+
+    /// Replies to the sends whose idempotency keys belong to earlier sends. A message that its first attempt
+    /// has not stored is stored if it may be; otherwise the outcome is unknown.
+    async fn reply_to_retries(&self, retries: Vec<(SendJob, EarlierSend)>, may_store: bool) {
         if retries.is_empty() {
             return;
         }
@@ -196,7 +229,8 @@ impl ConversationWriter {
                         send.reply.send(delivered.map(|()| message));
                     });
                 }
-                None => self.finish(send, first.message).await,
+                None if may_store => self.finish(send, first.message).await,
+                None => send.reply.send(Err(Error::OutcomeUnknown)),
             }
         }
     }

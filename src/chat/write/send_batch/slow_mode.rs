@@ -34,6 +34,7 @@ impl ConversationWriter {
         for send in sends {
             match self.check_slow_mode(&send, &mut accepted).await {
                 Ok(()) => kept.push(send),
+                Err(error @ Error::TooFast { .. }) => self.refuse(send, &error).await,
                 Err(error) => refuse_all([send], &error),
             }
         }
@@ -46,13 +47,8 @@ impl ConversationWriter {
         }
         let sender = &send.sender;
         let key = send.draft.key.clone().map(|key| (sender.clone(), key));
-        if let Some(key) = &key {
-            let store = &self.context().store;
-            let earlier = store.earlier_sends(self.conversation(), std::slice::from_ref(key));
-            if accepted.keys.contains(key) || earlier.await?.into_iter().flatten().next().is_some()
-            {
-                return Ok(());
-            }
+        if key.as_ref().is_some_and(|key| accepted.keys.contains(key)) {
+            return Ok(());
         }
         let since_last = if accepted.senders.contains(sender) {
             Some(Duration::ZERO)

@@ -1,4 +1,4 @@
-//! Reactions: one register for each user and emoji that was ever on a message. Rows are never deleted.
+//! Reactions: one register for each user and emoji of a message. One that is off expires.
 
 use futures_util::future::try_join_all;
 
@@ -16,11 +16,13 @@ use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, list, user, values};
 const TABLE: &str = "reactions_by_message";
 /// Rows of one read.
 const ROWS_MAX: i32 = 1_000;
+/// TTL of a reaction that is off, in seconds. One that is on has none.
+const END_SECONDS: i32 = (Reaction::END_LIFETIME_MICROS / 1_000_000) as i32;
 /// Rows of one write.
 const BATCH_ROWS_MAX: usize = 64;
 
 statements! {
-    INSERT_REACTION: Write "INSERT INTO reactions_by_message (conversation_id, message_id, emoji, user_id, is_on) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?";
+    INSERT_REACTION: Write "INSERT INTO reactions_by_message (conversation_id, message_id, emoji, user_id, is_on) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?";
     UPDATE_HAS_REACTIONS: Write "UPDATE messages_by_conversation USING TIMESTAMP ? SET has_reactions = ? WHERE conversation_id = ? AND width = ? AND start = ? AND message_id = ?";
     SELECT_FIRST_REACTIONS: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? LIMIT ?";
     SELECT_NEXT_REACTIONS: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND (emoji, user_id) > (?, ?) LIMIT ?";
@@ -42,6 +44,7 @@ impl Messages {
         change: &Change,
     ) {
         let (conversation, at) = (message.conversation, change.id.moment());
+        let ttl = if is_on { 0 } else { END_SECONDS };
         writes.push(
             &INSERT_REACTION,
             values![
@@ -50,7 +53,8 @@ impl Messages {
                 emoji.as_str(),
                 &change.user,
                 is_on,
-                at
+                at,
+                ttl
             ],
         );
         if !message.has_reactions {
@@ -129,7 +133,7 @@ impl Messages {
         }
     }
 
-    /// Whether a user ever reacted with an emoji, also if the reaction is off now.
+    /// Whether a user has reacted with an emoji, or took it back lately.
     pub(crate) async fn has_reacted(
         &self,
         conversation: ConversationId,
@@ -164,7 +168,15 @@ impl Messages {
             for (emoji, user) in piece {
                 writes.push(
                     &INSERT_REACTION,
-                    values![id, message, emoji.as_str(), *user, true, REGISTER_TIMESTAMP],
+                    values![
+                        id,
+                        message,
+                        emoji.as_str(),
+                        *user,
+                        true,
+                        REGISTER_TIMESTAMP,
+                        0_i32
+                    ],
                 );
             }
             self.executor.write_all(writes).await?;

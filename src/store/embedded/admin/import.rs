@@ -266,7 +266,8 @@ impl ImportDraft<'_> {
             return Ok(Imported::MessageMissing);
         };
         let key = key::reaction(id, message.id, emoji, user);
-        if self.has(&key)? {
+        let ended = key::ended_reaction(id, message.id, emoji, user);
+        if self.has(&key)? || self.has(&ended)? {
             return Ok(Imported::Unchanged);
         }
         self.put(key, record::encode(&true));

@@ -3,9 +3,9 @@
 use super::*;
 use crate::clock::{Clock as _, ManualClock};
 use crate::model::{
-    Content, Conversation, ConversationId, ConversationKind, Mentions, Message, MessageKind,
-    OrderKey, OutboxEvent, PageRequest, ReadMarker, Report, ReportReason, Role, TimeUuid,
-    Timestamp, UserId,
+    Change, ChangeKind, Content, Conversation, ConversationId, ConversationKind, Emoji, Mentions,
+    Message, MessageKind, OrderKey, OutboxEvent, PageRequest, ReadMarker, Report, ReportReason,
+    Role, TimeUuid, Timestamp, UserId,
 };
 use crate::store::embedded::{Embedded, Options};
 use crate::store::{MarkerMove, NewConversation, NewMessage, Store};
@@ -166,6 +166,46 @@ async fn dead_letters_reports_and_mentions_are_swept_when_their_time_is_over() {
         assert_eq!(found, left, "on day {at}");
     }
     assert_eq!(rows(&context, key::expired(Timestamp::MAX)), 0);
+    store.close().await.unwrap();
+}
+
+/// Toggling begins the 35 days anew, and leaves one row behind.
+#[tokio::test]
+async fn an_ended_reaction_is_kept_for_35_days_and_one_that_is_on_stays() {
+    let (_folder, clock, store) = open().await;
+    let start = clock.now();
+    let [ann, ben] = ["ann", "ben"].map(|name| UserId::parse(name).unwrap());
+    let id = |micros| TimeUuid::new(start.plus_micros(micros), [0; 8]);
+    let new = conversation_of(&ann, &ben, id(0));
+    store.create_conversation(&new).await.unwrap();
+    let message = message(new.conversation.id, &ann, id(1));
+    append(&store, &message).await;
+    let react = async |day: i64, user: &UserId, emoji: &str, is_on: bool| {
+        let change = Change {
+            id: id(day * DAY_MICROS + 2),
+            kind: ChangeKind::ReactionsChanged,
+            message: message.id,
+            user: user.clone(),
+        };
+        let emoji = Emoji::parse(emoji).unwrap();
+        let reacted = store.react(message.conversation, &emoji, is_on, &change);
+        reacted.await.unwrap().unwrap();
+    };
+    for (day, is_on) in [(0, true), (1, false), (2, true), (10, false)] {
+        react(day, &ann, "👍", is_on).await;
+    }
+    react(11, &ben, "👍", false).await;
+    react(12, &ben, "👍", true).await;
+    let context = store.inner.context.clone();
+    let mut sweep = Sweep::default();
+    for (day, left) in [(12, 1), (44, 1), (46, 0), (90, 0)] {
+        clock.set(start.plus_micros(day * DAY_MICROS));
+        sweep.run(&store.inner).await.unwrap();
+        let ended = key::ended_reactions(message.conversation, message.id);
+        let on = key::reactions(message.conversation, message.id);
+        let found = (rows(&context, on), rows(&context, ended));
+        assert_eq!(found, (1, left), "on day {day}");
+    }
     store.close().await.unwrap();
 }
 

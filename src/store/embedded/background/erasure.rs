@@ -271,12 +271,15 @@ fn erase_message(
         ops.push(Op::Delete(row));
     }
     if message.has_reactions {
-        for row in view.scan(key::reactions(id, message.id), Direction::Forward) {
+        let ended = view.scan(key::ended_reactions(id, message.id), Direction::Forward);
+        let all = view.scan(key::reactions(id, message.id), Direction::Forward);
+        for row in all.chain(ended) {
             let (bytes, _) = row?;
-            let (emoji, by) = key::reaction_of(&bytes)
+            let (_, by) = key::reaction_of(&bytes)
                 .ok_or_else(|| corrupt("reactions_by_message", MalformedKey))?;
             if by == *user {
-                ops.push(Op::Delete(key::reaction(id, message.id, &emoji, user)));
+                let (table, bytes) = (key::Table::Rows, bytes.to_vec());
+                ops.push(Op::Delete(key::Key { table, bytes }));
             }
         }
     }

@@ -36,7 +36,8 @@ pub(in crate::store::embedded) use self::outbox::{
     reader_position,
 };
 pub(in crate::store::embedded) use self::reaction::{
-    reaction, reaction_of, reaction_to, reactions, reactions_after, reactions_in, reactions_of,
+    ended_reaction, ended_reactions, reaction, reaction_of, reaction_to, reactions,
+    reactions_after, reactions_in, reactions_of,
 };
 pub(in crate::store::embedded) use self::removal::{
     due_removal, due_removal_of, due_removals, removed_up_to,
@@ -127,6 +128,7 @@ enum Tag {
     DueRemoval = 45,
     Job = 36,
     EndedJob = 37,
+    EndedReaction = 50,
 }
 
 /// Cells of one participant. Each has its own key, so that concurrent writers never share one.

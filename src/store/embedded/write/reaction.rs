@@ -1,11 +1,14 @@
-//! Reactions in the embedded store: a register (on or off) for each user and emoji of a message.
+//! Reactions in the embedded store: a row for each user and emoji of a message, and for a while one for each
+//! reaction that has ended, in a range of their own.
+//!
+//! Earlier versions left a row with the value false behind instead.
 
 use std::sync::Arc;
 
 use super::compare_and_set::Plan;
 use super::revision;
 use crate::model::{
-    Change, ConversationId, Direction, Emoji, Message, MessageId, Reaction, UserId,
+    Change, ConversationId, Direction, Emoji, Message, MessageId, Reaction, Timestamp, UserId,
 };
 use crate::store::Result;
 use crate::store::embedded::Embedded;
@@ -52,13 +55,8 @@ fn plan(
     let mut head = state.head;
     head.newest_change = head.newest_change.max(Some(change.id));
     let after = Arc::new(state.with_head(head));
-    let mut ops = vec![
-        Op::Put(
-            key::reaction(id, change.message, emoji, &change.user),
-            record::encode(&is_on),
-        ),
-        Op::Put(key::head(id), after.head_bytes.clone()),
-    ];
+    let mut ops = register(context, id, emoji, is_on, change)?;
+    ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
     ops.extend(revision::log(id, change));
     let is_first = !present.has_reactions;
     let message = Message {
@@ -81,6 +79,33 @@ fn plan(
         applied: Some(Box::new(move || states.put_written(after))),
     };
     Ok((Some(Arc::new(message)), Some(write)))
+}
+
+/// Operations that put a reaction on, or end it.
+fn register(
+    context: &ReadContext,
+    id: ConversationId,
+    emoji: &Emoji,
+    is_on: bool,
+    change: &Change,
+) -> Result<Vec<Op>> {
+    let row = key::reaction(id, change.message, emoji, &change.user);
+    let ended = key::ended_reaction(id, change.message, emoji, &change.user);
+    let expires_at = (change.id.moment()).plus_micros(Reaction::END_LIFETIME_MICROS);
+    let mut ops = Vec::with_capacity(8);
+    let earlier = context.view().record::<Timestamp>(&ended)?;
+    if let Some(earlier) = earlier.filter(|earlier| is_on || *earlier != expires_at) {
+        ops.push(Op::Delete(key::expiry(&ended, earlier)));
+    }
+    if is_on {
+        ops.push(Op::Put(row, record::encode(&true)));
+        ops.extend(earlier.map(|_| Op::Delete(ended)));
+    } else {
+        ops.push(Op::Delete(row));
+        ops.push(Op::Put(key::expiry(&ended, expires_at), Vec::new()));
+        ops.push(Op::Put(ended, record::encode(&expires_at)));
+    }
+    Ok(ops)
 }
 
 pub(in crate::store::embedded) fn reactions(

@@ -3,7 +3,7 @@
 use super::{Key, Span, Table, Tag, name, rows, split_name};
 use crate::model::{ConversationId, Emoji, MessageId, OrderKey, UserId};
 
-// Reactions: conversation ‖ order key ‖ emoji ‖ 0 ‖ name ‖ 0. No emoji holds a zero byte.
+// Reactions, and ended ones: conversation ‖ order key ‖ emoji ‖ 0 ‖ name ‖ 0. No emoji holds a zero byte.
 
 pub(in crate::store::embedded) fn reaction(
     conversation: ConversationId,
@@ -11,8 +11,28 @@ pub(in crate::store::embedded) fn reaction(
     emoji: &Emoji,
     user: &UserId,
 ) -> Key {
+    tagged(Tag::Reaction, conversation, message, emoji, user)
+}
+
+/// Key of the end of a reaction.
+pub(in crate::store::embedded) fn ended_reaction(
+    conversation: ConversationId,
+    message: MessageId,
+    emoji: &Emoji,
+    user: &UserId,
+) -> Key {
+    tagged(Tag::EndedReaction, conversation, message, emoji, user)
+}
+
+fn tagged(
+    tag: Tag,
+    conversation: ConversationId,
+    message: MessageId,
+    emoji: &Emoji,
+    user: &UserId,
+) -> Key {
     rows(
-        Tag::Reaction,
+        tag,
         &[
             conversation.0.as_bytes(),
             &message.order_key().0,
@@ -27,14 +47,20 @@ pub(in crate::store::embedded) fn reactions(
     conversation: ConversationId,
     message: MessageId,
 ) -> Span {
-    Span::of_prefix(
-        Table::Rows,
-        rows(
-            Tag::Reaction,
-            &[conversation.0.as_bytes(), &message.order_key().0],
-        )
-        .bytes,
-    )
+    of_message(Tag::Reaction, conversation, message)
+}
+
+/// Range of the ended reactions to a message.
+pub(in crate::store::embedded) fn ended_reactions(
+    conversation: ConversationId,
+    message: MessageId,
+) -> Span {
+    of_message(Tag::EndedReaction, conversation, message)
+}
+
+fn of_message(tag: Tag, conversation: ConversationId, message: MessageId) -> Span {
+    let key = rows(tag, &[conversation.0.as_bytes(), &message.order_key().0]);
+    Span::of_prefix(Table::Rows, key.bytes)
 }
 
 /// Range of the reactions with one emoji.
@@ -83,7 +109,7 @@ pub(in crate::store::embedded) fn reaction_to(bytes: &[u8]) -> Option<MessageId>
     MessageId::from_order_key(OrderKey(bytes.get(17..33)?.try_into().ok()?))
 }
 
-/// Parses the emoji and the user of a reaction key.
+/// Parses the emoji and the user of the key of a reaction, or of an ended one.
 pub(in crate::store::embedded) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, UserId)> {
     let rest = bytes.get(33..)?;
     let end = rest.iter().position(|byte| *byte == 0)?;

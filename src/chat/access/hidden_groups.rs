@@ -1,0 +1,117 @@
+//! Groups that a block hides: those to which a blocked user has added the viewer, until the viewer acts there.
+//!
+//! For everyone else the viewer takes part in them, so that the blocked user cannot tell a block from a user who is
+//! away. The user who added a participant is the sender of the SYSTEM message of the joining, or the creator of the
+//! group. It never changes, so it is held in memory (read-through cache).
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use super::blocks::{BlockList, BlockLists};
+use super::relationship::has_acted;
+use crate::chat::error::Result;
+use crate::model::{ConversationId, ConversationKind, MessageKind, OrderKey, Timestamp, UserId};
+use crate::store::{Participation, Store};
+
+/// Joinings whose user is held.
+const ADDERS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
+
+pub(crate) struct HiddenGroups {
+    store: Arc<dyn Store>,
+    blocks: Arc<BlockLists>,
+    adders: Mutex<LruCache<(ConversationId, Timestamp), Option<UserId>>>,
+}
+
+impl HiddenGroups {
+    pub(crate) fn new(store: Arc<dyn Store>, blocks: Arc<BlockLists>) -> Self {
+        Self {
+            store,
+            blocks,
+            adders: Mutex::new(LruCache::new(ADDERS_MAX)),
+        }
+    }
+
+    /// Takes out the groups that are hidden from the viewer. It reads only for viewers who block somebody.
+    pub(super) async fn take_hidden(
+        &self,
+        viewer: &UserId,
+        found: &mut [Option<Participation>],
+    ) -> Result<()> {
+        // A stranger's question reads no more than anybody's.
+        let is_group = |one: &Participation| one.conversation.kind == ConversationKind::Group;
+        if !found.iter().flatten().any(is_group) {
+            return Ok(());
+        }
+        let blocks = self.blocks.of(viewer).await?;
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        for participation in found {
+            if let Some(of_group) = participation
+                && self.is_hidden(viewer, &blocks, of_group).await?
+            {
+                *participation = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a group is hidden from a participant.
+    pub(crate) async fn hides(&self, user: &UserId, id: ConversationId) -> Result<bool> {
+        let blocks = self.blocks.of(user).await?;
+        if blocks.is_empty() {
+            return Ok(false);
+        }
+        match self
+            .store
+            .participations(user, &[id])
+            .await?
+            .pop()
+            .flatten()
+        {
+            Some(participation) => self.is_hidden(user, &blocks, &participation).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn is_hidden(
+        &self,
+        user: &UserId,
+        blocks: &BlockList,
+        participation: &Participation,
+    ) -> Result<bool> {
+        if participation.conversation.kind != ConversationKind::Group {
+            return Ok(false);
+        }
+        let adder = self.adder(participation).await?;
+        Ok(adder.is_some_and(|adder| blocks.has(&adder))
+            && !has_acted(&*self.store, user, participation.conversation.id).await?)
+    }
+
+    /// The user who added a participant. `None` if nothing tells.
+    async fn adder(&self, participation: &Participation) -> Result<Option<UserId>> {
+        let (conversation, membership) = (&participation.conversation, participation.membership);
+        // Those who took part from the beginning were chosen by the creator.
+        let Some(since) = membership.since else {
+            return Ok(conversation.created_by.clone());
+        };
+        let key = (conversation.id, since);
+        if let Some(adder) = self.adders.lock().get(&key) {
+            return Ok(adder.clone());
+        }
+        let position = OrderKey::first_at(since.plus_micros(1)).before();
+        let positions = [(conversation.id, position)];
+        let found = self.store.messages_at(&positions).await?.pop().flatten();
+        let joining = found
+            .filter(|message| message.kind == MessageKind::System && message.id.moment() == since);
+        let adder = match joining {
+            Some(message) => Some(message.sender.clone()),
+            None => conversation.created_by.clone(),
+        };
+        self.adders.lock().put(key, adder.clone());
+        Ok(adder)
+    }
+}
