@@ -119,7 +119,7 @@ impl Default for RateBounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            body_bytes_max: Body::BYTES_MAX,
+            body_bytes_max: Body::BYTES_DEFAULT,
             metadata_bytes_max: Metadata::BYTES_MAX,
             unread_cap: Unread::CAP,
             inbox_scan_max: 1_000,

@@ -120,25 +120,36 @@ Examples:
 pub(super) const IMPORT: &str = "\
 Load conversations and their history into the store, from JSON lines.
 
-Each line is one JSON object for one fact, with `type` first. Lines have any order. Ids and times are preserved. \
+Each line is one JSON object for one fact, with a `type`. Lines have any order. Ids and times are preserved. \
 Facts that the store already has stay unchanged, so a repeated import changes nothing. The import of a file resumes after an interruption. \
-The command names a broken line by its number and skips it; the exit code is then 1. No server may use the store meanwhile.";
+The command names a broken line by its number and skips it; the exit code is then 1. No server may use the store meanwhile.
+
+With --lossy the import keeps in another way what it would refuse: a body of more than 20 KiB and more than 10 attachments in several messages, \
+the name of a custom emoji as the text `:name:`. It prints how many there were.";
 
 pub(super) const IMPORT_EXAMPLES: &str = "\
 Lines and their fields; fields before the bar are required:
-  user          username | displayName avatarUrl lastSeenAt
-  conversation  id | kind name createdAt createdBy lastActivityAt inputHash participants
+  user          username | displayName avatarUrl metadata lastSeenAt tokensFrom suspension {since | until reason}
+  block         username blocked since
+  conversation  id | kind name createdAt createdBy lastActivityAt slowModeSeconds historyVisibility
+                messageTtlSeconds floor inputHash participants
   participant   conversationId username | state role joinedAt leftAt readUpTo unreadFrom deliveredUpTo
-                muted pinned archivedAt
-  message       conversationId id sender | kind body attachments metadata replyTo clientKey editedAt deletedAt
+                muted pinned archivedAt level silencedSince silencedUntil visibleFrom clearedUpTo
+                askedMessageTtlSeconds ban {by at | until reason}
+  message       conversationId id sender | kind body metadata replyTo mentions mentionsEveryone clientKey
+                inputHash editedAt deletedAt attachments [{url mimeType | name sizeBytes width height}]
   reaction      conversationId messageId emoji username
-  header, end   first and last line of an export: format exportedAt; lines (number of lines before it)
+  pin           conversationId messageId by at
+  report        id reporter user reason | note conversationId messageId body attachments
+                resolution {outcome by at}
+  header, end   first and last line of an export: format exportedAt tokensFrom; lines (before it)
 Usernames have no blanks at their ends, no bidirectional controls and something visible, unless the file is an export.
 `participants` is a list of {username, role, readUpTo, …}. Message ids are timeuuids and hold the time. `unreadFrom` is the first unread
-message, where it does not directly follow `readUpTo`.
+message, where it does not directly follow `readUpTo`. docker/IMPORT.md explains each field.
 
 Examples:
   wideroom import chats.jsonl
+  python3 tests/clients/slack.py export.zip | wideroom import - --lossy
   zcat chats.jsonl.gz | wideroom import - --data /var/lib/wideroom";
 
 pub(super) const EXPORT: &str = "\
@@ -217,3 +228,52 @@ Examples:
   wideroom migrate --store cql://10.0.0.1,10.0.0.2/wideroom
   wideroom migrate --store 'cql://wideroom:secret@db.internal/wideroom?dc=north&tls=on' --replication 3
   wideroom migrate --store cql://10.0.0.1,10.0.0.2/wideroom --finish";
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+    use crate::transfer::line;
+
+    /// The fields of a line, from the refusal of another one.
+    fn fields<T: DeserializeOwned>() -> Vec<String> {
+        let refusal = serde_json::from_str::<T>(r#"{"other":1}"#).err().unwrap();
+        let refusal = refusal.to_string();
+        let names = refusal.split('`').skip(3).step_by(2);
+        names.map(ToOwned::to_owned).collect()
+    }
+
+    #[test]
+    fn the_help_and_the_page_of_imports_name_every_field() {
+        let page = include_str!("../../docker/IMPORT.md");
+        let fields = [
+            fields::<line::Header>(),
+            fields::<line::UserLine>(),
+            fields::<line::SuspensionLine>(),
+            fields::<line::BlockLine>(),
+            fields::<line::ConversationLine>(),
+            fields::<line::ParticipantLine>(),
+            fields::<line::BanLine>(),
+            fields::<line::MessageLine>(),
+            fields::<line::AttachmentLine>(),
+            fields::<line::ReactionLine>(),
+            fields::<line::PinLine>(),
+            fields::<line::ReportLine>(),
+            fields::<line::ResolutionLine>(),
+            fields::<line::End>(),
+        ];
+        let words: Vec<_> = IMPORT_EXAMPLES
+            .split(|char: char| !char.is_alphanumeric())
+            .collect();
+        for field in fields.iter().flatten() {
+            assert!(
+                words.contains(&field.as_str()),
+                "{field} is not in the help"
+            );
+            let shown = format!("`{field}`");
+            assert!(page.contains(&shown), "{field} is not in docker/IMPORT.md");
+        }
+        assert!(fields.iter().flatten().count() > 70);
+    }
+}

@@ -80,6 +80,25 @@ fn bounds_that_do_not_fit_together_are_refused() {
         Err(Error::MessageBody)
     ));
     let mut config = Config::default();
+    config.chat.body_bytes_max = Body::BYTES_MAX + 1;
+    assert!(matches!(
+        config.validate(Scope::Serve),
+        Err(Error::MessageBodyMax)
+    ));
+    config.chat.body_bytes_max = Body::BYTES_MAX;
+    config.server.variables_bytes = 2 * Body::BYTES_MAX;
+    assert!(matches!(
+        config.validate(Scope::Serve),
+        Err(Error::LongMessageBody)
+    ));
+    config.server.variables_bytes = 3 * Body::BYTES_MAX;
+    assert!(config.validate(Scope::Serve).is_ok());
+    config.server.answer_bytes = 200 * Body::BYTES_MAX - 1;
+    assert!(matches!(
+        config.validate(Scope::Serve),
+        Err(Error::LongMessageBody)
+    ));
+    let mut config = Config::default();
     config.chat.unread_cap = 1_000;
     assert!(matches!(
         config.validate(Scope::Serve),

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::bus::NatsAddress;
 use crate::chat::SendHookSettings;
-use crate::model::Unread;
+use crate::model::{Body, Unread};
 use crate::server::ServerBounds;
 use crate::store::cql::Address;
 use crate::webhook::WebhookSettings;
@@ -188,6 +188,14 @@ pub enum Error {
         "--message-body-max: a message must have room in --variables-max, --http-body-max and --socket-message-max"
     )]
     MessageBody,
+    #[error("--message-body-max: {} at most, which fits into one batch of a cluster", value::show_size(Body::BYTES_MAX as u64))]
+    MessageBodyMax,
+    #[error(
+        "--message-body-max: above {} it needs three times as much in --variables-max, --http-body-max and --socket-message-max, \
+         and 200 times as much in --answer-max",
+        value::show_size(Body::BYTES_DEFAULT as u64)
+    )]
+    LongMessageBody,
     #[error("--nats connects servers of a cluster: it needs --store cql://…")]
     NatsAlone,
     #[error(
@@ -268,6 +276,15 @@ impl Config {
             .min(self.server.sockets.message_bytes);
         if self.chat.body_bytes_max >= room {
             return Err(Error::MessageBody);
+        }
+        let body = self.chat.body_bytes_max;
+        if body > Body::BYTES_MAX {
+            return Err(Error::MessageBodyMax);
+        }
+        // A client may escape each letter, and a page has 100 messages.
+        let has_room = 3 * body <= room && 200 * body <= self.server.answer_bytes;
+        if body > Body::BYTES_DEFAULT && !has_room {
+            return Err(Error::LongMessageBody);
         }
         if self.chat.unread_cap > Unread::CAP_MAX {
             return Err(Error::UnreadCap);

@@ -21,7 +21,10 @@ pub struct Content {
 pub struct Body(String);
 
 impl Body {
-    pub const BYTES_MAX: usize = 16 * 1024;
+    pub const BYTES_DEFAULT: usize = 16 * 1024;
+    /// The longest one that a deployment may allow. With all else that a message may have, and the entries of 32 participants
+    /// with the longest names, Cassandra takes 23 KiB in one batch and refuses 24.
+    pub const BYTES_MAX: usize = 20 * 1024;
 
     /// Parses the text of a client. `may_be_empty` if the message has attachments. White space and
     /// invisible characters alone are refused even then.

@@ -50,6 +50,16 @@ impl ConversationId {
         self == Self::direct(user, user) || (head[6] >> 4 == 8 && tail == check_of(head, user))
     }
 
+    /// The id that proves a conversation with oneself of another system: made of the first half of its own id there.
+    pub fn with_oneself(self, user: &UserId) -> Self {
+        let mut bytes = Builder::from_custom_bytes(self.0.into_bytes())
+            .into_uuid()
+            .into_bytes();
+        let (head, tail) = bytes.split_first_chunk_mut::<8>().expect("sixteen bytes");
+        tail.copy_from_slice(&check_of(head, user));
+        Self(Uuid::from_bytes(bytes))
+    }
+
     /// Id of the group that this viewer creates with this idempotency key: the same on every retry.
     pub fn group(viewer: &UserId, key: &str) -> Self {
         let mut name = b"group".to_vec();
@@ -102,20 +112,19 @@ impl DirectIds {
             Hmac::<Sha256>::new_from_slice(&self.0).expect("an HMAC takes a key of any length");
         mac.update(b"direct");
         mac.update(&pair_key(one, other));
-        let (mut bytes, _) = mac
+        let (bytes, _) = mac
             .finalize()
             .into_bytes()
             .split_first_chunk::<16>()
             .map(|(head, rest)| (*head, rest))
             .expect("32 bytes");
+        let id = ConversationId(Builder::from_custom_bytes(bytes).into_uuid());
+        // The second half is a checksum of the first, so that an import under another secret recognizes the id.
         if one == other {
-            // The second half is a checksum of the first, so that an import under another secret
-            // recognizes the id.
-            bytes = Builder::from_custom_bytes(bytes).into_uuid().into_bytes();
-            let (head, tail) = bytes.split_first_chunk_mut::<8>().expect("sixteen bytes");
-            tail.copy_from_slice(&check_of(head, one));
+            id.with_oneself(one)
+        } else {
+            id
         }
-        ConversationId(Builder::from_custom_bytes(bytes).into_uuid())
     }
 }
 
@@ -307,6 +316,25 @@ impl TimeUuid {
 
     pub const fn order_key(self) -> OrderKey {
         self.0
+    }
+
+    /// Id of a further part of this message, which an import has split: behind it in its tick, in the order of the numbers. A hash
+    /// spreads them, so that they meet no id that counts up from this one.
+    pub fn part(self, number: u16) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(self.0.0);
+        hash.update(number.to_be_bytes());
+        let [a, b, c, ..]: [u8; 32] = hash.finalize().into();
+        let offset = u64::from(number) << 24 | u64::from(u32::from_be_bytes([0, a, b, c]));
+        let (time, rest) = self.0.0.split_first_chunk::<8>().expect("sixteen bytes");
+        let rest = rest.try_into().expect("the other eight bytes");
+        let (ticks, rest) = match u64::from_be_bytes(rest) + offset {
+            rest @ 0..=REST_MAX => (u64::from_be_bytes(*time), rest),
+            _ => (u64::from_be_bytes(*time) + 1, offset),
+        };
+        Self(OrderKey(
+            (u128::from(ticks) << 64 | u128::from(rest)).to_be_bytes(),
+        ))
     }
 
     pub fn uuid(self) -> Uuid {

@@ -50,6 +50,35 @@ impl Emoji {
         known.map(|emoji| Self((*emoji).into())).ok_or(EmojiError)
     }
 
+    /// Emoji by a short name as other systems write it: `tada`, `:tada:`, `+1::skin-tone-2`.
+    pub fn of_short_name(text: &str) -> Option<Self> {
+        let name = text.trim_matches(':');
+        let (name, tone) = match name.split_once("::") {
+            Some((name, tone)) => (name, Some(skin_tone(tone)?)),
+            None => (name, None),
+        };
+        let emoji = emojis::get_by_shortcode(name)?;
+        let emoji = match tone {
+            Some(tone) => emoji.with_skin_tone(tone)?,
+            None => emoji,
+        };
+        Some(Self(emoji.as_str().into()))
+    }
+
+    /// Name of a custom emoji of another system, as `:name:`, which an import keeps in the place of an emoji.
+    pub fn of_custom_name(text: &str) -> Option<Self> {
+        let name = text.trim_matches(':');
+        let is_name = |char: char| char.is_alphanumeric() || matches!(char, '_' | '-' | '+' | '.');
+        let is_short = !name.is_empty() && name.len() + 2 <= Self::BYTES_MAX;
+        (is_short && name.chars().all(is_name)).then(|| Self(format!(":{name}:").into()))
+    }
+
+    /// Parses the emoji of a reaction that is there: one that was put on, or that an import kept by its name.
+    pub fn parse_existing(text: &str) -> Result<Self, EmojiError> {
+        let named = || Self::of_custom_name(text).filter(|named| named.as_str() == text);
+        Self::parse(text).or_else(|error| named().ok_or(error))
+    }
+
     /// Emoji from the store, without validation: the Unicode list may have differed when it was stored.
     pub fn kept(text: &str) -> Self {
         Self(text.into())
@@ -58,6 +87,17 @@ impl Emoji {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+fn skin_tone(name: &str) -> Option<emojis::SkinTone> {
+    Some(match name {
+        "skin-tone-2" => emojis::SkinTone::Light,
+        "skin-tone-3" => emojis::SkinTone::MediumLight,
+        "skin-tone-4" => emojis::SkinTone::Medium,
+        "skin-tone-5" => emojis::SkinTone::MediumDark,
+        "skin-tone-6" => emojis::SkinTone::Dark,
+        _ => return None,
+    })
 }
 
 /// U+FE0F selects the emoji presentation of the character before it. Alone or doubled it is invalid.
@@ -101,6 +141,25 @@ mod tests {
         Emoji::parse(text)
             .ok()
             .map(|emoji| emoji.as_str().to_owned())
+    }
+
+    #[test]
+    fn an_emoji_has_short_names_and_a_custom_one_a_name() {
+        let short = |text: &str| Emoji::of_short_name(text).map(|emoji| emoji.to_string());
+        assert_eq!(short(":tada:").as_deref(), Some("🎉"));
+        assert_eq!(short("+1").as_deref(), Some("👍"));
+        assert_eq!(short("+1::skin-tone-2").as_deref(), Some("👍🏻"));
+        for text in ["party_parrot", ":", "", "+1::skin-tone-9", "🎉"] {
+            assert_eq!(short(text), None, "{text}");
+        }
+        let custom = |text: &str| Emoji::of_custom_name(text).map(|emoji| emoji.to_string());
+        assert_eq!(custom("party_parrot").as_deref(), Some(":party_parrot:"));
+        assert_eq!(custom(&"x".repeat(63)), None);
+        assert_eq!(custom("a b"), None);
+        assert_eq!(custom("::"), None);
+        assert!(Emoji::parse_existing(":party_parrot:").is_ok());
+        assert!(Emoji::parse_existing("party_parrot").is_err());
+        assert!(Emoji::parse(":party_parrot:").is_err(), "nobody adds one");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::import_run::ImportRun;
 use super::long_histories::LongHistories;
 pub use super::reader::LineFault;
+pub use super::rules::Losses;
 use super::spool::Spool;
 use crate::clock::Clock;
 use crate::store::{self, StoreAdmin};
@@ -28,6 +29,8 @@ pub struct Import {
     pub clock: Arc<dyn Clock>,
     /// Folder for the spool of postponed lines.
     pub dir: PathBuf,
+    /// Whether it may keep in another way what a store cannot keep as it is.
+    pub is_lossy: bool,
     /// Ends the import after the current batch.
     pub stop: CancellationToken,
 }
@@ -51,6 +54,8 @@ pub struct ImportCounts {
     #[serde(default)]
     pub reports: Count,
     pub broken_lines: u64,
+    #[serde(default)]
+    pub losses: Losses,
 }
 
 impl ImportCounts {

@@ -11,6 +11,7 @@ use super::import::{
 };
 use super::long_histories::LongHistories;
 use super::reader::{BATCH_ROWS_MAX, LineBatch, LineFault, LineReader, Numbering, Unit};
+use super::rules::ImportRules;
 use super::spool::Spool;
 use crate::model::id::pair_key;
 use crate::model::{ConversationId, ConversationKind, UserId};
@@ -150,9 +151,12 @@ impl ImportRun<'_> {
         } else {
             (0, 0)
         };
+        let rules = ImportRules {
+            is_lossy: self.import.is_lossy,
+            is_export: self.progress.has_header,
+        };
         let clock = self.import.clock.clone();
-        let is_export = self.progress.has_header;
-        let mut reader = LineReader::new(input, numbering, clock, position, is_export);
+        let mut reader = LineReader::new(input, numbering, clock, rules, position);
         tokio::task::spawn_blocking(move || {
             while let Some(batch) = reader.batch().transpose() {
                 let is_last = batch.is_err();
@@ -258,6 +262,9 @@ impl ImportRun<'_> {
         });
         if refused.is_none() && is_missing && missing == IfMissing::Hold {
             return self.spool.push(unit).await.map_err(Error::Hold);
+        }
+        if fates.contains(&Imported::Added) {
+            self.progress.counts.losses.add(unit.losses);
         }
         for (row, fate) in unit.rows.iter().zip(fates) {
             let count = self.progress.counts.of(row);

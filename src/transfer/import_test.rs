@@ -39,6 +39,7 @@ impl World {
             store: self.store.clone(),
             clock: Arc::new(SystemClock),
             dir,
+            is_lossy: false,
             stop: self.stop.clone(),
         };
         let (heard, mut left) = (&mut self.heard, self.stop_after);

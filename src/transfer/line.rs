@@ -1,9 +1,10 @@
-//! Lines: `type` first, then the fields of that type, and no others. All fields but the keys are
-//! optional, and left out if they hold the default.
+//! Lines: a `type`, the fields of that type, and no others. All fields but the keys are optional, and left out if they hold
+//! the default. An export writes `type` first; an import takes any order.
+
+mod field_order;
 
 use std::fmt;
 
-use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -351,6 +352,35 @@ pub struct AttachmentLine {
     pub height: Option<u32>,
 }
 
+impl MessageLine {
+    /// A line without a message yet.
+    pub(super) fn empty(conversation_id: Uuid) -> Self {
+        Self {
+            conversation_id,
+            id: String::new(),
+            sender: String::new(),
+            kind: None,
+            body: None,
+            attachments: None,
+            metadata: None,
+            reply_to: None,
+            mentions: None,
+            mentions_everyone: None,
+            client_key: None,
+            input_hash: None,
+            edited_at: None,
+            deleted_at: None,
+        }
+    }
+}
+
+impl AttachmentLine {
+    /// Weight of the attachment, as [`crate::model::Attachment::bytes`] has it.
+    pub(super) fn bytes(&self) -> usize {
+        self.url.len() + self.mime_type.len() + self.name.as_ref().map_or(0, String::len) + 32
+    }
+}
+
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReactionLine {
@@ -417,17 +447,20 @@ impl<'de> Visitor<'de> for LineVisitor {
     type Value = Line;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object that begins with `type`")
+        f.write_str("an object with a `type`")
     }
 
-    /// `type` comes first, so the rest is parsed directly into its own struct, which refuses unknown
-    /// fields.
+    /// `type` mostly comes first, so that the rest is parsed directly into its own struct, which refuses unknown fields.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Line, A::Error> {
-        if map.next_key::<String>()?.as_deref() != Some("type") {
-            return Err(A::Error::custom("`type` must come first"));
-        }
-        let name: String = map.next_value()?;
-        let rest = MapAccessDeserializer::new(map);
+        let mut held = Vec::new();
+        let name: String = loop {
+            match map.next_key::<String>()? {
+                Some(key) if key == "type" => break map.next_value()?,
+                Some(key) => held.push((key, map.next_value()?)),
+                None => return Err(A::Error::custom("`type` is missing")),
+            }
+        };
+        let rest = field_order::fields(held, map);
         match name.as_str() {
             "header" => Deserialize::deserialize(rest).map(Line::Header),
             "user" => Deserialize::deserialize(rest).map(Line::User),
@@ -453,13 +486,23 @@ mod tests {
     }
 
     #[test]
-    fn the_type_comes_first() {
+    fn fields_have_any_order() {
+        let parse = |text: &str| format!("{:?}", Line::parse(text.as_bytes()));
         assert_eq!(
-            error(r#"{"username":"alice","type":"user"}"#),
-            "`type` must come first"
+            parse(r#"{"metadata":{"b":[1]},"username":"alice","type":"user","avatarUrl":"x"}"#),
+            parse(r#"{"type":"user","username":"alice","metadata":{"b":[1]},"avatarUrl":"x"}"#)
         );
-        assert_eq!(error("{}"), "`type` must come first");
-        assert!(error("[]").contains("expected an object that begins with `type`"));
+        assert!(
+            error(r#"{"age":7,"username":"alice","type":"user"}"#)
+                .starts_with("unknown field `age`, expected one of `username`")
+        );
+        assert_eq!(
+            error(r#"{"username":7,"type":"user"}"#),
+            "invalid type: integer `7`, expected a string"
+        );
+        assert_eq!(error(r#"{"username":"alice"}"#), "`type` is missing");
+        assert_eq!(error("{}"), "`type` is missing");
+        assert!(error("[]").contains("expected an object with a `type`"));
         assert!(
             error(r#"{"type":"room"}"#)
                 .starts_with("unknown variant `room`, expected one of `header`, `user`")

@@ -20,6 +20,7 @@ pub mod partial;
 mod progress;
 pub mod reader;
 mod row;
+mod rules;
 mod spool;
 
 use rustix::fs::OFlags;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::line::{LINE_BYTES_MAX, Line};
 use super::row::rows;
+use super::rules::{ImportRules, LineContext, LineRows, Losses};
 use crate::clock::Clock;
 use crate::model::{BYTE_ORDER_MARK, UserId, UserIdError};
 use crate::store::ImportRow;
@@ -20,6 +21,7 @@ pub(super) struct Unit {
     pub(super) number: u64,
     pub(super) text: Vec<u8>,
     pub(super) rows: Vec<ImportRow>,
+    pub(super) losses: Losses,
 }
 
 /// A broken line, with the reason.
@@ -52,10 +54,9 @@ pub(super) struct LineReader<R> {
     input: BufReader<R>,
     numbering: Numbering,
     clock: Arc<dyn Clock>,
+    rules: ImportRules,
     lines: u64,
     offset: u64,
-    /// Whether the input began with the first line of an export.
-    is_export: bool,
 }
 
 impl<R: Read> LineReader<R> {
@@ -64,16 +65,16 @@ impl<R: Read> LineReader<R> {
         input: R,
         numbering: Numbering,
         clock: Arc<dyn Clock>,
+        rules: ImportRules,
         (lines, offset): (u64, u64),
-        is_export: bool,
     ) -> Self {
         Self {
             input: BufReader::with_capacity(256 * 1024, input),
             numbering,
             clock,
+            rules,
             lines,
             offset,
-            is_export,
         }
     }
 
@@ -104,13 +105,20 @@ impl<R: Read> LineReader<R> {
                 batch.has_header |= matches!(line, Line::Header(_));
                 batch.has_end |= matches!(line, Line::End(_));
             });
-            self.is_export |= batch.has_header;
+            self.rules.is_export |= batch.has_header;
             let line = line.and_then(|line| self.check_names(line));
-            match line.and_then(|line| rows(line, number, now)) {
-                Ok(rows) if rows.is_empty() => {}
-                Ok(rows) => {
+            let rules = self.rules;
+            let context = LineContext { number, now, rules };
+            match line.and_then(|line| rows(line, &context)) {
+                Ok(LineRows { rows, .. }) if rows.is_empty() => {}
+                Ok(LineRows { rows, losses }) => {
                     row_count += rows.len();
-                    batch.units.push(Unit { number, text, rows });
+                    batch.units.push(Unit {
+                        number,
+                        text,
+                        rows,
+                        losses,
+                    });
                 }
                 Err(reason) => batch.faults.push(LineFault {
                     line: number,
@@ -124,7 +132,7 @@ impl<R: Read> LineReader<R> {
 
     /// Refuses names that no user can sign in with. An export of ours may have them.
     fn check_names(&self, line: Line) -> Result<Line, String> {
-        if !self.is_export {
+        if !self.rules.is_export {
             for name in line.usernames() {
                 // The name of erased users is refused where it may not stand.
                 if let Err(error) = UserId::parse_new(name)
@@ -201,8 +209,8 @@ mod tests {
             io::Cursor::new(text.into()),
             Numbering::Counted,
             Arc::new(SystemClock),
+            ImportRules::default(),
             (0, 0),
-            false,
         );
         std::iter::from_fn(|| reader.batch().unwrap()).collect()
     }

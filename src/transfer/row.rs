@@ -3,48 +3,55 @@
 //! Rules for characters and depth hold for clients. They are younger than some exports, so history is
 //! imported without them.
 
+mod message;
 mod report;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use self::message::{attachments, message_rows};
 use self::report::report_row;
 use super::line::{self, FORMAT, Line};
+use super::rules::{ImportRules, LineContext, LineRows, Losses};
 use crate::model::{
-    Attachment, Ban, Body, Content, Conversation, ConversationId, ConversationKind, Emoji, Flags,
-    GroupName, HistorySettings, IdempotencyKey, InputHash, Membership, MembershipState, Mentions,
-    Message, MessageId, MessageKind, Metadata, OrderKey, Profile, Restriction, Role, Silence,
-    Suspension, Timestamp, UserId, text::parse_line,
+    Ban, Conversation, ConversationId, ConversationKind, Emoji, Flags, GroupName, HistorySettings,
+    InputHash, Membership, MembershipState, MessageId, Metadata, OrderKey, Profile, Restriction,
+    Role, Silence, Suspension, Timestamp, UserId, text::parse_line,
 };
 use crate::store::{ImportPositions, ImportRow};
 
 /// Bound of a time, or of that of an id, ahead of the clock.
 const AHEAD_MICROS_MAX: i64 = 2_000_000;
+/// Hint of a refusal that the operator can lift.
+const LOSSY: &str = "an import with --lossy keeps";
 
 type Result<T, E = String> = std::result::Result<T, E>;
 
-/// The rows of a line, by its number counted from 1. The header and the end have none.
-pub(super) fn rows(line: Line, number: u64, now: Timestamp) -> Result<Vec<ImportRow>> {
-    match line {
-        Line::Header(header) => frame(header, now),
-        Line::User(user) => Ok(vec![user_row(user, now)?]),
-        Line::Conversation(conversation) => conversation_rows(conversation, now),
-        Line::Participant(participant) => Ok(vec![participant_row(participant, now)?]),
-        Line::Message(message) => Ok(vec![message_row(message, now)?]),
-        Line::Reaction(reaction) => Ok(vec![reaction_row(reaction, now)?]),
-        Line::Block(block) => Ok(vec![block_row(block, now)?]),
-        Line::Pin(pin) => Ok(vec![pin_row(pin, now)?]),
-        Line::Report(report) => Ok(vec![report_row(*report, now)?]),
-        Line::End(end) if end.lines == number - 1 => Ok(Vec::new()),
-        Line::End(end) => Err(format!(
-            "the file is not whole: {} lines should stand before this one, and {} do",
-            end.lines,
-            number - 1
-        )),
-    }
+/// The rows of a line. The header and the end have none.
+pub(super) fn rows(line: Line, context: &LineContext) -> Result<LineRows> {
+    let LineContext { number, now, .. } = *context;
+    let rows = match line {
+        Line::Message(message) => return message_rows(message, context),
+        Line::Reaction(reaction) => return reaction_rows(reaction, context),
+        Line::Header(header) => frame(header, now)?,
+        Line::User(user) => vec![user_row(user, now)?],
+        Line::Conversation(conversation) => conversation_rows(conversation, now)?,
+        Line::Participant(participant) => vec![participant_row(participant, now)?],
+        Line::Block(block) => vec![block_row(block, now)?],
+        Line::Pin(pin) => vec![pin_row(pin, now)?],
+        Line::Report(report) => vec![report_row(*report, now)?],
+        Line::End(end) if end.lines == number - 1 => Vec::new(),
+        Line::End(end) => {
+            return Err(format!(
+                "the file is not whole: {} lines should stand before this one, and {} do",
+                end.lines,
+                number - 1
+            ));
+        }
+    };
+    Ok(rows.into())
 }
 
 fn frame(header: line::Header, now: Timestamp) -> Result<Vec<ImportRow>> {
@@ -168,6 +175,16 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
         .find(|participant| !named.insert(participant.username.as_str()))
     {
         return Err(format!("`participants` has {:?} twice", twice.username));
+    }
+    if let (ConversationKind::Direct, [alone]) = (kind, participants.as_slice()) {
+        let user = living(&alone.username)?;
+        if !id.is_with_oneself(&user) {
+            return Err(format!(
+                "a direct conversation with one participant is one with oneself, and its `id` says so: \
+                 write {} in all its lines",
+                id.with_oneself(&user)
+            ));
+        }
     }
     let mut rows = vec![ImportRow::Conversation {
         conversation,
@@ -300,74 +317,40 @@ fn silence(
     }
 }
 
-fn message_row(line: line::MessageLine, now: Timestamp) -> Result<ImportRow> {
-    let kind = line.kind.unwrap_or(MessageKind::Text);
-    let deleted_at = past("deletedAt", line.deleted_at, now)?;
-    let edited_at = past("editedAt", line.edited_at, now)?;
-    let attachments = attachments(line.attachments.unwrap_or_default())?;
-    let metadata_bytes_max = match kind {
-        MessageKind::Text => Metadata::BYTES_MAX,
-        MessageKind::System => Metadata::SYSTEM_BYTES_MAX,
-    };
-    let metadata = line
-        .metadata
-        .map(|json| Metadata::from_history(json.get(), metadata_bytes_max))
-        .transpose();
-    let metadata = metadata.map_err(|error| format!("`metadata` {error}"))?;
-    let mentions = mentions(
-        line.mentions.unwrap_or_default(),
-        line.mentions_everyone.unwrap_or_default(),
-    )?;
-    // A deletion clears the content, even if the file still has it.
-    let content = match deleted_at {
-        Some(_) => None,
-        None => {
-            let may_be_empty = kind == MessageKind::System || !attachments.is_empty();
-            let body =
-                Body::from_history(line.body.unwrap_or_default(), Body::BYTES_MAX, may_be_empty)
-                    .map_err(|error| format!("`body` {error}"))?;
-            Some(Content {
-                body,
-                attachments,
-                metadata,
-                edited_at,
-                mentions,
-            })
-        }
-    };
-    let client_key = line
-        .client_key
-        .map(|key| IdempotencyKey::parse(&key))
-        .transpose();
-    let hash = line.input_hash.map(|text| input_hash(&text)).transpose()?;
-    let message = Arc::new(Message {
+fn reaction_rows(line: line::ReactionLine, context: &LineContext) -> Result<LineRows> {
+    let (emoji, is_named) = emoji(&line.emoji, context.rules)?;
+    let row = ImportRow::Reaction {
         conversation: ConversationId(line.conversation_id),
-        id: message_id("id", &line.id, now)?,
-        sender: name(&line.sender)?,
-        kind,
-        content,
-        reply_to: line
-            .reply_to
-            .map(|id| message_id("replyTo", &id, now))
-            .transpose()?,
-        client_key: client_key.map_err(|error| format!("`clientKey` {error}"))?,
-        deleted_at,
-        has_reactions: false,
-        pin: None,
-    });
-    Ok(match hash {
-        Some(hash) => ImportRow::ChangedMessage(message, hash),
-        None => ImportRow::Message(message),
+        message: message_id("messageId", &line.message_id, context.now)?,
+        emoji,
+        user: living(&line.username)?,
+    };
+    Ok(LineRows {
+        rows: vec![row],
+        losses: Losses {
+            named_emoji: u64::from(is_named),
+            ..Losses::default()
+        },
     })
 }
 
-fn reaction_row(line: line::ReactionLine, now: Timestamp) -> Result<ImportRow> {
-    Ok(ImportRow::Reaction {
-        conversation: ConversationId(line.conversation_id),
-        message: message_id("messageId", &line.message_id, now)?,
-        emoji: Emoji::parse(&line.emoji).map_err(|error| format!("`emoji` {error}"))?,
-        user: living(&line.username)?,
-    })
+/// An emoji, or one by its short name, as `:tada:`; and whether it is the name of a custom one.
+fn emoji(text: &str, rules: ImportRules) -> Result<(Emoji, bool)> {
+    let refusal = match Emoji::parse(text) {
+        Ok(emoji) => return Ok((emoji, false)),
+        Err(error) => error,
+    };
+    if let Some(emoji) = Emoji::of_short_name(text) {
+        return Ok((emoji, false));
+    }
+    match Emoji::of_custom_name(text) {
+        Some(named) if rules.is_export && named.as_str() == text => Ok((named, false)),
+        Some(named) if rules.is_lossy => Ok((named, true)),
+        Some(_) => Err(format!(
+            "`emoji` {refusal}; {LOSSY} the name of a custom one"
+        )),
+        None => Err(format!("`emoji` {refusal}")),
+    }
 }
 
 fn pin_row(line: line::PinLine, now: Timestamp) -> Result<ImportRow> {
@@ -376,77 +359,6 @@ fn pin_row(line: line::PinLine, now: Timestamp) -> Result<ImportRow> {
         message: message_id("messageId", &line.message_id, now)?,
         by: name(&line.by)?,
         at: past("at", Some(line.at), now)?.unwrap_or_default(),
-    })
-}
-
-fn mentions(names: Vec<String>, everyone: bool) -> Result<Mentions> {
-    let users = names.iter().map(|one| name(one));
-    let mentions = Mentions::new(users.collect::<Result<_>>()?, everyone);
-    if !mentions.is_within_bounds() {
-        return Err(format!(
-            "`mentions` has at most {} names of {} bytes together",
-            Mentions::COUNT_MAX,
-            Mentions::BYTES_MAX
-        ));
-    }
-    Ok(mentions)
-}
-
-fn attachments(lines: Vec<line::AttachmentLine>) -> Result<Vec<Attachment>> {
-    if lines.len() > Attachment::COUNT_MAX {
-        return Err(format!(
-            "`attachments` has {} of them, and {} is the most",
-            lines.len(),
-            Attachment::COUNT_MAX
-        ));
-    }
-    let attachments = lines
-        .into_iter()
-        .map(attachment)
-        .collect::<Result<Vec<_>>>()?;
-    let bytes: usize = attachments.iter().map(Attachment::bytes).sum();
-    if bytes > Attachment::BYTES_MAX {
-        return Err(format!(
-            "`attachments` has {bytes} bytes, and {} is the most",
-            Attachment::BYTES_MAX
-        ));
-    }
-    Ok(attachments)
-}
-
-fn attachment(line: line::AttachmentLine) -> Result<Attachment> {
-    let line::AttachmentLine {
-        url,
-        mime_type,
-        name,
-        size_bytes,
-        width,
-        height,
-    } = line;
-    parse_line(&url, Attachment::URL_BYTES_MAX)
-        .map_err(|error| format!("`url` of an attachment {error}"))?;
-    if !["http://", "https://"]
-        .iter()
-        .any(|scheme| url.len() > scheme.len() && url.starts_with(scheme))
-    {
-        return Err("`url` of an attachment must begin with http:// or https://".to_owned());
-    }
-    parse_line(&mime_type, Attachment::MIME_TYPE_BYTES_MAX)
-        .map_err(|error| format!("`mimeType` of an attachment {error}"))?;
-    let name = text("name", name, Attachment::NAME_BYTES_MAX)?;
-    if size_bytes.is_some_and(|bytes| bytes > Attachment::SIZE_BYTES_MAX) {
-        return Err(format!(
-            "`sizeBytes` of an attachment is at most {}",
-            Attachment::SIZE_BYTES_MAX
-        ));
-    }
-    Ok(Attachment {
-        url,
-        mime_type,
-        name,
-        size_bytes,
-        width,
-        height,
     })
 }
 

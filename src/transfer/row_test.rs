@@ -1,17 +1,29 @@
 //! Tests of the rows of lines, and of their way back.
 
 use super::*;
+use crate::model::{Body, Message};
 
 const NOW: &str = "2026-03-15T13:00:00Z";
 const CONVERSATION: &str = r#""conversationId":"550e8400-e29b-41d4-a716-446655440001""#;
 const MESSAGE: &str = r#""id":"a3e39830-e29b-11ef-8001-000000000001","sender":"alice""#;
 
+fn context(is_lossy: bool, is_export: bool) -> LineContext {
+    LineContext {
+        number: 17,
+        now: Timestamp::parse(NOW).unwrap(),
+        rules: ImportRules {
+            is_lossy,
+            is_export,
+        },
+    }
+}
+
+fn read_by(text: &str, context: &LineContext) -> Result<LineRows> {
+    rows(Line::parse(text.as_bytes())?, context)
+}
+
 fn read(text: &str) -> Result<Vec<ImportRow>> {
-    rows(
-        Line::parse(text.as_bytes())?,
-        17,
-        Timestamp::parse(NOW).unwrap(),
-    )
+    read_by(text, &context(false, false)).map(|read| read.rows)
 }
 
 fn message(rest: &str) -> Result<Message> {
@@ -45,12 +57,11 @@ fn participant(rest: &str) -> Result<(Membership, ImportPositions)> {
 fn the_sample_is_in_order() {
     let sample = include_str!("../cli/demo.jsonl");
     for (number, line) in (1..).zip(sample.lines()) {
-        rows(
-            Line::parse(line.as_bytes()).unwrap(),
+        let context = LineContext {
             number,
-            Timestamp::parse(NOW).unwrap(),
-        )
-        .unwrap();
+            ..context(false, false)
+        };
+        read_by(line, &context).unwrap();
     }
 }
 
@@ -325,4 +336,104 @@ fn what_is_written_means_what_it_was_written_of() {
             text
         );
     }
+}
+
+fn lossy(rest: &str) -> (Vec<Message>, Losses) {
+    let line = format!(r#"{{"type":"message",{CONVERSATION},{MESSAGE}{rest}}}"#);
+    let LineRows { rows, losses } = read_by(&line, &context(true, false)).unwrap();
+    let messages = rows.into_iter().map(|row| match row {
+        ImportRow::Message(message) => Message::clone(&message),
+        other => panic!("a message: {other:?}"),
+    });
+    (messages.collect(), losses)
+}
+
+#[test]
+fn a_message_that_is_too_large_becomes_several_behind_it() {
+    let words = "Zoë wrote much. ".repeat(4_000);
+    let file = r#"{"url":"https://files.example/1","mimeType":"image/png"}"#;
+    let files = vec![file; 23].join(",");
+    let rest = format!(
+        r#","body":"{words}","attachments":[{files}],"replyTo":"a3e39830-e29b-11ef-8001-000000000001","mentions":["bob"],"editedAt":"2026-01-01T00:00:00Z""#
+    );
+    let (messages, losses) = lossy(&rest);
+    let body = |message: &Message| message.content.as_ref().unwrap().body.as_str().to_owned();
+    let bodies: Vec<_> = messages.iter().map(body).collect();
+    assert_eq!(bodies.concat(), words, "nothing is lost");
+    assert!(
+        bodies
+            .iter()
+            .all(|body| body.len() <= Body::BYTES_MAX && body.ends_with(' '))
+    );
+    let files = |message: &Message| message.content.as_ref().unwrap().attachments.len();
+    assert_eq!(
+        messages.iter().map(files).collect::<Vec<_>>(),
+        [10, 10, 3, 0]
+    );
+    assert_eq!((losses.split_messages, losses.added_messages), (1, 3));
+    let first = &messages[0];
+    assert_eq!(first.id.to_string(), "a3e39830-e29b-11ef-8001-000000000001");
+    assert!(first.reply_to.is_some() && messages[1].reply_to.is_none());
+    assert!(
+        messages
+            .iter()
+            .all(|one| one.content.as_ref().unwrap().edited_at.is_some())
+    );
+    let next = MessageId::parse("a3e39831-e29b-11ef-8001-000000000001").unwrap();
+    let ids: Vec<_> = messages.iter().map(|one| one.id).chain([next]).collect();
+    assert!(ids.is_sorted() && ids.iter().collect::<HashSet<_>>().len() == 5);
+    assert_eq!(lossy(&rest).0, messages, "again the same");
+    let last = MessageId::parse("a3e39830-e29b-11ef-bf7f-7f7f7f7f7f7f").unwrap();
+    assert!(last.part(1) > last && last.part(1) < next.part(1));
+    let refusal = message(&format!(r#","body":"{words}""#)).unwrap_err();
+    assert!(refusal.ends_with("an import with --lossy keeps it in several messages"));
+    assert!(message(&rest.replace(&words, "")).is_err());
+    assert_eq!(lossy(r#","body":"short""#).1, Losses::default());
+}
+
+#[test]
+fn an_emoji_has_its_short_name_and_a_custom_one_is_kept_by_name() {
+    let read = |emoji: &str, is_lossy, is_export| {
+        let line = format!(
+            r#"{{"type":"reaction",{CONVERSATION},"messageId":"a3e39830-e29b-11ef-8001-000000000001","emoji":"{emoji}","username":"bob"}}"#
+        );
+        let read = read_by(&line, &context(is_lossy, is_export))?;
+        let [ImportRow::Reaction { emoji, .. }] = &read.rows[..] else {
+            panic!("one reaction: {read:?}")
+        };
+        Ok::<_, String>((emoji.to_string(), read.losses.named_emoji))
+    };
+    assert_eq!(read("tada", false, false), Ok(("🎉".to_owned(), 0)));
+    assert_eq!(
+        read(":+1::skin-tone-2:", false, false),
+        Ok(("👍🏻".to_owned(), 0))
+    );
+    let refusal = read("party_parrot", false, false).unwrap_err();
+    assert!(
+        refusal.ends_with("an import with --lossy keeps the name of a custom one"),
+        "{refusal}"
+    );
+    assert_eq!(
+        read("party_parrot", true, false),
+        Ok((":party_parrot:".to_owned(), 1))
+    );
+    assert_eq!(
+        read(":party_parrot:", false, true),
+        Ok((":party_parrot:".to_owned(), 0))
+    );
+    assert!(read("a b", true, true).is_err());
+}
+
+#[test]
+fn a_conversation_with_oneself_of_another_system_is_told_its_id() {
+    let line = |id: &str| {
+        format!(
+            r#"{{"type":"conversation","id":"{id}","kind":"DIRECT","participants":[{{"username":"alice"}}]}}"#
+        )
+    };
+    let refusal = read(&line("550e8400-e29b-41d4-a716-446655440001")).unwrap_err();
+    let (_, id) = refusal.split_once("write ").unwrap();
+    let id = id.split(' ').next().unwrap();
+    assert!(id.starts_with("550e8400-e29b-8"), "{id}");
+    assert!(read(&line(id)).is_ok());
 }

@@ -415,6 +415,7 @@ async fn restrictions_survive_an_export_and_an_import() {
         store: Arc::clone(&target),
         clock: clock.clone(),
         dir: to.folder().to_owned(),
+        is_lossy: false,
         stop: CancellationToken::new(),
     };
     let outcome = import

@@ -1,6 +1,8 @@
 //! Sending: what a message may say, and what a retry does.
 
 use serde_json::{Value, json};
+use wideroom::chat::Bounds;
+use wideroom::model::Body;
 
 use crate::support::world::{Actor, World, text};
 
@@ -418,4 +420,28 @@ async fn many_senders_in_one_conversation_lose_nothing_and_share_one_order() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), 160);
+}
+
+#[tokio::test]
+async fn a_page_of_the_longest_bodies_fits_into_an_answer() {
+    let world = World::with_bounds(Bounds {
+        body_bytes_max: Body::BYTES_MAX,
+        ..Bounds::default()
+    })
+    .await;
+    let alice = world.user("alice");
+    let c = alice.direct("bob").await;
+    // Each byte of it takes two in an answer.
+    let longest = "\"".repeat(Body::BYTES_MAX);
+    for _ in 0..100 {
+        alice.send(&c, &longest).await;
+    }
+    let page = "query($c: ID!) { conversation(id: $c) { messages(first: 100) { edges { node { id body } } } } }";
+    let data = alice.data(page, json!({"c": c})).await;
+    let edges = data["conversation"]["messages"]["edges"].as_array();
+    assert_eq!(edges.unwrap().len(), 100);
+    assert!(data.to_string().len() > 200 * Body::BYTES_MAX);
+    let send = "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { clientMutationId } }";
+    let refused = alice.ask(send, json!({"c": c, "b": longest + "\""})).await;
+    assert_eq!(refused.code(), "BAD_USER_INPUT");
 }

@@ -72,7 +72,7 @@ fn a_broken_line_is_named_and_the_rest_goes_on() {
     let program = Program::new();
     let id = "00000000-0000-11ef-8001-000000000001";
     let reaction = format!(
-        r#"{{"type":"reaction","conversationId":"{CONVERSATION}","messageId":"{id}","emoji":"+1","username":"bob"}}"#
+        r#"{{"type":"reaction","conversationId":"{CONVERSATION}","messageId":"{id}","emoji":"a b","username":"bob"}}"#
     );
     let text = format!(
         "{}not json\n\n{reaction}\n{}{{\"type\":\"end\",\"lines\":99}}\n",

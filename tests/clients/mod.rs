@@ -1,6 +1,8 @@
 //! The clients people use, against the real program: Relay, Apollo Client, urql, graphql-ws and graphql-sse, Python's gql, Go's genqlient, the
 //! compilers of Relay and of graphql-codegen, and the public audit of GraphQL over HTTP; and the proxies in front of it.
 
+mod imports;
+
 use crate::support::nginx::Nginx;
 use crate::support::node::Node;
 use crate::support::program::Program;
@@ -160,6 +162,9 @@ fn the_page_for_front_ends_names_the_code_that_is_tested() {
         "trusted.js",
         "webhook.js",
         "webhook.py",
+        "imports/slack.py",
+        "imports/mattermost.py",
+        "imports/matrix.py",
     ] {
         assert!(
             page.contains(&format!("]({name})")),

@@ -48,6 +48,7 @@ fn damaged_lines_are_left_out_and_the_rest_can_be_read() {
             store: world.store.clone(),
             clock: clock.clone(),
             dir: dir.path().to_owned(),
+            is_lossy: false,
             stop: CancellationToken::new(),
         };
         let count = text.lines().count() as u64;

@@ -334,6 +334,7 @@ async fn the_first_count_of_an_imported_history_reads_no_more_than_the_next() {
         store: Arc::new(open(&place.address).await),
         clock: Arc::new(ManualClock::at(NOW)),
         dir: dir.path().to_owned(),
+        is_lossy: false,
         stop: CancellationToken::new(),
     };
     let lines = std::io::Cursor::new(lines.into_bytes());

@@ -221,6 +221,7 @@ contract! {
             the_audience_is_who_is_in_it_now,
             sending_reads_ones_own,
             a_batch_is_kept_whole,
+            the_largest_message_fits_into_one_write,
             an_append_to_nowhere_is_refused,
             an_earlier_send_is_found_by_its_key,
             a_second_message_under_a_key_is_not_kept,

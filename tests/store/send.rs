@@ -1,8 +1,8 @@
 //! Sends: what one of them changes all at once, who is told, and how a retry is recognised.
 
 use wideroom::model::{
-    ConversationId, Cut, IdempotencyKey, InputHash, Message, OrderKey, PageRequest, Timestamp,
-    UserId,
+    Attachment, Body, Content, Conversation, ConversationId, Cut, IdempotencyKey, InputHash,
+    Mentions, Message, Metadata, OrderKey, PageRequest, Timestamp, UserId,
 };
 use wideroom::store::{EarlierSend, Error, NewMessage, Store};
 
@@ -144,6 +144,58 @@ pub async fn a_batch_is_kept_whole(store: &dyn Store) {
         store.message_counts(&[conversation_id(1)]).await.unwrap(),
         [64]
     );
+}
+
+/// A message of which each part is as long as the model allows, to the most participants whose entries a send writes.
+pub async fn the_largest_message_fits_into_one_write(store: &dyn Store) {
+    let salt = user("x").as_str().len() - 1;
+    let longest = |number: usize| user(&format!("{number:00$}", UserId::BYTES_MAX - salt));
+    let people: Vec<_> = (0..Conversation::FAN_OUT_MAX).map(longest).collect();
+    make(store, conversation_id(1), &people).await;
+    let url = "u".repeat(Attachment::BYTES_MAX / 4 - "image/png".len() - 32);
+    let attachment = Attachment {
+        url,
+        mime_type: "image/png".to_owned(),
+        name: None,
+        size_bytes: None,
+        width: None,
+        height: None,
+    };
+    let mentioned = people[..Mentions::BYTES_MAX / UserId::BYTES_MAX].to_vec();
+    let filler = "m".repeat(Metadata::BYTES_MAX - r#"{"k":""}"#.len());
+    let metadata = Metadata::new(&serde_json::json!({ "k": filler }), Metadata::BYTES_MAX);
+    let largest = Content {
+        body: Body::parse("ж".repeat(Body::BYTES_MAX / 2), Body::BYTES_MAX, false).unwrap(),
+        attachments: vec![attachment; 4],
+        metadata: Some(metadata.unwrap()),
+        edited_at: Some(NOW),
+        mentions: Mentions::new(mentioned, true),
+    };
+    // The second one is in another hour, so that it moves the entries of all.
+    for micros in [1, HOUR + 1] {
+        let message = Message {
+            reply_to: Some(id(1)),
+            client_key: Some(key(&format!("{micros:00$}", IdempotencyKey::BYTES_MAX))),
+            content: Some(largest.clone()),
+            ..text(conversation_id(1), id(micros), &people[0])
+        };
+        let sent = new(message.clone());
+        store
+            .append_messages(conversation_id(1), std::slice::from_ref(&sent))
+            .await
+            .unwrap();
+        let read = only(
+            store
+                .messages(&[(conversation_id(1), message.id)])
+                .await
+                .unwrap(),
+        );
+        assert_eq!(read.as_deref(), Some(&message));
+        assert_eq!(
+            inbox(store, &people[31]).await[0].last_message,
+            Some(message.id)
+        );
+    }
 }
 
 pub async fn an_append_to_nowhere_is_refused(store: &dyn Store) {

@@ -125,6 +125,7 @@ impl World {
             store: Arc::clone(&store),
             clock,
             dir: ground.folder().to_owned(),
+            is_lossy: false,
             stop: CancellationToken::new(),
         };
         let outcome = import.pipe(lines, &mut |_| {}).await.unwrap();

@@ -17,7 +17,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::store::StoreAdmin;
 use crate::telemetry;
-use crate::transfer::import::{Import, ImportCounts, ImportOutcome, ImportReport};
+use crate::transfer::import::{Import, ImportCounts, ImportOutcome, ImportReport, Losses};
 
 /// A running server beats every three seconds.
 const BEATS_WATCHED: Duration = Duration::from_secs(8);
@@ -34,6 +34,9 @@ pub(in crate::cli) struct ImportFlags {
     /// File, or `-` for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Keep in another way what the store cannot keep as it is, and count it at the end
+    #[arg(long)]
+    lossy: bool,
     #[command(flatten)]
     given: SettingFlags<STORE>,
 }
@@ -45,7 +48,7 @@ pub(in crate::cli) fn run(flags: &ImportFlags) -> Result<(), Error> {
     // Opened before the store, so that a wrong name changes nothing.
     let input = input(&flags.file)?;
     storage::create_folder(&config)?;
-    signals::run(|stop| import(config, input, stop))
+    signals::run(|stop| import(config, input, flags.lossy, stop))
 }
 
 fn input(path: &Path) -> Result<ImportInput, Error> {
@@ -68,7 +71,12 @@ fn input(path: &Path) -> Result<ImportInput, Error> {
     })
 }
 
-async fn import(config: Config, input: ImportInput, stop: Stop) -> Result<(), Error> {
+async fn import(
+    config: Config,
+    input: ImportInput,
+    is_lossy: bool,
+    stop: Stop,
+) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = storage::open(&config, clock.clone()).await?;
     if let Err(refusal) = refuse_while_served(&*store).await {
@@ -79,6 +87,7 @@ async fn import(config: Config, input: ImportInput, stop: Stop) -> Result<(), Er
         store: store.clone(),
         clock,
         dir: config.data,
+        is_lossy,
         stop,
     };
     let is_file = matches!(input, ImportInput::File(_));
@@ -108,6 +117,9 @@ async fn import(config: Config, input: ImportInput, stop: Stop) -> Result<(), Er
     } = outcome?;
     closed?;
     print(&summary(&counts))?;
+    if is_lossy {
+        print(&losses(&counts.losses))?;
+    }
     match counts.broken_lines {
         _ if is_interrupted => Err(Error::Interrupted(if is_file {
             RESUMABLE
@@ -148,6 +160,7 @@ fn summary(counts: &ImportCounts) -> String {
         pins,
         reports,
         broken_lines,
+        losses: _,
     } = counts;
     let kinds = [
         ("users", users),
@@ -162,6 +175,17 @@ fn summary(counts: &ImportCounts) -> String {
     format!(
         "added / unchanged: {}; broken lines: {broken_lines}",
         kinds.join(", ")
+    )
+}
+
+fn losses(losses: &Losses) -> String {
+    let Losses {
+        split_messages,
+        added_messages,
+        named_emoji,
+    } = losses;
+    format!(
+        "kept in another way: {split_messages} messages in {added_messages} further ones, {named_emoji} reactions by the name of a custom emoji"
     )
 }
 

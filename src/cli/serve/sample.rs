@@ -39,6 +39,7 @@ pub(super) async fn load(
         store: store.clone(),
         clock,
         dir: data.to_owned(),
+        is_lossy: false,
         stop: CancellationToken::new(),
     };
     let on_report = &mut |report: ImportReport<'_>| {

@@ -18,8 +18,8 @@ use crate::model::{self, ConversationId};
 pub(super) struct SendMessageInput {
     /// Global id of the conversation.
     conversation_id: ID,
-    /// Text: at most 16 KiB of UTF-8, not of white space and invisible characters alone; empty only with
-    /// attachments. The only control characters are tab, line feed and carriage return.
+    /// Text: at most 16 KiB of UTF-8 (a deployment may allow up to 20 KiB), not of white space and invisible characters
+    /// alone; empty only with attachments. The only control characters are tab, line feed and carriage return.
     body: String,
     /// Attachments: at most 10, together at most 8 KiB.
     attachments: Option<Vec<AttachmentInput>>,
@@ -74,7 +74,8 @@ impl SendMessagePayload {
 pub(super) struct EditMessageInput {
     /// Global id of a message that the viewer sent.
     message_id: ID,
-    /// New text, as in `sendMessage`; empty only if the message has attachments. The only control characters are tab, line feed and carriage return.
+    /// New text, as in `sendMessage`; empty only if the message has attachments. The only control characters are tab,
+    /// line feed and carriage return.
     body: String,
     /// Usernames of the mentioned users, as in `sendMessage`. Left out, they stay; an empty list removes
     /// them.

@@ -37,7 +37,7 @@ pub(super) struct AddReactionPayload {
 pub(super) struct RemoveReactionInput {
     /// Global id of the message.
     message_id: ID,
-    /// The emoji, in any spelling.
+    /// The emoji, in any spelling, or the `:name:` of a custom one that an import kept.
     emoji: String,
     /// Username of the user whose reaction goes. Default: the viewer.
     username: Option<String>,

@@ -25,7 +25,8 @@ impl Reaction {
 /// All reactions to a message with the same emoji.
 #[Object]
 impl Reaction {
-    /// The emoji in its fully qualified form.
+    /// The emoji in its fully qualified form. A reaction from an import may have the name of a custom emoji of another
+    /// system instead, as `:name:`.
     async fn emoji(&self) -> &str {
         self.reaction().emoji.as_str()
     }

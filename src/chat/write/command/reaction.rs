@@ -27,8 +27,12 @@ impl ReactionDraft {
         is_on: bool,
         check: WriterCheck,
     ) -> Result<Self> {
-        let emoji = Emoji::parse(emoji)
-            .map_err(|error| Error::bad_input(EMOJI_PATH, format!("the emoji {error}")))?;
+        let parsed = match is_on {
+            true => Emoji::parse(emoji),
+            false => Emoji::parse_existing(emoji),
+        };
+        let emoji =
+            parsed.map_err(|error| Error::bad_input(EMOJI_PATH, format!("the emoji {error}")))?;
         Ok(Self {
             message,
             emoji,
