@@ -159,13 +159,14 @@ impl SearchService {
 
     async fn permit<'a>(&'a self, viewer: &'a UserId) -> Result<SearchPermit<'a>> {
         self.rate.take(viewer)?;
-        // The bucket of a user who owes work is refused even one unit.
+        let permit = self.limiter.acquire(viewer).await?;
+        // A user who owes work is refused even one unit. Checked last, when the user's earlier search has paid.
         self.work_rate.take(viewer)?;
         Ok(SearchPermit {
             service: self,
             user: viewer,
             work: SearchWork::default(),
-            _permit: self.limiter.acquire(viewer).await?,
+            _permit: permit,
         })
     }
 }
