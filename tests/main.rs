@@ -22,6 +22,7 @@ mod model;
 mod operators;
 mod pages;
 mod power_cut;
+mod quiet;
 mod schema;
 mod servers;
 mod store;

@@ -204,6 +204,9 @@ impl PostClient {
 
     async fn open_connection(&self) -> Result<SendRequest<Full<Bytes>>, PostError> {
         let failed = |error: std::io::Error| PostError::Connect(error.to_string());
+        if let Some(dialer) = &self.target.dialer {
+            return handshake(TokioIo::new((dialer.0)().map_err(failed)?)).await;
+        }
         let address = (self.target.host.as_str(), self.target.port);
         let stream = TcpStream::connect(address).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;

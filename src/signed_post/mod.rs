@@ -9,4 +9,4 @@ mod target;
 
 pub use self::client::{PostAnswer, PostClient, PostError, PostLimits, SignedMessage};
 pub use self::secret::{SecretFile, SecretFileError, SigningSecrets};
-pub use self::target::PostTarget;
+pub use self::target::{Dialer, PostTarget};

@@ -1,15 +1,30 @@
 //! Address of a receiver, checked when the configuration is read.
 
-use std::fmt;
+use std::sync::Arc;
+use std::{fmt, io};
 
+use tokio::io::DuplexStream;
 use url::{Host, Url};
 
 /// Longest address.
 const URL_BYTES_MAX: usize = 2_048;
 
+/// Opens connections to a receiver in this process, in place of TCP: a test in virtual time has no sockets.
+#[derive(Clone)]
+pub struct Dialer(pub Arc<dyn Fn() -> io::Result<DuplexStream> + Send + Sync>);
+
+impl PartialEq for Dialer {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Dialer {}
+
 /// Address of a receiver: `https://…`, or `http://…` where the operator allows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostTarget {
+    pub(super) dialer: Option<Dialer>,
     pub(super) is_https: bool,
     /// Host to connect to, without the brackets of an IPv6 address.
     pub(super) host: String,
@@ -56,12 +71,21 @@ impl PostTarget {
             None => url.path().to_owned(),
         };
         Ok(Self {
+            dialer: None,
             is_https,
             host,
             port: url.port_or_known_default().ok_or_else(malformed)?,
             authority,
             path,
         })
+    }
+
+    /// The same target, whose connections this dialer opens.
+    pub fn dialed_by(self, dialer: Dialer) -> Self {
+        Self {
+            dialer: Some(dialer),
+            ..self
+        }
     }
 }
 

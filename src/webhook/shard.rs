@@ -21,8 +21,6 @@ use crate::store::DeadLetter;
 const LANES: usize = 4;
 /// Interval at which the position is persisted, if it has advanced by a delivery.
 const POSITION_EVERY: Duration = Duration::from_secs(2);
-/// Age of a lease at which it is renewed.
-const RENEW_AFTER: Duration = Duration::from_secs(5);
 /// Pause after a read of the outbox failed.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Time for running tries once the shard is released.
@@ -42,7 +40,6 @@ struct RunningShard {
     hook: Arc<Deliverer>,
     lease: ShardLease,
     queue: DeliveryQueue,
-    renewed_at: Instant,
     /// Whether an event was settled since the last renewal.
     has_advanced: bool,
 }
@@ -56,7 +53,6 @@ impl ShardTask {
             queue: DeliveryQueue::new(lease.position()),
             hook: Arc::clone(&hook),
             lease,
-            renewed_at: Instant::now(),
             has_advanced: false,
         };
         let is_held = running.deliver(&stop).await;
@@ -142,13 +138,11 @@ impl RunningShard {
             waiting,
         };
         self.hook.metrics.record(self.lease.shard(), Some(state));
-        if !self.has_advanced && self.renewed_at.elapsed() < self.renew_after() {
+        if !self.has_advanced && !self.lease.is_renewal_due() {
             return true;
         }
-        let began = Instant::now();
         match self.lease.renew(position).await {
             Ok(true) => {
-                self.renewed_at = began;
                 self.has_advanced = false;
                 true
             }
@@ -157,15 +151,6 @@ impl RunningShard {
                 tracing::warn!(webhook = %self.hook.name, shard = self.lease.shard().number(), %error, "the server failed to persist the position of a webhook; it tries again, and delivers nothing once its lease has ended");
                 true
             }
-        }
-    }
-
-    /// A store of one server needs no renewals: the position of a quiet shard is persisted rarely.
-    fn renew_after(&self) -> Duration {
-        if self.hook.chat.outbox.is_shared() {
-            RENEW_AFTER
-        } else {
-            60 * RENEW_AFTER
         }
     }
 

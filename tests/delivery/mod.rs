@@ -6,7 +6,7 @@
 //! protocol is the real one (`wideroom::cluster`); the log of events and the clients are a model.
 
 mod cost;
-mod directory;
+pub(crate) mod directory;
 mod properties;
 mod registry;
 mod scenario;

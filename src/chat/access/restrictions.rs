@@ -30,7 +30,7 @@ use crate::store::{self, LoggedRestriction, Restricted, RestrictionChange, Store
 const POLL_EVERY: Duration = Duration::from_secs(2);
 /// Time before the last read from which a poll reads again: the longest write, and the skew of the clocks.
 const OVERLAP_MICROS: i64 = 14 * 1_000_000;
-/// Changes of blocks that a poll publishes, unless this server did: longer than a poll may fail.
+/// Age of a change of a block, at the last poll that succeeded, up to which a poll publishes it, unless this server did.
 const BLOCKS_SINCE_MICROS: i64 = 10 * 60 * 1_000_000;
 const BLOCKS_AT_ONCE: usize = 16;
 const REVOCATIONS_MAX: usize = 100_000;
@@ -458,7 +458,7 @@ impl RestrictionPoller {
         for (user, restriction) in users.iter().zip(restrictions) {
             is_changed |= self.state.write().put(&Some(user.clone()), &restriction);
         }
-        self.follow_blocks(&users, now).await?;
+        self.follow_blocks(&users).await?;
         self.seen.extend(new);
         self.seen
             .retain(|entry| entry.at >= since.plus_micros(-OVERLAP_MICROS));
@@ -473,11 +473,11 @@ impl RestrictionPoller {
 
 impl RestrictionPoller {
     /// A logged user has changed a block, or has another restriction.
-    async fn follow_blocks(&self, users: &[UserId], now: Timestamp) -> store::Result<()> {
+    async fn follow_blocks(&self, users: &[UserId]) -> store::Result<()> {
         let Some(blocks) = self.blocks.get().and_then(Weak::upgrade) else {
             return Ok(());
         };
-        let since = now.plus_micros(-BLOCKS_SINCE_MICROS);
+        let since = self.read_from.plus_micros(-BLOCKS_SINCE_MICROS);
         for some in users.chunks(BLOCKS_AT_ONCE) {
             try_join_all(some.iter().map(|user| blocks.on_logged(user, since))).await?;
         }

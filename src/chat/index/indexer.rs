@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::directory::{Building, Directory, LooseMessage};
 use super::{CHANGES, CHANGES_MAX, SearchIndex, makes_loose};
-use crate::chat::error::Result;
+use crate::chat::error::{Error, Result};
 use crate::metrics::{self, IntCounter, Metrics};
 use crate::model::ConversationId;
 use crate::store::{self, DirectoryChange, SearchSegmentKey};
@@ -99,8 +99,13 @@ impl SearchIndex {
                     Ok(IndexStep::Done) => {}
                     Err(error) => {
                         index.meter.failures.inc();
-                        tracing::warn!(%error, "the server failed to index messages for search; it tries again with the next ones");
+                        tracing::warn!(%error, "the server failed to index messages for search; it tries again");
                         tokio::time::sleep(PAUSE).await;
+                        // A row that cannot be read would fail for ever. The next messages try again.
+                        let is_damaged = matches!(&error, Error::Store(failure) if matches!(failure.cause, store::Error::Corrupt { .. }));
+                        if !is_damaged {
+                            index.queue.push(conversation, messages_min);
+                        }
                     }
                 }
                 tokio::task::yield_now().await;

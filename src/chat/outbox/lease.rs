@@ -3,6 +3,8 @@
 //! The position of a reader in a shard and the lease of its holder are one cell, which changes by compare-and-set. A holder
 //! that could not renew its lease stops before the lease ends. A lost lease means that events are delivered again, and never that
 //! one is left out: the position is that of the last renewal.
+//!
+//! On a store of one server no other server can acquire a shard. Its lease does not end, and needs no renewal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,8 +19,12 @@ use crate::chat::in_flight_ids::InFlightIds;
 use crate::model::{OrderKey, OutboxShard, Timestamp};
 use crate::store::{ReaderLease, ReaderPosition, Store};
 
-/// Life of a lease. Its holder renews it every few seconds.
+/// Life of a lease on a shared store.
 const LEASE_FOR: Duration = Duration::from_secs(15);
+/// Age at which the holder renews its lease, with a third of the life to spare for a store that fails.
+const RENEW_AFTER: Duration = Duration::from_secs(5);
+/// Age at which the position of a quiet shard is persisted on a store of one server.
+const QUIET_POSITION_AFTER: Duration = Duration::from_secs(300);
 /// The holder stops this long before its lease ends, and another server waits this long after the
 /// end: the clocks of two servers differ by less.
 const LEASE_MARGIN: Duration = Duration::from_secs(2);
@@ -55,8 +61,8 @@ pub struct ShardLease {
     shard: OutboxShard,
     holder: Uuid,
     state: ReaderPosition,
-    /// The lease counts until then, by this server's clock.
-    valid_until: Instant,
+    /// Begin of the last renewal, by this server's clock.
+    renewed_at: Instant,
 }
 
 impl OutboxService {
@@ -128,7 +134,7 @@ impl OutboxService {
             shard,
             holder,
             state: *seen,
-            valid_until: Instant::now(),
+            renewed_at: Instant::now(),
         };
         let oldest = self.oldest_event().await?;
         if seen.position.moment() < oldest {
@@ -172,7 +178,16 @@ impl ShardLease {
 
     /// Whether the lease still counts. Without it no event is delivered.
     pub fn is_valid(&self) -> bool {
-        Instant::now() < self.valid_until
+        !self.in_flight.is_shared() || self.renewed_at.elapsed() < LEASE_FOR - LEASE_MARGIN
+    }
+
+    /// Whether the lease is to be renewed, or the position of a quiet shard persisted.
+    pub fn is_renewal_due(&self) -> bool {
+        let after = match self.in_flight.is_shared() {
+            true => RENEW_AFTER,
+            false => QUIET_POSITION_AFTER,
+        };
+        self.renewed_at.elapsed() >= after
     }
 
     /// Renews the lease and advances the position. False if another server has acquired the shard.
@@ -184,7 +199,7 @@ impl ShardLease {
             .swap(position, Some(ReaderLease { holder, until }))
             .await?;
         if is_renewed {
-            self.valid_until = began + LEASE_FOR - LEASE_MARGIN;
+            self.renewed_at = began;
         }
         Ok(is_renewed)
     }

@@ -235,6 +235,14 @@ impl PresenceTable {
         taken
     }
 
+    /// Puts back a last-seen time that could not be persisted: it is due again with the next one of its user.
+    pub(crate) fn put_back(&self, user: &UserId, at: Timestamp) {
+        let mut users = self.users.lock();
+        if let Some(entry) = users.local.get_mut(user) {
+            entry.taken_at.take_if(|taken_at| *taken_at == at);
+        }
+    }
+
     /// Takes all last-seen times that were not taken yet.
     pub(crate) fn take_all(&self) -> Vec<(UserId, Timestamp)> {
         let now = self.clock.now();

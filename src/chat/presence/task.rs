@@ -56,7 +56,7 @@ impl PresenceTask {
         self.tasks.close();
         let last = async {
             self.tasks.wait().await;
-            persist(&self.store, self.table.take_all()).await;
+            persist(&self.store, &self.table, self.table.take_all()).await;
         };
         if timeout(SHUTDOWN_WAIT, last).await.is_err() {
             tracing::warn!("the server failed to persist the last-seen time of some users");
@@ -71,16 +71,17 @@ async fn run(store: Weak<dyn Store>, table: Arc<PresenceTable>) {
         let due = table.take_due(Instant::now());
         if !due.is_empty() {
             let Some(store) = store.upgrade() else { return };
-            let _ = timeout(PERSIST_WAIT, persist(&store, due)).await;
+            let _ = timeout(PERSIST_WAIT, persist(&store, &table, due)).await;
         }
     }
 }
 
-/// A failed write loses one interval of a user's presence.
-async fn persist(store: &Arc<dyn Store>, seen: Vec<(UserId, Timestamp)>) {
+/// A write that fails is repeated with the next one of its user.
+async fn persist(store: &Arc<dyn Store>, table: &PresenceTable, seen: Vec<(UserId, Timestamp)>) {
     let persist_one = async |(user, at): (UserId, Timestamp)| {
         if let Err(error) = store.mark_seen(&user, at).await {
             tracing::debug!(%error, "the server failed to persist the last-seen time of a user");
+            table.put_back(&user, at);
         }
     };
     stream::iter(seen)

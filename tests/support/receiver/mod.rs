@@ -3,25 +3,29 @@
 pub(crate) mod process;
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wideroom::chat::{OutboxTypes, ReaderName};
-use wideroom::signed_post::{PostTarget, SigningSecrets};
+use wideroom::signed_post::{Dialer, PostTarget, SigningSecrets};
 use wideroom::webhook::WebhookSettings;
 
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// Another one, which follows it.
 pub(crate) const NEXT_SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes on their way to a receiver in memory.
+const PIPE_BYTES: usize = 1 << 16;
 
 /// Request as it came.
 #[derive(Debug, Clone)]
@@ -65,8 +69,22 @@ pub(crate) enum Reply {
     Json(u16, String),
     /// With this body, once it is notified.
     Held(Arc<Notify>, String),
+    /// Another reply, after so long.
+    Late(Duration, Box<Self>),
     Hang,
     Close,
+}
+
+impl ReceiverState {
+    /// Takes everything.
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            received: Mutex::default(),
+            record: None,
+            tries: Mutex::default(),
+            behaviour: Mutex::new(Box::new(|_| Reply::Status(204))),
+        })
+    }
 }
 
 type Behaviour = Box<dyn FnMut(&Received) -> Reply + Send>;
@@ -86,6 +104,8 @@ pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
     state: Arc<ReceiverState>,
     stop: CancellationToken,
+    /// `None` for a receiver that listens at its address.
+    dialer: Option<Dialer>,
 }
 
 impl Receiver {
@@ -93,18 +113,35 @@ impl Receiver {
     pub(crate) async fn start() -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = TcpListener::bind(any).await.unwrap();
-        let state = Arc::new(ReceiverState {
-            received: Mutex::default(),
-            record: None,
-            tries: Mutex::default(),
-            behaviour: Mutex::new(Box::new(|_| Reply::Status(204))),
-        });
+        let state = ReceiverState::new();
         let address = listener.local_addr().unwrap();
         let stop = serve(listener, &state);
         Self {
             address,
             state,
             stop,
+            dialer: None,
+        }
+    }
+
+    /// A receiver without sockets, for tests in virtual time. It refuses connections once it is killed.
+    pub(crate) fn in_memory() -> Self {
+        let (state, stop) = (ReceiverState::new(), CancellationToken::new());
+        let (served, stopped) = (Arc::clone(&state), stop.clone());
+        let dial = move || {
+            if stopped.is_cancelled() {
+                return Err(ErrorKind::ConnectionRefused.into());
+            }
+            let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+            let (state, stopped) = (Arc::clone(&served), stopped.clone());
+            tokio::spawn(async move { stopped.run_until_cancelled(talk(theirs, &state)).await });
+            Ok(ours)
+        };
+        Self {
+            address: SocketAddr::from(([127, 0, 0, 1], 9)),
+            state,
+            stop,
+            dialer: Some(Dialer(Arc::new(dial))),
         }
     }
 
@@ -127,6 +164,16 @@ impl Receiver {
         &self,
         is_done: impl Fn(&[Received]) -> bool,
     ) -> impl Future<Output = Vec<Received>> {
+        self.until_within(PATIENCE, is_done)
+    }
+
+    /// The same with another deadline.
+    #[track_caller]
+    pub(crate) fn until_within(
+        &self,
+        patience: Duration,
+        is_done: impl Fn(&[Received]) -> bool,
+    ) -> impl Future<Output = Vec<Received>> {
         let place = std::panic::Location::caller();
         async move {
             let began = Instant::now();
@@ -135,7 +182,7 @@ impl Receiver {
                 if is_done(&received) {
                     return received;
                 }
-                assert!(began.elapsed() < PATIENCE, "{place}: {received:#?}");
+                assert!(began.elapsed() < patience, "{place}: {received:#?}");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
@@ -144,9 +191,13 @@ impl Receiver {
     /// Settings of a webhook to this receiver, with its secret in this file.
     pub(crate) fn settings(&self, name: &str, secret_file: PathBuf) -> WebhookSettings {
         let url = format!("http://{}/hook", self.address);
+        let target = PostTarget::parse(&url, true).unwrap();
         WebhookSettings {
             name: ReaderName::parse(name).unwrap(),
-            target: PostTarget::parse(&url, true).unwrap(),
+            target: match &self.dialer {
+                Some(dialer) => target.dialed_by(dialer.clone()),
+                None => target,
+            },
             url,
             allow_http: true,
             secret_file,
@@ -174,6 +225,7 @@ fn serve(listener: TcpListener, state: &Arc<ReceiverState>) -> CancellationToken
                 () = stopped.cancelled() => return,
                 Ok((stream, _)) = listener.accept() => {
                     let state = Arc::clone(&state);
+                    stream.set_nodelay(true).unwrap();
                     connections.spawn(async move { talk(stream, &state).await });
                 }
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
@@ -184,8 +236,10 @@ fn serve(listener: TcpListener, state: &Arc<ReceiverState>) -> CancellationToken
 }
 
 /// Answers the requests of one connection.
-async fn talk(mut stream: TcpStream, state: &ReceiverState) -> Option<()> {
-    stream.set_nodelay(true).ok()?;
+async fn talk(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    state: &ReceiverState,
+) -> Option<()> {
     let mut bytes = Vec::new();
     loop {
         let (mut request, rest) = loop {
@@ -211,7 +265,11 @@ async fn talk(mut stream: TcpStream, state: &ReceiverState) -> Option<()> {
                 None => state.received.lock().unwrap().push(request.clone()),
             }
         }
-        let reply = state.behaviour.lock().unwrap()(&request);
+        let mut reply = state.behaviour.lock().unwrap()(&request);
+        while let Reply::Late(pause, then) = reply {
+            tokio::time::sleep(pause).await;
+            reply = *then;
+        }
         let answer = match reply {
             Reply::Status(status) => head(status, "x-nothing: 0", 0),
             Reply::With(status, header) => head(status, header, 0),
@@ -231,6 +289,7 @@ async fn talk(mut stream: TcpStream, state: &ReceiverState) -> Option<()> {
                 answer.extend_from_slice(body.as_bytes());
                 answer
             }
+            Reply::Late(..) => unreachable!("it was waited for"),
             Reply::Hang => {
                 tokio::time::sleep(PATIENCE).await;
                 return None;

@@ -6,11 +6,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use super::{Received, ReceiverState, Reply, serve};
 use crate::support::program::Running;
