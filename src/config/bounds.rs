@@ -84,6 +84,7 @@ pub const BOUNDS: &[Setting] = &[
     bound!(count "document-roots-max" "WIDEROOM_DOCUMENT_ROOTS_MAX" documents.root_fields "Root fields of an operation", "422, `BAD_USER_INPUT`"),
     bound!(count "document-complexity-max" "WIDEROOM_DOCUMENT_COMPLEXITY_MAX" documents.complexity "Complexity of an operation: the most fields of its answer, by the sizes of its lists", "422, `BAD_USER_INPUT`"),
     bound!(count "document-payload-max" "WIDEROOM_DOCUMENT_PAYLOAD_MAX" documents.payload_complexity "Complexity of a mutation's payload and of a subscription's event", "422, `BAD_USER_INPUT`"),
+    bound!(count "document-outbox-max" "WIDEROOM_DOCUMENT_OUTBOX_MAX" documents.outbox_complexity "Complexity of an event of outbox, which services alone read", "422, `BAD_USER_INPUT`"),
     bound!(size "message-body-max" "WIDEROOM_MESSAGE_BODY_MAX" chat.body_bytes_max "Text of a message, 20KiB at most", "`BAD_USER_INPUT`"),
     bound!(size "metadata-max" "WIDEROOM_METADATA_MAX" chat.metadata_bytes_max "Metadata of a message, as JSON", "`BAD_USER_INPUT`"),
     bound!(count "unread-cap" "WIDEROOM_UNREAD_CAP" chat.unread_cap "Highest unread count; at most 999", "a capped count"),

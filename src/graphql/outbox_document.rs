@@ -8,9 +8,8 @@ use super::execution::{DocumentBounds, DocumentCache, Prepared, each_field};
 use super::schema;
 use crate::model::{UserId, Viewer};
 
-/// Bounds of a document in the operator's file.
+/// Longest document in the operator's file.
 const BYTES_MAX: usize = 32 * 1024;
-const COMPLEXITY_MAX: usize = 20_000;
 /// Name of the service that a document is executed for. No token has it.
 const VIEWER: &str = "wideroom:webhook";
 
@@ -29,7 +28,6 @@ impl OutboxDocument {
     pub fn parse(text: Option<&str>) -> Result<Self, String> {
         let bounds = DocumentBounds {
             bytes: BYTES_MAX,
-            payload_complexity: COMPLEXITY_MAX,
             ..DocumentBounds::default()
         };
         let documents = DocumentCache::new(bounds, &schema::build().sdl());

@@ -100,6 +100,27 @@ async fn the_outbox_comes_through_every_door_and_resumes_there() {
     }
 }
 
+/// Document of a webhook that names none.
+const FULL: &str = include_str!("../../src/graphql/outbox_document.graphql");
+
+#[tokio::test]
+async fn the_document_of_a_webhook_is_taken_from_a_service_that_subscribes() {
+    let server = ChatServer::with_outbox().await;
+    let alice = server.user("alice");
+    let direct = alice.direct("bob").await;
+    let service = server.service_token("backend", 0);
+    let mut socket = Socket::connect(server.address, &service).await;
+    socket.subscribe("1", FULL).await;
+    socket.told("1").await;
+    let sent = alice.send(&direct, "hello").await;
+    let event = socket.told("1").await;
+    assert_eq!(event["outbox"]["id"], *sent.uuid);
+    assert_eq!(
+        event["outbox"]["event"]["messageEdge"]["node"]["body"],
+        "hello"
+    );
+}
+
 /// A socket on which the service acts as a user is that user.
 #[tokio::test]
 async fn a_socket_of_a_user_is_forbidden_whoever_opened_it() {

@@ -136,6 +136,9 @@ impl Prepared {
         let (subject, most) = match self.operation {
             OperationType::Query => ("The answer", bounds.complexity),
             OperationType::Mutation => ("The payload of a mutation", bounds.payload_complexity),
+            OperationType::Subscription if self.is_outbox() => {
+                ("The payload of an event", bounds.outbox_complexity)
+            }
             OperationType::Subscription => ("The payload of an event", bounds.payload_complexity),
         };
         if cost.fields > most {
@@ -145,6 +148,15 @@ impl Prepared {
             )));
         }
         Ok(())
+    }
+
+    /// Whether the root of a subscription is `outbox`, which services alone may read.
+    fn is_outbox(&self) -> bool {
+        let mut is_outbox = true;
+        each_field(&self.definition().selection_set.node, &mut |root| {
+            is_outbox &= root.name.node == "outbox";
+        });
+        is_outbox
     }
 
     /// Caches the document, which an authenticated viewer executes. Clients without a token cannot

@@ -27,6 +27,8 @@ pub struct DocumentBounds {
     pub complexity: usize,
     /// The same limit for the payload of a mutation, and of each event of a subscription.
     pub payload_complexity: usize,
+    /// The same limit for an event of `outbox`, which services alone read.
+    pub outbox_complexity: usize,
     /// Whether introspection is allowed. `__typename` always is.
     pub introspection: bool,
     pub introspection_fields: usize,
@@ -51,6 +53,7 @@ impl Default for DocumentBounds {
             root_fields: 20,
             complexity: 10_000,
             payload_complexity: 1_000,
+            outbox_complexity: 20_000,
             introspection: true,
             introspection_fields: 500,
             introspection_depth: 20,
