@@ -60,7 +60,8 @@ pub use self::outbox::notification::{
 };
 pub use self::outbox::{
     FeedBatch, LoadedEvent, LoadedItem, OUTBOX_BEGINS_AFTER_MICROS, OutboxFilter, OutboxItem,
-    OutboxService, OutboxTypes, OutboxUpdate, OutboxUpdates, ReaderName, ShardFeed, ShardLease,
+    OutboxService, OutboxTypes, OutboxUpdate, OutboxUpdates, ReaderName, SavedPosition, ShardFeed,
+    ShardLease,
 };
 pub use self::participants::ParticipantService;
 pub use self::presence::typing::TypingService;

@@ -20,4 +20,6 @@ impl FormVersion {
     pub const REPORTS: Self = Self(15);
     /// Jobs, participants who leave without a message, and erased users in the outbox.
     pub const ERASURE: Self = Self(17);
+    /// Held conversations in the positions of readers of the outbox.
+    pub const HELD_POSITIONS: Self = Self(20);
 }

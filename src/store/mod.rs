@@ -97,8 +97,9 @@ pub use self::membership::{
 };
 pub use self::message::{Appended, Audience, EarlierSend, NewMessage, Revised};
 pub use self::outbox::{
-    DEAD_LETTER_KEPT_MICROS, DeadLetter, LateChange, NOTE_OUTBOX_SINCE, OUTBOX_KEEP,
-    OUTBOX_KEEP_MAX, OutboxPage, OutboxRead, ReaderLease, ReaderPosition,
+    DEAD_LETTER_KEPT_MICROS, DeadLetter, HELD_POSITIONS_MAX, HeldPosition, LateChange,
+    NOTE_OUTBOX_SINCE, OUTBOX_KEEP, OUTBOX_KEEP_MAX, OutboxPage, OutboxRead, ReaderLease,
+    ReaderPosition,
 };
 pub use self::profile::ProfileChange;
 pub use self::read_permit::ReadShares;

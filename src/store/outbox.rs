@@ -42,12 +42,33 @@ pub struct LateChange {
 /// How long a dead letter is kept.
 pub const DEAD_LETTER_KEPT_MICROS: i64 = 30 * 24 * 3_600 * 1_000_000;
 
-/// Position of a named reader in one shard: all events up to here were delivered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Conversations of one shard whose position a reader holds apart.
+pub const HELD_POSITIONS_MAX: usize = 64;
+
+/// Position of a named reader in one shard: all events up to here were delivered, but for those of the held conversations.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderPosition {
     pub position: OrderKey,
+    /// Conversations that are behind: their events are delivered up to positions of their own. At most
+    /// [`HELD_POSITIONS_MAX`]; a server before [`super::FormVersion::HELD_POSITIONS`] reads none.
+    pub held: Vec<HeldPosition>,
     /// `None` while no server delivers the shard.
     pub lease: Option<ReaderLease>,
+}
+
+/// Position of a reader in one conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldPosition {
+    pub conversation: ConversationId,
+    pub position: OrderKey,
+}
+
+impl ReaderPosition {
+    /// Position up to which all events were delivered, those of held conversations included.
+    pub fn oldest(&self) -> OrderKey {
+        let held = self.held.iter().map(|held| held.position);
+        held.fold(self.position, OrderKey::min)
+    }
 }
 
 /// Lease of a shard: its holder alone delivers it, until it ends.

@@ -9,7 +9,7 @@ use super::Webhooks;
 use super::delivery::{Deliverer, TryOutcome};
 use super::shard::{item_of, position_of};
 use crate::chat;
-use crate::store::DeadLetter;
+use crate::store::{DeadLetter, ReaderPosition};
 
 /// Dead letters that are listed, or redelivered by one call.
 const LETTERS_MAX: usize = 1_000;
@@ -61,9 +61,10 @@ impl Deliverer {
 
     async fn summary(&self) -> Result<String, chat::Error> {
         let positions = self.chat.outbox.reader_positions(&self.name).await?;
-        let oldest = positions.iter().flatten().map(|one| one.position).min();
+        let oldest = positions.iter().flatten().map(ReaderPosition::oldest).min();
         let lag = oldest.map_or(Duration::ZERO, |oldest| self.chat.outbox.lag(oldest));
         let held = positions.iter().flatten().filter(|one| one.lease.is_some());
+        let apart: usize = positions.iter().flatten().map(|one| one.held.len()).sum();
         let count = self.dead_letters().await?.len();
         let state = if self.is_gone.is_cancelled() {
             ", off since the receiver answered 410"
@@ -71,7 +72,7 @@ impl Deliverer {
             ""
         };
         Ok(format!(
-            "{} to {}: {} of {} shards delivered, oldest position {} s ago, {count} dead letters{state}\n",
+            "{} to {}: {} of {} shards delivered, oldest position {} s ago, {apart} conversations behind, {count} dead letters{state}\n",
             self.name,
             self.client.target(),
             held.count(),

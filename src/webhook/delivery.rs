@@ -33,6 +33,8 @@ pub(super) struct Deliverer {
     pub(super) metrics: HookMetrics,
     /// The receiver asked for a pause until then.
     pub(super) paused_until: Mutex<Option<Instant>>,
+    /// Last time that the receiver took an event.
+    pub(super) taken_at: Mutex<Option<Instant>>,
     /// Cancelled once the receiver has answered 410.
     pub(super) is_gone: CancellationToken,
 }
@@ -46,7 +48,7 @@ pub(super) enum TryOutcome {
     /// The event is tried again.
     Failed {
         reason: String,
-        is_silent: bool,
+        cause: FailureCause,
     },
     /// The receiver does not want this event.
     Refused {
@@ -56,11 +58,22 @@ pub(super) enum TryOutcome {
     Gone,
 }
 
+/// Part that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FailureCause {
+    /// This server made no request.
+    Server,
+    /// The receiver gave no answer.
+    Silence,
+    Answer,
+}
+
 /// Outcome of a try, with the item that follows the tried one in its place.
 pub(super) struct DeliveryAttempt {
     pub(super) outcome: TryOutcome,
     /// Next piece of a notification.
     pub(super) next: Option<OutboxItem>,
+    pub(super) took: Duration,
 }
 
 /// Body of a request.
@@ -91,14 +104,22 @@ impl Deliverer {
         let began = Instant::now();
         let mut next = None;
         let outcome = self.send(conversation, item, position, &mut next).await;
-        self.metrics.seconds.observe(began.elapsed().as_secs_f64());
+        let took = began.elapsed();
+        self.metrics.seconds.observe(took.as_secs_f64());
         match &outcome {
-            TryOutcome::Delivered => self.metrics.delivered.inc(),
+            TryOutcome::Delivered => {
+                *self.taken_at.lock() = Some(Instant::now());
+                self.metrics.delivered.inc();
+            }
             TryOutcome::Nothing => {}
             TryOutcome::Failed { .. } => self.metrics.failed.inc(),
             TryOutcome::Refused { .. } | TryOutcome::Gone => self.metrics.refused.inc(),
         }
-        DeliveryAttempt { outcome, next }
+        DeliveryAttempt {
+            outcome,
+            next,
+            took,
+        }
     }
 
     async fn send(
@@ -110,7 +131,7 @@ impl Deliverer {
     ) -> TryOutcome {
         let unrendered = |reason: &str| TryOutcome::Failed {
             reason: reason.to_owned(),
-            is_silent: false,
+            cause: FailureCause::Server,
         };
         let Ok(loaded) = self.chat.outbox.load(conversation, item).await else {
             return unrendered("the store did not give the event");
@@ -142,7 +163,7 @@ impl Deliverer {
             Ok(answer) => self.outcome(&answer),
             Err(error) => TryOutcome::Failed {
                 reason: error.to_string(),
-                is_silent: true,
+                cause: FailureCause::Silence,
             },
         }
     }
@@ -167,7 +188,7 @@ impl Deliverer {
         }
         TryOutcome::Failed {
             reason,
-            is_silent: false,
+            cause: FailureCause::Answer,
         }
     }
 
@@ -175,11 +196,6 @@ impl Deliverer {
     pub(super) fn pause_end(&self, now: Instant) -> Option<Instant> {
         let paused_until = *self.paused_until.lock();
         paused_until.filter(|until| *until > now)
-    }
-
-    /// Longest wait before another try of an event that failed.
-    pub(super) fn again_after(&self, failures: u32) -> Duration {
-        self.policy.pause(failures)
     }
 }
 

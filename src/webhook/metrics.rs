@@ -19,6 +19,7 @@ pub(super) struct WebhookMetrics {
     seconds: HistogramVec,
     shards: IntGaugeVec,
     waiting: IntGaugeVec,
+    held: IntGaugeVec,
     position: IntGaugeVec,
     lag: IntGaugeVec,
 }
@@ -51,6 +52,10 @@ impl WebhookMetrics {
                 "wideroom_webhook_waiting",
                 "Events in memory that wait for their delivery to a webhook.",
             ),
+            held: gauges(
+                "wideroom_webhook_held",
+                "Conversations that a webhook delivers apart from the others, because an event failed, took long, or was one of many.",
+            ),
             position: gauges(
                 "wideroom_webhook_position_seconds",
                 "Time up to which this server has delivered all events to a webhook, since 1970.",
@@ -68,6 +73,7 @@ impl WebhookMetrics {
         metrics.add(self.seconds.clone());
         metrics.add(self.shards.clone());
         metrics.add(self.waiting.clone());
+        metrics.add(self.held.clone());
         metrics.add(self.position.clone());
         metrics.add(self.lag.clone());
     }
@@ -83,6 +89,7 @@ impl WebhookMetrics {
             seconds: self.seconds.with_label_values(name),
             shards: self.shards.with_label_values(name),
             waiting: self.waiting.with_label_values(name),
+            held_conversations: self.held.with_label_values(name),
             position: self.position.with_label_values(name),
             lag: self.lag.with_label_values(name),
             held: Mutex::default(),
@@ -99,6 +106,7 @@ pub(super) struct HookMetrics {
     pub(super) seconds: Histogram,
     shards: IntGauge,
     waiting: IntGauge,
+    held_conversations: IntGauge,
     position: IntGauge,
     lag: IntGauge,
     /// State of each shard that this server delivers.
@@ -110,6 +118,7 @@ pub(super) struct ShardState {
     pub(super) position: OrderKey,
     pub(super) lag: Duration,
     pub(super) waiting: usize,
+    pub(super) held: usize,
 }
 
 impl HookMetrics {
@@ -121,6 +130,7 @@ impl HookMetrics {
             None => held.remove(&shard),
         };
         let waiting: usize = held.values().map(|state| state.waiting).sum();
+        let apart: usize = held.values().map(|state| state.held).sum();
         let lag = held
             .values()
             .map(|state| state.lag)
@@ -130,6 +140,7 @@ impl HookMetrics {
         let whole = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         self.shards.set(whole(held.len()));
         self.waiting.set(whole(waiting));
+        self.held_conversations.set(whole(apart));
         self.lag
             .set(i64::try_from(lag.as_secs()).unwrap_or(i64::MAX));
         let seconds = |position: OrderKey| position.moment().micros() / 1_000_000;

@@ -5,8 +5,13 @@
 //! (`coordinator`). The holder of a shard reads its rows into a bounded queue (`queue`) and delivers the events of four
 //! conversations at once (`shard`). A delivery executes the document and sends its answer (`delivery`).
 //!
+//! No conversation holds up another one. The queue holds a few events of each, passes over the rest, and reads them again later,
+//! from a position of its own. A conversation whose last try took long waits for the one lane of slow ones.
+//!
 //! - 2xx: delivered. 408, 409, 425, 429, 5xx, redirects and silence: the same event again, after 1 s to 5 min. Nothing passes it
 //!   in its conversation. `Retry-After` pauses the whole webhook.
+//!   An event that fails for an hour while the receiver takes other conversations' is a dead letter, too. So are the next ones of its
+//!   conversation after three tries within a minute, until one is delivered.
 //! - 410: the webhook is off until the server starts again.
 //! - Another 4xx: three tries within a minute, then a dead letter, which the operator lists and redelivers (`dead_letters`).
 
@@ -134,6 +139,7 @@ impl Webhooks {
                 api: Arc::clone(api),
                 metrics: shared_metrics.of(&settings.name),
                 paused_until: parking_lot::Mutex::default(),
+                taken_at: parking_lot::Mutex::default(),
                 is_gone: CancellationToken::new(),
             }));
         }

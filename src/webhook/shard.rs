@@ -10,12 +10,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::delivery::{Deliverer, DeliveryAttempt, TryOutcome};
+use super::delivery::{Deliverer, DeliveryAttempt, FailureCause, TryOutcome};
 use super::metrics::ShardState;
 use super::queue::{DeliveryQueue, EventDelivery, Settlement};
-use crate::chat::{FeedBatch, NotificationPiece, OutboxItem, ShardFeed, ShardLease};
-use crate::model::{OrderKey, OutboxShard, Timestamp, UserId};
-use crate::store::DeadLetter;
+use super::retry::{FailureRecord, Verdict};
+use crate::chat::{FeedBatch, NotificationPiece, OutboxItem, SavedPosition, ShardFeed, ShardLease};
+use crate::model::{OrderKey, OutboxShard, UserId};
+use crate::store::{DeadLetter, OutboxPage};
 
 /// Deliveries of one shard at once.
 const LANES: usize = 4;
@@ -25,6 +26,8 @@ const POSITION_EVERY: Duration = Duration::from_secs(2);
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Time for running tries once the shard is released.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
+/// Duration of a try from which on its conversation is slow.
+const SLOW_AFTER: Duration = Duration::from_secs(2);
 /// Failures in a row of one event from which on each is logged as a warning.
 const WARN_FROM: u32 = 3;
 
@@ -50,7 +53,7 @@ impl ShardTask {
         let Self { hook, lease, stop } = self;
         let shard = lease.shard();
         let mut running = RunningShard {
-            queue: DeliveryQueue::new(lease.position()),
+            queue: DeliveryQueue::new(lease.position(), lease.held()),
             hook: Arc::clone(&hook),
             lease,
             has_advanced: false,
@@ -58,7 +61,7 @@ impl ShardTask {
         let is_held = running.deliver(&stop).await;
         hook.metrics.record(shard, None);
         if is_held {
-            let position = running.queue.position();
+            let position = running.saved().await;
             if let Err(error) = running.lease.release(position).await {
                 tracing::warn!(webhook = %hook.name, shard = shard.number(), %error, "the server failed to release a shard of a webhook; another server acquires it within 20 s");
             }
@@ -80,6 +83,8 @@ impl RunningShard {
         let reader = read_batches(feed, batches, self.lease.shard());
         let _reader = AbortOnDropHandle::new(tokio::spawn(reader));
         let mut tries = FuturesUnordered::new();
+        // At most one read of what was passed over.
+        let mut rereads = FuturesUnordered::new();
         let mut ticks = interval(POSITION_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -95,6 +100,12 @@ impl RunningShard {
                     (delivery, attempt)
                 });
             }
+            if rereads.is_empty()
+                && let Some((after, end)) = self.queue.wants()
+            {
+                let (hook, shard) = (Arc::clone(&self.hook), self.lease.shard());
+                rereads.push(async move { (after, read_again(&hook, shard, after, end).await) });
+            }
             let has_lane = tries.len() < LANES && self.lease.is_valid();
             let due = self.queue.next_due(now).filter(|_| has_lane);
             let due = due.map(|due| pause.map_or(due, |pause| pause.max(due)));
@@ -108,6 +119,9 @@ impl RunningShard {
                 }
                 Some((delivery, attempt)) = tries.next(), if !tries.is_empty() => {
                     self.settle(&delivery, attempt).await;
+                }
+                Some((after, page)) = rereads.next(), if !rereads.is_empty() => {
+                    self.queue.catch_up(after, page, &self.hook.types);
                 }
                 batch = received.recv(), if self.queue.has_room() => match batch {
                     Some(batch) => self.queue.add(batch, &self.hook.types),
@@ -129,18 +143,18 @@ impl RunningShard {
     /// Renews the lease and persists the position, if it is time. Returns false once another server has acquired
     /// the shard.
     async fn keep(&mut self) -> bool {
-        let position = self.queue.position().max(self.lease.position());
-        let lag = self.hook.chat.outbox.lag(position);
-        let waiting = self.queue.len();
+        let position = self.queue.position();
         let state = ShardState {
             position,
-            lag,
-            waiting,
+            lag: self.hook.chat.outbox.lag(position),
+            waiting: self.queue.len(),
+            held: self.queue.held(),
         };
         self.hook.metrics.record(self.lease.shard(), Some(state));
         if !self.has_advanced && !self.lease.is_renewal_due() {
             return true;
         }
+        let position = self.saved().await;
         match self.lease.renew(position).await {
             Ok(true) => {
                 self.has_advanced = false;
@@ -154,82 +168,142 @@ impl RunningShard {
         }
     }
 
+    async fn saved(&self) -> SavedPosition {
+        let held_max = self.hook.chat.outbox.held_max().await;
+        self.queue.saved(self.lease.position(), held_max)
+    }
+
     async fn settle(&mut self, delivery: &EventDelivery, attempt: DeliveryAttempt) {
-        let DeliveryAttempt { outcome, next } = attempt;
-        let now = Instant::now();
-        let settlement = match outcome {
+        let DeliveryAttempt {
+            outcome,
+            next,
+            took,
+        } = attempt;
+        let (now, mut record) = (Instant::now(), delivery.record);
+        let done = match outcome {
             TryOutcome::Delivered => {
                 self.queue.wake_silent();
-                Settlement::Done
+                record = FailureRecord::default();
+                None
             }
-            TryOutcome::Nothing => Settlement::Done,
-            TryOutcome::Failed { reason, is_silent } => {
-                let failures = delivery.failures.saturating_add(1);
-                if failures >= WARN_FROM {
-                    tracing::warn!(webhook = %self.hook.name, event = %delivery.item.event.id, failures, reason, "the receiver of a webhook fails; the event is tried again, and holds back its conversation");
-                }
-                Settlement::Failed {
-                    again_at: now + self.hook.again_after(failures),
-                    is_silent,
-                }
+            TryOutcome::Nothing => {
+                record = record.next_event();
+                None
             }
-            TryOutcome::Refused { reason } => self.refused(delivery, reason).await,
+            TryOutcome::Failed { reason, cause } => {
+                let (verdict, is_silent) = self.failed(&mut record, now, took, cause);
+                if record.failures >= WARN_FROM {
+                    tracing::warn!(webhook = %self.hook.name, event = %delivery.item.event.id, failures = record.failures, reason, "the receiver of a webhook fails; the event is tried again, and holds back its conversation");
+                }
+                self.carry_out(delivery, verdict, &mut record, reason, is_silent)
+                    .await
+            }
+            TryOutcome::Refused { reason } => {
+                let verdict = self.hook.policy.refused(&mut record);
+                self.carry_out(delivery, verdict, &mut record, reason, false)
+                    .await
+            }
             TryOutcome::Gone => {
                 if !self.hook.is_gone.is_cancelled() {
                     tracing::error!(webhook = %self.hook.name, "the receiver of a webhook answers 410: the webhook is off until the server starts again. Remove it from the configuration");
                 }
                 self.hook.is_gone.cancel();
                 // The event stays where it is.
-                Settlement::Failed {
-                    again_at: now + self.hook.again_after(u32::MAX),
+                Some(Settlement::Again {
+                    at: now + self.hook.policy.longest,
                     is_silent: false,
-                }
+                })
             }
         };
-        self.has_advanced |= settlement == Settlement::Done;
-        match next.filter(|_| settlement == Settlement::Done) {
-            Some(next) => self.queue.replace(delivery, next),
-            None => self.queue.settle(delivery, settlement),
-        }
+        let settlement = done.unwrap_or_else(|| next.map_or(Settlement::Done, Settlement::Next));
+        self.has_advanced |= !matches!(settlement, Settlement::Again { .. });
+        self.queue
+            .settle(delivery, settlement, record, took > SLOW_AFTER);
     }
 
-    /// A refused event is tried twice more, then stored as a dead letter.
-    async fn refused(&mut self, delivery: &EventDelivery, reason: String) -> Settlement {
-        let (now, refusals) = (Instant::now(), delivery.refusals.saturating_add(1));
-        if let Some(pause) = self.hook.policy.refusal_pause(refusals) {
-            return Settlement::Refused {
-                again_at: now + pause,
-            };
+    /// Decides about an event that failed, and whether the receiver is silent for all. One that took others' events during
+    /// the try is not.
+    fn failed(
+        &self,
+        record: &mut FailureRecord,
+        now: Instant,
+        took: Duration,
+        cause: FailureCause,
+    ) -> (Verdict, bool) {
+        let policy = &self.hook.policy;
+        if cause == FailureCause::Server {
+            return (Verdict::Again(policy.failed_here(record)), false);
         }
+        let taken_at = *self.hook.taken_at.lock();
+        let takes_others = taken_at.is_some_and(|taken_at| taken_at + took > now);
+        let is_silent = cause == FailureCause::Silence && !takes_others;
+        (policy.failed(record, now, taken_at), is_silent)
+    }
+
+    /// Carries out a decision about an event that was not delivered. `None` if the event is done.
+    async fn carry_out(
+        &self,
+        delivery: &EventDelivery,
+        verdict: Verdict,
+        record: &mut FailureRecord,
+        reason: String,
+        is_silent: bool,
+    ) -> Option<Settlement> {
+        let pause = match verdict {
+            Verdict::Again(pause) => pause,
+            Verdict::DeadLetter if self.bury(delivery, *record, reason).await => {
+                *record = record.next_event();
+                return None;
+            }
+            Verdict::DeadLetter => self.hook.policy.pause(1),
+        };
+        Some(Settlement::Again {
+            at: Instant::now() + pause,
+            is_silent,
+        })
+    }
+
+    /// Stores a dead letter. Returns whether that was done.
+    async fn bury(&self, delivery: &EventDelivery, record: FailureRecord, reason: String) -> bool {
         let letter = DeadLetter {
             conversation: delivery.conversation,
             event: delivery.item.event.clone(),
             part: part_of(&delivery.item),
-            died_at: wall_clock(),
-            tries: refusals,
+            died_at: self.hook.chat.outbox.now(),
+            tries: record.failures.max(record.strikes),
             reason,
         };
-        tracing::error!(webhook = %self.hook.name, event = %delivery.item.event.id, reason = letter.reason, "the receiver of a webhook refuses an event for good; see `wideroom webhook list`");
+        tracing::error!(webhook = %self.hook.name, event = %delivery.item.event.id, reason = letter.reason, tries = letter.tries, "the receiver of a webhook does not take an event, which is now a dead letter; see `wideroom webhook list`");
         let name = self.hook.name.as_str();
         match self.hook.chat.store().put_dead_letter(name, &letter).await {
             Ok(()) => {
                 self.hook.metrics.dead.inc();
-                Settlement::Done
+                true
             }
             Err(error) => {
                 tracing::warn!(webhook = %self.hook.name, %error, "the server failed to store a dead letter; it tries again");
-                Settlement::Failed {
-                    again_at: now + self.hook.again_after(1),
-                    is_silent: false,
-                }
+                false
             }
         }
     }
 }
 
-pub(super) fn wall_clock() -> Timestamp {
-    let nanos = time::OffsetDateTime::now_utc().unix_timestamp_nanos();
-    Timestamp::from_micros(i64::try_from(nanos / 1_000).unwrap_or(i64::MAX))
+/// A page of the rows that were passed over. Repeats the read until the store answers.
+async fn read_again(
+    hook: &Deliverer,
+    shard: OutboxShard,
+    after: OrderKey,
+    end: OrderKey,
+) -> OutboxPage {
+    loop {
+        match hook.chat.outbox.shard_page(shard, after, end).await {
+            Ok(page) => return page,
+            Err(error) => {
+                tracing::debug!(shard = shard.number(), %error, "the server failed to read the outbox again for a webhook; it tries again");
+            }
+        }
+        sleep(READ_AGAIN_AFTER).await;
+    }
 }
 
 /// Reads the shard ahead of the deliveries, by one batch.

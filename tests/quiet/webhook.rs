@@ -1,4 +1,4 @@
-//! Webhooks through quiet, trickles and outages.
+//! Webhooks through quiet, trickles and outages, and conversations whose events the receiver does not take.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -83,6 +83,25 @@ impl Scene {
         let within = Duration::from_secs(within);
         self.receiver.until_within(within, has_all).await;
     }
+
+    /// Conversations of their own, in all shards.
+    async fn groups(&self, count: usize) -> Vec<String> {
+        let mut groups = Vec::new();
+        for number in 0..count {
+            groups.push(self.alice.group(&format!("group {number}"), &["bob"]).await);
+        }
+        groups
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        self.server
+            .metric(&format!("wideroom_webhook_{name}{{webhook=\"backend\"}}"))
+    }
+}
+
+fn conversation_of(received: &Received) -> String {
+    let conversation = &received.json()["data"]["outbox"]["conversation"]["id"];
+    conversation.as_str().unwrap().to_owned()
 }
 
 /// An event after k seconds of nothing comes as if it were the first, for each k around each constant, and after an hour.
@@ -136,8 +155,8 @@ async fn an_outage_of_the_receiver_delays_what_was_sent_and_nothing_later() {
         |_| Reply::Hang,
         |one| Reply::Status(if one.tries < 2 { 404 } else { 200 }),
     ];
-    for answer in away {
-        for seconds in [1, 14, 31, 301, HOUR] {
+    for (answer, longest) in away.into_iter().zip([HOUR, 301, 301, 301]) {
+        for seconds in [1, 14, 31, longest] {
             scene.receiver.answer(answer);
             let missed = scene.send_to(&direct).await;
             quiet(seconds).await;
@@ -168,4 +187,129 @@ async fn an_outage_of_the_store_ends_with_it() {
         let took = scene.deliver(&direct).await;
         assert!(took <= ALONE_MAX, "{took:?} after an outage of {seconds} s");
     }
+}
+
+/// A user sends 1,120 messages whose events the receiver does not take: it fails, it refuses, or it takes 14 s for each. The
+/// events of 64 other conversations come at once.
+async fn stops_no_other_one(answer: fn() -> Reply) {
+    let mut scene = Scene::on(Ground::of_one().await).await;
+    let groups = scene.groups(64).await;
+    let direct = scene.direct.clone();
+    let own = direct.clone();
+    scene.receiver.answer(move |one| {
+        if conversation_of(one) == own {
+            answer()
+        } else {
+            Reply::Status(200)
+        }
+    });
+    for _ in 0..1_120 {
+        scene.alice.send(&direct, "flood").await;
+    }
+    quiet(60).await;
+    for group in &groups {
+        let took = scene.deliver(group).await;
+        assert!(took <= ALONE_MAX, "{took:?}");
+    }
+    quiet(10).await;
+    assert_eq!(scene.metric("held"), 1.0);
+    assert!(
+        scene.metric("waiting") <= 16.0,
+        "{}",
+        scene.metric("waiting")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_the_receiver_fails_on_stops_no_other_one() {
+    stops_no_other_one(|| Reply::Status(500)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_the_receiver_refuses_stops_no_other_one() {
+    stops_no_other_one(|| Reply::Status(422)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_the_receiver_is_slow_with_stops_no_other_one() {
+    stops_no_other_one(|| Reply::Late(Duration::from_secs(14), Box::new(Reply::Status(200)))).await;
+}
+
+/// An event that fails for an hour while others are taken is a dead letter, the next ones of its conversation within a minute,
+/// until one is delivered. Nothing is dead while the receiver fails for all.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_alone_fails_for_an_hour_is_a_dead_letter() {
+    let mut scene = Scene::on(Ground::of_one().await).await;
+    let direct = scene.direct.clone();
+    let group = scene.groups(1).await.remove(0);
+    scene.receiver.answer(|_| Reply::Status(500));
+    scene.alice.send(&direct, "for all").await;
+    quiet(3 * HOUR).await;
+    assert_eq!(scene.metric("dead_letters_total"), 0.0);
+    let own = direct.clone();
+    scene.receiver.answer(move |one| {
+        Reply::Status(if conversation_of(one) == own {
+            500
+        } else {
+            200
+        })
+    });
+    let mut passed = 0;
+    while scene.metric("dead_letters_total") < 1.0 {
+        quiet(30).await;
+        passed += 30;
+        assert!(passed < 2 * HOUR, "it is never dead");
+        scene.deliver(&group).await;
+    }
+    // The pause before the receiver came back counts, too.
+    assert!(passed + RETRY_MAX >= HOUR, "dead after {passed} s");
+    scene.alice.send(&direct, "the next one").await;
+    for _ in 0..40 {
+        quiet(3).await;
+        scene.deliver(&group).await;
+    }
+    assert_eq!(scene.metric("dead_letters_total"), 2.0);
+    scene.receiver.answer(|_| Reply::Status(200));
+    let took = scene.deliver(&direct).await;
+    assert!(took <= ALONE_MAX, "{took:?}");
+}
+
+/// A server that ends without a word leaves its leases and positions: another one begins where it was, also in a conversation that
+/// was behind.
+#[tokio::test(start_paused = true)]
+async fn a_restart_repeats_only_what_was_under_way() {
+    let ground = Ground::of_one().await;
+    let server = ground.server().await;
+    let receiver = Receiver::in_memory();
+    let webhooks = server.webhooks(ground.webhook(&receiver)).await;
+    let alice = server.user("alice");
+    let (bad, good) = (alice.direct("bob").await, alice.direct("carol").await);
+    let own = bad.clone();
+    receiver.answer(move |one| {
+        Reply::Status(if conversation_of(one) == own {
+            500
+        } else {
+            200
+        })
+    });
+    let mut expected = Vec::new();
+    for _ in 0..50 {
+        expected.push(alice.send(&bad, "held").await.uuid);
+        alice.send(&good, "taken").await;
+    }
+    quiet(20).await;
+    drop(webhooks);
+    let before = receiver.received().len();
+    receiver.answer(|_| Reply::Status(200));
+    let metrics = wideroom::metrics::Metrics::default();
+    let _again = server
+        .webhooks_with(ground.webhook(&receiver), &metrics)
+        .await;
+    quiet(60).await;
+    let received = receiver.received();
+    let after: Vec<_> = received[before..].iter().map(Received::id).collect();
+    assert_eq!(
+        after, expected,
+        "the held conversation, in order, and nothing else"
+    );
 }

@@ -69,7 +69,7 @@ async fn end_leases(server: &Server) {
                 until: Timestamp::ZERO,
                 ..lease
             }),
-            ..seen
+            ..seen.clone()
         };
         let cql = &server.cql;
         let swapped = cql.swap_reader_position(READER, shard, Some(&seen), &ended);

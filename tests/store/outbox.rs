@@ -7,8 +7,8 @@ use wideroom::model::{
     OutboxEventKind, OutboxRow, OutboxShard, Revision, TimeUuid,
 };
 use wideroom::store::{
-    DeadLetter, NewConversation, OutboxPage, OutboxRead, ReaderLease, ReaderPosition, Renaming,
-    Store, StoreAdmin,
+    DeadLetter, HeldPosition, NewConversation, OutboxPage, OutboxRead, ReaderLease, ReaderPosition,
+    Renaming, Store, StoreAdmin,
 };
 
 use super::ask::{PAGES_MAX, make, send};
@@ -294,14 +294,19 @@ pub async fn one_of_several_servers_advances_a_reader(store: &dyn StoreAdmin) {
     assert_eq!(of(&reader).await, vec![None; 16]);
     let free = ReaderPosition {
         position: OrderKey::first_at(START),
+        held: Vec::new(),
         lease: None,
     };
     let held = |holder, seconds: i64| ReaderPosition {
+        held: vec![HeldPosition {
+            conversation: conversation_id(1),
+            position: OrderKey::first_at(START.plus_micros(-seconds)),
+        }],
         lease: Some(ReaderLease {
             holder: uuid::Uuid::from_u128(holder),
             until: START.plus_micros(seconds * 1_000_000),
         }),
-        ..free
+        ..free.clone()
     };
     let swap = async |seen: Option<&ReaderPosition>, to: &ReaderPosition| {
         let swapped = store.swap_reader_position(&reader, shard, seen, to).await;

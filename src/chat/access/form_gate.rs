@@ -43,22 +43,24 @@ impl FormGate {
 
     /// The rule of every mutation that writes a form of this version.
     pub(crate) async fn require(&self, needed: FormVersion) -> Result<()> {
-        let mut last = self.last_read.lock().await;
-        let decided = last.as_ref().and_then(|read| read.decide(needed));
-        let is_open = match decided {
-            Some(is_open) => is_open,
-            None => {
-                let at = Instant::now();
-                let version = self.store.form_version().await?;
-                *last = Some(FormRead { version, at });
-                version >= needed
-            }
-        };
-        if is_open {
+        if self.is_open(needed).await? {
             Ok(())
         } else {
             Err(Error::UpgradeNotFinished)
         }
+    }
+
+    /// Whether forms of this version may be written.
+    pub(crate) async fn is_open(&self, needed: FormVersion) -> Result<bool> {
+        let mut last = self.last_read.lock().await;
+        let decided = last.as_ref().and_then(|read| read.decide(needed));
+        if let Some(is_open) = decided {
+            return Ok(is_open);
+        }
+        let at = Instant::now();
+        let version = self.store.form_version().await?;
+        *last = Some(FormRead { version, at });
+        Ok(version >= needed)
     }
 }
 

@@ -17,7 +17,9 @@ use super::OutboxService;
 use crate::chat::error::Result;
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::model::{OrderKey, OutboxShard, Timestamp};
-use crate::store::{ReaderLease, ReaderPosition, Store};
+use crate::store::{
+    FormVersion, HELD_POSITIONS_MAX, HeldPosition, ReaderLease, ReaderPosition, Store,
+};
 
 /// Life of a lease on a shared store.
 const LEASE_FOR: Duration = Duration::from_secs(15);
@@ -53,6 +55,13 @@ impl fmt::Display for ReaderName {
     }
 }
 
+/// Position of a reader in a shard, as a renewal persists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedPosition {
+    pub position: OrderKey,
+    pub held: Vec<HeldPosition>,
+}
+
 /// Lease of one shard.
 pub struct ShardLease {
     store: Arc<dyn Store>,
@@ -82,6 +91,7 @@ impl OutboxService {
         let since = self.store.outbox_since().await?.unwrap_or_default();
         let begin = ReaderPosition {
             position: self.limit().max(OrderKey::first_at(since)),
+            held: Vec::new(),
             lease: None,
         };
         for (shard, _) in OutboxShard::all()
@@ -133,15 +143,38 @@ impl OutboxService {
             reader: reader.clone(),
             shard,
             holder,
-            state: *seen,
+            state: seen.clone(),
             renewed_at: Instant::now(),
         };
-        let oldest = self.oldest_event().await?;
-        if seen.position.moment() < oldest {
-            tracing::error!(%reader, shard = shard.number(), from = %seen.position.moment(), to = %oldest, "the receiver of a webhook has missed events: the outbox holds none from before. The deliveries go on with the oldest event that it has");
+        let (oldest, from) = (self.oldest_event().await?, seen.oldest());
+        if from.moment() < oldest {
+            tracing::error!(%reader, shard = shard.number(), from = %from.moment(), to = %oldest, "the receiver of a webhook has missed events: the outbox holds none from before. The deliveries go on with the oldest event that it has");
         }
-        let from = seen.position.max(OrderKey::first_at(oldest).before());
+        let oldest = OrderKey::first_at(oldest).before();
+        let held = seen.held.iter().map(|held| HeldPosition {
+            position: held.position.max(oldest),
+            ..*held
+        });
+        let from = SavedPosition {
+            position: seen.position.max(oldest),
+            held: held.collect(),
+        };
         Ok(lease.renew(from).await?.then_some(lease))
+    }
+
+    /// Number of conversations whose positions may be persisted apart: none until every server can read them.
+    pub async fn held_max(&self) -> usize {
+        let is_open = self.access.forms().is_open(FormVersion::HELD_POSITIONS);
+        // Without an answer of the store nothing is persisted either.
+        match is_open.await {
+            Ok(true) => HELD_POSITIONS_MAX,
+            Ok(false) | Err(_) => 0,
+        }
+    }
+
+    /// Present time, by the clock of ids and cursors.
+    pub fn now(&self) -> Timestamp {
+        self.in_flight.now()
     }
 
     /// Time of the oldest event that a reader may resume after.
@@ -176,6 +209,11 @@ impl ShardLease {
         self.state.position
     }
 
+    /// Held conversations of the last renewal.
+    pub fn held(&self) -> &[HeldPosition] {
+        &self.state.held
+    }
+
     /// Whether the lease still counts. Without it no event is delivered.
     pub fn is_valid(&self) -> bool {
         !self.in_flight.is_shared() || self.renewed_at.elapsed() < LEASE_FOR - LEASE_MARGIN
@@ -190,14 +228,12 @@ impl ShardLease {
         self.renewed_at.elapsed() >= after
     }
 
-    /// Renews the lease and advances the position. False if another server has acquired the shard.
-    pub async fn renew(&mut self, position: OrderKey) -> Result<bool> {
+    /// Renews the lease and persists the position. False if another server has acquired the shard.
+    pub async fn renew(&mut self, to: SavedPosition) -> Result<bool> {
         let began = Instant::now();
         let until = self.in_flight.now().plus_micros(micros(LEASE_FOR));
         let holder = self.holder;
-        let is_renewed = self
-            .swap(position, Some(ReaderLease { holder, until }))
-            .await?;
+        let is_renewed = self.swap(to, Some(ReaderLease { holder, until })).await?;
         if is_renewed {
             self.renewed_at = began;
         }
@@ -205,13 +241,15 @@ impl ShardLease {
     }
 
     /// Releases the shard, so that another server may acquire it at once.
-    pub async fn release(mut self, position: OrderKey) -> Result<()> {
-        self.swap(position, None).await.map(drop)
+    pub async fn release(mut self, at: SavedPosition) -> Result<()> {
+        self.swap(at, None).await.map(drop)
     }
 
-    async fn swap(&mut self, position: OrderKey, lease: Option<ReaderLease>) -> Result<bool> {
+    async fn swap(&mut self, to: SavedPosition, lease: Option<ReaderLease>) -> Result<bool> {
+        let SavedPosition { position, held } = to;
         let to = ReaderPosition {
-            position: position.max(self.state.position),
+            position,
+            held,
             lease,
         };
         let reader = self.reader.as_str();
@@ -225,8 +263,8 @@ impl ShardLease {
         }
         // An earlier write of unknown outcome may have been done.
         let present = self.store.reader_positions(reader).await?;
-        let present = present.get(usize::from(self.shard.number())).copied();
-        let Some(present) = present.flatten() else {
+        let shard = usize::from(self.shard.number());
+        let Some(present) = present.into_iter().nth(shard).flatten() else {
             return Ok(false);
         };
         if present == to {
@@ -240,13 +278,9 @@ impl ShardLease {
             return swapped.map_err(Into::into);
         }
         self.state = present;
-        let to = ReaderPosition {
-            position: position.max(present.position),
-            lease,
-        };
         let is_swapped = self
             .store
-            .swap_reader_position(reader, self.shard, Some(&present), &to)
+            .swap_reader_position(reader, self.shard, Some(&self.state), &to)
             .await?;
         if is_swapped {
             self.state = to;

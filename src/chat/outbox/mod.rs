@@ -25,13 +25,14 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::feed::RowFeed;
-pub use self::lease::{ReaderName, ShardLease};
+pub use self::lease::{ReaderName, SavedPosition, ShardLease};
 use self::loader::EventLoader;
 pub use self::loader::{LoadedEvent, LoadedItem};
 use self::notification::{NOTIFICATION, NotificationPiece, NotificationService};
 pub use self::shard_feed::{FeedBatch, ShardFeed};
 use self::tail::OutboxTail;
 pub use self::updates::{OutboxUpdate, OutboxUpdates};
+use crate::chat::access::Access;
 use crate::chat::access::restrictions::require_service;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
@@ -191,6 +192,7 @@ impl OutboxFilter {
 
 pub struct OutboxService {
     store: Arc<dyn Store>,
+    access: Arc<Access>,
     in_flight: InFlightIds,
     notifications: Arc<NotificationService>,
     tail: Arc<OutboxTail>,
@@ -217,6 +219,7 @@ impl OutboxService {
             .then(|| spawn_follower(Arc::downgrade(&components.store)));
         Self {
             store: Arc::clone(&components.store),
+            access: Arc::clone(&components.access),
             in_flight,
             notifications,
             tail: Arc::new(OutboxTail::new(Arc::clone(&components.store))),

@@ -6,9 +6,12 @@ use super::feed::{FeedStep, RowFeed};
 use super::{LoadedItem, OutboxItem, OutboxService, OutboxTypes};
 use crate::chat::error::Result;
 use crate::model::{ConversationId, OrderKey, OutboxRow, OutboxShard};
+use crate::store::{OutboxPage, OutboxRead};
 
 /// Longest wait for rows: then the position of a quiet shard advances.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// Rows of a page that is read again.
+const PAGE_ROWS: usize = 512;
 
 /// Next part of a shard.
 #[derive(Debug)]
@@ -31,6 +34,21 @@ impl OutboxService {
     ) -> ShardFeed {
         let trail = self.trail(types);
         ShardFeed(RowFeed::new(self, &[shard], position, true, trail))
+    }
+
+    /// The next page of a shard after a position, up to `end`, which a reader has passed.
+    pub async fn shard_page(
+        &self,
+        shard: OutboxShard,
+        after: OrderKey,
+        end: OrderKey,
+    ) -> Result<OutboxPage> {
+        let reads = [OutboxRead { shard, after }];
+        let pages = self.tail.read(&reads, end, PAGE_ROWS, false).await?;
+        Ok(pages.into_iter().next().unwrap_or(OutboxPage {
+            rows: Vec::new(),
+            read_to: end,
+        }))
     }
 
     /// The event with its message in its present state, or the users to notify of it.

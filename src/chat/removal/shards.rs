@@ -105,16 +105,18 @@ impl ShardHolder {
         shards.rotate_left(start);
         for (shard, seen) in shards {
             let is_held = self.held.iter().any(|held| held.shard == shard);
-            let lease = seen.and_then(|seen| seen.lease);
+            let lease = seen.as_ref().and_then(|seen| seen.lease);
             let has_ended = |lease: ReaderLease| {
                 lease.until.plus_micros(micros(LEASE_MARGIN)) < now || lease.holder == self.holder
             };
             if is_held || self.held.len() >= share || !lease.is_none_or(has_ended) {
                 continue;
             }
-            let from = seen.map_or(hour_of(now).saturating_sub(FIRST_HOURS), |seen| {
-                hour_of(seen.position.moment())
-            });
+            let from = seen
+                .as_ref()
+                .map_or(hour_of(now).saturating_sub(FIRST_HOURS), |seen| {
+                    hour_of(seen.position.moment())
+                });
             let lease = self.swap(shard, seen.as_ref(), from, now).await?;
             self.held.extend(lease.map(|lease| HeldShard {
                 shard,
@@ -156,6 +158,7 @@ impl ShardHolder {
         let begin = Timestamp::from_micros(i64::from(from) * HOUR_MICROS);
         let state = ReaderPosition {
             position: OrderKey::first_at(begin),
+            held: Vec::new(),
             lease: Some(ReaderLease {
                 holder: self.holder,
                 until: now.plus_micros(micros(LEASE_FOR)),

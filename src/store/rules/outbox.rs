@@ -9,7 +9,7 @@ use crate::model::{
     ConversationId, Mentions, OrderKey, OutboxEvent, OutboxEventKind, OutboxRow, TimeUuid,
     Timestamp, UserId,
 };
-use crate::store::{DeadLetter, Error, ReaderLease, ReaderPosition, Result};
+use crate::store::{DeadLetter, Error, HeldPosition, ReaderLease, ReaderPosition, Result};
 
 const TABLE: &str = "outbox";
 const VERSION: u8 = 1;
@@ -109,10 +109,22 @@ pub(in crate::store) fn read_to(ids: &[TimeUuid], limit: usize, end: OrderKey) -
 
 const POSITIONS: &str = "outbox_positions";
 
-/// The version, the position, and of a lease the holder and its end.
+/// Version of a position that holds conversations.
+const WITH_HELD: u8 = 2;
+const HELD_BYTES: usize = 32;
+
+/// The version, the position, of held conversations the number and each with its position, and of a lease the holder and its end.
 pub(in crate::store) fn encode_reader(reader: &ReaderPosition) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&reader.position.0);
+    if !reader.held.is_empty() {
+        bytes[0] = WITH_HELD;
+        bytes.push(u8::try_from(reader.held.len()).expect("a position holds few conversations"));
+        for held in &reader.held {
+            bytes.extend_from_slice(held.conversation.0.as_bytes());
+            bytes.extend_from_slice(&held.position.0);
+        }
+    }
     if let Some(lease) = &reader.lease {
         bytes.extend_from_slice(lease.holder.as_bytes());
         bytes.extend_from_slice(&lease.until.micros().to_be_bytes());
@@ -122,8 +134,22 @@ pub(in crate::store) fn encode_reader(reader: &ReaderPosition) -> Vec<u8> {
 
 pub(in crate::store) fn decode_reader(bytes: &[u8]) -> Result<ReaderPosition> {
     let read = || {
-        let body = bytes.strip_prefix(&[VERSION])?;
+        let (version, body) = bytes.split_first()?;
         let (position, rest) = body.split_first_chunk::<16>()?;
+        let (held, rest) = match *version {
+            VERSION => (Vec::new(), rest),
+            WITH_HELD => {
+                let (count, rest) = rest.split_first()?;
+                let (held, rest) = rest.split_at_checked(usize::from(*count) * HELD_BYTES)?;
+                (
+                    held.chunks_exact(HELD_BYTES)
+                        .filter_map(decode_held)
+                        .collect(),
+                    rest,
+                )
+            }
+            _ => return None,
+        };
         let lease = if rest.is_empty() {
             None
         } else {
@@ -135,12 +161,21 @@ pub(in crate::store) fn decode_reader(bytes: &[u8]) -> Result<ReaderPosition> {
         };
         Some(ReaderPosition {
             position: OrderKey(*position),
+            held,
             lease,
         })
     };
     read().ok_or_else(|| Error::Corrupt {
         table: POSITIONS,
         cause: "it is no position of a reader".into(),
+    })
+}
+
+fn decode_held(bytes: &[u8]) -> Option<HeldPosition> {
+    let (conversation, position) = bytes.split_first_chunk::<16>()?;
+    Some(HeldPosition {
+        conversation: ConversationId(Uuid::from_bytes(*conversation)),
+        position: OrderKey(position.try_into().ok()?),
     })
 }
 
@@ -294,19 +329,39 @@ mod tests {
     fn positions_and_dead_letters_survive_the_round_trip() {
         let free = ReaderPosition {
             position: id(7).order_key(),
+            held: Vec::new(),
             lease: None,
         };
-        let held = ReaderPosition {
+        let leased = ReaderPosition {
             lease: Some(ReaderLease {
                 holder: Uuid::from_u128(3),
                 until: Timestamp::from_micros(9),
             }),
-            ..free
+            ..free.clone()
         };
-        for position in [free, held] {
-            assert_eq!(decode_reader(&encode_reader(&position)).unwrap(), position);
+        let held = |count: u128| {
+            let one = |number| HeldPosition {
+                conversation: ConversationId(Uuid::from_u128(number)),
+                position: id(6).order_key(),
+            };
+            (0..count).map(one).collect::<Vec<_>>()
+        };
+        for position in [free, leased] {
+            for count in [0, 1, 64] {
+                let position = ReaderPosition {
+                    held: held(count),
+                    ..position.clone()
+                };
+                assert_eq!(decode_reader(&encode_reader(&position)).unwrap(), position);
+            }
         }
-        for bytes in [&[][..], &[VERSION], &[9; 17], &[VERSION; 20]] {
+        for bytes in [
+            &[][..],
+            &[VERSION],
+            &[9; 17],
+            &[VERSION; 20],
+            &[WITH_HELD; 18],
+        ] {
             assert!(decode_reader(bytes).is_err());
         }
         let letter = DeadLetter {

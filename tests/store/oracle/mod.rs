@@ -692,7 +692,7 @@ impl Store for Naive {
     ) -> StoreFuture<'a, Vec<Option<ReaderPosition>>> {
         Box::pin(async move {
             let kept = self.kept();
-            let position = |shard| kept.readers.get(&(reader.to_owned(), shard)).copied();
+            let position = |shard| kept.readers.get(&(reader.to_owned(), shard)).cloned();
             Ok(OutboxShard::all().map(position).collect())
         })
     }
@@ -709,7 +709,7 @@ impl Store for Naive {
             let mut kept = self.kept();
             let is_seen = kept.readers.get(&key) == seen;
             if is_seen {
-                kept.readers.insert(key, *to);
+                kept.readers.insert(key, to.clone());
             }
             Ok(is_seen)
         })

@@ -124,6 +124,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[SILENT_RUNS],
         speculation: None,
     },
+    Migration {
+        version: FormVersion::HELD_POSITIONS.0,
+        statements: &[],
+        columns: &[],
+        speculation: None,
+    },
 ];
 
 /// No batch writes the keys, so nothing is replayed into them. Cassandra keeps the Paxos state of a claim as long as this.
