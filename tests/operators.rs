@@ -121,7 +121,7 @@ fn the_dashboard_shows_every_metric_of_webhooks() {
     let told = told_by(&program, &["--config", &file]);
     let shown = of_webhooks(shown(&told));
     assert_eq!(shown, of_webhooks(told));
-    assert_eq!(shown.len(), 10);
+    assert_eq!(shown.len(), 11);
 }
 
 #[tokio::test]

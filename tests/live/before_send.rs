@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -45,10 +44,6 @@ fn reject(reason: &str) -> Reply {
 impl Setting {
     /// A server whose hook allows everything yet.
     async fn new(on_failure: HookFailureMode) -> Self {
-        Self::with(on_failure, TIMEOUT).await
-    }
-
-    async fn with(on_failure: HookFailureMode, timeout: Duration) -> Self {
         let receiver = Receiver::start().await;
         receiver.answer(|_| allow());
         let folder = tempfile::tempdir().unwrap();
@@ -60,7 +55,7 @@ impl Setting {
             url,
             allow_http: true,
             secret_file,
-            timeout,
+            timeout: TIMEOUT,
             on_failure,
         };
         let server = ChatServer::start(ServerBounds::default(), Bounds::default()).await;
@@ -390,29 +385,6 @@ async fn what_changes_while_the_hook_is_asked_decides() {
         .map(|edge| text(&edge["node"]["body"]))
         .collect();
     assert_eq!(texts, ["bob's", "mine"]);
-}
-
-#[tokio::test]
-async fn at_most_64_questions_wait_at_once() {
-    let setting = Setting::with(HookFailureMode::Refuse, Duration::from_secs(3)).await;
-    setting.receiver.answer(|_| Reply::Hang);
-    let first = join_all((0..64).map(|_| setting.send("first")));
-    let more = async {
-        setting.receiver.until(|all| all.len() == 64).await;
-        let more = join_all((0..16).map(|_| setting.send("more")));
-        let look = async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            assert_eq!(setting.receiver.received().len(), 64);
-        };
-        tokio::join!(more, look).0
-    };
-    let (first, more) = tokio::join!(first, more);
-    for refused in first.iter().chain(&more) {
-        assert_eq!(refused.code(), "UNAVAILABLE");
-    }
-    let refused = ["failure", "overload"].map(|outcome| setting.count(outcome));
-    assert_eq!(refused.iter().sum::<f64>(), 80.0, "{refused:?}");
-    assert!(setting.bodies().await.is_empty());
 }
 
 #[tokio::test]

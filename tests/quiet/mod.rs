@@ -6,6 +6,7 @@
 //! the machine, and hours cost seconds. A cluster is two servers over one embedded store and the simulated directory of `delivery`.
 
 mod background;
+mod before_send;
 mod presence;
 mod store;
 mod stream;

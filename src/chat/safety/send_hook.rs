@@ -1,31 +1,31 @@
 //! Hook before a send: the operator's own service allows or rejects each send and each edit.
 //!
 //! It rewrites nothing, so that a retry stores the message that was acknowledged. It runs outside the
-//! queues of conversations. A circuit breaker stops asking for a while after many failures in a row.
+//! queues of conversations. Each user has a share of the questions; a send without room is refused and
+//! never passes unchecked. Circuit breakers stop asking for a while after many failures in a row.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Bytes;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
+use super::hook_breaker::HookBreakers;
 use crate::chat::error::{Error, Result};
-use crate::metrics::{self, Histogram, IntCounterVec, LATENCIES, Metrics};
+use crate::chat::replay_limiter::ReplayLimiter;
+use crate::metrics::{self, Histogram, IntCounter, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{Attachment, Content, ConversationId, MessageId, Timestamp, UserId, text};
 use crate::signed_post::{PostClient, PostError, PostLimits, PostTarget, SecretFile};
 use crate::signed_post::{SecretFileError, SignedMessage};
 
-/// Questions at once. More of them wait within their deadline.
+/// Questions at once, of all users and of one.
 const AT_ONCE_MAX: usize = 64;
-/// Failures in a row that open the circuit breaker.
-const FAILURES_MAX: u32 = 20;
-/// Time for which an open circuit breaker asks nothing.
-const OPEN_FOR: Duration = Duration::from_secs(5);
+const USER_AT_ONCE_MAX: usize = 8;
+/// Longest wait of a message for its question.
+const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Bytes of an answer that are read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Longest reason of a rejection; a longer one is left out.
@@ -136,16 +136,10 @@ enum HookOutcome {
     Rejected(Option<Arc<str>>),
     /// The hook did not decide within the deadline, or not in a valid form.
     Failed,
-    /// All questions at once were in use until the deadline.
-    Overloaded,
-    /// The circuit breaker is open.
+    /// All questions at once were in use.
+    Overloaded(Error),
+    /// A circuit breaker is open.
     Skipped,
-}
-
-#[derive(Default)]
-struct CircuitBreaker {
-    failures: u32,
-    open_until: Option<Instant>,
 }
 
 /// Asks the hook before sends and edits.
@@ -153,9 +147,10 @@ pub struct SendHook {
     client: PostClient,
     timeout: Duration,
     on_failure: HookFailureMode,
-    permits: Semaphore,
-    breaker: Mutex<CircuitBreaker>,
+    questions: ReplayLimiter,
+    breakers: HookBreakers,
     outcomes: IntCounterVec,
+    unchecked: IntCounter,
     seconds: Histogram,
 }
 
@@ -176,9 +171,13 @@ impl SendHook {
             client: PostClient::new(settings.target.clone(), secrets)?,
             timeout: settings.timeout,
             on_failure: settings.on_failure,
-            permits: Semaphore::new(AT_ONCE_MAX),
-            breaker: Mutex::default(),
+            questions: ReplayLimiter::new(USER_AT_ONCE_MAX, AT_ONCE_MAX, WAIT_MAX),
+            breakers: HookBreakers::new(),
             outcomes,
+            unchecked: metrics::counter(
+                "wideroom_before_send_unchecked_total",
+                "Messages that passed the hook before a send without its decision, as `on_failure` allows.",
+            ),
             seconds: metrics::histogram(
                 "wideroom_before_send_seconds",
                 "Time that the hook before a send took for its decisions.",
@@ -189,6 +188,7 @@ impl SendHook {
 
     pub fn register(&self, metrics: &Metrics) {
         metrics.add(self.outcomes.clone());
+        metrics.add(self.unchecked.clone());
         metrics.add(self.seconds.clone());
     }
 
@@ -199,38 +199,40 @@ impl SendHook {
             HookOutcome::Allowed => "allow",
             HookOutcome::Rejected(_) => "reject",
             HookOutcome::Failed => "failure",
-            HookOutcome::Overloaded => "overload",
+            HookOutcome::Overloaded(_) => "overload",
             HookOutcome::Skipped => "skipped",
         };
         self.outcomes.with_label_values(&[name]).inc();
         match outcome {
             HookOutcome::Allowed => Ok(()),
             HookOutcome::Rejected(reason) => Err(Error::Rejected { reason }),
-            HookOutcome::Failed | HookOutcome::Overloaded | HookOutcome::Skipped => {
-                match self.on_failure {
-                    HookFailureMode::Allow => Ok(()),
-                    HookFailureMode::Refuse => Err(Error::NotChecked),
+            HookOutcome::Overloaded(error) => Err(error),
+            HookOutcome::Failed | HookOutcome::Skipped => match self.on_failure {
+                HookFailureMode::Allow => {
+                    self.unchecked.inc();
+                    Ok(())
                 }
-            }
+                HookFailureMode::Refuse => Err(Error::NotChecked),
+            },
         }
     }
 
     async fn ask(&self, message: &CheckedMessage<'_>, now: Timestamp) -> HookOutcome {
-        if self.is_open() {
+        let _permit = match self.questions.acquire(message.sender).await {
+            Ok(permit) => permit,
+            Err(error) => return HookOutcome::Overloaded(error),
+        };
+        if self.breakers.is_open(message.sender) {
             return HookOutcome::Skipped;
         }
         let began = Instant::now();
-        let deadline = began + self.timeout;
-        let Ok(Ok(_permit)) = timeout_at(deadline, self.permits.acquire()).await else {
-            return HookOutcome::Overloaded;
-        };
         let signed = SignedMessage {
             id: format!("msg_{}", uuid::Uuid::new_v4().simple()),
             timestamp: now.micros().div_euclid(1_000_000),
             body: question(message),
         };
         let limits = PostLimits {
-            deadline: deadline.saturating_duration_since(Instant::now()),
+            deadline: self.timeout,
             answer_bytes: ANSWER_BYTES_MAX,
         };
         let answer = self.client.post(&signed, limits).await;
@@ -246,29 +248,16 @@ impl SendHook {
                 None
             }
         };
-        self.record(decided.is_some());
-        decided.unwrap_or(HookOutcome::Failed)
-    }
-
-    fn is_open(&self) -> bool {
-        let until = self.breaker.lock().open_until;
-        until.is_some_and(|until| Instant::now() < until)
-    }
-
-    /// Opens the circuit breaker after too many failures in a row. Once it has closed, one more failure
-    /// opens it again.
-    fn record(&self, is_decided: bool) {
-        let mut breaker = self.breaker.lock();
-        if is_decided {
-            *breaker = CircuitBreaker::default();
-            return;
-        }
-        breaker.failures = breaker.failures.saturating_add(1);
-        if breaker.failures >= FAILURES_MAX {
-            let until = Instant::now() + OPEN_FOR;
-            let was_open = breaker.open_until.replace(until).is_some();
-            if !was_open {
-                tracing::warn!(address = %self.client.target(), on_failure = ?self.on_failure, "the hook before a send fails; the server asks it again every 5 seconds, and decides by on_failure meanwhile. Check its service");
+        match decided {
+            Some(decided) => {
+                self.breakers.decided(message.sender);
+                decided
+            }
+            None => {
+                if self.breakers.failed(message.sender) {
+                    tracing::warn!(address = %self.client.target(), on_failure = ?self.on_failure, "the hook before a send fails; the server asks it again every 5 seconds, and decides by on_failure meanwhile. Check its service");
+                }
+                HookOutcome::Failed
             }
         }
     }
