@@ -44,6 +44,11 @@ fn reject(reason: &str) -> Reply {
 impl Setting {
     /// A server whose hook allows everything yet.
     async fn new(on_failure: HookFailureMode) -> Self {
+        Self::with(on_failure, TIMEOUT).await
+    }
+
+    /// The same, with a deadline of its own for each question.
+    async fn with(on_failure: HookFailureMode, timeout: Duration) -> Self {
         let receiver = Receiver::start().await;
         receiver.answer(|_| allow());
         let folder = tempfile::tempdir().unwrap();
@@ -55,7 +60,7 @@ impl Setting {
             url,
             allow_http: true,
             secret_file,
-            timeout: TIMEOUT,
+            timeout,
             on_failure,
         };
         let server = ChatServer::start(ServerBounds::default(), Bounds::default()).await;
