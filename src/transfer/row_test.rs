@@ -181,9 +181,9 @@ fn a_deletion_clears_the_content() {
 fn a_message_is_within_its_bounds() {
     assert_eq!(message("").unwrap_err(), "`body` must not be blank");
     assert!(
-        message(&format!(r#","body":"{}""#, "x".repeat(16 * 1024 + 1)))
+        message(&format!(r#","body":"{}""#, "x".repeat(20 * 1024 + 1)))
             .unwrap_err()
-            .starts_with("`body` has 16385 bytes")
+            .starts_with("`body` has 20481 bytes")
     );
     assert!(message(r#","kind":"SYSTEM","metadata":{"event":"left"}"#).is_ok());
     // One SYSTEM message names as many users as one call may name.
@@ -290,7 +290,7 @@ fn a_reaction_is_one_emoji_to_a_message() {
         matches!(&line(id, "❤").unwrap()[..], [ImportRow::Reaction { emoji, .. }] if emoji.as_str() == "❤\u{fe0f}")
     );
     assert_eq!(
-        line(id, "ok").unwrap_err(),
+        line(id, "o k").unwrap_err(),
         "`emoji` must be one emoji of Unicode, as 👍"
     );
     assert!(
