@@ -33,6 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "rate",
             "signed_post",
             "store",
+            "weak_map",
         ],
     ),
     // graphql maps the store's errors to the codes of the API.

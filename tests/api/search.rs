@@ -111,7 +111,7 @@ async fn a_search_finds_names_of_files_and_filters_by_what_is_carried() {
     let [alice, bob] = ["alice", "bob"].map(|name| world.user(name));
     let c = alice.direct("bob").await;
     let other = alice.group("Others", &["bob"]).await;
-    let send = "mutation($c: ID!, $b: String, $a: [AttachmentInput!]) {
+    let send = "mutation($c: ID!, $b: String!, $a: [AttachmentInput!]) {
         sendMessage(input: {conversationId: $c, body: $b, attachments: $a}) { messageEdge { node { id } } } }";
     let file = |mime: &str, name: &str| json!([{"url": "https://files.example/1", "mimeType": mime, "name": name}]);
     for (actor, c, body, files) in [

@@ -261,9 +261,14 @@ async fn an_edit_notifies_those_whom_it_mentions_anew() {
     let server = server().await;
     let (receiver, folder) = (Receiver::start().await, tempfile::tempdir().unwrap());
     let all = [settings(&receiver, folder.path())];
-    let _webhooks = server.webhooks(&all, RetryPolicy::default()).await.unwrap();
-    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| server.user(name));
+    let [alice, bob, carol, dave] = ["alice", "bob", "carol", "dave"].map(|name| server.user(name));
     let group = alice.group("a group", &["bob", "carol", "dave"]).await;
+    // All of them have answered: they have read a message.
+    let welcome = alice.send(&group, "welcome").await;
+    for user in [&bob, &carol, &dave] {
+        user.mark_read(&group, Some(&welcome.id)).await;
+    }
+    let _webhooks = server.webhooks(&all, RetryPolicy::default()).await.unwrap();
     let level = "mutation($i: UpdateInboxEntryInput!) { updateInboxEntry(input: $i) { inboxEntry { notificationLevel } } }";
     let input = json!({"conversationId": group, "notificationLevel": "MENTIONS"});
     carol.data(level, json!({"i": input})).await;

@@ -240,7 +240,10 @@ impl Socket {
         loop {
             match soon(self.0.next()).await.unwrap().unwrap() {
                 Message::Ping(_) => {}
-                Message::Text(text) => return serde_json::from_str(&text).unwrap(),
+                Message::Text(text) => {
+                    return serde_json::from_str(&text)
+                        .unwrap_or_else(|error| panic!("{error}: {text}"));
+                }
                 other => panic!("{other:?}"),
             }
         }
