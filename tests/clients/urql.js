@@ -42,10 +42,13 @@ const add = (cache, conversationId, edge) => {
     if (fieldName !== "messages" || page?.after || page?.before || page?.last) continue;
     const list = cache.resolve(conversation, fieldKey);
     const edges = cache.resolve(list, "edges");
-    const isThere = edges.some((other) => cache.resolve(cache.resolve(other, "node"), "id") === edge.node.id);
-    const keyOf = (other) => (other === edge ? edge.node.orderKey : cache.resolve(cache.resolve(other, "node"), "orderKey"));
-    const inOrder = [edge, ...edges].sort((a, b) => (keyOf(a) < keyOf(b) ? 1 : -1));
-    if (!isThere) cache.link(list, "edges", inOrder);
+    const of = (other, field) => (other === edge ? edge.node[field] : cache.resolve(cache.resolve(other, "node"), field));
+    const { id, clientKey } = edge.node;
+    const twin = edges.find((other) => of(other, "id") === id || (clientKey && of(other, "clientKey") === clientKey));
+    // One on its way has its key as id, and gives way to the one that is stored.
+    if (twin && of(twin, "id") !== clientKey) continue;
+    const others = edges.filter((other) => other !== twin);
+    cache.link(list, "edges", [edge, ...others].sort((a, b) => (of(a, "orderKey") < of(b, "orderKey") ? 1 : -1)));
   }
 };
 
