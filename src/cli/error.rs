@@ -119,10 +119,10 @@ impl Error {
         if let Self::Open(embedded::OpenError::InUse(_)) = self {
             return waited < LOCK_WAIT_MAX;
         }
-        match self {
-            Self::Cluster(error) => error.is_transient(),
-            error => matches!(error, Self::Store(store::Error::Unavailable(_))),
+        if let Self::Cluster(error) = self {
+            return error.is_transient();
         }
+        matches!(self, Self::Store(store::Error::Unavailable(_)))
     }
 
     pub(super) fn exit_code(&self) -> ExitCode {

@@ -276,9 +276,8 @@ fn a_read_only_disk_is_one_clear_line() {
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
     let before = "mount --bind \"$DATA\" \"$DATA\" && mount -o remount,ro,bind \"$DATA\"";
-    let output = in_namespace(&program, before, &["serve", "--listen", "127.0.0.1:0"])
-        .output()
-        .unwrap();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--log", "warn"];
+    let output = in_namespace(&program, before, &arguments).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     let line = format!(
         "wideroom: {} cannot be read or written: Read-only file system",

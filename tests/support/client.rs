@@ -238,14 +238,14 @@ impl Socket {
     /// The next message. Nothing else may come, except pings.
     pub(crate) async fn hear(&mut self) -> Value {
         loop {
-            match soon(self.0.next()).await.unwrap().unwrap() {
-                Message::Ping(_) => {}
-                Message::Text(text) => {
-                    return serde_json::from_str(&text)
-                        .unwrap_or_else(|error| panic!("{error}: {text}"));
-                }
-                other => panic!("{other:?}"),
+            let message = soon(self.0.next()).await.unwrap().unwrap();
+            if message.is_ping() {
+                continue;
             }
+            let Message::Text(text) = message else {
+                panic!("{message:?}")
+            };
+            return serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
         }
     }
 

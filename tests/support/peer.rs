@@ -5,6 +5,7 @@
 //! answer or in a cost is a difference of the transports.
 
 use std::any::TypeId;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use axum::response::IntoResponse;
 use axum::routing::any;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
+use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use wideroom::auth::Auth;
 use wideroom::graphql::{
@@ -179,17 +181,25 @@ fn refusal(refused: RequestError) -> Response {
 fn response(event: EventResponse) -> Response {
     match event.content {
         EventContent::Own(response) => *response,
-        EventContent::Shared(payload) => Response::new(raw_data(&payload)),
+        EventContent::Shared(payload) => shared(&payload),
     }
 }
 
-/// Data of a shared payload as raw JSON, which the library writes as it is.
-fn raw_data(payload: &SharedPayload) -> Value {
-    let data = payload
-        .get()
-        .strip_prefix("{\"data\":")
-        .and_then(|rest| rest.strip_suffix('}'))
-        .expect("a shared payload has data and nothing else");
-    let raw = (Name::new(RESERVED_KEY), Value::from(data));
-    Value::Object([raw].into_iter().collect())
+/// Response with the data of a shared payload as raw JSON, which the library writes as it is.
+fn shared(payload: &SharedPayload) -> Response {
+    #[derive(serde::Deserialize)]
+    struct Payload<'a> {
+        #[serde(borrow)]
+        data: &'a RawValue,
+        #[serde(default)]
+        extensions: BTreeMap<String, Value>,
+    }
+    let payload: Payload<'_> = serde_json::from_str(payload.get()).expect("the payload is JSON");
+    let raw = (Name::new(RESERVED_KEY), Value::from(payload.data.get()));
+    let data = Value::Object([raw].into_iter().collect());
+    let response = Response::new(data);
+    let extensions = payload.extensions.into_iter();
+    extensions.fold(response, |response, (name, value)| {
+        response.extension(name, value)
+    })
 }

@@ -48,7 +48,8 @@ impl AdminListener {
             .as_ref()
             .and_then(|socket| socket.local_addr().ok());
         if let Err(error) = write_address(&config.data, address) {
-            tracing::warn!(%error, "the server failed to note its admin address in the data folder: `wideroom health` does not find it");
+            // An embedded store that cannot write its folder ends the start with a line of its own.
+            tracing::info!(%error, "the server failed to note its admin address in the data folder: `wideroom health` does not find it");
         }
         let Some(listener) = listener else {
             return Ok(None);

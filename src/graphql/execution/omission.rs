@@ -46,7 +46,12 @@ fn is_given(value: &mut Value, is_omitted: &impl Fn(&Name) -> bool) -> bool {
             }
         }
         Value::Object(fields) => fields.retain(|_, value| is_given(value, is_omitted)),
-        _ => {}
+        Value::Null
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Boolean(_)
+        | Value::Binary(_)
+        | Value::Enum(_) => {}
     }
     true
 }

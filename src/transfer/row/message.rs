@@ -65,8 +65,9 @@ fn split(mut line: MessageLine) -> Vec<MessageLine> {
 fn split_body(body: &str) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), body);
     while rest.len() > Body::BYTES_MAX {
-        let end = rest.floor_char_boundary(Body::BYTES_MAX);
-        let half = rest.floor_char_boundary(end / 2);
+        let boundary = |at: usize| (0..=at).rev().find(|at| rest.is_char_boundary(*at));
+        let end = boundary(Body::BYTES_MAX).unwrap_or_default();
+        let half = boundary(end / 2).unwrap_or_default();
         let behind = |separator: fn(char) -> bool| {
             let (at, char) = rest[half..end].rmatch_indices(separator).next()?;
             Some(half + at + char.len())
@@ -160,10 +161,10 @@ fn message_row(line: MessageLine, now: Timestamp) -> Result<ImportRow> {
 }
 
 fn bad_body(error: &TextError) -> String {
-    match error {
-        TextError::TooLong { .. } => format!("`body` {error}; {LOSSY} it in several messages"),
-        _ => format!("`body` {error}"),
+    if let TextError::TooLong { .. } = error {
+        return format!("`body` {error}; {LOSSY} it in several messages");
     }
+    format!("`body` {error}")
 }
 
 fn mentions(names: Vec<String>, everyone: bool) -> Result<Mentions> {

@@ -100,13 +100,14 @@ impl<'a> Parser<'a> {
             SyntaxToken::Name("query") => OperationType::Query,
             SyntaxToken::Name("mutation") => OperationType::Mutation,
             SyntaxToken::Name("subscription") => OperationType::Subscription,
-            _ => return self.unexpected("an operation or a fragment"),
+            SyntaxToken::Punctuator(_)
+            | SyntaxToken::Name(_)
+            | SyntaxToken::Number(_)
+            | SyntaxToken::String(_)
+            | SyntaxToken::End => return self.unexpected("an operation or a fragment"),
         };
         self.advance()?;
-        let name = match self.token {
-            SyntaxToken::Name(_) => Some(self.name()?),
-            _ => None,
-        };
+        let name = self.is_name().then(|| self.name()).transpose()?;
         let operation = OperationDefinition {
             ty,
             variable_definitions: self.list(b'(', b')', Self::variable_definition)?,
@@ -193,28 +194,27 @@ impl<'a> Parser<'a> {
             let field = Positioned::new(self.field()?, position);
             return Ok(Positioned::new(Selection::Field(field), position));
         }
-        let selection = match self.token {
-            SyntaxToken::Name(name) if name != "on" => {
-                let spread = FragmentSpread {
-                    fragment_name: self.name()?,
-                    directives: self.directives(false)?,
-                };
-                Selection::FragmentSpread(Positioned::new(spread, position))
-            }
-            _ => {
-                let type_condition = match self.token {
-                    SyntaxToken::Name(_) => Some(self.type_condition()?),
-                    _ => None,
-                };
-                let inline = InlineFragment {
-                    type_condition,
-                    directives: self.directives(false)?,
-                    selection_set: self.selection_set()?,
-                };
-                Selection::InlineFragment(Positioned::new(inline, position))
-            }
+        let is_spread = matches!(self.token, SyntaxToken::Name(name) if name != "on");
+        let selection = if is_spread {
+            let spread = FragmentSpread {
+                fragment_name: self.name()?,
+                directives: self.directives(false)?,
+            };
+            Selection::FragmentSpread(Positioned::new(spread, position))
+        } else {
+            let condition = self.is_name().then(|| self.type_condition()).transpose()?;
+            let inline = InlineFragment {
+                type_condition: condition,
+                directives: self.directives(false)?,
+                selection_set: self.selection_set()?,
+            };
+            Selection::InlineFragment(Positioned::new(inline, position))
         };
         Ok(Positioned::new(selection, position))
+    }
+
+    fn is_name(&self) -> bool {
+        matches!(self.token, SyntaxToken::Name(_))
     }
 
     fn field(&mut self) -> Parsed<Field> {
@@ -226,9 +226,10 @@ impl<'a> Parser<'a> {
         };
         let arguments = self.arguments(false)?;
         let directives = self.directives(false)?;
-        let selection_set = match self.token {
-            SyntaxToken::Punctuator(b'{') => self.selection_set()?,
-            _ => Positioned::default(),
+        let selection_set = if let SyntaxToken::Punctuator(b'{') = self.token {
+            self.selection_set()?
+        } else {
+            Positioned::default()
         };
         Ok(Field {
             alias,

@@ -23,7 +23,7 @@ export function documentsWith({ message = "", user = "", conversation = "", entr
     id unreadCount unreadCountIsCapped unreadMentionCount lastActivityAt isMuted isPinned isArchived visibleFrom notificationLevel
     firstUnreadMention { id createdAt }
     conversation { id kind name directPeer { ${USER} } }
-    lastMessage { ${LINE} status } ${entry}`;
+    lastMessage { ${LINE} } ${entry}`;
   const EDGES = `edges { node { ${ENTRY} } } pageInfo { hasNextPage endCursor }`;
   const MATCHES = "isCapped pageInfo { hasNextPage endCursor }";
   const MATCH = `snippet { text isMatch } node { ${LINE} conversation { id kind name directPeer { ${USER} } } }`;

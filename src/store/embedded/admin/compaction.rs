@@ -243,9 +243,12 @@ mod tests {
             rewrites.pending = noted.or(rewrites.pending);
             noted.is_some()
         };
-        let bytes_of = |table| match table {
-            Table::Inbox => LARGE_BYTES + 1,
-            _ => 1_000,
+        let bytes_of = |table| {
+            if table == Table::Inbox {
+                LARGE_BYTES + 1
+            } else {
+                1_000
+            }
         };
         let room = 2 * LARGE_BYTES;
         assert!(note(&mut rewrites, MESSAGE_TABLES, 0));
