@@ -25,7 +25,7 @@
 //!   bytes below HTTP have folders of their own.
 //! - [`webhook`]: the events of the outbox, delivered to receivers that the configuration names.
 //! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write; [`load`] is the load generator of `wideroom bench`.
-//! - Beside them [`analysis`] (words and queries of search), [`auth`] (tokens), [`signed_post`] (signed requests to the operator's addresses), [`clock`] (time and ids), [`rate`] (rate limits), [`turns`] (of a task), [`workers`] (of the runtime), [`weak_map`], [`metrics`], [`config`] and [`telemetry`] (logs).
+//! - Beside them [`analysis`] (words and queries of search), [`auth`] (tokens), [`signed_post`] (signed requests to the operator's addresses), [`clock`] (time and ids), [`rate`] (rate limits), [`weak_map`], [`metrics`], [`config`] and [`telemetry`] (logs).
 //!
 //! # Invariants
 //!
@@ -148,7 +148,5 @@ pub mod signed_post;
 pub mod store;
 pub mod telemetry;
 pub mod transfer;
-pub mod turns;
 pub mod weak_map;
 pub mod webhook;
-pub mod workers;

@@ -21,7 +21,6 @@ use crate::chat::{Chat, OutboxUpdate, Refusal, RestrictionWatch};
 use crate::metrics::Metrics;
 use crate::model::{Timestamp, Viewer};
 use crate::rate::Pace;
-use crate::turns::in_turns;
 
 /// The API over a chat.
 pub struct Api {
@@ -101,7 +100,7 @@ impl OperationExecutor for Api {
                 .data(self.context(viewer.clone(), limits));
             // Boxed: each wrapper around the library's future would copy it and its response.
             let execution = self.schema.execute(request);
-            let execution = in_turns(execution).map(Box::new).boxed();
+            let execution = execution.map(Box::new).boxed();
             let mut response = match &viewer {
                 Some(viewer) => *self.chat.reading_for(&viewer.user, execution).await,
                 None => *execution.await,
@@ -165,9 +164,7 @@ impl OperationExecutor for Api {
             stream::unfold(responses, move |mut responses| {
                 let (chat, viewer) = (chat.clone(), viewer.clone());
                 async move {
-                    let response = chat
-                        .reading_for(&viewer, in_turns(responses.next()))
-                        .await?;
+                    let response = chat.reading_for(&viewer, responses.next()).await?;
                     Some((response, responses))
                 }
             })

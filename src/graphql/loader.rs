@@ -6,10 +6,7 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::io;
-use std::pin::pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
 
 use dataloader::BatchFn;
 use futures_util::future::BoxFuture;
@@ -20,12 +17,11 @@ use crate::model::{
     ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Presence, Profile,
     Reaction, Unread, UserId, Viewer,
 };
-use crate::turns::turn;
 
 /// Maximum number of keys of one batch.
 const BATCH_MAX: usize = 100;
-/// Turns before a batch is read, so that other fields can add their keys.
-const TURNS: usize = 2;
+/// Yields of the task before a batch is read, so that other fields can add their keys.
+const YIELDS: usize = 2;
 
 type ReadKeys<K, V> = Box<dyn FnMut(Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>> + Send>;
 
@@ -53,7 +49,7 @@ type BatchLoader<K, V> = dataloader::cached::Loader<K, chat::Result<V>, BatchRea
 fn batches<K: Eq + Hash + Clone + Debug, V: Clone>(read: ReadKeys<K, V>) -> BatchLoader<K, V> {
     BatchLoader::new(BatchRead(read))
         .with_max_batch_size(BATCH_MAX)
-        .with_yield_count(1)
+        .with_yield_count(YIELDS)
 }
 
 /// Reads the values of these keys, for a viewer.
@@ -102,30 +98,11 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
         loop {
             // `Err` means that the future which read the batch was dropped. The other fields load
             // their keys again.
-            if let Ok(loaded) = load_in_turns(self.batches(), key.clone()).await {
+            if let Ok(loaded) = self.batches().try_load(key.clone()).await {
                 return Ok(loaded?);
             }
         }
     }
-}
-
-/// Adds a key, and reads its batch after the turns of the other fields. The yield of the crate would
-/// wake the task through the runtime: it gets a waker that does nothing, as the turns replace it.
-async fn load_in_turns<K: Eq + Hash + Clone + Debug, V: Clone>(
-    loader: &BatchLoader<K, V>,
-    key: K,
-) -> io::Result<chat::Result<V>> {
-    let mut loading = pin!(loader.try_load(key));
-    let unwoken = loading
-        .as_mut()
-        .poll(&mut Context::from_waker(Waker::noop()));
-    if let Poll::Ready(loaded) = unwoken {
-        return loaded;
-    }
-    for _ in 0..TURNS {
-        turn().await;
-    }
-    loading.await
 }
 
 /// Loaders of one request, or of one event of a subscription. They cache for as long as that.
@@ -236,7 +213,7 @@ mod tests {
             recorded.lock().push(sorted);
             Box::pin(async move { Ok(keys) })
         }));
-        join_all((0..50).map(|row| load_in_turns(&loader, row % 2))).await;
+        join_all((0..50).map(|row| loader.try_load(row % 2))).await;
         assert!(
             loader
                 .try_load(1)

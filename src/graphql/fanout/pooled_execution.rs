@@ -16,7 +16,6 @@ use crate::graphql::error::Error;
 use crate::graphql::execution::AnswerBudget;
 use crate::graphql::scope::ViewerScope;
 use crate::model::{UserId, Viewer};
-use crate::turns::in_turns;
 
 /// Idle executions of one group.
 const IDLE_EXECUTIONS_MAX: usize = 4;
@@ -52,7 +51,7 @@ impl SubscriptionGroup {
         let answer = if is_sent {
             self.groups
                 .chat
-                .reading_for(guard.viewer(), in_turns(execution.answers.next()))
+                .reading_for(guard.viewer(), execution.answers.next())
                 .await
         } else {
             None

@@ -24,7 +24,6 @@ use super::state::{ConnectionState, RequestBody, ResponseBody};
 use super::transport::{HeadBounds, Transport};
 use super::write_timeout::{PaceBounds, WriteTimeout};
 use crate::server::admission::{Peer, TooManyConnections};
-use crate::turns::in_turns;
 
 /// Wait after the system ran out of file descriptors.
 const EXHAUSTED: Duration = Duration::from_millis(200);
@@ -78,7 +77,7 @@ pub(crate) async fn accept<P: Send + 'static>(
         connections.spawn(async move {
             let eviction = state.eviction();
             tokio::select! {
-                () = in_turns(serve(stream, service, head, stop)) => {}
+                () = serve(stream, service, head, stop) => {}
                 () = eviction.notified() => tracing::debug!("the server evicts an idle connection for another"),
             }
             state.release();

@@ -20,7 +20,7 @@ mod open;
 mod outbox;
 mod outbox_reader;
 mod read_context;
-mod reading;
+mod read_threads;
 mod report;
 mod restriction;
 mod store;
@@ -47,7 +47,7 @@ use self::engine::{key, record};
 pub use self::open::OpenError;
 use self::outbox::OutboxWriter;
 use self::read_context::ReadContext;
-use self::reading::{Panicked, ReadThreads, WakeRelay};
+use self::read_threads::{Panicked, ReadThreads};
 use super::read_permit::UserReadPermit;
 use super::{Error, NOTE_OUTBOX_SINCE, Result};
 use crate::clock::Clock;
@@ -101,7 +101,6 @@ struct OpenStore {
     disk: Arc<Disk>,
     turns: Arc<Semaphore>,
     threads: ReadThreads,
-    relay: WakeRelay,
     /// Permits one backup at a time.
     copies: Arc<Semaphore>,
     /// Permits one import at a time.
@@ -142,7 +141,6 @@ impl Embedded {
             path: path.clone(),
             source,
         };
-        let relay = WakeRelay::start();
         let opening = spawn_blocking(move || {
             let opened = open::open(&options.path, options.cache_bytes, options.accept_loss)?;
             let on_disk = |source| OpenError::Disk {
@@ -182,7 +180,6 @@ impl Embedded {
                 disk,
                 turns,
                 threads: ReadThreads::new(READS_MAX),
-                relay,
                 copies,
                 import,
                 rewrites: tokio::sync::Mutex::new(rewrites),
@@ -215,8 +212,7 @@ impl Embedded {
     /// Commits a write, unless the disk is full.
     async fn write(&self, write: Write) -> Result<CommitOutcome> {
         self.inner.disk.check()?;
-        let commit = self.inner.committer.commit(write);
-        self.inner.relay.wait(commit).await
+        self.inner.committer.commit(write).await
     }
 
     fn states(&self) -> &Arc<States> {
@@ -290,8 +286,7 @@ impl OpenStore {
             let _turn = turn;
             read(&context)
         });
-        let read = self.relay.wait(reading).await;
-        read.map_err(|Panicked| busy(Busy::Panic))?
+        reading.await.map_err(|Panicked| busy(Busy::Panic))?
     }
 }
 
