@@ -38,12 +38,12 @@ async fn a_stranger_is_told_what_is_told_of_nothing() {
         ("nonsense", "nonsense"),
     ] {
         for document in [
-            "mutation($c: ID!, $m: ID!) { sendMessage(input: {conversationId: $c, body: \"hi\", replyToId: $m}) { clientMutationId } }",
-            "mutation($c: ID!, $m: ID!) { markRead(input: {conversationId: $c, messageId: $m}) { clientMutationId } }",
-            "mutation($c: ID!, $m: ID!) { markUnread(input: {conversationId: $c, messageId: $m}) { clientMutationId } }",
-            "mutation($c: ID!, $m: ID!) { markDelivered(input: {conversationId: $c, messageId: $m}) { clientMutationId } }",
-            "mutation($c: ID!) { markDelivered(input: {conversationId: $c}) { clientMutationId } }",
-            "mutation($c: ID!) { updateInboxEntry(input: {conversationId: $c, muted: true}) { clientMutationId } }",
+            "mutation($c: ID!, $m: ID!) { sendMessage(input: {conversationId: $c, body: \"hi\", replyToId: $m}) { __typename } }",
+            "mutation($c: ID!, $m: ID!) { markRead(input: {conversationId: $c, messageId: $m}) { __typename } }",
+            "mutation($c: ID!, $m: ID!) { markUnread(input: {conversationId: $c, messageId: $m}) { __typename } }",
+            "mutation($c: ID!, $m: ID!) { markDelivered(input: {conversationId: $c, messageId: $m}) { __typename } }",
+            "mutation($c: ID!) { markDelivered(input: {conversationId: $c}) { __typename } }",
+            "mutation($c: ID!) { updateInboxEntry(input: {conversationId: $c, muted: true}) { __typename } }",
         ] {
             assert_eq!(
                 mallory.ask(document, json!({"c": c, "m": m})).await.code(),
@@ -94,7 +94,8 @@ async fn without_a_token_only_the_schema_is_answered() {
             .code(),
         "UNAUTHENTICATED"
     );
-    let send = "mutation { sendMessage(input: {conversationId: \"x\", body: \"x\"}) { clientMutationId } }";
+    let send =
+        "mutation { sendMessage(input: {conversationId: \"x\", body: \"x\"}) { __typename } }";
     assert_eq!(nobody.ask(send, json!({})).await.code(), "UNAUTHENTICATED");
     let mut stream = nobody.subscribe("subscription { inboxUpdated { cursor } }", json!({}));
     assert_eq!(stream.answer().await.code(), "UNAUTHENTICATED");

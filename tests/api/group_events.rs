@@ -16,14 +16,14 @@ const UPDATED: &str = "subscription($after: String) { inboxUpdated(after: $after
     ... on InboxEntryRemovedEvent { inboxEntryId conversationId } } } }";
 
 async fn add(actor: &Actor, conversation: &str, usernames: &[&str]) {
-    let document = "mutation($c: ID!, $u: [String!]!) { addParticipants(input: {conversationId: $c, usernames: $u}) { clientMutationId } }";
+    let document = "mutation($c: ID!, $u: [String!]!) { addParticipants(input: {conversationId: $c, usernames: $u}) { __typename } }";
     actor
         .data(document, json!({"c": conversation, "u": usernames}))
         .await;
 }
 
 async fn remove(actor: &Actor, conversation: &str, username: &str) {
-    let document = "mutation($c: ID!, $u: String!) { removeParticipant(input: {conversationId: $c, username: $u}) { clientMutationId } }";
+    let document = "mutation($c: ID!, $u: String!) { removeParticipant(input: {conversationId: $c, username: $u}) { __typename } }";
     actor
         .data(document, json!({"c": conversation, "u": username}))
         .await;
@@ -31,7 +31,7 @@ async fn remove(actor: &Actor, conversation: &str, username: &str) {
 
 async fn set_role(actor: &Actor, conversation: &str, username: &str, role: &str) {
     let document = "mutation($c: ID!, $u: String!, $r: ParticipantRole!) {
-        setParticipantRole(input: {conversationId: $c, username: $u, role: $r}) { clientMutationId } }";
+        setParticipantRole(input: {conversationId: $c, username: $u, role: $r}) { __typename } }";
     actor
         .data(
             document,
@@ -41,7 +41,7 @@ async fn set_role(actor: &Actor, conversation: &str, username: &str, role: &str)
 }
 
 async fn rename(actor: &Actor, conversation: &str, name: &str) {
-    let document = "mutation($c: ID!, $n: String!) { renameConversation(input: {conversationId: $c, name: $n}) { clientMutationId } }";
+    let document = "mutation($c: ID!, $n: String!) { renameConversation(input: {conversationId: $c, name: $n}) { __typename } }";
     actor
         .data(document, json!({"c": conversation, "n": name}))
         .await;
@@ -354,7 +354,7 @@ async fn nothing_is_said_by_one_who_was_removed() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("Phoenix", &["bob"]).await;
-    let document = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"x\"}) { clientMutationId } }";
+    let document = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"x\"}) { __typename } }";
     let mut have_waited = false;
     let mut rounds = 0;
     // Whether a send comes into the midst of the removal is left to chance.

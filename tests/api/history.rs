@@ -212,15 +212,15 @@ async fn a_message_in_a_list_is_what_the_node_is() {
     let c = alice.direct("bob").await;
     let plain = alice.send(&c, "plain").await;
     let rich = "mutation($c: ID!, $r: ID!) { sendMessage(input: {conversationId: $c, body: \"rich\", replyToId: $r, idempotencyKey: \"k\",
-        metadata: {a: [1, {b: null}]}, attachments: [{url: \"https://example.org/a.png\", mimeType: \"image/png\"}]}) { clientMutationId } }";
+        metadata: {a: [1, {b: null}]}, attachments: [{url: \"https://example.org/a.png\", mimeType: \"image/png\"}]}) { __typename } }";
     alice.data(rich, json!({"c": c, "r": plain.id})).await;
     let gone = bob.send(&c, "gone").await;
     bob.data(
-        "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { clientMutationId } }",
+        "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { __typename } }",
         json!({"m": gone.id}),
     )
     .await;
-    let edit = "mutation($m: ID!) { editMessage(input: {messageId: $m, body: \"plain, edited\"}) { clientMutationId } }";
+    let edit = "mutation($m: ID!) { editMessage(input: {messageId: $m, body: \"plain, edited\"}) { __typename } }";
     alice.data(edit, json!({"m": plain.id})).await;
     for fields in [
         "id uuid kind body clientKey createdAt editedAt deletedAt sender { id username }",

@@ -137,7 +137,7 @@ async fn introspection_shows_service_fields_to_services_alone() {
 async fn a_service_writes_profiles_and_everyone_sees_them() {
     let world = World::open().await;
     let door = Door::of(&world.chat);
-    let document = "mutation($users: [UserInput!]!) { upsertUsers(input: {users: $users, clientMutationId: \"7\"}) { users { username displayName avatarUrl metadata } clientMutationId } }";
+    let document = "mutation($users: [UserInput!]!) { upsertUsers(input: {users: $users}) { users { username displayName avatarUrl metadata } } }";
     let upsert = async |users: Value| {
         let data = data(&door, &door.service(), document, json!({"users": users})).await;
         data["upsertUsers"]["users"].clone()

@@ -12,7 +12,7 @@ const TYPING: &str =
 
 async fn set(actor: &Actor, conversation: &str, typing: bool) -> Answer {
     let document = "mutation($c: ID!, $t: Boolean!) {
-        setTyping(input: {conversationId: $c, typing: $t, clientMutationId: \"t\"}) { clientMutationId conversation { id } } }";
+        setTyping(input: {conversationId: $c, typing: $t}) { conversation { id } } }";
     actor
         .ask(document, json!({"c": conversation, "t": typing}))
         .await
@@ -55,10 +55,7 @@ async fn a_typing_user_is_published_once_until_they_stop() {
     let mut stream = listen(&bob, &c).await;
     for _ in 0..2 {
         let data = set(&alice, &c, true).await.data();
-        assert_eq!(
-            data["setTyping"],
-            json!({"clientMutationId": "t", "conversation": {"id": c}})
-        );
+        assert_eq!(data["setTyping"], json!({"conversation": {"id": c}}));
     }
     assert_eq!(next(&mut stream).await, told("alice", true));
     set(&bob, &c, true).await.data();

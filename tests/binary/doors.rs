@@ -17,8 +17,8 @@ use crate::support::server::Server;
 #[tokio::test]
 async fn a_bad_request_is_told_in_a_code_and_a_sentence() {
     let sample = Sample::serve().await;
-    let take = "mutation($direct: ID!) { sendMessage(input: {conversationId: $direct, body: \"one\", idempotencyKey: \"taken\"}) { clientMutationId }
-        createGroupConversation(input: {name: \"one\", usernames: [], idempotencyKey: \"taken\"}) { clientMutationId } }";
+    let take = "mutation($direct: ID!) { sendMessage(input: {conversationId: $direct, body: \"one\", idempotencyKey: \"taken\"}) { __typename }
+        createGroupConversation(input: {name: \"one\", usernames: [], idempotencyKey: \"taken\"}) { __typename } }";
     sample
         .caller("alice")
         .await
@@ -247,7 +247,7 @@ async fn a_token_that_is_not_in_order_opens_nothing() {
         "{ inbox { updatesCursor } }",
         "{ conversation(id: \"x\") { id } }",
         "{ node(id: \"x\") { id } }",
-        "mutation { startDirectConversation(input: {username: \"bob\"}) { clientMutationId } }",
+        "mutation { startDirectConversation(input: {username: \"bob\"}) { __typename } }",
     ] {
         let body = json!({ "query": query }).to_string();
         let reply = http(
@@ -280,7 +280,7 @@ async fn a_full_disk_refuses_sends_and_nothing_else() {
     let mut alice = Caller::connect(server.address(), &sample.program.token("alice"))
         .await
         .unwrap();
-    let send = "mutation($direct: ID!) { sendMessage(input: {conversationId: $direct, body: \"a\"}) { clientMutationId } }";
+    let send = "mutation($direct: ID!) { sendMessage(input: {conversationId: $direct, body: \"a\"}) { __typename } }";
     let reply = alice.ask(send, &sample.named).await.unwrap();
     assert_told(
         &reply.body["errors"],

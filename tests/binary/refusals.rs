@@ -294,12 +294,6 @@ pub(super) const REFUSED: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "alice",
-        r#"mutation sendMessage(input: {conversationId: $direct, body: "a", clientMutationId: $huge})"#,
-        BAD,
-        "128",
-    ),
-    (
-        "alice",
         r#"mutation sendMessage(input: {conversationId: $direct, body: "a", metadata: $heap})"#,
         BAD,
         "metadata",

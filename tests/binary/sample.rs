@@ -172,7 +172,7 @@ pub(super) fn whole(text: &str) -> String {
         format!("({declared})")
     };
     let selection = if word == "mutation" {
-        " { clientMutationId }"
+        " { __typename }"
     } else {
         ""
     };

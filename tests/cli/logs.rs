@@ -26,7 +26,7 @@ fn log_of(format: &str) -> (String, String) {
         &format!("GET /graphql?query=query%20Deep%7Bnothing%7D HTTP/1.1\r\n{authorization}"),
     );
     let body = format!(
-        "{{\"query\": \"mutation Say {{ sendMessage(input: {{conversationId: \\\"x\\\", body: \\\"{SECRET}\\\"}}) {{ clientMutationId }} }}\"}}"
+        "{{\"query\": \"mutation Say {{ sendMessage(input: {{conversationId: \\\"x\\\", body: \\\"{SECRET}\\\"}}) {{ __typename }} }}\"}}"
     );
     let head = format!(
         "POST /graphql HTTP/1.1\r\n{authorization}\r\nContent-Type: application/json\r\nContent-Length: {}",

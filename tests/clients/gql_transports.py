@@ -12,7 +12,7 @@ URL, ALICE, BOB = sys.argv[1:]
 HEADERS, OTHERS = ({"Authorization": f"Bearer {token}"} for token in (ALICE, BOB))
 SOCKETS = URL.replace("http", "ws")
 MAKE = 'mutation { createGroupConversation(input: { name: "gql", usernames: ["bob"] }) { conversation { id } } }'
-SEND = "mutation($id: ID!, $body: String!) { sendMessage(input: { conversationId: $id, body: $body }) { clientMutationId } }"
+SEND = "mutation($id: ID!, $body: String!) { sendMessage(input: { conversationId: $id, body: $body }) { __typename } }"
 ADDED = "subscription($id: ID!) { messageAdded(conversationId: $id) { messageEdge { node { body } } } }"
 
 TRANSPORTS = {

@@ -33,8 +33,8 @@ const QUERIES: &[&str] = &[
 
 /// Mutations that have the same result when they are repeated.
 const MUTATIONS: &[&str] = &[
-    "mutation($c: ID!, $heap: JSON) { sendMessage(input: {conversationId: $c, body: \"once\", metadata: $heap, idempotencyKey: \"once\", clientMutationId: \"x\"}) {
-        clientMutationId messageEdge { cursor node { id body metadata createdAt } } inboxEntryEdge { node { unreadCount } } } }",
+    "mutation($c: ID!, $heap: JSON) { sendMessage(input: {conversationId: $c, body: \"once\", metadata: $heap, idempotencyKey: \"once\"}) {
+        messageEdge { cursor node { id body metadata createdAt } } inboxEntryEdge { node { unreadCount } } } }",
     "mutation($c: ID!, $m: ID!) { markRead(input: {conversationId: $c, messageId: $m}) { inboxEntry { unreadCount readUpTo { uuid } } } }",
     "mutation($m: ID!) { addReaction(input: {messageId: $m, emoji: \"👍\"}) { message { reactions { emoji count viewerHasReacted } } } }",
     "mutation($c: ID!) { first: updateInboxEntry(input: {conversationId: $c, pinned: true}) { inboxEntry { isPinned } }

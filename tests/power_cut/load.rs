@@ -139,12 +139,12 @@ struct Worker {
 impl Worker {
     /// Creates a group of all users, and a conversation of the first user with each other one.
     async fn create_all(mut self) -> (Task, Vec<Conversation>) {
-        let group = "mutation($n: String!, $u: [String!]!, $m: String!) {
-            done: createGroupConversation(input: {name: $n, usernames: $u, clientMutationId: $m}) {
-                clientMutationId conversation { id uuid } } }";
-        let direct = "mutation($u: String!, $m: String!) {
-            done: startDirectConversation(input: {username: $u, clientMutationId: $m}) {
-                clientMutationId conversation { id uuid } } }";
+        let group = "mutation($n: String!, $u: [String!]!) {
+            done: createGroupConversation(input: {name: $n, usernames: $u}) {
+                ACK conversation { id uuid } } }";
+        let direct = "mutation($u: String!) {
+            done: startDirectConversation(input: {username: $u}) {
+                ACK conversation { id uuid } } }";
         let others: Vec<_> = (1..USERS).map(name).collect();
         let variables = json!({ "n": "group", "u": others });
         self.create(group, variables, (0..USERS).collect()).await;
@@ -168,12 +168,12 @@ impl Worker {
         self.task
     }
 
-    /// Sends a mutation whose answer names this request. Answers with its payload.
-    async fn ask(&mut self, document: &str, mut variables: Value) -> Value {
-        let ack = format!("{ACK}{}-{}", self.number, self.task.actions.len());
-        variables["m"] = ack.as_str().into();
-        let mut data = soon(self.caller.data(document, &variables)).await.unwrap();
-        assert_eq!(data["done"]["clientMutationId"], ack);
+    /// Sends a mutation whose answer names this request, by an alias in place of `ACK`. Answers with its payload.
+    async fn ask(&mut self, document: &str, variables: Value) -> Value {
+        let ack = format!("{ACK}{}_{}", self.number, self.task.actions.len());
+        let document = document.replace("ACK", &format!("{ack}: __typename"));
+        let mut data = soon(self.caller.data(&document, &variables)).await.unwrap();
+        assert!(data["done"][ack].is_string());
         data["done"].take()
     }
 
@@ -194,9 +194,9 @@ impl Worker {
     }
 
     async fn send(&mut self, dice: &mut Dice) {
-        let document = "mutation($c: ID!, $b: String!, $k: String!, $m: String!) {
-            done: sendMessage(input: {conversationId: $c, body: $b, idempotencyKey: $k, clientMutationId: $m}) {
-                clientMutationId messageEdge { node { id uuid } } } }";
+        let document = "mutation($c: ID!, $b: String!, $k: String!) {
+            done: sendMessage(input: {conversationId: $c, body: $b, idempotencyKey: $k}) {
+                ACK messageEdge { node { id uuid } } } }";
         let conversation = dice.pick(&self.conversations).clone();
         let key = format!("key-{}-{}", self.number, self.task.actions.len());
         let body = self.body(dice);
@@ -220,8 +220,8 @@ impl Worker {
     }
 
     async fn edit(&mut self, dice: &mut Dice) {
-        let document = "mutation($i: ID!, $b: String!, $m: String!) {
-            done: editMessage(input: {messageId: $i, body: $b, clientMutationId: $m}) { clientMutationId } }";
+        let document = "mutation($i: ID!, $b: String!) {
+            done: editMessage(input: {messageId: $i, body: $b}) { ACK } }";
         let (at, body) = (self.pick_own(dice), self.body(dice));
         self.ask(document, json!({ "i": self.own[at].id, "b": body }))
             .await;
@@ -230,8 +230,8 @@ impl Worker {
     }
 
     async fn delete(&mut self, dice: &mut Dice) {
-        let document = "mutation($i: ID!, $m: String!) {
-            done: deleteMessage(input: {messageId: $i, clientMutationId: $m}) { clientMutationId } }";
+        let document = "mutation($i: ID!) {
+            done: deleteMessage(input: {messageId: $i}) { ACK } }";
         let at = self.pick_own(dice);
         let Own { id, message, .. } = self.own.swap_remove(at);
         self.ask(document, json!({ "i": id })).await;
@@ -241,8 +241,8 @@ impl Worker {
     async fn react(&mut self, dice: &mut Dice) {
         let document = |field| {
             format!(
-                "mutation($i: ID!, $e: String!, $m: String!) {{
-                    done: {field}(input: {{messageId: $i, emoji: $e, clientMutationId: $m}}) {{ clientMutationId }} }}"
+                "mutation($i: ID!, $e: String!) {{
+                    done: {field}(input: {{messageId: $i, emoji: $e}}) {{ ACK }} }}"
             )
         };
         let at = self.pick_own(dice);
@@ -261,9 +261,9 @@ impl Worker {
 
     /// Marks the conversation of the last send as read: it has a message to mark.
     async fn mark(&mut self, dice: &mut Dice) {
-        let document = "mutation($c: ID!, $m: String!) {
-            done: markRead(input: {conversationId: $c, clientMutationId: $m}) {
-                clientMutationId inboxEntry { readUpTo { uuid } } } }";
+        let document = "mutation($c: ID!) {
+            done: markRead(input: {conversationId: $c}) {
+                ACK inboxEntry { readUpTo { uuid } } } }";
         let Some(uuid) = self.sent_to else {
             return self.send(dice).await;
         };

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use super::disk::{Disk, NodeId, SyncStart};
 use super::trace::{Call, Step, Trace, find};
 
-/// Prefix of the name that a response has for its request: `ack-TASK-NUMBER`.
-pub(super) const ACK: &str = "ack-";
+/// Prefix of the name that a response has for its request: `ack_TASK_NUMBER`.
+pub(super) const ACK: &str = "ack_";
 
 /// Number of acknowledged requests of each task, which waits for each answer before it goes on.
 pub(super) type Acks = HashMap<usize, usize>;
@@ -95,10 +95,10 @@ impl<'a> Replay<'a> {
         let mut rest = response;
         while let Some(at) = find(rest, ACK.as_bytes()) {
             rest = &rest[at + ACK.len()..];
-            let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'-';
+            let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'_';
             let end = rest.iter().position(|byte| !is_part(byte)).unwrap();
             let text = std::str::from_utf8(&rest[..end]).unwrap();
-            let (task, number) = text.split_once('-').unwrap();
+            let (task, number) = text.split_once('_').unwrap();
             let count = number.parse::<usize>().unwrap() + 1;
             let before = self.acks.insert(task.parse().unwrap(), count);
             assert_eq!(

@@ -75,16 +75,16 @@ async fn mutations_that_write_new_forms_are_refused_until_the_end_of_an_upgrade(
     let message = server.actor(&ben).send(&group, "hello").await.id;
     let variables = json!({ "c": group, "m": message, "u": ben.as_str() });
     let deeds = [
-        "($c: ID!, $u: String!) { banParticipant(input: {conversationId: $c, username: $u}) { clientMutationId } }",
-        "($c: ID!, $u: String!) { silenceParticipant(input: {conversationId: $c, username: $u}) { clientMutationId } }",
-        "($c: ID!) { updateConversation(input: {conversationId: $c, slowModeSeconds: 9}) { clientMutationId } }",
-        "($c: ID!) { updateConversation(input: {conversationId: $c, messageTtlSeconds: 90}) { clientMutationId } }",
-        "($c: ID!) { updateConversation(input: {conversationId: $c, historyVisibility: SINCE_JOINED}) { clientMutationId } }",
-        "($c: ID!, $m: ID!) { truncateConversation(input: {conversationId: $c, upToMessageId: $m}) { clientMutationId } }",
-        "($c: ID!) { clearHistory(input: {conversationId: $c}) { clientMutationId } }",
-        "($m: ID!) { pinMessage(input: {messageId: $m}) { clientMutationId } }",
-        "($m: ID!) { reportMessage(input: {messageId: $m, reason: SPAM}) { clientMutationId } }",
-        "($c: ID!, $u: String!) { sendMessage(input: {conversationId: $c, body: \"hi\", mentionedUsernames: [$u]}) { clientMutationId } }",
+        "($c: ID!, $u: String!) { banParticipant(input: {conversationId: $c, username: $u}) { __typename } }",
+        "($c: ID!, $u: String!) { silenceParticipant(input: {conversationId: $c, username: $u}) { __typename } }",
+        "($c: ID!) { updateConversation(input: {conversationId: $c, slowModeSeconds: 9}) { __typename } }",
+        "($c: ID!) { updateConversation(input: {conversationId: $c, messageTtlSeconds: 90}) { __typename } }",
+        "($c: ID!) { updateConversation(input: {conversationId: $c, historyVisibility: SINCE_JOINED}) { __typename } }",
+        "($c: ID!, $m: ID!) { truncateConversation(input: {conversationId: $c, upToMessageId: $m}) { __typename } }",
+        "($c: ID!) { clearHistory(input: {conversationId: $c}) { __typename } }",
+        "($m: ID!) { pinMessage(input: {messageId: $m}) { __typename } }",
+        "($m: ID!) { reportMessage(input: {messageId: $m, reason: SPAM}) { __typename } }",
+        "($c: ID!, $u: String!) { sendMessage(input: {conversationId: $c, body: \"hi\", mentionedUsernames: [$u]}) { __typename } }",
     ];
     let actor = server.actor(&ann);
     for deed in deeds {

@@ -2,7 +2,7 @@
 
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
-use super::{conversation, echo, entry_edge};
+use super::{conversation, entry_edge};
 use crate::chat::ConversationSettings;
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::conversation_of;
@@ -15,8 +15,6 @@ pub(super) struct StartDirectConversationInput {
     /// Username of the other user, or the viewer's own for a conversation with oneself: 1 to 128
     /// bytes.
     username: String,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `startDirectConversation`.
@@ -26,8 +24,6 @@ pub(super) struct StartDirectConversationPayload {
     conversation: Conversation,
     /// Edge of the conversation in the viewer's inbox.
     inbox_entry_edge: InboxEntryEdge,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `createGroupConversation`.
@@ -42,8 +38,6 @@ pub(super) struct CreateGroupConversationInput {
     /// Idempotency key, new for each group: 1 to 64 bytes of printable ASCII. A retry with the same
     /// key returns the group of the first try. The same key with another input is CONFLICT.
     idempotency_key: Option<String>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `createGroupConversation`.
@@ -53,8 +47,6 @@ pub(super) struct CreateGroupConversationPayload {
     conversation: Conversation,
     /// Edge of the conversation in the viewer's inbox.
     inbox_entry_edge: InboxEntryEdge,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `renameConversation`.
@@ -65,8 +57,6 @@ pub(super) struct RenameConversationInput {
     /// Name of the group: 1 to 256 bytes of UTF-8, not blank, without control, invisible or
     /// bidirectional format characters.
     name: String,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `renameConversation`.
@@ -74,8 +64,6 @@ pub(super) struct RenameConversationInput {
 pub(super) struct RenameConversationPayload {
     /// The group.
     conversation: Conversation,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `updateConversation`. Omitted settings stay unchanged; null is the default.
@@ -91,8 +79,6 @@ pub(super) struct UpdateConversationInput {
     message_ttl_seconds: MaybeUndefined<i32>,
     /// Seconds that a MEMBER waits between two sends: 0 to 21,600. The default is 0, no wait.
     slow_mode_seconds: MaybeUndefined<i32>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `updateConversation`.
@@ -100,8 +86,6 @@ pub(super) struct UpdateConversationInput {
 pub(super) struct UpdateConversationPayload {
     /// The conversation.
     conversation: Conversation,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -157,7 +141,6 @@ async fn update(
     input: UpdateConversationInput,
 ) -> Result<Option<UpdateConversationPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let visibility = Option::<Option<_>>::from(input.history_visibility);
     let slow_mode = Option::<Option<_>>::from(input.slow_mode_seconds);
@@ -173,7 +156,6 @@ async fn update(
         .await?;
     Ok(Some(UpdateConversationPayload {
         conversation: Conversation::of(&scope, id).await?,
-        client_mutation_id,
     }))
 }
 
@@ -182,7 +164,6 @@ async fn start_direct(
     input: StartDirectConversationInput,
 ) -> Result<Option<StartDirectConversationPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let conversation = scope
         .chat
         .writes
@@ -193,7 +174,6 @@ async fn start_direct(
     Ok(Some(StartDirectConversationPayload {
         conversation,
         inbox_entry_edge,
-        client_mutation_id,
     }))
 }
 
@@ -202,7 +182,6 @@ async fn create(
     input: CreateGroupConversationInput,
 ) -> Result<Option<CreateGroupConversationPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let key = input.idempotency_key.as_deref();
     let conversation = scope
         .chat
@@ -214,7 +193,6 @@ async fn create(
     Ok(Some(CreateGroupConversationPayload {
         conversation,
         inbox_entry_edge,
-        client_mutation_id,
     }))
 }
 
@@ -223,7 +201,6 @@ async fn rename(
     input: RenameConversationInput,
 ) -> Result<Option<RenameConversationPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     scope
         .chat
@@ -232,6 +209,5 @@ async fn rename(
         .await?;
     Ok(Some(RenameConversationPayload {
         conversation: conversation(&scope, id).await?,
-        client_mutation_id,
     }))
 }

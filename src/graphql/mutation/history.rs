@@ -2,7 +2,7 @@
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::{conversation, echo, message_in};
+use super::{conversation, message_in};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::conversation_of;
 use crate::graphql::scope::ViewerScope;
@@ -13,8 +13,6 @@ use crate::graphql::types::{Conversation, InboxEntry};
 pub(super) struct ClearHistoryInput {
     /// Global id of the conversation.
     conversation_id: ID,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `clearHistory`.
@@ -22,8 +20,6 @@ pub(super) struct ClearHistoryInput {
 pub(super) struct ClearHistoryPayload {
     /// The viewer's entry in its new state.
     inbox_entry: InboxEntry,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `truncateConversation`.
@@ -33,8 +29,6 @@ pub(super) struct TruncateConversationInput {
     conversation_id: ID,
     /// Global id of the last message to remove.
     up_to_message_id: ID,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `truncateConversation`.
@@ -42,8 +36,6 @@ pub(super) struct TruncateConversationInput {
 pub(super) struct TruncateConversationPayload {
     /// The conversation.
     conversation: Conversation,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -75,14 +67,12 @@ impl HistoryMutation {
 
 async fn clear(ctx: &Context<'_>, input: ClearHistoryInput) -> Result<Option<ClearHistoryPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let writes = &scope.chat.writes;
     writes.clear_history(&scope.caller, id).await?;
     let row = scope.chat.inbox.settle_clear(&scope.viewer, id).await?;
     Ok(Some(ClearHistoryPayload {
         inbox_entry: InboxEntry::new(&scope, row),
-        client_mutation_id,
     }))
 }
 
@@ -91,13 +81,11 @@ async fn truncate(
     input: TruncateConversationInput,
 ) -> Result<Option<TruncateConversationPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let up_to = message_in(id, &input.up_to_message_id)?;
     let writes = &scope.chat.writes;
     writes.truncate(&scope.caller, id, up_to).await?;
     Ok(Some(TruncateConversationPayload {
         conversation: conversation(&scope, id).await?,
-        client_mutation_id,
     }))
 }

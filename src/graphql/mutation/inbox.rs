@@ -2,7 +2,7 @@
 
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
-use super::{echo, message_in};
+use super::message_in;
 use crate::chat::EntrySettings;
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::conversation_of;
@@ -16,8 +16,6 @@ pub(super) struct MarkReadInput {
     conversation_id: ID,
     /// Global id of the last message that the viewer has read. Default: the newest message.
     message_id: Option<ID>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `markRead`.
@@ -25,8 +23,6 @@ pub(super) struct MarkReadInput {
 pub(super) struct MarkReadPayload {
     /// The viewer's entry in its new state.
     inbox_entry: InboxEntry,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `markUnread`.
@@ -36,8 +32,6 @@ pub(super) struct MarkUnreadInput {
     conversation_id: ID,
     /// Global id of the first message to become unread.
     message_id: ID,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `markUnread`.
@@ -45,8 +39,6 @@ pub(super) struct MarkUnreadInput {
 pub(super) struct MarkUnreadPayload {
     /// The viewer's entry in its new state.
     inbox_entry: InboxEntry,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `markDelivered`.
@@ -56,8 +48,6 @@ pub(super) struct MarkDeliveredInput {
     conversation_id: ID,
     /// Global id of the last delivered message. Default: the newest message.
     message_id: Option<ID>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `markDelivered`. The mutation does not change the entry.
@@ -65,8 +55,6 @@ pub(super) struct MarkDeliveredInput {
 pub(super) struct MarkDeliveredPayload {
     /// The viewer's entry in its new state.
     inbox_entry: InboxEntry,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `updateInboxEntry`. Omitted fields stay unchanged.
@@ -83,8 +71,6 @@ pub(super) struct UpdateInboxEntryInput {
     archived: Option<bool>,
     /// Messages that notify the viewer. Null sets the default of the conversation again.
     notification_level: MaybeUndefined<NotificationLevel>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `updateInboxEntry`.
@@ -92,8 +78,6 @@ pub(super) struct UpdateInboxEntryInput {
 pub(super) struct UpdateInboxEntryPayload {
     /// The viewer's entry in its new state.
     inbox_entry: InboxEntry,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -110,7 +94,6 @@ impl InboxMutation {
     ) -> Nullable<MarkReadPayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
             let conversation = conversation_of(&input.conversation_id)?;
             let message = input
                 .message_id
@@ -123,7 +106,6 @@ impl InboxMutation {
                 .await?;
             Ok(Some(MarkReadPayload {
                 inbox_entry: InboxEntry::new(&scope, row),
-                client_mutation_id,
             }))
         })
         .await
@@ -139,7 +121,6 @@ impl InboxMutation {
     ) -> Nullable<MarkUnreadPayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
             let conversation = conversation_of(&input.conversation_id)?;
             let message = message_in(conversation, &input.message_id)?;
             let row = scope
@@ -149,7 +130,6 @@ impl InboxMutation {
                 .await?;
             Ok(Some(MarkUnreadPayload {
                 inbox_entry: InboxEntry::new(&scope, row),
-                client_mutation_id,
             }))
         })
         .await
@@ -182,7 +162,6 @@ async fn mark_delivered(
     input: MarkDeliveredInput,
 ) -> Result<Option<MarkDeliveredPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let conversation = conversation_of(&input.conversation_id)?;
     let message = input
         .message_id
@@ -195,7 +174,6 @@ async fn mark_delivered(
         .await?;
     Ok(Some(MarkDeliveredPayload {
         inbox_entry: InboxEntry::new(&scope, row),
-        client_mutation_id,
     }))
 }
 
@@ -204,7 +182,6 @@ async fn update_entry(
     input: UpdateInboxEntryInput,
 ) -> Result<Option<UpdateInboxEntryPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let conversation = conversation_of(&input.conversation_id)?;
     let settings = EntrySettings {
         muted: input.muted,
@@ -219,6 +196,5 @@ async fn update_entry(
         .await?;
     Ok(Some(UpdateInboxEntryPayload {
         inbox_entry: InboxEntry::new(&scope, row),
-        client_mutation_id,
     }))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::{echo, entry_edge, message_in};
+use super::{entry_edge, message_in};
 use crate::chat::{Draft, DraftInput, EditInput};
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{conversation_of, message_id};
@@ -38,8 +38,6 @@ pub(super) struct SendMessageInput {
     /// retry with the same key within 24 hours returns the message of the first try, so that no
     /// message is sent twice.
     idempotency_key: Option<String>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `sendMessage`. The message is stored.
@@ -47,7 +45,6 @@ pub(super) struct SendMessagePayload {
     scope: ViewerScope,
     conversation: ConversationId,
     message: Arc<model::Message>,
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `sendMessage`. The message is stored.
@@ -61,11 +58,6 @@ impl SendMessagePayload {
     /// Edge of the conversation in the viewer's inbox.
     async fn inbox_entry_edge(&self) -> Result<InboxEntryEdge> {
         entry_edge(&self.scope, self.conversation).await
-    }
-
-    /// The `clientMutationId` of the input.
-    async fn client_mutation_id(&self) -> Option<&str> {
-        self.client_mutation_id.as_deref()
     }
 }
 
@@ -82,8 +74,6 @@ pub(super) struct EditMessageInput {
     mentioned_usernames: Option<Vec<String>>,
     /// Whether the message mentions every participant, as in `sendMessage`. Left out, it stays.
     mentions_everyone: Option<bool>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `editMessage`.
@@ -91,8 +81,6 @@ pub(super) struct EditMessageInput {
 pub(super) struct EditMessagePayload {
     /// The message in its new state.
     message: Message,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `deleteMessage`.
@@ -101,8 +89,6 @@ pub(super) struct DeleteMessageInput {
     /// Global id of a message that the viewer sent. An OWNER or ADMIN of a group may delete every
     /// TEXT message of the group.
     message_id: ID,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `deleteMessage`.
@@ -110,8 +96,6 @@ pub(super) struct DeleteMessageInput {
 pub(super) struct DeleteMessagePayload {
     /// The message without its content.
     message: Message,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -129,7 +113,6 @@ impl MessageMutation {
     ) -> Nullable<SendMessagePayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
             let conversation = conversation_of(&input.conversation_id)?;
             let draft = DraftInput {
                 body: input.body,
@@ -158,7 +141,6 @@ impl MessageMutation {
                 scope,
                 conversation,
                 message,
-                client_mutation_id,
             }))
         })
         .await
@@ -175,7 +157,6 @@ impl MessageMutation {
     ) -> Nullable<EditMessagePayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
             let (conversation, id) =
                 message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
             let edit = EditInput {
@@ -190,7 +171,6 @@ impl MessageMutation {
                 .await?;
             Ok(Some(EditMessagePayload {
                 message: Message::new(&scope, message),
-                client_mutation_id,
             }))
         })
         .await
@@ -206,7 +186,6 @@ impl MessageMutation {
     ) -> Nullable<DeleteMessagePayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
             let (conversation, id) =
                 message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
             let message = scope
@@ -216,7 +195,6 @@ impl MessageMutation {
                 .await?;
             Ok(Some(DeleteMessagePayload {
                 message: Message::new(&scope, message),
-                client_mutation_id,
             }))
         })
         .await

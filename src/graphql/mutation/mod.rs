@@ -1,8 +1,7 @@
 //! The mutations, by subject: each translates its arguments for the chat, and the result into its
 //! payload.
 //!
-//! Each field is nullable, so that an error does not null its siblings. Each payload echoes the
-//! `clientMutationId`.
+//! Each field is nullable, so that an error does not null its siblings.
 
 mod conversation;
 mod history;
@@ -37,8 +36,6 @@ use super::scope::ViewerScope;
 use super::types::{Conversation, InboxEntryEdge};
 use crate::model::{ConversationId, MessageId, UserId};
 
-const CLIENT_MUTATION_ID_BYTES_MAX: usize = 128;
-
 /// Mutations of the viewer. The server answers after it has stored the change. The fields of one
 /// operation are executed one after the other. A field that fails is null and does not stop the
 /// others.
@@ -65,17 +62,6 @@ pub struct Mutation(
     SafetyMutation,
     ServiceMutation,
 );
-
-fn echo(client_mutation_id: Option<String>) -> Result<Option<String>> {
-    match client_mutation_id {
-        Some(id) if id.len() > CLIENT_MUTATION_ID_BYTES_MAX => {
-            let message =
-                format!("a clientMutationId has at most {CLIENT_MUTATION_ID_BYTES_MAX} bytes");
-            Err(Error::bad_input(&["input", "clientMutationId"], message))
-        }
-        id => Ok(id),
-    }
-}
 
 fn username(text: &str) -> Result<UserId> {
     UserId::parse_living(text)

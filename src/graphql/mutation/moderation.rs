@@ -2,8 +2,8 @@
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
+use super::conversation;
 use super::participant::participant;
-use super::{conversation, echo};
 use crate::chat::BanInput;
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, conversation_of};
@@ -24,8 +24,6 @@ pub(super) struct BanParticipantInput {
     reason: Option<String>,
     /// True also removes the user's reactions to the newest 1,000 messages of the group. Default: false.
     remove_reactions: Option<bool>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `banParticipant`.
@@ -37,8 +35,6 @@ pub(super) struct BanParticipantPayload {
     ban_edge: BanEdge,
     /// Global id of the removed participant. Null if the user did not take part.
     removed_participant_id: Option<ID>,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `liftBan`.
@@ -48,8 +44,6 @@ pub(super) struct LiftBanInput {
     conversation_id: ID,
     /// Username of the banned user.
     username: String,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `liftBan`.
@@ -59,8 +53,6 @@ pub(super) struct LiftBanPayload {
     conversation: Conversation,
     /// Global id of the lifted ban. Null if the user was not banned.
     lifted_ban_id: Option<ID>,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `silenceParticipant`.
@@ -73,8 +65,6 @@ pub(super) struct SilenceParticipantInput {
     /// End of the silence, in the future. Without it, the silence holds until
     /// `unsilenceParticipant`.
     until: Option<DateTime>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `silenceParticipant`.
@@ -82,8 +72,6 @@ pub(super) struct SilenceParticipantInput {
 pub(super) struct SilenceParticipantPayload {
     /// The participant.
     participant: Participant,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `unsilenceParticipant`.
@@ -93,8 +81,6 @@ pub(super) struct UnsilenceParticipantInput {
     conversation_id: ID,
     /// Username of the silenced participant.
     username: String,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `unsilenceParticipant`.
@@ -102,8 +88,6 @@ pub(super) struct UnsilenceParticipantInput {
 pub(super) struct UnsilenceParticipantPayload {
     /// The participant.
     participant: Participant,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -162,7 +146,6 @@ async fn ban(
     input: BanParticipantInput,
 ) -> Result<Option<BanParticipantPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let ban = BanInput {
         username: input.username,
@@ -176,20 +159,17 @@ async fn ban(
         conversation: conversation(&scope, id).await?,
         ban_edge: BanEdge::new(&scope, id, banned.ban),
         removed_participant_id: banned.was_participant.then_some(removed),
-        client_mutation_id,
     }))
 }
 
 async fn lift_ban(ctx: &Context<'_>, input: LiftBanInput) -> Result<Option<LiftBanPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let writes = &scope.chat.writes;
     let lifted = writes.lift_ban(&scope.caller, id, &input.username).await?;
     Ok(Some(LiftBanPayload {
         conversation: conversation(&scope, id).await?,
         lifted_ban_id: lifted.map(|user| GlobalId::Ban(id, user).encode()),
-        client_mutation_id,
     }))
 }
 
@@ -198,7 +178,6 @@ async fn silence(
     input: SilenceParticipantInput,
 ) -> Result<Option<SilenceParticipantPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let until = input.until.map(|until| until.0);
     let user = scope
@@ -210,7 +189,6 @@ async fn silence(
         participant: participant(&scope, id, &user)
             .await
             .map_err(Error::once_done)?,
-        client_mutation_id,
     }))
 }
 
@@ -219,7 +197,6 @@ async fn unsilence(
     input: UnsilenceParticipantInput,
 ) -> Result<Option<UnsilenceParticipantPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let user = scope
         .chat
@@ -230,6 +207,5 @@ async fn unsilence(
         participant: participant(&scope, id, &user)
             .await
             .map_err(Error::once_done)?,
-        client_mutation_id,
     }))
 }

@@ -2,7 +2,7 @@
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::{conversation, echo};
+use super::conversation;
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, conversation_of};
 use crate::graphql::scalar::DateTime;
@@ -20,8 +20,6 @@ pub(super) struct AddParticipantsInput {
     /// Moment from which the new participants see the history: never before that from which the viewer
     /// sees it by joining. Left out: as the history visibility of the group says.
     visible_from: Option<DateTime>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `addParticipants`.
@@ -32,8 +30,6 @@ pub(super) struct AddParticipantsPayload {
     /// Edges of those named users who take part now, existing participants included, ordered by
     /// username (bytewise).
     participant_edges: Vec<ParticipantEdge>,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `removeParticipant`.
@@ -43,8 +39,6 @@ pub(super) struct RemoveParticipantInput {
     conversation_id: ID,
     /// Username of another participant. The viewer leaves with `leaveConversation`.
     username: String,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `removeParticipant`.
@@ -54,8 +48,6 @@ pub(super) struct RemoveParticipantPayload {
     conversation: Conversation,
     /// Global id of the removed participant. Null if the user never took part in the group.
     removed_participant_id: Option<ID>,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `setParticipantRole`.
@@ -67,8 +59,6 @@ pub(super) struct SetParticipantRoleInput {
     username: String,
     /// The new role. A group may have several OWNERs.
     role: ParticipantRole,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `setParticipantRole`.
@@ -76,8 +66,6 @@ pub(super) struct SetParticipantRoleInput {
 pub(super) struct SetParticipantRolePayload {
     /// The participant with the new role.
     participant: Participant,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `leaveConversation`.
@@ -85,8 +73,6 @@ pub(super) struct SetParticipantRolePayload {
 pub(super) struct LeaveConversationInput {
     /// Global id of the group.
     conversation_id: ID,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `leaveConversation`.
@@ -96,8 +82,6 @@ pub(super) struct LeaveConversationPayload {
     left_conversation_id: ID,
     /// Global id of the viewer's former inbox entry.
     removed_inbox_entry_id: ID,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -152,7 +136,6 @@ async fn add(
     input: AddParticipantsInput,
 ) -> Result<Option<AddParticipantsPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let visible_from = input.visible_from.map(|moment| moment.0);
     let users = scope
@@ -173,7 +156,6 @@ async fn add(
     Ok(Some(AddParticipantsPayload {
         conversation: conversation(&scope, id).await?,
         participant_edges,
-        client_mutation_id,
     }))
 }
 
@@ -182,7 +164,6 @@ async fn remove(
     input: RemoveParticipantInput,
 ) -> Result<Option<RemoveParticipantPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let removed = scope
         .chat
@@ -193,7 +174,6 @@ async fn remove(
     Ok(Some(RemoveParticipantPayload {
         conversation: conversation(&scope, id).await?,
         removed_participant_id,
-        client_mutation_id,
     }))
 }
 
@@ -202,7 +182,6 @@ async fn set_role(
     input: SetParticipantRoleInput,
 ) -> Result<Option<SetParticipantRolePayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let user = scope
         .chat
@@ -212,10 +191,7 @@ async fn set_role(
     let participant = participant(&scope, id, &user)
         .await
         .map_err(Error::once_done)?;
-    Ok(Some(SetParticipantRolePayload {
-        participant,
-        client_mutation_id,
-    }))
+    Ok(Some(SetParticipantRolePayload { participant }))
 }
 
 async fn leave(
@@ -223,7 +199,6 @@ async fn leave(
     input: LeaveConversationInput,
 ) -> Result<Option<LeaveConversationPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     scope.chat.writes.leave(&scope.caller, id).await?;
     let left_conversation_id = GlobalId::Conversation(id).encode();
@@ -231,7 +206,6 @@ async fn leave(
     Ok(Some(LeaveConversationPayload {
         left_conversation_id,
         removed_inbox_entry_id,
-        client_mutation_id,
     }))
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::echo;
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::message_id;
 use crate::graphql::scope::ViewerScope;
@@ -16,8 +15,6 @@ use crate::model;
 pub(super) struct PinMessageInput {
     /// Global id of the message.
     message_id: ID,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `pinMessage`.
@@ -27,8 +24,6 @@ pub(super) struct PinMessagePayload {
     message: Message,
     /// Edge of the message in `Conversation.pinnedMessages`.
     pinned_message_edge: PinnedMessageEdge,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `unpinMessage`.
@@ -36,8 +31,6 @@ pub(super) struct PinMessagePayload {
 pub(super) struct UnpinMessageInput {
     /// Global id of the message.
     message_id: ID,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `unpinMessage`.
@@ -45,8 +38,6 @@ pub(super) struct UnpinMessageInput {
 pub(super) struct UnpinMessagePayload {
     /// The message in its new state.
     message: Message,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -78,7 +69,6 @@ impl PinMutation {
 
 async fn pin(ctx: &Context<'_>, input: PinMessageInput) -> Result<Option<PinMessagePayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let message = change(&scope, &input.message_id, true).await?;
     // Another server deleted the message at this moment.
     let edge = PinnedMessageEdge::of(&scope, &message)
@@ -86,17 +76,14 @@ async fn pin(ctx: &Context<'_>, input: PinMessageInput) -> Result<Option<PinMess
     Ok(Some(PinMessagePayload {
         message: Message::new(&scope, message),
         pinned_message_edge: edge,
-        client_mutation_id,
     }))
 }
 
 async fn unpin(ctx: &Context<'_>, input: UnpinMessageInput) -> Result<Option<UnpinMessagePayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let message = change(&scope, &input.message_id, false).await?;
     Ok(Some(UnpinMessagePayload {
         message: Message::new(&scope, message),
-        client_mutation_id,
     }))
 }
 

@@ -2,7 +2,6 @@
 
 use async_graphql::{Context, InputObject, MaybeUndefined, Object, SimpleObject};
 
-use super::echo;
 use crate::chat::ProfileInput;
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::scope::ViewerScope;
@@ -16,8 +15,6 @@ pub(super) struct UpdateProfileInput {
     display_name: MaybeUndefined<String>,
     /// URL of the viewer's picture: http or https, at most 2,048 bytes. Null clears it.
     avatar_url: MaybeUndefined<String>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `updateProfile`.
@@ -25,8 +22,6 @@ pub(super) struct UpdateProfileInput {
 pub(super) struct UpdateProfilePayload {
     /// The viewer.
     user: User,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -49,7 +44,6 @@ async fn update_profile(
     input: UpdateProfileInput,
 ) -> Result<Option<UpdateProfilePayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let profile = ProfileInput {
         display_name: input.display_name.into(),
         avatar_url: input.avatar_url.into(),
@@ -61,8 +55,5 @@ async fn update_profile(
         .update_profile(&scope.viewer, profile)
         .await?;
     let user = User::new(&scope, scope.viewer.clone());
-    Ok(Some(UpdateProfilePayload {
-        user,
-        client_mutation_id,
-    }))
+    Ok(Some(UpdateProfilePayload { user }))
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::echo;
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::message_id;
 use crate::graphql::scope::ViewerScope;
@@ -19,8 +18,6 @@ pub(super) struct AddReactionInput {
     /// One emoji of Unicode. Spellings with and without U+FE0F are the same emoji. At a time a message has
     /// at most 20 different ones, and at most 5 of one user.
     emoji: String,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `addReaction`.
@@ -28,8 +25,6 @@ pub(super) struct AddReactionInput {
 pub(super) struct AddReactionPayload {
     /// The message in its new state.
     message: Message,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `removeReaction`.
@@ -41,8 +36,6 @@ pub(super) struct RemoveReactionInput {
     emoji: String,
     /// Username of the user whose reaction goes. Default: the viewer.
     username: Option<String>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `removeReaction`.
@@ -50,8 +43,6 @@ pub(super) struct RemoveReactionInput {
 pub(super) struct RemoveReactionPayload {
     /// The message in its new state.
     message: Message,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -82,11 +73,9 @@ impl ReactionMutation {
 
 async fn add(ctx: &Context<'_>, input: AddReactionInput) -> Result<Option<AddReactionPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let message = react(&scope, &input.message_id, &input.emoji, true).await?;
     Ok(Some(AddReactionPayload {
         message: Message::new(&scope, message),
-        client_mutation_id,
     }))
 }
 
@@ -95,7 +84,6 @@ async fn remove(
     input: RemoveReactionInput,
 ) -> Result<Option<RemoveReactionPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let message = match &input.username {
         None => react(&scope, &input.message_id, &input.emoji, false).await?,
         Some(username) => {
@@ -109,7 +97,6 @@ async fn remove(
     };
     Ok(Some(RemoveReactionPayload {
         message: Message::new(&scope, message),
-        client_mutation_id,
     }))
 }
 

@@ -2,7 +2,6 @@
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::echo;
 use crate::chat::ReportInput;
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, conversation_of, message_id};
@@ -14,8 +13,6 @@ use crate::graphql::types::{InboxEntryEdge, ReportReason, User, UserEdge};
 pub(super) struct BlockUserInput {
     /// Username of another user.
     username: String,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `blockUser`.
@@ -28,8 +25,6 @@ pub(super) struct BlockUserPayload {
     /// Global id of the inbox entry that was removed: that of the direct conversation with the user.
     /// Null if there is none.
     removed_inbox_entry_id: Option<ID>,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `unblockUser`.
@@ -37,8 +32,6 @@ pub(super) struct BlockUserPayload {
 pub(super) struct UnblockUserInput {
     /// Username of the blocked user.
     username: String,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `unblockUser`.
@@ -49,8 +42,6 @@ pub(super) struct UnblockUserPayload {
     /// Edge of the direct conversation with the user, which is in the inbox again. Null if there is
     /// none.
     inbox_entry_edge: Option<InboxEntryEdge>,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `reportMessage`.
@@ -62,8 +53,6 @@ pub(super) struct ReportMessageInput {
     reason: ReportReason,
     /// Words to the services: at most 1 KiB of UTF-8, not blank.
     note: Option<String>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `reportMessage`.
@@ -71,8 +60,6 @@ pub(super) struct ReportMessageInput {
 pub(super) struct ReportMessagePayload {
     /// Global id of the report, which only services can read.
     report_id: ID,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `reportUser`.
@@ -86,8 +73,6 @@ pub(super) struct ReportUserInput {
     reason: ReportReason,
     /// Words to the services: at most 1 KiB of UTF-8, not blank.
     note: Option<String>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `reportUser`.
@@ -95,8 +80,6 @@ pub(super) struct ReportUserInput {
 pub(super) struct ReportUserPayload {
     /// Global id of the report, which only services can read.
     report_id: ID,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -152,7 +135,6 @@ impl SafetyMutation {
 
 async fn block(ctx: &Context<'_>, input: BlockUserInput) -> Result<Option<BlockUserPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let blocks = &scope.chat.blocks;
     let blocked = blocks.block(&scope.viewer, &input.username).await?;
     let entry_of = |id| GlobalId::InboxEntry(id, scope.viewer.clone()).encode();
@@ -160,13 +142,11 @@ async fn block(ctx: &Context<'_>, input: BlockUserInput) -> Result<Option<BlockU
         user: User::new(&scope, blocked.key.user.clone()),
         removed_inbox_entry_id: blocked.removed.map(entry_of),
         blocked_user_edge: UserEdge::of_blocked(&scope, blocked.key),
-        client_mutation_id,
     }))
 }
 
 async fn unblock(ctx: &Context<'_>, input: UnblockUserInput) -> Result<Option<UnblockUserPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let blocks = &scope.chat.blocks;
     let unblocked = blocks.unblock(&scope.viewer, &input.username).await?;
     let inbox_entry_edge = match unblocked.direct {
@@ -178,7 +158,6 @@ async fn unblock(ctx: &Context<'_>, input: UnblockUserInput) -> Result<Option<Un
     Ok(Some(UnblockUserPayload {
         user: User::new(&scope, unblocked.user),
         inbox_entry_edge,
-        client_mutation_id,
     }))
 }
 
@@ -187,7 +166,6 @@ async fn report_message(
     input: ReportMessageInput,
 ) -> Result<Option<ReportMessagePayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let (conversation, message) =
         message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
     let report = ReportInput {
@@ -200,7 +178,6 @@ async fn report_message(
         .await?;
     Ok(Some(ReportMessagePayload {
         report_id: GlobalId::Report(id).encode(),
-        client_mutation_id,
     }))
 }
 
@@ -209,7 +186,6 @@ async fn report_user(
     input: ReportUserInput,
 ) -> Result<Option<ReportUserPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let conversation = input.conversation_id.as_ref();
     let conversation = conversation.map(conversation_of).transpose()?;
     let report = ReportInput {
@@ -222,6 +198,5 @@ async fn report_user(
         .await?;
     Ok(Some(ReportUserPayload {
         report_id: GlobalId::Report(id).encode(),
-        client_mutation_id,
     }))
 }

@@ -5,7 +5,7 @@
 
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
-use super::{echo, username};
+use super::username;
 use crate::chat::ProfileInput;
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::report_id;
@@ -18,8 +18,6 @@ use crate::graphql::types::{Job, Report, ReportState, User};
 pub(super) struct UpsertUsersInput {
     /// 1 to 100 users. A user who is named twice is changed twice, in this order.
     users: Vec<UserInput>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Profile of one user. Omitted fields stay unchanged; null clears a field.
@@ -43,8 +41,6 @@ pub(super) struct UserInput {
 pub(super) struct UpsertUsersPayload {
     /// The users, in the order of the input.
     users: Vec<User>,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `suspendUser`.
@@ -56,8 +52,6 @@ pub(super) struct SuspendUserInput {
     until: Option<DateTime>,
     /// Reason, for services: at most 255 bytes without control characters.
     reason: Option<String>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `suspendUser`.
@@ -65,8 +59,6 @@ pub(super) struct SuspendUserInput {
 pub(super) struct SuspendUserPayload {
     /// The user.
     user: User,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `restoreUser`.
@@ -74,8 +66,6 @@ pub(super) struct SuspendUserPayload {
 pub(super) struct RestoreUserInput {
     /// Username of the user.
     username: String,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `restoreUser`.
@@ -83,8 +73,6 @@ pub(super) struct RestoreUserInput {
 pub(super) struct RestoreUserPayload {
     /// The user.
     user: User,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `revokeTokens`.
@@ -95,8 +83,6 @@ pub(super) struct RevokeTokensInput {
     username: Option<String>,
     /// Moment before which the refused tokens were issued; not in the future. Without it: now.
     issued_before: Option<DateTime>,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `revokeTokens`.
@@ -104,8 +90,6 @@ pub(super) struct RevokeTokensInput {
 pub(super) struct RevokeTokensPayload {
     /// Tokens issued before this moment are refused: `issuedBefore`, rounded up to a whole second.
     revoked_before: DateTime,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `eraseUser`.
@@ -113,8 +97,6 @@ pub(super) struct RevokeTokensPayload {
 pub(super) struct EraseUserInput {
     /// Username of the user.
     username: String,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `eraseUser`.
@@ -122,8 +104,6 @@ pub(super) struct EraseUserInput {
 pub(super) struct EraseUserPayload {
     /// The job that erases the user.
     job: Job,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 /// Input of `resolveReport`.
@@ -133,8 +113,6 @@ pub(super) struct ResolveReportInput {
     report_id: ID,
     /// New state. OPEN opens the report again.
     state: ReportState,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `resolveReport`.
@@ -142,8 +120,6 @@ pub(super) struct ResolveReportInput {
 pub(super) struct ResolveReportPayload {
     /// The report.
     report: Report,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -173,7 +149,6 @@ impl ServiceMutation {
     ) -> Nullable<SuspendUserPayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
             let restrictions = &scope.chat.restrictions;
             restrictions.require_service(&scope.caller)?;
             let user = username(&input.username)?;
@@ -183,7 +158,6 @@ impl ServiceMutation {
                 .await?;
             Ok(Some(SuspendUserPayload {
                 user: User::new(&scope, user),
-                client_mutation_id,
             }))
         })
         .await
@@ -198,14 +172,12 @@ impl ServiceMutation {
     ) -> Nullable<RestoreUserPayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
             let restrictions = &scope.chat.restrictions;
             restrictions.require_service(&scope.caller)?;
             let user = username(&input.username)?;
             restrictions.restore(&scope.caller, &user).await?;
             Ok(Some(RestoreUserPayload {
                 user: User::new(&scope, user),
-                client_mutation_id,
             }))
         })
         .await
@@ -224,13 +196,9 @@ impl ServiceMutation {
     ) -> Nullable<EraseUserPayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
             let erasure = &scope.chat.erasure;
             let job = erasure.erase(&scope.caller, &input.username).await?;
-            Ok(Some(EraseUserPayload {
-                job: Job::new(job),
-                client_mutation_id,
-            }))
+            Ok(Some(EraseUserPayload { job: Job::new(job) }))
         })
         .await
     }
@@ -244,13 +212,11 @@ impl ServiceMutation {
     ) -> Nullable<ResolveReportPayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
             let (id, state) = (report_id(&input.report_id), input.state.into());
             let reports = &scope.chat.reports;
             let report = reports.resolve(&scope.caller, id, state).await?;
             Ok(Some(ResolveReportPayload {
                 report: Report::new(&scope, report),
-                client_mutation_id,
             }))
         })
         .await
@@ -267,7 +233,6 @@ impl ServiceMutation {
     ) -> Nullable<RevokeTokensPayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
             let restrictions = &scope.chat.restrictions;
             restrictions.require_service(&scope.caller)?;
             let user = input.username.as_deref().map(username).transpose()?;
@@ -277,7 +242,6 @@ impl ServiceMutation {
                 .await?;
             Ok(Some(RevokeTokensPayload {
                 revoked_before: DateTime(revoked_before),
-                client_mutation_id,
             }))
         })
         .await
@@ -289,7 +253,6 @@ async fn upsert_users(
     input: UpsertUsersInput,
 ) -> Result<Option<UpsertUsersPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let profiles = input.users.into_iter().map(|user| {
         let profile = ProfileInput {
             display_name: user.display_name.into(),
@@ -306,6 +269,5 @@ async fn upsert_users(
     let users = users.into_iter().map(|user| User::new(&scope, user));
     Ok(Some(UpsertUsersPayload {
         users: users.collect(),
-        client_mutation_id,
     }))
 }

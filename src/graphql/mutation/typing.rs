@@ -2,7 +2,6 @@
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::echo;
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::conversation_of;
 use crate::graphql::scope::ViewerScope;
@@ -15,8 +14,6 @@ pub(super) struct SetTypingInput {
     conversation_id: ID,
     /// True while the viewer types, false when the viewer stops.
     typing: bool,
-    /// Text of the client that the payload returns unchanged: at most 128 bytes.
-    client_mutation_id: Option<String>,
 }
 
 /// Payload of `setTyping`.
@@ -24,8 +21,6 @@ pub(super) struct SetTypingInput {
 pub(super) struct SetTypingPayload {
     /// The conversation.
     conversation: Conversation,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
 }
 
 #[derive(Default)]
@@ -48,7 +43,6 @@ impl TypingMutation {
 
 async fn set_typing(ctx: &Context<'_>, input: SetTypingInput) -> Result<Option<SetTypingPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     scope
         .chat
@@ -57,6 +51,5 @@ async fn set_typing(ctx: &Context<'_>, input: SetTypingInput) -> Result<Option<S
         .await?;
     Ok(Some(SetTypingPayload {
         conversation: Conversation::of(&scope, id).await?,
-        client_mutation_id,
     }))
 }

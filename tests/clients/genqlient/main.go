@@ -15,7 +15,7 @@ import (
 
 const (
 	makeGroup = `mutation Make { createGroupConversation(input: { name: "Go", usernames: ["bob"] }) { conversation { id } } }`
-	send      = `mutation Send($id: ID!) { sendMessage(input: { conversationId: $id, body: "after the pings" }) { clientMutationId } }`
+	send      = `mutation Send($id: ID!) { sendMessage(input: { conversationId: $id, body: "after the pings" }) { __typename } }`
 	added     = `subscription Added($id: ID!) { messageAdded(conversationId: $id) { messageEdge { node { body } } } }`
 	pings     = 3
 )
