@@ -10,14 +10,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("analysis", &[]),
     ("clock", &["model"]),
     ("metrics", &[]),
-    ("turns", &["workers"]),
     ("weak_map", &[]),
-    ("workers", &[]),
     ("signed_post", &[]),
-    (
-        "store",
-        &["clock", "metrics", "model", "weak_map", "workers"],
-    ),
+    ("store", &["clock", "metrics", "model", "weak_map"]),
     ("bus", &["metrics", "model"]),
     ("rate", &["metrics"]),
     ("cluster", &["bus", "clock", "metrics", "model", "store"]),
@@ -40,14 +35,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "graphql",
         &[
-            "analysis", "chat", "metrics", "model", "rate", "store", "turns", "weak_map",
+            "analysis", "chat", "metrics", "model", "rate", "store", "weak_map",
         ],
     ),
     ("auth", &["clock", "model"]),
     (
         "server",
         &[
-            "auth", "clock", "graphql", "metrics", "model", "rate", "turns", "weak_map",
+            "auth", "clock", "graphql", "metrics", "model", "rate", "weak_map",
         ],
     ),
     (
@@ -390,6 +385,117 @@ const SHARED_TYPE_NAMES: &[(&str, &str)] = &[
 /// A GraphQL type has the name of the type that it shows.
 const SCHEMA_TYPES: &str = "graphql";
 const SHOWN_BY_THE_SCHEMA: &[&str] = &["model", "chat"];
+
+/// Tests that ask a real clock, or wait for one. The list only shrinks: time passes in virtual time (`start_paused`, a manual clock), and
+/// processes are waited for through `support`.
+const REAL_CLOCKS: &[&str] = &[
+    "api/floor.rs",
+    "api/moderation.rs",
+    "api/pace.rs",
+    "api/removed_text.rs",
+    "auth/reload.rs",
+    "binary/backup.rs",
+    "binary/crash.rs",
+    "binary/export.rs",
+    "binary/follower.rs",
+    "binary/import.rs",
+    "binary/ledger.rs",
+    "binary/nats.rs",
+    "binary/outbox.rs",
+    "binary/read.rs",
+    "binary/removal.rs",
+    "binary/webhook.rs",
+    "browser/mod.rs",
+    "cli/access.rs",
+    "cli/store_away.rs",
+    "cluster/answers.rs",
+    "cluster/chaos.rs",
+    "cluster/club.rs",
+    "cluster/crowd.rs",
+    "cluster/faults.rs",
+    "cluster/hung.rs",
+    "cluster/load.rs",
+    "cluster/outbox.rs",
+    "cluster/ranges.rs",
+    "cluster/restriction.rs",
+    "cluster/webhook.rs",
+    "cluster/wrong_clocks.rs",
+    "delivery/directory.rs",
+    "delivery/world.rs",
+    "fuzz/tape.rs",
+    "fuzz/worst.rs",
+    "live/before_send.rs",
+    "live/event_pace.rs",
+    "live/notification.rs",
+    "live/prices.rs",
+    "live/rates.rs",
+    "live/schema.rs",
+    "live/webhook.rs",
+    "quiet/world.rs",
+    "servers/block.rs",
+    "servers/clocks.rs",
+    "servers/cost.rs",
+    "servers/ended.rs",
+    "servers/floor.rs",
+    "servers/large.rs",
+    "servers/moderation.rs",
+    "servers/nats.rs",
+    "servers/outbox.rs",
+    "servers/outcome.rs",
+    "servers/random.rs",
+    "servers/restriction.rs",
+    "servers/seam.rs",
+    "servers/slow.rs",
+    "servers/storm.rs",
+    "servers/upgrade.rs",
+    "servers/versions.rs",
+    "servers/watcher.rs",
+    "store/cql_bounds.rs",
+    "store/expiry.rs",
+    "support/admin.rs",
+    "support/cassandra/wait.rs",
+    "support/nats.rs",
+    "support/nginx.rs",
+    "support/node.rs",
+    "support/receiver/mod.rs",
+    "support/receiver/process.rs",
+    "support/server.rs",
+];
+
+#[test]
+fn no_further_test_waits_for_a_real_clock() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut found = BTreeSet::new();
+    for file in files_in(&root) {
+        let relative = file.strip_prefix(&root).unwrap().to_str().unwrap();
+        let source = fs::read_to_string(&file).unwrap();
+        let is_virtual = source.contains("start_paused");
+        let is_real = [
+            "std::time::Instant",
+            "time::{Duration, Instant}",
+            "SystemTime::now",
+            "thread::sleep",
+        ]
+        .iter()
+        .any(|word| source.contains(word))
+            || !is_virtual && source.contains("sleep(");
+        if is_real
+            && !["bench/", "house.rs"]
+                .iter()
+                .any(|left_out| relative.starts_with(left_out))
+        {
+            found.insert(relative.to_owned());
+        }
+    }
+    let listed: BTreeSet<_> = REAL_CLOCKS.iter().map(|file| (*file).to_owned()).collect();
+    let new: Vec<_> = found.difference(&listed).collect();
+    let ended: Vec<_> = listed.difference(&found).collect();
+    assert!(new.is_empty(), "use virtual time, or an event: {new:?}");
+    assert!(
+        ended.is_empty(),
+        "take these off the list of tests/house.rs: {ended:?}"
+    );
+}
 
 /// A mutation is executed without the arguments that have no value (`graphql::execution`); elsewhere null
 /// and left out must be the same.

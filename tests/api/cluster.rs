@@ -1,19 +1,17 @@
 //! The same cases, on Cassandra: this program once more, told where its worlds lie.
 
-use std::io::Read as _;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
+use crate::support::cases::{assert_hold, cases_of, module_of};
 use crate::support::cassandra::shared;
 use crate::support::ground::CLUSTER;
-use crate::support::program::Running;
+use crate::support::size::is_gate;
 
 /// Each case opens a store of its own, of which a small node bears only a few at once.
-const AT_ONCE: &str = "4";
+const AT_ONCE: usize = 4;
 /// Cases that hold in one process only: a resumed stream repeats nothing (on a cluster it may repeat events younger than the window),
 /// a send runs between the steps of a removal, and one of several equal streams executes before the others time out. `tests/servers`
 /// has the cases for a cluster. One case moves the clock by weeks, one counts just after an import, and one runs the others again.
-const ELSEWHERE: [&str; 20] = [
+const ELSEWHERE: [&str; 21] = [
+    "api::cluster::",
     "api::events::a_resumed_stream_begins_with_its_cursor_and_the_present_markers",
     "api::events::cuts_while_all_kinds_of_things_happen_lose_nothing",
     "api::group_events::nothing_is_said_by_one_who_was_removed",
@@ -35,44 +33,14 @@ const ELSEWHERE: [&str; 20] = [
     "api::subscription::cuts_while_many_send_lose_nothing",
     "api::unread::a_count_behind_a_thousand_deleted_messages_is_exact_at_the_second_look",
 ];
-/// Deadline against a hang. They took ten minutes beside a compiler.
-const PATIENCE: Duration = Duration::from_secs(1_800);
 
+/// All cases in the gate; otherwise the first of each module.
 #[tokio::test]
 async fn every_case_holds_on_cassandra() {
     let Some(shared) = shared().await else { return };
-    let mut cases = Command::new(std::env::current_exe().unwrap());
-    cases
-        .args([
-            "api::",
-            "--skip",
-            "api::cluster::",
-            "--test-threads",
-            AT_ONCE,
-        ])
-        .args(ELSEWHERE.iter().flat_map(|case| ["--skip", case]));
-    cases.env(CLUSTER, shared.authority());
-    let mut running = Running::spawn(cases.stdin(Stdio::null()).stdout(Stdio::piped()));
-    let mut stdout = running.child.stdout.take().unwrap();
-    let said = tokio::task::spawn_blocking(move || {
-        let mut said = String::new();
-        stdout.read_to_string(&mut said).map(|_| said)
-    });
-    let said = tokio::time::timeout(PATIENCE, said)
-        .await
-        .expect("the cases end")
-        .unwrap()
-        .unwrap();
-    assert!(running.child.wait().unwrap().success(), "{said}");
-    let count = said.lines().find_map(|line| {
-        line.strip_prefix("test result: ok. ")?
-            .split(' ')
-            .next()?
-            .parse::<usize>()
-            .ok()
-    });
-    assert!(
-        count.is_some_and(|count| count > 100),
-        "cases were run: {said}"
-    );
+    let mut cases = cases_of("api::", &ELSEWHERE);
+    if !is_gate() {
+        cases.dedup_by(|one, before| module_of(one) == module_of(before));
+    }
+    assert_hold(&cases, (CLUSTER, shared.authority()), AT_ONCE).await;
 }

@@ -1,15 +1,11 @@
 //! Services: `Wideroom-As` through the real HTTP door, over the whole chat.
 
-use std::io::Read as _;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::server::{AdmissionBounds, ServerBounds};
 
+use crate::support::cases::{assert_hold, cases_of};
 use crate::support::door::{Door, SERVICE};
-use crate::support::program::Running;
 use crate::support::world::{Actor, BY_SERVICE, World};
 
 const NAME: &str = "{ viewer { username } }";
@@ -17,7 +13,9 @@ const NAME: &str = "{ viewer { username } }";
 /// Cases of users who act themselves: consent, rates that a service pays itself, presence, and bytes that
 /// several streams of one process share; the index of searches, which knows no caller; and a count that the
 /// second look completes, as each query is asked twice here.
-const ELSEWHERE: [&str; 21] = [
+const ELSEWHERE: [&str; 23] = [
+    "api::cluster::",
+    "api::services::",
     "api::introduction::",
     "api::large_events::a_payload_over_64_kib_is_kept_in_no_notice_and_no_memo",
     "api::pace::documents_of_clients_without_a_token_evict_nobody_elses",
@@ -40,40 +38,15 @@ const ELSEWHERE: [&str; 21] = [
     "api::shared::viewer_independent_fields_are_equal_for_every_viewer",
     "api::unread::a_count_behind_a_thousand_deleted_messages_is_exact_at_the_second_look",
 ];
-/// Deadline against a hang. They took ten minutes beside a compiler.
-const PATIENCE: Duration = Duration::from_secs(1_800);
+/// Cases at once.
+const AT_ONCE: usize = 2;
 
 /// This program once more: a service acts for every user of every case, over HTTP and its streams, and each
 /// query gives the same bytes as with the user's own token.
 #[tokio::test]
 async fn every_case_holds_in_the_name_of_a_user() {
-    let mut cases = Command::new(std::env::current_exe().unwrap());
-    cases.args([
-        "api::",
-        "--skip",
-        "api::cluster::",
-        "--skip",
-        "api::services::",
-    ]);
-    cases.args(ELSEWHERE.iter().flat_map(|case| ["--skip", case]));
-    cases.env(BY_SERVICE, "1");
-    let mut running = Running::spawn(cases.stdin(Stdio::null()).stdout(Stdio::piped()));
-    let mut stdout = running.child.stdout.take().unwrap();
-    let said = tokio::task::spawn_blocking(move || {
-        let mut said = String::new();
-        stdout.read_to_string(&mut said).map(|_| said)
-    });
-    let said = tokio::time::timeout(PATIENCE, said)
-        .await
-        .expect("the cases end")
-        .unwrap()
-        .unwrap();
-    assert!(running.child.wait().unwrap().success(), "{said}");
-    let count = said.lines().find_map(|line| {
-        let count = line.strip_prefix("test result: ok. ")?;
-        count.split(' ').next()?.parse::<usize>().ok()
-    });
-    assert!(count.is_some_and(|count| count > 100), "{said}");
+    let cases = cases_of("api::", &ELSEWHERE);
+    assert_hold(&cases, (BY_SERVICE, "1"), AT_ONCE).await;
 }
 
 #[tokio::test]

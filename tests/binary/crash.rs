@@ -17,6 +17,7 @@ use super::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage, name, serve};
 use crate::support::client::{Caller, Cut, soon};
 use crate::support::program::{Program, Running};
 use crate::support::server::Server;
+use crate::support::size::sized;
 
 const SENDERS: usize = 16;
 /// Acknowledged sends that each sender with keys tries again after a crash.
@@ -43,8 +44,8 @@ struct Pace {
 }
 
 const CRASHES: Pace = Pace {
-    played_for: Duration::from_secs(38),
-    rounds_min: 12,
+    played_for: Duration::from_secs(8),
+    rounds_min: 4,
     sending: Duration::from_millis(500),
     cut_every: Duration::MAX,
     pause: Duration::ZERO,
@@ -59,12 +60,17 @@ const SOAK: Pace = Pace {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_writes_survive_every_crash() {
-    play(CRASHES).await;
+    let full = Pace {
+        played_for: Duration::from_secs(38),
+        rounds_min: 12,
+        ..CRASHES
+    };
+    play(sized(CRASHES, full)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "half an hour of it: cargo test soak -- --ignored --nocapture"]
-async fn a_soak_of_half_an_hour_with_crashes_and_cuts() {
+#[ignore = "nightly: half an hour of it"]
+async fn nightly_soak_of_half_an_hour_with_crashes_and_cuts() {
     play(SOAK).await;
 }
 

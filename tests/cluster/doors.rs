@@ -164,7 +164,8 @@ async fn a_keyspace_of_another_program_or_of_a_later_version_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_several_data_centres_must_be_named_and_is_recorded() {
+#[ignore = "nightly: a ring of three nodes in two data centres"]
+async fn nightly_one_of_several_data_centres_must_be_named_and_is_recorded() {
     let options = RingOptions {
         data_centres: &["north", "north", "south"],
         ..RingOptions::default()

@@ -42,6 +42,7 @@ struct Play {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: a ring of three nodes"]
 async fn no_death_of_nodes_or_servers_loses_or_doubles_a_message() {
     let Some(ring) = Ring::start(3).await else {
         return;

@@ -1,7 +1,7 @@
 //! Nodes that hang, answers that do not come, and a range without a quorum: each costs its share
 //! and nothing else.
 //!
-//! `WIDEROOM_OUTAGE=600 cargo test hung -- --nocapture` makes the brown-out so many seconds long,
+//! `WIDEROOM_OUTAGE=600 cargo test hung -- --ignored --nocapture` makes the brown-out so many seconds long,
 //! and asserts the aims for latencies and failures, which want a machine that does nothing else.
 //! Otherwise each outage lasts some ten seconds, and the figures are only printed.
 
@@ -56,7 +56,8 @@ struct Play {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hung_nodes_lost_answers_and_a_range_without_quorum_stay_within_bounds() {
+#[ignore = "nightly: a ring of three nodes, of which some hang"]
+async fn nightly_hung_nodes_lost_answers_and_a_range_without_quorum_stay_within_bounds() {
     let Some(ring) = Ring::start(3).await else {
         return;
     };

@@ -48,6 +48,7 @@ struct Upgrade {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: an upgrade of four servers under load"]
 async fn two_versions_share_a_keyspace_through_a_rolling_upgrade_and_back() {
     if !cfg!(debug_assertions) {
         say("upgrade: a release pretends nothing");

@@ -54,6 +54,7 @@ struct Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: a ring of three nodes"]
 async fn a_wrong_clock_in_a_ring_stops_its_own_server_and_no_event() {
     if !FakeClock::is_available() {
         return;

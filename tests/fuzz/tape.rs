@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use crate::store::ask::runner;
+use crate::support::size::sized;
 
-const SECONDS: u64 = 3;
+/// Seconds of each test: usually, and in the gate.
+const SECONDS: [u64; 2] = [1, 3];
 /// Between two looks at the time.
 const CASES: u32 = 16;
 /// Pieces that stand somewhere in what is damaged.
@@ -123,7 +125,10 @@ pub(super) fn play<T: Debug>(mut make: impl FnMut(&mut Tape) -> T, mut test: imp
     let seconds = std::env::var("WIDEROOM_FUZZ_SECONDS")
         .ok()
         .and_then(|seconds| seconds.parse().ok())
-        .unwrap_or(SECONDS);
+        .unwrap_or_else(|| {
+            let [usual, gate] = SECONDS;
+            sized(usual, gate)
+        });
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let tapes = proptest::collection::vec(any::<u16>(), 0..200);
     let (make, test) = (

@@ -12,10 +12,12 @@ use super::pair::{Server, people};
 use super::watcher::{
     Course, Dice, Seen, Shown, entry, just_before, watch_conversation, watch_inbox, watch_messages,
 };
+use crate::support::size::sized;
 
 /// Until then whatever was acknowledged has been told: a look, a wake that is followed to its end, and slow machines.
 const SETTLE: Duration = Duration::from_secs(12);
-const STEPS: usize = 120;
+/// Steps of each user: usually, and in the gate.
+const STEPS: [usize; 2] = [40, 120];
 
 /// Acknowledged writes.
 #[derive(Default)]
@@ -34,7 +36,8 @@ async fn work(
     guest: &UserId,
 ) -> Done {
     let mut done = Done::default();
-    for step in 0..STEPS {
+    let [usual, gate] = STEPS;
+    for step in 0..sized(usual, gate) {
         match dice.below(10) {
             0 if !done.sent.is_empty() => {
                 let message = &done.sent[dice.below(done.sent.len() as u32) as usize];

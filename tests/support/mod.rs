@@ -1,6 +1,7 @@
 //! Fixtures and clients that several test areas share.
 
 pub mod admin;
+pub mod cases;
 pub mod cassandra;
 pub mod client;
 pub mod clocked_server;
@@ -17,6 +18,7 @@ pub mod program;
 pub mod python;
 pub mod receiver;
 pub mod server;
+pub mod size;
 pub mod words;
 pub mod world;
 pub mod worst;
