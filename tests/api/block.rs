@@ -496,6 +496,42 @@ async fn a_group_of_a_blocked_user_is_hidden_from_the_blocker_alone() {
 }
 
 #[tokio::test]
+async fn a_blocker_whom_the_blocked_user_removes_is_told() {
+    let world = World::open().await;
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
+    let c = carol.group("shared", &["alice", "bob"]).await;
+    let admin = "mutation($c: ID!) { setParticipantRole(input: {conversationId: $c, username: \"bob\", role: ADMIN}) { __typename } }";
+    carol.data(admin, json!({"c": c})).await;
+    alice.send(&c, "hi").await;
+    block(&alice, "bob").await;
+    let removed = "... on InboxEntryRemovedEvent { conversationId }";
+    let document = format!(
+        "subscription($a: String) {{ inboxUpdated(after: $a) {{ cursor event {{ __typename {removed} }} }} }}"
+    );
+    let mut device = alice.subscribe(&document, json!({}));
+    let start = text(&device.next().await["inboxUpdated"]["cursor"]);
+    let events =
+        "subscription($c: ID!) { conversationEvents(conversationId: $c) { event { __typename
+        ... on ParticipantRemovedEvent { user { username } } } } }";
+    let mut events = alice.subscribe(events, json!({"c": c}));
+    events.next().await;
+    let remove = "mutation($c: ID!) { removeParticipant(input: {conversationId: $c, username: \"alice\"}) { __typename } }";
+    bob.data(remove, json!({"c": c})).await;
+    assert_eq!(
+        events.next().await["conversationEvents"]["event"],
+        json!({"__typename": "ParticipantRemovedEvent", "user": {"username": "alice"}})
+    );
+    let mut late = alice.subscribe(&document, json!({"a": start}));
+    late.next().await;
+    for device in [&mut device, &mut late] {
+        assert_eq!(
+            device.next().await["inboxUpdated"]["event"],
+            json!({"__typename": "InboxEntryRemovedEvent", "conversationId": c})
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_direct_conversation_that_a_blocked_user_starts_is_hidden_from_the_start() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));

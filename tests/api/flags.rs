@@ -331,3 +331,15 @@ async fn a_change_is_told_live_and_after_a_resume_and_nothing_to_nobody() {
     );
     assert!(resumed.is_quiet());
 }
+
+#[tokio::test]
+async fn an_argument_whose_variable_has_no_value_has_its_default() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let document = "query($d: Boolean) { __type(name: \"UserEdge\") { fields(includeDeprecated: $d) { name } } }";
+    let data = alice.data(document, json!({})).await;
+    assert_eq!(
+        data["__type"]["fields"],
+        json!([{"name": "cursor"}, {"name": "node"}])
+    );
+}

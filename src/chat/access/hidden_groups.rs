@@ -1,8 +1,9 @@
 //! Groups that a block hides: those to which a blocked user has added the viewer, until the viewer acts there.
 //!
 //! For everyone else the viewer takes part in them, so that the blocked user cannot tell a block from a user who is
-//! away. The user who added a participant is the sender of the SYSTEM message of the joining, or the creator of the
-//! group. It never changes, so it is held in memory (read-through cache).
+//! away. The user who added a participant is the sender of the SYSTEM message of the joining, and never changes, so it is
+//! held in memory (read-through cache). Without that message, which may be removed or not stored yet, the creator of the
+//! group stands for that user, and nothing is held.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -11,18 +12,21 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::blocks::{BlockList, BlockLists};
+use super::may_see;
 use super::relationship::has_acted;
 use crate::chat::error::Result;
 use crate::model::{ConversationId, ConversationKind, MessageKind, OrderKey, Timestamp, UserId};
 use crate::store::{Participation, Store};
 
-/// Joinings whose user is held.
-const ADDERS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
+/// Joinings whose user is held, and direct conversations.
+const HELD_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
 
 pub(crate) struct HiddenGroups {
     store: Arc<dyn Store>,
     blocks: Arc<BlockLists>,
-    adders: Mutex<LruCache<(ConversationId, Timestamp), Option<UserId>>>,
+    adders: Mutex<LruCache<(ConversationId, Timestamp), UserId>>,
+    /// Conversations that were found to be direct: no block hides them as a group.
+    direct: Mutex<LruCache<ConversationId, ()>>,
 }
 
 impl HiddenGroups {
@@ -30,7 +34,8 @@ impl HiddenGroups {
         Self {
             store,
             blocks,
-            adders: Mutex::new(LruCache::new(ADDERS_MAX)),
+            adders: Mutex::new(LruCache::new(HELD_MAX)),
+            direct: Mutex::new(LruCache::new(HELD_MAX)),
         }
     }
 
@@ -59,19 +64,14 @@ impl HiddenGroups {
         Ok(())
     }
 
-    /// Whether a group is hidden from a participant.
+    /// Whether a group is hidden from a participant. One who has left or was removed hears of it.
     pub(crate) async fn hides(&self, user: &UserId, id: ConversationId) -> Result<bool> {
         let blocks = self.blocks.of(user).await?;
-        if blocks.is_empty() {
+        if blocks.is_empty() || self.direct.lock().get(&id).is_some() {
             return Ok(false);
         }
-        match self
-            .store
-            .participations(user, &[id])
-            .await?
-            .pop()
-            .flatten()
-        {
+        let found = self.store.participations(user, &[id]).await?.pop();
+        match found.flatten().filter(may_see) {
             Some(participation) => self.is_hidden(user, &blocks, &participation).await,
             None => Ok(false),
         }
@@ -84,6 +84,7 @@ impl HiddenGroups {
         participation: &Participation,
     ) -> Result<bool> {
         if participation.conversation.kind != ConversationKind::Group {
+            self.direct.lock().put(participation.conversation.id, ());
             return Ok(false);
         }
         let adder = self.adder(participation).await?;
@@ -100,18 +101,17 @@ impl HiddenGroups {
         };
         let key = (conversation.id, since);
         if let Some(adder) = self.adders.lock().get(&key) {
-            return Ok(adder.clone());
+            return Ok(Some(adder.clone()));
         }
         let position = OrderKey::first_at(since.plus_micros(1)).before();
         let positions = [(conversation.id, position)];
         let found = self.store.messages_at(&positions).await?.pop().flatten();
         let joining = found
             .filter(|message| message.kind == MessageKind::System && message.id.moment() == since);
-        let adder = match joining {
-            Some(message) => Some(message.sender.clone()),
-            None => conversation.created_by.clone(),
+        let Some(joining) = joining else {
+            return Ok(conversation.created_by.clone());
         };
-        self.adders.lock().put(key, adder.clone());
-        Ok(adder)
+        self.adders.lock().put(key, joining.sender.clone());
+        Ok(Some(joining.sender.clone()))
     }
 }

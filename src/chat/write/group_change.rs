@@ -107,7 +107,8 @@ impl ConversationWriter {
     }
 
     /// The memberships on which a change is decided. Suspended users, and those from whom a block hides the group,
-    /// are passed over as successors, unless nobody else is left: the store is asked as if they left too.
+    /// are passed over as successors, unless nobody else is left or too many were passed over: the store is asked as if
+    /// they left too.
     async fn snapshot(&self, users: &mut Vec<UserId>) -> Result<MembershipSnapshot> {
         let WriteContext {
             store,
@@ -124,11 +125,12 @@ impl ConversationWriter {
             in_flight.observe(self.conversation(), members.version);
             match &members.successor {
                 Some((heir, _))
-                    if restrictions.is_suspended(heir)
-                        || access
-                            .hidden_groups()
-                            .hides(heir, self.conversation())
-                            .await? =>
+                    if users.len() < PASSED_OVER_MAX
+                        && (restrictions.is_suspended(heir)
+                            || access
+                                .hidden_groups()
+                                .hides(heir, self.conversation())
+                                .await?) =>
                 {
                     users.push(heir.clone());
                     first_heir = first_heir.or(members.successor);
@@ -140,9 +142,6 @@ impl ConversationWriter {
                         ..members
                     });
                 }
-            }
-            if users.len() > PASSED_OVER_MAX {
-                return Err(Error::Busy);
             }
         }
     }

@@ -179,9 +179,7 @@ impl Prepared {
     /// A request for the schema. The caller adds the `ExecutionContext`.
     pub fn request(&self, variables: Variables) -> Request {
         let mut operation = self.chosen.executable(&self.cache.types, &variables);
-        if self.operation == OperationType::Mutation {
-            remove_omitted(&mut operation, &variables);
-        }
+        remove_omitted(&mut operation, &variables);
         let mut request = Request::new("").variables(variables);
         request.set_parsed_query(ExecutableDocument {
             operations: DocumentOperations::Single(Positioned::new(operation, Default::default())),

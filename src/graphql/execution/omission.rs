@@ -1,7 +1,7 @@
 //! Arguments and input fields whose variable has no value.
 //!
-//! The specification treats them as omitted, but async-graphql reads null, which clears a setting. They
-//! are removed from a mutation before its execution, so that no resolver meets them. Elsewhere both are the same.
+//! The specification treats them as omitted, but async-graphql reads null, which clears a setting and is no value where
+//! an argument has a default. They are removed before the execution, so that no resolver meets them.
 
 use async_graphql::parser::types::{OperationDefinition, Selection, SelectionSet};
 use async_graphql::{Name, Variables};

@@ -177,7 +177,7 @@ impl ConversationWriter {
         }
     }
 
-    async fn earlier_send(&self, send: &SendJob) -> store::Result<Option<EarlierSend>> {
+    pub(super) async fn earlier_send(&self, send: &SendJob) -> store::Result<Option<EarlierSend>> {
         let Some(key) = &send.draft.key else {
             return Ok(None);
         };

@@ -63,7 +63,9 @@ impl ConversationWriter {
             .await?
         };
         require_pause(send.draft.slow_mode_seconds, since_last)?;
-        accepted.senders.insert(sender.clone());
+        if self.earlier_send(send).await?.is_none() {
+            accepted.senders.insert(sender.clone());
+        }
         accepted.keys.extend(key);
         Ok(())
     }
