@@ -8,10 +8,12 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::spawn_blocking;
 
 use crate::store::embedded::engine::db::Db;
@@ -20,7 +22,7 @@ use crate::store::embedded::open::{
     ENGINE_FOLDER, NOTE_FILE, OpenError, UNFINISHED_FILE, last_commit, sync_folder, write_note,
 };
 use crate::store::embedded::{Embedded, OpenStore};
-use crate::store::{Cause, Result};
+use crate::store::{Cause, Error, Result};
 
 /// First bytes of a copy: its version.
 const MAGIC: &[u8] = b"wideroom copy 1\n";
@@ -29,6 +31,8 @@ const END: u8 = 0xff;
 /// Bytes of a row's header: its table, and the lengths of key and value.
 const HEAD_BYTES: usize = 1 + 4 + 4;
 const PIECE_BYTES: usize = 256 * 1024;
+/// Pause in which the reader takes a piece.
+const READER_LOOK: Duration = Duration::from_millis(5);
 /// Pieces that wait for the reader.
 const PIECES_MAX: usize = 4;
 /// Longest row.
@@ -79,19 +83,30 @@ fn tell(inner: &OpenStore, pieces: &mpsc::Sender<Result<Vec<u8>>>) -> Result<()>
             piece.extend_from_slice(&key);
             piece.extend_from_slice(&value);
             rows += 1;
-            if piece.len() >= PIECE_BYTES
-                && pieces
-                    .blocking_send(Ok(std::mem::take(&mut piece)))
-                    .is_err()
-            {
+            if piece.len() >= PIECE_BYTES && !send(inner, pieces, std::mem::take(&mut piece))? {
                 return Ok(());
             }
         }
     }
     piece.push(END);
     piece.extend(rows.to_be_bytes());
-    let _ = pieces.blocking_send(Ok(piece));
-    Ok(())
+    send(inner, pieces, piece).map(drop)
+}
+
+/// Sends a piece. False: the reader is gone. Fails once the engine waits to be opened anew, which the copy would hold up.
+fn send(inner: &OpenStore, pieces: &mpsc::Sender<Result<Vec<u8>>>, piece: Vec<u8>) -> Result<bool> {
+    let mut next = Ok(piece);
+    loop {
+        if inner.committer.is_reopenable() {
+            return Err(Error::Unavailable(Box::new(CopyError::Interrupted)));
+        }
+        match pieces.try_send(next) {
+            Ok(()) => return Ok(true),
+            Err(TrySendError::Closed(_)) => return Ok(false),
+            Err(TrySendError::Full(piece)) => next = piece,
+        }
+        std::thread::sleep(READER_LOOK);
+    }
 }
 
 fn length(bytes: &[u8]) -> u32 {
@@ -109,9 +124,13 @@ pub enum CopyError {
         #[source]
         source: io::Error,
     },
+    #[error("the store had to open its engine anew during the copy: start another one")]
+    Interrupted,
     #[error("the copy ended before all of it was there")]
     Short,
-    #[error("what came is no copy of a store, or one of another version")]
+    #[error(
+        "the backup is not a copy of a store, or a server of another version made it: take the backup with the `wideroom` of the server"
+    )]
     Broken,
     #[error("{} cannot be written: {source}", path.display())]
     Engine {
@@ -138,6 +157,12 @@ pub struct Copy {
 }
 
 impl Copy {
+    /// Whether the copy in a folder is whole. `None` for any other folder.
+    pub fn is_finished(path: &Path) -> Option<bool> {
+        let has = |file| path.join(file).exists();
+        (has(UNFINISHED_FILE) || has(NOTE_FILE)).then(|| !has(UNFINISHED_FILE))
+    }
+
     /// Begins a copy in an empty or new folder.
     pub fn begin(path: &Path) -> Result<Self, CopyError> {
         let on_disk = |source| CopyError::Disk {

@@ -96,7 +96,12 @@ fn probe(folder: &Path) -> io::Result<()> {
 fn reopen(store: &OpenStore, reads: OwnedSemaphorePermit) {
     let context = &store.context;
     let acknowledged = store.committer.stop();
-    let mut engine = context.db.begin_reopening();
+    let Some(mut engine) = context.db.begin_reopening() else {
+        tracing::warn!(
+            "a backup or a compaction holds the engine, which waits to be opened anew; reads go on"
+        );
+        return;
+    };
     engine.close();
     let mut pause = OPEN_PAUSE;
     let mut last_error = String::new();

@@ -29,6 +29,8 @@ const QUEUE_MAX: usize = 4_096;
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 /// Duration after which a commit counts as stuck.
 const COMMIT_MAX: Duration = Duration::from_secs(10);
+/// A commit that takes so long does not end.
+const HUNG_AFTER: Duration = Duration::from_secs(600);
 const CLOSE_MAX: Duration = Duration::from_secs(60);
 const DROP_MAX: Duration = Duration::from_secs(2);
 
@@ -151,6 +153,10 @@ impl CommitProgress {
     fn failure(&self) -> Option<CommitFailure> {
         self.failure.lock().clone()
     }
+}
+
+fn under_way(took: Duration) -> String {
+    format!("a commit has been under way for {} s", took.as_secs())
 }
 
 pub(in crate::store::embedded) struct Committer {
@@ -297,11 +303,19 @@ impl Committer {
             .filter(|took| *took > COMMIT_MAX)
     }
 
-    /// Reason why the committer refuses writes for good, after a failed commit.
+    /// Reason why the committer takes no more writes until the process is restarted: a failed commit, or one that does
+    /// not end, as when the engine waits for a background thread that has ended.
     pub(in crate::store::embedded) fn failure(&self) -> Option<String> {
         let failure = self.progress.failure();
         let lasting = failure.filter(|failure| !failure.is_transient);
-        lasting.map(|failure| CommitError::from(failure).to_string())
+        let hung = || {
+            self.stuck()
+                .filter(|took| *took > HUNG_AFTER)
+                .map(under_way)
+        };
+        lasting
+            .map(|failure| CommitError::from(failure).to_string())
+            .or_else(hung)
     }
 
     pub(in crate::store::embedded) fn health(&self) -> Result<(), String> {
@@ -309,10 +323,7 @@ impl Committer {
             return Err(CommitError::from(failure).to_string());
         }
         if let Some(took) = self.stuck() {
-            return Err(format!(
-                "a commit has been under way for {} s",
-                took.as_secs()
-            ));
+            return Err(under_way(took));
         }
         if self.queue.lock().is_none() {
             return Err(CommitError::Closed.to_string());

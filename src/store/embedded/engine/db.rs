@@ -28,6 +28,8 @@ const MEMTABLE_BYTES_MAX: u64 = 8 << 20;
 const SEARCH_MEMTABLE_BYTES_MAX: u64 = 2 << 20;
 /// How long a compaction waits for the flush before it.
 const FLUSH_MAX: Duration = Duration::from_secs(10);
+/// Wait for snapshots before a reopening, in which no read begins.
+const REOPENING_WAIT_MAX: Duration = Duration::from_secs(2);
 pub(in crate::store::embedded) const CACHED_FILES_MAX: usize = 900;
 const FLUSH_LOOK: Duration = Duration::from_millis(10);
 /// How long a rewrite waits until the engine has deleted the old journal, and then the old files.
@@ -147,9 +149,20 @@ impl Handles {
         });
         self.commit(fillers)?;
         for keyspace in &*self.keyspaces {
-            keyspace.rotate_memtable_and_wait()?;
+            keyspace.rotate_memtable()?;
         }
+        wait_for_flushes(&self.keyspaces);
         Ok(())
+    }
+}
+
+/// Waits until the sealed buffers of keyspaces are files, for a while: a background thread that has ended flushes none.
+fn wait_for_flushes<'a>(keyspaces: impl IntoIterator<Item = &'a Keyspace>) {
+    let began = Instant::now();
+    for keyspace in keyspaces {
+        while keyspace.sealed_memtable_count() > 0 && began.elapsed() < FLUSH_MAX {
+            std::thread::sleep(FLUSH_LOOK);
+        }
     }
 }
 
@@ -159,9 +172,9 @@ impl Db {
         Ok(Self(Arc::new(RwLock::new(Some(handles)))))
     }
 
-    /// Waits for every snapshot to end, and holds the engine.
-    pub(in crate::store::embedded) fn begin_reopening(&self) -> Reopening<'_> {
-        Reopening(self.0.write())
+    /// Waits for every snapshot to end, and holds the engine. `None` if a snapshot or a compaction lasts: reads go on beside it.
+    pub(in crate::store::embedded) fn begin_reopening(&self) -> Option<Reopening<'_>> {
+        self.0.try_write_for(REOPENING_WAIT_MAX).map(Reopening)
     }
 
     /// Handles of the engine. Waits while it is opened anew. A thread may hold several.
@@ -233,10 +246,7 @@ impl Db {
         let compacted = || {
             keyspace.rotate_memtable()?;
             // The next compaction takes rows that are not flushed in time.
-            let began = Instant::now();
-            while keyspace.sealed_memtable_count() > 0 && began.elapsed() < FLUSH_MAX {
-                std::thread::sleep(FLUSH_LOOK);
-            }
+            wait_for_flushes([keyspace]);
             keyspace.major_compact()
         };
         let failed = |error| read_error(table.name(), error);

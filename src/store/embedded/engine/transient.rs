@@ -11,11 +11,11 @@ use rustix::io::Errno;
 
 use crate::store::Cause;
 
-/// Error number of the last background thread that failed. 0 for any other fault.
+/// Error number of the last background thread or sync that failed since the engine was opened. 0 for any other fault.
 static WORKER_ERROR: AtomicI32 = AtomicI32::new(0);
 
-/// Part of the engine's log line about such a thread, and the error number in it.
-const CRASHED: &str = " crashed: ";
+/// Parts of the engine's log lines about them, and the error number in it.
+const FAILED: [&str; 2] = [" crashed: ", "persist failed, "];
 const NUMBER: &str = "Os { code: ";
 
 struct EngineLog;
@@ -30,13 +30,22 @@ impl Log for EngineLog {
             return;
         }
         let text = record.args().to_string();
-        if let Some((_, error)) = text.split_once(CRASHED) {
+        if let Some(error) = failure_in(&text) {
             WORKER_ERROR.store(error_number(error), Ordering::SeqCst);
-            tracing::warn!(error, "a background thread of the storage engine failed");
+            tracing::warn!(
+                error,
+                "a background thread or a sync of the storage engine failed"
+            );
         }
     }
 
     fn flush(&self) {}
+}
+
+/// Error of a background thread or a sync, in a line of the engine's log.
+fn failure_in(line: &str) -> Option<&str> {
+    let parts = FAILED.iter().find_map(|begin| line.split_once(begin));
+    parts.map(|(_, error)| error)
 }
 
 fn error_number(error: &str) -> i32 {
@@ -47,8 +56,9 @@ fn error_number(error: &str) -> i32 {
     number.unwrap_or_default()
 }
 
-/// Reads the engine's log from now on.
+/// Reads the engine's log from now on, and forgets what it said of an engine that was closed.
 pub(super) fn listen() {
+    WORKER_ERROR.store(0, Ordering::SeqCst);
     // Another store of this process has done it.
     if log::set_logger(&EngineLog).is_ok() {
         log::set_max_level(LevelFilter::Error);
@@ -112,7 +122,15 @@ mod tests {
             fjall::Error::Io(io::Error::from_raw_os_error(24)),
             fjall::Error::Storage(fjall::LsmError::Io(error)),
         ] {
-            assert_eq!(error_number(&format!("{error:?}")), 24, "{error:?}");
+            // As the engine writes it.
+            for line in [
+                format!("Worker #1 crashed: {error:?}"),
+                format!(
+                    "persist failed, which is a FATAL, and possibly hardware-related, failure: {error:?}"
+                ),
+            ] {
+                assert_eq!(failure_in(&line).map(error_number), Some(24), "{line}");
+            }
         }
         assert_eq!(
             error_number(&format!("{:?}", fjall::Error::Unrecoverable)),
