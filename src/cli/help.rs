@@ -19,11 +19,13 @@ The copy holds everything that was acknowledged before the backup began, as of o
 the copy has a key of its own: use that for a copy that you try out beside the original. Only your own user can read the copy.
 
 The command asks the server at its --admin-listen, and authenticates with the key in --data. The server keeps running. DIR must be empty or \
-missing. Every server refuses an incomplete copy. A cluster has backup tools of its own.";
+missing; with --keep N it is the folder of dated copies, of which the newest N stay once the new one is whole. Every server refuses an incomplete \
+copy. A cluster has backup tools of its own.";
 
 pub(super) const BACKUP_EXAMPLES: &str = "\
 Examples:
   wideroom backup /backup/2026-11-21 --data /var/lib/wideroom
+  wideroom backup /backup --keep 7 --data /var/lib/wideroom            every night: a week of copies
   wideroom backup /srv/staging --new-key --data /var/lib/wideroom      today's tokens do not open this copy
   wideroom serve --data /backup/2026-11-21 --listen 127.0.0.1:8081 --admin-listen off    serve the copy";
 

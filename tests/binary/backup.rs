@@ -319,3 +319,44 @@ fn wait_for(mut is_so: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(2));
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dated_copies_are_kept_up_to_a_number() {
+    let program = Program::new();
+    let (server, admin) = Server::start_with_admin(&program, &QUIET);
+    let root = program.dir.path().join("copies");
+    let address = admin.address.to_string();
+    let back_up = || {
+        let arguments = ["backup", root.to_str().unwrap(), "--keep", "2"];
+        program.run(&[&arguments[..], &["--admin-listen", &address]].concat())
+    };
+    let copies = || {
+        let entries = std::fs::read_dir(&root).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort_unstable();
+        names
+    };
+    for _ in 0..2 {
+        back_up().succeeded();
+    }
+    let before = copies();
+    assert_eq!(before.len(), 2);
+    let ended = back_up();
+    assert!(
+        ended
+            .succeeded()
+            .ends_with("1 older copies deleted, 2 stay\n"),
+        "{}",
+        ended.stdout
+    );
+    let after = copies();
+    assert_eq!((after.len(), &after[0]), (2, &before[1]));
+    let newest = root.join(&after[1]);
+    program
+        .run(&["verify", "--data", newest.to_str().unwrap()])
+        .succeeded();
+    drop(server);
+    // A backup that fails leaves no folder, and deletes none.
+    assert_eq!(back_up().code, Some(1));
+    assert_eq!(copies(), after);
+}

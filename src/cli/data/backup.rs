@@ -1,5 +1,7 @@
 //! `wideroom backup DIR`: copies the store of a running server into a folder that another server can be started on.
 //!
+//! With `--keep` DIR holds dated copies, of which the newest stay.
+//!
 //! The server only reads. If this process fails, the server keeps running, and every server refuses the incomplete folder.
 
 use std::fs::{self, File, OpenOptions};
@@ -13,6 +15,7 @@ use http_body_util::BodyExt as _;
 use hyper::{Method, StatusCode};
 use tokio::time::timeout;
 
+use super::dated_backups;
 use crate::auth::{Auth, KEY_FILE, KeyFileError};
 use crate::cli::admin_client::{admin_address, operator_token, reason, request};
 use crate::cli::error::Error;
@@ -20,6 +23,7 @@ use crate::cli::print;
 use crate::cli::progress::Reporter;
 use crate::cli::settings::{DATA, SettingFlags};
 use crate::cli::signals::{self, Stop};
+use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
 use crate::store::embedded::{Copy, CopyError};
 
@@ -46,6 +50,8 @@ pub(in crate::cli) enum BackupError {
     Interrupted,
     #[error(transparent)]
     Copy(#[from] CopyError),
+    #[error("the copy is whole, and older ones cannot be deleted: {0}")]
+    Retention(#[source] io::Error),
     #[error("the key of the data folder cannot be copied: {0}")]
     Key(#[source] io::Error),
     #[error(transparent)]
@@ -54,9 +60,12 @@ pub(in crate::cli) enum BackupError {
 
 #[derive(clap::Args)]
 pub(in crate::cli) struct BackupFlags {
-    /// Folder of the copy
+    /// Folder of the copy; with --keep, of the dated copies
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// Copy into a dated folder in DIR, and afterwards delete the oldest dated copies but so many
+    #[arg(long, env = "WIDEROOM_KEEP", hide_env_values = true, value_name = "COPIES", value_parser = clap::value_parser!(u16).range(1..))]
+    keep: Option<u16>,
     /// Create a new key for the copy: tokens of the original do not open the copy, nor tokens of the copy the original
     #[arg(long, env = "WIDEROOM_NEW_KEY", hide_env_values = true)]
     new_key: bool,
@@ -76,7 +85,17 @@ pub(in crate::cli) fn run(flags: &BackupFlags) -> Result<(), Error> {
     let mut config = flags.given.config()?;
     config.admin_listen = admin_address(&config, flags.admin_listen.as_deref())?;
     let (dir, new_key) = (flags.dir.clone(), flags.new_key);
-    signals::run(async move |stop| Ok(backup(&config, &dir, new_key, stop).await?))
+    let Some(keep) = flags.keep else {
+        return signals::run(async move |stop| backup(&config, &dir, new_key, stop).await);
+    };
+    let now = SystemClock.now();
+    let copy = dated_backups::dated(&dir, now);
+    signals::run(async move |stop| backup(&config, &copy, new_key, stop).await)?;
+    let removed = dated_backups::retain(&flags.dir, keep.into(), now);
+    match removed.map_err(BackupError::Retention)? {
+        0 => Ok(()),
+        removed => print(&format!("{removed} older copies deleted, {keep} stay")),
+    }
 }
 
 async fn backup(config: &Config, dir: &Path, new_key: bool, stop: Stop) -> Result<(), Error> {

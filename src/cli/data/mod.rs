@@ -1,6 +1,7 @@
 //! Commands on the data of a store: import, export, erase, verify, reindex, backup, migrate, outbox and webhooks.
 
 mod backup;
+mod dated_backups;
 mod erase;
 mod export;
 mod import;

@@ -1,0 +1,101 @@
+//! Dated backups in one folder, of which the newest stay (retention).
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::model::Timestamp;
+use crate::store::embedded::Copy;
+
+/// Shape of the names, `9` for any digit: they sort by time.
+const SHAPE: &str = "9999-99-99T99-99-99.999Z";
+/// Age after which an unfinished backup is what a killed process has left.
+const UNFINISHED_MAX_MICROS: i64 = 24 * 3_600 * 1_000_000;
+
+/// Folder of the backup that begins now.
+pub(super) fn dated(root: &Path, now: Timestamp) -> PathBuf {
+    root.join(name_of(now))
+}
+
+fn name_of(moment: Timestamp) -> String {
+    let text = moment.to_string().replace(':', "-");
+    let millis = text.get(..SHAPE.len() - 1).unwrap_or(&text);
+    format!("{millis}Z")
+}
+
+/// Removes the oldest backups but so many, and what killed processes have left. Other folders stay. Returns the number of
+/// removed folders.
+pub(super) fn retain(root: &Path, keep: usize, now: Timestamp) -> io::Result<usize> {
+    let mut finished = Vec::new();
+    let mut removed = Vec::new();
+    let left_before = name_of(now.plus_micros(-UNFINISHED_MAX_MICROS));
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        let name = entry.file_name().into_string().unwrap_or_default();
+        if !has_shape(&name) || !entry.file_type()?.is_dir() {
+            continue;
+        }
+        match Copy::is_finished(&entry.path()) {
+            Some(true) => finished.push(name),
+            Some(false) if name < left_before => removed.push(name),
+            Some(false) | None => {}
+        }
+    }
+    finished.sort_unstable();
+    removed.extend(finished.drain(..finished.len().saturating_sub(keep)));
+    for name in &removed {
+        fs::remove_dir_all(root.join(name))?;
+    }
+    Ok(removed.len())
+}
+
+fn has_shape(name: &str) -> bool {
+    name.len() == SHAPE.len()
+        && name
+            .bytes()
+            .zip(SHAPE.bytes())
+            .all(|(byte, shape)| byte == shape || shape == b'9' && byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_stay_with_everything_that_is_no_backup() {
+        let root = tempfile::tempdir().unwrap();
+        let now = Timestamp::parse("2026-03-15T12:05:00.123Z").unwrap();
+        assert_eq!(name_of(now), "2026-03-15T12-05-00.123Z");
+        let make = |name: &str, files: &[&str]| {
+            fs::create_dir(root.path().join(name)).unwrap();
+            for file in files {
+                fs::write(root.path().join(name).join(file), "").unwrap();
+            }
+        };
+        let finished = ["last-commit"];
+        for day in 10..14 {
+            make(&format!("2026-03-{day}T03-00-00.000Z"), &finished);
+        }
+        make("monday", &finished);
+        make("2026-03-01T03-00-00.000Z", &[]);
+        make("2026-03-09T03-00-00.000Z", &["unfinished-backup"]);
+        make("2026-03-15T12-00-00.000Z", &["unfinished-backup"]);
+        assert_eq!(retain(root.path(), 3, now).unwrap(), 2);
+        let mut names: Vec<_> = fs::read_dir(root.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "2026-03-01T03-00-00.000Z",
+                "2026-03-11T03-00-00.000Z",
+                "2026-03-12T03-00-00.000Z",
+                "2026-03-13T03-00-00.000Z",
+                "2026-03-15T12-00-00.000Z",
+                "monday",
+            ]
+        );
+    }
+}
