@@ -139,6 +139,7 @@ fn the_package_is_small_typed_and_true_to_the_schema() {
         return;
     };
     node.run("package/check.js", &[]);
+    node.run("package/declared.js", &[]);
 }
 
 #[test]

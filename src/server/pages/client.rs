@@ -24,7 +24,7 @@ macro_rules! files {
 }
 
 /// Files of the package.
-pub const FILES: [(&str, &str); 20] = files![
+pub const FILES: [(&str, &str); 19] = files![
     "README.md",
     "conversation.js",
     "documents.js",
@@ -41,7 +41,6 @@ pub const FILES: [(&str, &str); 20] = files![
     "react.js",
     "storage.js",
     "store.js",
-    "text.d.ts",
     "text.js",
     "transport.js",
     "window.js",

@@ -16,8 +16,8 @@ export class Store {
   get = () => this.#value;
 
   /** The first subscriber opens the store, and it closes some time after the last one. */
-  subscribe = (listener) => {
-    const own = () => listener();
+  subscribe = (onChange) => {
+    const own = () => onChange();
     clearTimeout(this.#lingering);
     this.#listeners.add(own);
     if (!this.#isOpen) {
