@@ -239,6 +239,50 @@ async function streams() {
   chat.close();
 }
 
+/** A conversation that is open for days holds its newest 1,000 messages, unless its reader is further up. */
+async function openForDays() {
+  const one = (number) => ({ id: `m${number}`, orderKey: String(number).padStart(9, "0"), body: String(number), sender: { username: "bob" }, mentions: [], reactions: [] });
+  const pageOf = (from, count) => ({
+    edges: Array.from({ length: count }, (_, at) => ({ node: one(from - at) })),
+    pageInfo: { hasNextPage: from - count > 0, endCursor: String(from - count + 1), hasPreviousPage: false, startCursor: String(from) },
+  });
+  const head = { kind: "GROUP", participants: { edges: [] }, pinnedMessages: { edges: [] }, inboxEntry: null, eventsCursor: "0" };
+  const { chat, sockets, sent } = world({ answers: {
+    UpdatesCursor: () => ({ inbox: { updatesCursor: "0" } }),
+    Conversation: () => ({ conversation: { ...head, messages: pageOf(30, 30) } }),
+    Page: ({ around }) => ({ conversation: { messages: pageOf(Number(around.slice(1)) + 15, 30) } }),
+    MarkRead: () => ({ markRead: { inboxEntry: { id: "e" } } }),
+  } });
+  await settle();
+  sockets[0].open();
+  const conversation = chat.conversation("c");
+  conversation.subscribe(() => {});
+  await settle();
+  const { id } = sockets[0].of("subscribe").find(({ payload }) => payload.query.includes("conversationEvents"));
+  let number = 30;
+  const hear = (count) => {
+    for (; count > 0; count -= 1) {
+      number += 1;
+      const event = { __typename: "MessageAddedEvent", messageEdge: { node: one(number) } };
+      sockets[0].hear({ type: "next", id, payload: { data: { conversationEvents: { cursor: String(number), isLive: true, event } } } });
+    }
+  };
+  const shown = () => { const { items, hasOlder } = conversation.get(); return [items[0].body, items.at(-1).body, items.length, hasOlder]; };
+  hear(970);
+  assert.deepEqual(shown(), ["1", "1000", 1_000, false]);
+  hear(500);
+  assert.deepEqual(shown(), ["501", "1500", 1_000, true]);
+  // One who scrolls up keeps what is loaded.
+  await conversation.older();
+  assert.equal(sent.at(-1).variables.around, "m501");
+  hear(100);
+  assert.deepEqual(shown(), ["487", "1600", 1_114, true]);
+  conversation.seen("m1600");
+  hear(1);
+  assert.deepEqual(shown(), ["602", "1601", 1_000, true]);
+  chat.close();
+}
+
 /** A retry of a new group has the key of the first try. */
 async function groups() {
   const keys = [];
@@ -255,7 +299,7 @@ async function groups() {
   chat.close();
 }
 
-for (const rule of [queues, reloads, oldKeys, refusals, tokens, closeCodes, streams, groups]) {
+for (const rule of [queues, reloads, oldKeys, refusals, tokens, closeCodes, streams, openForDays, groups]) {
   try {
     await rule();
   } catch (error) {

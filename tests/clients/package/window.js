@@ -1,4 +1,4 @@
-// The window of a conversation against a list that is kept naively, under random interleavings of pages, jumps, events and answers: each
+// The window of a conversation against a list that is kept naively, under random interleavings of pages, jumps, events, answers and trims: each
 // message once, in order, without a gap, in its newest state. `node window.js [SEED]`; a failure prints its seed.
 
 import assert from "node:assert/strict";
@@ -8,6 +8,7 @@ import { Window } from "../wideroom-client/window.js";
 const RUNS = 3_000;
 const STEPS = 60;
 const PAGE = 5;
+const KEPT = 8;
 
 /** mulberry32. */
 const randomOf = (seed) => () => {
@@ -106,6 +107,14 @@ async function run(seed) {
     if (!window.hasOlder) assert.equal(keys[0], server.messages[0].orderKey, "from the oldest");
   };
 
+  let trimmed = 0;
+  const trim = () => {
+    const before = window.messages;
+    window.trim(KEPT);
+    if (window.messages === before) return;
+    trimmed += 1;
+    assert.deepEqual([window.messages.length, window.hasOlder], [KEPT, true]);
+  };
   const steps = [
     () => server.add(),
     () => server.edit(below(server.messages.length)),
@@ -115,6 +124,7 @@ async function run(seed) {
     () => window.newer().catch(() => {}),
     () => random() < 0.3 && window.newest().catch(() => {}),
     () => window.around(`m${below(server.messages.length)}`).catch(() => {}),
+    () => trim(),
     advance, advance, advance,
   ];
   for (let step = 0; step < STEPS; step += 1) {
@@ -126,17 +136,21 @@ async function run(seed) {
   hear(Infinity);
   await settled();
   check(true);
-  return window.isLive;
+  return { isLive: window.isLive, trimmed };
 }
 
 const seeds = process.argv[2] ? [Number(process.argv[2])] : Array.from({ length: RUNS }, (_, index) => index + 1);
 let live = 0;
+let trimmed = 0;
 for (const seed of seeds) {
   try {
-    live += await run(seed);
+    const ended = await run(seed);
+    live += ended.isLive;
+    trimmed += ended.trimmed;
   } catch (error) {
     console.error(`seed ${seed}`);
     throw error;
   }
 }
+if (seeds.length > 1) assert.ok(trimmed > RUNS / 2, `only ${trimmed} trims`);
 if (seeds.length > 1) assert.ok(live > RUNS / 10 && live < RUNS, `both kinds of windows: ${live} of ${RUNS} end live`);

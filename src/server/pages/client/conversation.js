@@ -5,6 +5,8 @@ import { isHidden } from "./transport.js";
 import { Window } from "./window.js";
 
 const PAGE_SIZE = 30;
+/** Messages that stay while the reader is at the newest one. */
+const KEPT = 1_000;
 const REPLAY_WAIT = 100;
 const HEAD_WAIT = 200;
 const SEEN_EVERY = 1_000;
@@ -27,6 +29,8 @@ export class Conversation extends Store {
   #marked = "";
   #markedAt = 0;
   #isHeldUnread = false;
+  /** Whether the reader is at the newest message, as far as the app has said. */
+  #isAtEnd = true;
   #typedAt = 0;
   #typingTimer;
   #replay = new Joined(() => this.#show(), REPLAY_WAIT);
@@ -111,6 +115,7 @@ export class Conversation extends Store {
     this.#listen(eventsCursor);
     const wanted = isOpening && (this.#at ?? this.get().firstUnreadId);
     this.#at = undefined;
+    this.#isAtEnd = !wanted;
     if (wanted) await this.#window.around(wanted).catch(() => {});
     if (!isCurrent()) return;
     this.patch({ status: "ready" });
@@ -227,6 +232,7 @@ export class Conversation extends Store {
   // ---- What is shown.
 
   #show() {
+    if (this.#isAtEnd) this.#window.trim(KEPT);
     const { messages, isLive, hasOlder } = this.#window;
     const arrived = new Set(messages.map(({ clientKey }) => clientKey).filter(Boolean));
     this.#beyond = isLive ? [] : this.#beyond.filter(({ clientKey }) => !arrived.has(clientKey));
@@ -264,16 +270,18 @@ export class Conversation extends Store {
 
   // ---- What the app calls.
 
-  older = () => this.#extend(this.#window.older());
+  older = () => this.#extend(this.#window.older(), false);
   newer = () => this.#extend(this.#window.newer());
-  toNewest = () => this.#extend(this.#window.newest());
+  toNewest = () => this.#extend(this.#window.newest(), true);
 
-  async #extend(loading) {
+  async #extend(loading, isAtEnd = this.#isAtEnd) {
+    this.#isAtEnd = isAtEnd;
     await loading;
     this.#show();
   }
 
   jump = async (messageId) => {
+    this.#isAtEnd = false;
     try {
       await this.#window.around(messageId);
     } catch (error) {
@@ -345,6 +353,7 @@ export class Conversation extends Store {
   }
 
   seen = (messageId) => {
+    this.#isAtEnd = messageId === this.#window.messages.at(-1)?.id;
     const message = this.#window.messages.find(({ id }) => id === messageId);
     if (!message || this.#isHeldUnread || message.orderKey <= (this.#seen?.orderKey ?? this.#marked)) return;
     this.#seen = message;

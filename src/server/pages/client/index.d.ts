@@ -132,7 +132,7 @@ export interface Conversation extends Store<ConversationState> {
   pin(messageId: string, on?: boolean): Promise<void>;
   /** To be called on every key stroke: it throttles, and ends by itself. */
   typing(): void;
-  /** The newest message on the screen. Calls are joined, and wait while the page is hidden. */
+  /** The newest message on the screen. Calls are joined, and wait while the page is hidden. Of a reader further up, nothing is unloaded. */
   seen(messageId: string): void;
   /** From this message on it is unread, until it is opened again. */
   markUnread(messageId: string): Promise<void>;
@@ -150,7 +150,7 @@ export interface ConversationState {
   conversation: ConversationInfo | null;
   /** The inbox entry: known before the conversation is loaded, if the inbox is. */
   entry: InboxEntry | null;
-  /** Oldest first, without a gap; unsent ones last. */
+  /** Oldest first, without a gap; unsent ones last. While the reader is at the end, the newest 1,000: `older` brings the others back. */
   items: readonly Item[];
   hasOlder: boolean;
   hasNewer: boolean;

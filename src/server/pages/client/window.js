@@ -43,7 +43,8 @@ export class Window {
 
   /** Extends the run by the page before it. Returns whether it has changed. */
   older() {
-    return this.#once("older", () => this.hasOlder, () => ({ first: PAGE_SIZE, after: this.#pageInfo.endCursor }), ({ edges, pageInfo: { hasNextPage, endCursor } }) => {
+    const page = () => ({ first: PAGE_SIZE, ...(this.#pageInfo.endCursor ? { after: this.#pageInfo.endCursor } : { around: this.#messages[0]?.id }) });
+    return this.#once("older", () => this.hasOlder, page, ({ edges, pageInfo: { hasNextPage, endCursor } }) => {
       Object.assign(this.#pageInfo, { hasNextPage, endCursor });
       this.#insert(nodes(edges));
     });
@@ -83,6 +84,14 @@ export class Window {
   upsert(message) {
     if (this.#isReading) this.#during.push(message);
     return this.#apply(message);
+  }
+
+  /** Leaves so many of the newest messages. `older` brings the others back. */
+  trim(count) {
+    // A page under way joins the run where it begins now.
+    if (this.#isReading || this.#messages.length <= count) return;
+    this.#messages = this.#messages.slice(-count);
+    Object.assign(this.#pageInfo, { hasNextPage: true, endCursor: null });
   }
 
   /** Replaces each message by the result. Those without one are removed. */
