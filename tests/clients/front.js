@@ -147,11 +147,14 @@ async function run(name) {
   await until(`${name} shows it once`, () => fromNewest().bodies[0] === "kept");
   assert.deepEqual(fromNewest().bodies, ["kept", "yours", "mine", ...newest(10)], name);
 
-  // Cut: what was said meanwhile is told, once, from where it was and not from the start.
-  sockets.cut();
-  await say(url, bob, id, "meanwhile");
-  await until(`${name} hears what it missed`, () => fromNewest().bodies[0] === "meanwhile");
-  assert.deepEqual(fromNewest().bodies, ["meanwhile", "kept", "yours", "mine", ...newest(10)], name);
+  // Cut: what was said meanwhile is told, once, from where it was and not from the start. The answer to a send overtakes it, and stands after it.
+  await sockets.cut(async () => {
+    await say(url, bob, id, "meanwhile");
+    await send(client, { conversationId: id, body: "overtaking", sender });
+    assert.deepEqual(fromNewest().bodies.slice(0, 2), ["overtaking", "kept"], name);
+  });
+  await until(`${name} hears what it missed`, () => fromNewest().bodies.includes("meanwhile"));
+  assert.deepEqual(fromNewest().bodies, ["overtaking", "meanwhile", "kept", "yours", "mine", ...newest(10)], name);
   const [first, second] = sockets.subscribed.map(({ after }) => after);
   assert.ok(first === eventsCursor && second !== first, name);
 }

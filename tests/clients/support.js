@@ -45,6 +45,7 @@ export const until = async (what, holds) => {
 /** A client of `graphql-ws` whose socket can be cut, and that notes the variables of each `subscribe` it sends. */
 export const cuttable = (url, token) => {
   const noted = { sockets: [], subscribed: [] };
+  let gone = Promise.resolve();
   class Noted extends WebSocket {
     constructor(...args) {
       super(...args);
@@ -60,10 +61,16 @@ export const cuttable = (url, token) => {
     url: `${url.replace("http", "ws")}/ws`,
     connectionParams: () => ({ Authorization: `Bearer ${token()}` }),
     retryAttempts: Infinity,
-    retryWait: () => wait(50),
+    retryWait: () => gone.then(() => wait(50)),
     webSocketImpl: Noted,
   });
-  return { ...noted, client: resuming(client), plain: client, cut: () => noted.sockets.at(-1).terminate() };
+  /** It comes back once all this is done. */
+  const cut = (meanwhile = async () => {}) => {
+    noted.sockets.at(-1).terminate();
+    gone = meanwhile();
+    return gone;
+  };
+  return { ...noted, client: resuming(client), plain: client, cut };
 };
 
 /** A proxy before the server, whose connections can be cut. */

@@ -5,6 +5,7 @@ import { graphql } from "relay-runtime";
 graphql`
   fragment chat_message on Message {
     id
+    orderKey
     body
     clientKey
     createdAt
