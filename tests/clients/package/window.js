@@ -1,5 +1,5 @@
-// The window of a conversation against a list that is kept naively, under random interleavings of pages, jumps, events, answers and trims: each
-// message once, in order, without a gap, in its newest state. `node window.js [SEED]`; a failure prints its seed.
+// The window of a conversation against a list that is kept naively, under random interleavings of pages, jumps, events, answers, trims and
+// expiries: each message once, in order, without a gap, in its newest state. `node window.js [SEED]`; a failure prints its seed.
 
 import assert from "node:assert/strict";
 
@@ -24,6 +24,8 @@ const keyOf = (number) => String(number).padStart(6, "0");
 class Server {
   messages = [];
   log = [];
+  /** So many of the oldest messages have expired. */
+  expired = 0;
 
   add() {
     const number = this.messages.length;
@@ -37,9 +39,13 @@ class Server {
     this.log.push(changed);
   }
 
+  isExpired({ orderKey }) {
+    return Number(orderKey) < this.expired;
+  }
+
   /** Pages are newest first, as those of the API. Cursors are keys. */
   page({ first, after, last, before, around }) {
-    const newestFirst = [...this.messages].reverse();
+    const newestFirst = this.messages.slice(this.expired).reverse();
     let [from, to] = [0, newestFirst.length];
     if (after !== undefined) from = newestFirst.findIndex(({ orderKey }) => orderKey < after);
     if (from < 0) from = to;
@@ -49,6 +55,7 @@ class Server {
     }
     if (around !== undefined) {
       const at = newestFirst.findIndex(({ id }) => id === around);
+      if (at < 0) return null;
       from = Math.max(0, Math.min(at - Math.floor(first / 2), newestFirst.length - first));
     }
     if (first !== undefined) to = Math.min(to, from + first);
@@ -81,10 +88,10 @@ async function run(seed) {
   const advance = () => {
     const read = reads[0];
     if (!read) return;
-    if (!read.answer) { read.answer = server.page(read.wanted); return; }
+    if (!read.answer) { read.answer = { page: server.page(read.wanted) }; return; }
     reads.shift();
-    if (random() < 0.1) read.reject(new Error("The network failed."));
-    else read.resolve(read.answer);
+    if (!read.answer.page || random() < 0.1) read.reject(new Error("It is not found, or the network failed."));
+    else read.resolve(read.answer.page);
   };
 
   let heard;
@@ -97,14 +104,16 @@ async function run(seed) {
   };
 
   const check = (isAtRest) => {
-    const keys = window.messages.map(({ orderKey }) => orderKey);
-    const at = server.messages.findIndex(({ orderKey }) => orderKey === keys[0]);
-    const naive = server.messages.slice(at, at + keys.length);
+    const shown = window.messages.filter((message) => !server.isExpired(message));
+    const keys = shown.map(({ orderKey }) => orderKey);
+    const there = server.messages.slice(server.expired);
+    const at = there.findIndex(({ orderKey }) => orderKey === keys[0]);
+    const naive = there.slice(at, at + keys.length);
     assert.deepEqual(keys, naive.map(({ orderKey }) => orderKey), "in order, each once, without a gap");
     if (!isAtRest) return;
-    assert.deepEqual(window.messages, naive, "in the newest state");
-    if (window.isLive) assert.equal(keys.at(-1), server.messages.at(-1).orderKey, "up to the newest");
-    if (!window.hasOlder) assert.equal(keys[0], server.messages[0].orderKey, "from the oldest");
+    assert.deepEqual(shown, naive, "in the newest state");
+    if (window.isLive) assert.equal(keys.at(-1), there.at(-1)?.orderKey, "up to the newest");
+    if (!window.hasOlder && (keys.length || window.isLive)) assert.equal(keys[0], there[0]?.orderKey, "from the oldest");
   };
 
   let trimmed = 0;
@@ -114,6 +123,14 @@ async function run(seed) {
     if (window.messages === before) return;
     trimmed += 1;
     assert.deepEqual([window.messages.length, window.hasOlder], [KEPT, true]);
+  };
+  let emptied = 0;
+  /** No event says that messages expire: a timer takes them out. */
+  const expire = (count) => {
+    server.expired = Math.min(server.messages.length, server.expired + count);
+    const before = window.messages.length;
+    window.change((message) => (server.isExpired(message) ? null : message));
+    if (before && !window.messages.length) emptied += 1;
   };
   const steps = [
     () => server.add(),
@@ -125,6 +142,7 @@ async function run(seed) {
     () => random() < 0.3 && window.newest().catch(() => {}),
     () => window.around(`m${below(server.messages.length)}`).catch(() => {}),
     () => trim(),
+    () => random() < 0.1 && expire(random() < 0.3 ? Infinity : below(PAGE)),
     advance, advance, advance,
   ];
   for (let step = 0; step < STEPS; step += 1) {
@@ -136,21 +154,24 @@ async function run(seed) {
   hear(Infinity);
   await settled();
   check(true);
-  return { isLive: window.isLive, trimmed };
+  return { isLive: window.isLive, trimmed, emptied };
 }
 
 const seeds = process.argv[2] ? [Number(process.argv[2])] : Array.from({ length: RUNS }, (_, index) => index + 1);
 let live = 0;
 let trimmed = 0;
+let emptied = 0;
 for (const seed of seeds) {
   try {
     const ended = await run(seed);
     live += ended.isLive;
     trimmed += ended.trimmed;
+    emptied += ended.emptied;
   } catch (error) {
     console.error(`seed ${seed}`);
     throw error;
   }
 }
 if (seeds.length > 1) assert.ok(trimmed > RUNS / 2, `only ${trimmed} trims`);
+if (seeds.length > 1) assert.ok(emptied > RUNS / 10, `only ${emptied} windows lost every message`);
 if (seeds.length > 1) assert.ok(live > RUNS / 10 && live < RUNS, `both kinds of windows: ${live} of ${RUNS} end live`);

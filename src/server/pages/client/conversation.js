@@ -2,7 +2,7 @@
 
 import { ExpiryTimer, Joined, Store, isExpired, onPage } from "./store.js";
 import { isHidden } from "./transport.js";
-import { Window } from "./window.js";
+import { Window, nodes } from "./window.js";
 
 const PAGE_SIZE = 30;
 /** Messages that stay while the reader is at the newest one. */
@@ -393,7 +393,6 @@ export class Conversation extends Store {
   };
 }
 
-const nodes = (list) => (list?.edges ?? []).map(({ node }) => node);
 const sentItem = (message) => ({ ...message, key: message.clientKey ?? message.id, send: null });
 
 function withReaction(reactions, emoji, on) {

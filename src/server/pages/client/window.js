@@ -2,10 +2,16 @@
 // old one it may end before: newer pages then extend it until it is live again.
 
 const PAGE_SIZE = 30;
+/** What a page says of its older end, and of its newer end. */
+const OLDER = ["hasNextPage", "endCursor"];
+const NEWER = ["hasPreviousPage", "startCursor"];
 
 export class Window {
   #read;
   #messages = [];
+  /** Order keys of the oldest and the newest message that were ever in the run: the run covers all between, though its messages expire. */
+  #oldest;
+  #newest;
   #pageInfo = { hasNextPage: false, hasPreviousPage: false };
   /** Reads follow each other: each begins at the ends that the one before has left. */
   #last = Promise.resolve();
@@ -44,19 +50,13 @@ export class Window {
   /** Extends the run by the page before it. Returns whether it has changed. */
   older() {
     const page = () => ({ first: PAGE_SIZE, ...(this.#pageInfo.endCursor ? { after: this.#pageInfo.endCursor } : { around: this.#messages[0]?.id }) });
-    return this.#once("older", () => this.hasOlder, page, ({ edges, pageInfo: { hasNextPage, endCursor } }) => {
-      Object.assign(this.#pageInfo, { hasNextPage, endCursor });
-      this.#insert(nodes(edges));
-    });
+    return this.#once("older", () => this.hasOlder, page, (older) => this.#join(older, OLDER));
   }
 
   /** Extends a run that is not live by the page after it. */
   newer() {
-    return this.#once("newer", () => !this.isLive, () => ({ last: PAGE_SIZE, before: this.#pageInfo.startCursor }), ({ edges, pageInfo }) => {
-      const { hasPreviousPage, startCursor } = pageInfo;
-      Object.assign(this.#pageInfo, { hasPreviousPage, startCursor: startCursor ?? this.#pageInfo.startCursor });
-      this.#insert(nodes(edges));
-    });
+    const page = () => ({ last: PAGE_SIZE, before: this.#pageInfo.startCursor });
+    return this.#once("newer", () => !this.isLive, page, (newer) => this.#join(newer, NEWER));
   }
 
   /** Makes the run live, from the newest page. */
@@ -68,15 +68,11 @@ export class Window {
   around(id) {
     return this.#inTurn(() => this.has(id) || this.#read({ first: PAGE_SIZE, around: id }), (page) => {
       if (page === true) return;
-      const keys = page.edges.map(({ node }) => node.orderKey);
+      const keys = nodes(page).map(({ orderKey }) => orderKey);
       const [newest, oldest] = [keys[0], keys.at(-1)];
-      const [first, last] = [this.#messages[0]?.orderKey, this.#messages.at(-1)?.orderKey];
       if (!keys.length) return;
-      if (first === undefined || newest < first || oldest > last) return this.#replace(page);
-      const { hasNextPage, endCursor, hasPreviousPage, startCursor } = page.pageInfo;
-      if (oldest < first) Object.assign(this.#pageInfo, { hasNextPage, endCursor });
-      if (!this.isLive && newest > last) Object.assign(this.#pageInfo, { hasPreviousPage, startCursor });
-      this.#insert(nodes(page.edges));
+      if (!(newest >= this.#oldest) || oldest > this.#newest) return this.#replace(page);
+      this.#join(page, [...(oldest < this.#oldest ? OLDER : []), ...(!this.isLive && newest > this.#newest ? NEWER : [])]);
     });
   }
 
@@ -86,11 +82,12 @@ export class Window {
     return this.#apply(message);
   }
 
-  /** Leaves so many of the newest messages. `older` brings the others back. */
+  /** Leaves so many of the newest messages of a live run. `older` brings the others back. */
   trim(count) {
     // A page under way joins the run where it begins now.
-    if (this.#isReading || this.#messages.length <= count) return;
+    if (this.#isReading || !this.isLive || this.#messages.length <= count) return;
     this.#messages = this.#messages.slice(-count);
+    this.#oldest = this.#messages[0].orderKey;
     Object.assign(this.#pageInfo, { hasNextPage: true, endCursor: null });
   }
 
@@ -101,8 +98,7 @@ export class Window {
 
   #apply(message) {
     const { orderKey } = message;
-    if (this.hasOlder && !(orderKey >= this.#messages[0]?.orderKey)) return false;
-    if (!this.isLive && !(orderKey <= this.#messages.at(-1)?.orderKey)) return false;
+    if ((this.hasOlder && orderKey < this.#oldest) || (!this.isLive && orderKey > this.#newest)) return false;
     this.#insert([message]);
     return true;
   }
@@ -135,18 +131,28 @@ export class Window {
     return turn;
   }
 
-  #replace({ edges, pageInfo }) {
-    this.#messages = [];
-    this.#pageInfo = { ...pageInfo };
-    this.#insert(nodes(edges));
+  #replace(page) {
+    [this.#messages, this.#oldest, this.#newest] = [[]];
+    this.#join(page, [...OLDER, ...NEWER]);
+  }
+
+  /** Takes a page in, with what it says of the named ends. A page without messages has no cursors. */
+  #join(page, names) {
+    for (const name of names) this.#pageInfo[name] = page.pageInfo[name] ?? this.#pageInfo[name];
+    this.#insert(nodes(page));
   }
 
   /** Each once, in order. */
   #insert(messages) {
     const known = new Map(this.#messages.map((message) => [message.id, message]));
-    for (const message of messages) known.set(message.id, message);
+    for (const message of messages) {
+      known.set(message.id, message);
+      if (!(message.orderKey >= this.#oldest)) this.#oldest = message.orderKey;
+      if (!(message.orderKey <= this.#newest)) this.#newest = message.orderKey;
+    }
     this.#messages = [...known.values()].sort((a, b) => (a.orderKey < b.orderKey ? -1 : 1));
   }
 }
 
-const nodes = (edges) => edges.map(({ node }) => node);
+/** Nodes of a connection. */
+export const nodes = (list) => (list?.edges ?? []).map(({ node }) => node);
