@@ -112,6 +112,29 @@ async function reloads() {
   assert.equal(first.storage.length, 0, "signing out empties it");
 }
 
+/** A page that is denied its storage is denied locks: it sends without them. A lock that begins is used once. */
+async function locks() {
+  const of = async (request) => {
+    let asked = 0;
+    // More would be an endless loop.
+    const counted = (name, run) => { asked += 1; return asked > 20 ? new Promise(() => {}) : request(name, run); };
+    Object.defineProperty(globalThis, "navigator", { configurable: true, value: { locks: { request: counted } } });
+    const { chat, sends } = world({ answers: { SendMessage: stored } });
+    await settle();
+    for (const body of ["1", "2"]) chat.conversation("c").send(body);
+    await settle();
+    chat.close();
+    return [sends().map(({ body }) => body), chat.outbox.get().length, asked];
+  };
+  const before = Object.getOwnPropertyDescriptor(globalThis, "navigator") ?? { configurable: true, value: undefined };
+  try {
+    assert.deepEqual(await of(async () => { throw new DOMException("Denied.", "SecurityError"); }), [["1", "2"], 0, 1]);
+    assert.deepEqual(await of(async (_, run) => run()), [["1", "2"], 0, 1]);
+  } finally {
+    Object.defineProperty(globalThis, "navigator", before);
+  }
+}
+
 /** After 23 hours the history is asked for the key, and then the person. */
 async function oldKeys() {
   for (const isThere of [true, false]) {
@@ -299,7 +322,7 @@ async function groups() {
   chat.close();
 }
 
-for (const rule of [queues, reloads, oldKeys, refusals, tokens, closeCodes, streams, openForDays, groups]) {
+for (const rule of [queues, reloads, locks, oldKeys, refusals, tokens, closeCodes, streams, openForDays, groups]) {
   try {
     await rule();
   } catch (error) {

@@ -14,8 +14,16 @@ const SEARCH_PAGES = 50;
 const ARRIVES_WITHIN = 3_000;
 const UNSENT = "unsent ";
 
-/** Tabs of one user send one after the other. Without locks, as over plain HTTP, the keys alone prevent doubles. */
-const inTurn = (name, run) => (globalThis.navigator?.locks ? navigator.locks.request(name, run) : run());
+/**
+ * Tabs of one user send one after the other. Without locks, as over plain HTTP and in a page that is denied its storage, the keys alone
+ * prevent doubles.
+ */
+async function inTurn(name, run) {
+  let running;
+  const begin = () => (running ??= run());
+  await globalThis.navigator?.locks?.request(name, begin).catch(() => {});
+  await begin();
+}
 
 export class Outbox extends Store {
   #core;
