@@ -306,6 +306,28 @@ async function openForDays() {
   chat.close();
 }
 
+/** A query is tried three times. A mutation is tried once, wherever its document has it: a second try could do it twice. */
+async function repeats() {
+  const { chat, sent, answers } = world();
+  await settle();
+  const tries = async (document) => {
+    const before = sent.length;
+    const asked = chat.request(document).catch(() => {});
+    await wind(10_000);
+    await asked;
+    return sent.length - before;
+  };
+  const fragment = "fragment F on SendMessagePayload { messageEdge { node { id } } }";
+  for (const text of [
+    "mutation Any { a }", `${fragment} mutation Any { a { ...F } }`, "# It sends.\nmutation Any { a }", "\uFEFF , mutation Any { a }",
+    `${fragment}\n# }\n"""A \\""" in it. # """ mutation Any { a }`, '"Sends # it" mutation Any { a }',
+  ]) assert.equal(await tries(text), 1, text);
+  assert.equal(await tries(`${fragment} query Any { mutations { ...F } }`), 3);
+  answers.Any = () => failure("INTERNAL", { outcome: "UNKNOWN" });
+  assert.equal(await tries(`${fragment} mutation Any { a { ...F } }`), 1);
+  chat.close();
+}
+
 /** A retry of a new group has the key of the first try. */
 async function groups() {
   const keys = [];
@@ -322,7 +344,7 @@ async function groups() {
   chat.close();
 }
 
-for (const rule of [queues, reloads, locks, oldKeys, refusals, tokens, closeCodes, streams, openForDays, groups]) {
+for (const rule of [queues, reloads, locks, oldKeys, refusals, tokens, closeCodes, streams, openForDays, repeats, groups]) {
   try {
     await rule();
   } catch (error) {

@@ -53,7 +53,7 @@ export interface Chat {
   startDirect(username: string): Promise<string>;
   /** Id of the new group. A retry after an error makes no second group. */
   createGroup(name: string, usernames: readonly string[]): Promise<string>;
-  /** The rest of the API, with the same token. A query is retried where that may help. */
+  /** The rest of the API, with the same token. A query is retried where that may help, a document with the word `mutation` never. */
   request<D = any, V = Record<string, unknown>>(document: Document<D, V>, variables?: V): Promise<D>;
   /**
    * A subscription that resumes where it was, if it has a variable `$after`. `end` is called when the server has ended it for good. Returns

@@ -37,6 +37,8 @@ export const errorOf = (code, message) => new ChatError({ message, extensions: {
 export const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
 export const isHidden = () => Boolean(globalThis.document?.hidden);
 const textOf = (document) => document.loc?.source.body ?? String(document);
+/** Whether the document may have a mutation: one in a comment counts, too. */
+const hasMutation = (query) => /\bmutation\b/.test(query);
 
 /** Claims of a JWT, unverified; an empty object for another token. */
 export function claimsOf(token) {
@@ -138,7 +140,7 @@ export class Transport {
       try {
         return await this.#post(query, variables);
       } catch (error) {
-        if (!error.isPassing || tries === QUERY_TRIES || this.#isClosed || /^\s*mutation\b/.test(query)) throw error;
+        if (!error.isPassing || tries === QUERY_TRIES || this.#isClosed || hasMutation(query)) throw error;
         await pause(Math.min(WAIT_MOST, error.retryAfterMs ?? WAIT_FIRST * 2 ** tries * (0.5 + Math.random())));
       }
     }
