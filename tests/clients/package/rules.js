@@ -43,7 +43,7 @@ function world({ answers = {}, token = () => tokenOf("alice"), storage = storage
     const { query, variables } = JSON.parse(body);
     const name = /(?:query|mutation) (\w+)/.exec(query)[1];
     sent.push({ name, input: variables.input, variables });
-    const answer = answers[name]?.(variables.input ?? variables);
+    const answer = await answers[name]?.(variables.input ?? variables);
     if (answer === undefined) throw new TypeError("The network failed.");
     return { json: async () => (answer.extensions ? { data: null, errors: [{ message: "No.", ...answer }] } : { data: answer }) };
   };
@@ -110,6 +110,31 @@ async function reloads() {
   assert.equal(again.chat.conversation("c").draft.get(), "a draft");
   await again.chat.signOut();
   assert.equal(first.storage.length, 0, "signing out empties it");
+}
+
+/** The name of one user begins the name of another: each has values of their own, and one who signs out leaves nothing, whatever comes late. */
+async function neighbours() {
+  const storage = storageOf();
+  const chatOf = (sub, answers = {}) => world({ storage, token: () => tokenOf(sub), answers: { Viewer: () => ({ viewer: { username: sub } }), ...answers } });
+  const lee = chatOf("ann lee");
+  await settle();
+  lee.chat.conversation("c").send("of ann lee");
+  lee.chat.conversation("c").draft.set("a draft");
+  await settle();
+  lee.chat.close();
+  const kept = [...storage.values];
+  assert.equal(kept.length, 2);
+  let refuse;
+  const ann = chatOf("ann", { SendMessage: () => ({ then: (resolve) => { refuse = () => resolve(failure("FORBIDDEN")); } }) });
+  await settle();
+  assert.deepEqual([ann.chat.outbox.get(), ann.chat.conversation("lee c").draft.get()], [[], ""]);
+  ann.chat.conversation("c").send("of ann");
+  await settle();
+  await ann.chat.signOut();
+  refuse();
+  await settle();
+  ann.chat.conversation("c").draft.set("late");
+  assert.deepEqual([...storage.values], kept);
 }
 
 /** A page that is denied its storage is denied locks: it sends without them. A lock that begins is used once. */
@@ -344,7 +369,7 @@ async function groups() {
   chat.close();
 }
 
-for (const rule of [queues, reloads, locks, oldKeys, refusals, tokens, closeCodes, streams, openForDays, repeats, groups]) {
+for (const rule of [queues, reloads, neighbours, locks, oldKeys, refusals, tokens, closeCodes, streams, openForDays, repeats, groups]) {
   try {
     await rule();
   } catch (error) {

@@ -49,12 +49,12 @@ export function connect(options) {
   };
   const outbox = core.outbox = new Outbox(core, (id, message) => conversations.get(id)?.sent(message));
 
-  /** The device keeps the values of each user apart. A token of another user than the app has named is none for this chat. */
+  /** The device keeps the values of each user apart: no prefix begins with another one. A token of another user than the app has named is none for this chat. */
   function begin(user) {
     if (subject === user) return;
     if (subject) throw new SignedOut();
     subject = user;
-    kept.begin(`wideroom ${new URL(options.url, globalThis.location?.href).href} ${user} `);
+    kept.begin(`wideroom ${new URL(options.url, globalThis.location?.href).href} ${encodeURIComponent(user)} `);
     outbox.begin();
   }
 

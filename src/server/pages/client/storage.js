@@ -67,7 +67,9 @@ export class Kept {
     return keys.filter((key) => key?.startsWith(this.prefix + start)).map((key) => key.slice(this.prefix.length));
   }
 
+  /** Nothing of this user is on the device any more, also not what is written later. */
   clear() {
     for (const name of this.names("")) this.set(name);
+    this.#storage = inMemory();
   }
 }
