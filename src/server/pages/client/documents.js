@@ -88,10 +88,10 @@ export function documentsWith({ message = "", user = "", conversation = "", entr
         event {
           __typename
           ... on MessageAddedEvent { messageEdge { node { ${MESSAGE} } } }
-          ... on MessageEditedEvent { message { ${MESSAGE} } }
-          ... on MessageDeletedEvent { message { ${MESSAGE} } }
-          ... on ReactionsChangedEvent { message { ${MESSAGE} } }
-          ... on PinsChangedEvent { message { ${MESSAGE} } pinnedMessageEdge { ${PIN} } }
+          ... on MessageEditedEvent { ${changed} }
+          ... on MessageDeletedEvent { ${changed} }
+          ... on ReactionsChangedEvent { ${changed} }
+          ... on PinsChangedEvent { ${changed} pinnedMessageEdge { ${PIN} } }
           ... on MarkerMovedEvent { participant { user { username } } }
         }
       }

@@ -172,7 +172,7 @@ export class Search extends Store {
     try {
       const variables = { ...query, after: this.#after };
       const { searchMessages } = id
-        ? (await ask("SEARCH_IN", { id, ...variables })).conversation ?? { searchMessages: null }
+        ? (await ask("SEARCH_IN", { id, ...variables })).conversation ?? {}
         : await ask("SEARCH", variables);
       const { edges, pageInfo, isCapped } = searchMessages ?? { edges: [], pageInfo: {}, isCapped: false };
       this.#after = pageInfo.endCursor;

@@ -85,7 +85,10 @@ export class Joined {
 
 const TIMER_MAX = 2 ** 31 - 1;
 
-export const isExpired = (message) => Boolean(message?.expiresAt) && Date.parse(message.expiresAt) <= Date.now();
+/** Not a number where there is no message, or one that never expires: it compares as neither. */
+const expiryOf = (message) => Date.parse(message?.expiresAt);
+
+export const isExpired = (message) => expiryOf(message) <= Date.now();
 
 /** Calls back at the earliest of some moments. No event says that a message expires. */
 export class ExpiryTimer {
@@ -99,8 +102,8 @@ export class ExpiryTimer {
   /** `messages`: some may be absent, and most expire never. */
   watch(messages) {
     clearTimeout(this.#timer);
-    const next = Math.min(...messages.filter((message) => message?.expiresAt).map(({ expiresAt }) => Date.parse(expiresAt)));
-    if (Number.isFinite(next)) this.#timer = setTimeout(() => this.#due(), Math.min(TIMER_MAX, Math.max(0, next - Date.now()) + 50));
+    const next = Math.min(...messages.map(expiryOf).filter(Boolean));
+    if (next < Infinity) this.#timer = setTimeout(() => this.#due(), Math.min(TIMER_MAX, Math.max(0, next - Date.now()) + 50));
   }
 
   stop() {
