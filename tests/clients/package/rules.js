@@ -287,6 +287,54 @@ async function streams() {
   chat.close();
 }
 
+/**
+ * A stream that fails for a while begins again once, on the socket of then, after its last cursor: as another operation, for the server may
+ * still end the first one.
+ */
+async function restarts() {
+  const { chat, sockets } = world();
+  await settle();
+  sockets[0].open();
+  const ended = [];
+  const heard = [];
+  const stop = chat.subscribe("subscription S($after: String) { s(after: $after) { cursor } }", {}, ({ s }) => heard.push(s.cursor), (error) => ended.push(error?.code ?? null));
+  const passing = (retryAfterMs) => [{ message: "Later.", ...failure("UNAVAILABLE", { retryAfterMs }) }];
+  const begun = (socket) => socket.of("subscribe").map(({ id, payload }) => [id, payload.variables.after]);
+  const next = (socket, cursor) => socket.hear({ type: "next", id: begun(socket).at(-1)[0], payload: { data: { s: { cursor } } } });
+  next(sockets[0], "1");
+  // As the server ends a stream: a response without data, and `complete`.
+  const [[first]] = begun(sockets[0]);
+  sockets[0].hear({ type: "next", id: first, payload: { data: null, errors: passing(500) } });
+  sockets[0].hear({ type: "complete", id: first });
+  await wind(600);
+  assert.deepEqual(begun(sockets[0]).map(([, after]) => after), [undefined, "1"], "it begins again");
+  next(sockets[0], "2");
+  // A server that goes on with it is told, and is not heard.
+  const second = begun(sockets[0]).at(-1)[0];
+  sockets[0].hear({ type: "next", id: second, payload: { data: null, errors: passing(500) } });
+  assert.equal(sockets[0].of("complete").at(-1).id, second);
+  sockets[0].hear({ type: "next", id: second, payload: { data: null, errors: passing(500) } });
+  await wind(600);
+  assert.deepEqual(begun(sockets[0]).map(([, after]) => after), [undefined, "1", "2"]);
+  // The socket is lost during the pause.
+  sockets[0].hear({ type: "error", id: begun(sockets[0]).at(-1)[0], payload: passing(5_000) });
+  sockets[0].cut(1006);
+  await wind(600);
+  sockets[1].open();
+  next(sockets[1], "3");
+  await wind(10_000);
+  assert.deepEqual(begun(sockets[1]).map(([, after]) => after), ["2"], "once");
+  // Each operation of a socket has an id of its own.
+  for (const socket of sockets) assert.equal(new Set(begun(socket).map(([id]) => id)).size, begun(socket).length);
+  // One that is given up during the pause does not come back.
+  sockets[1].hear({ type: "error", id: begun(sockets[1]).at(-1)[0], payload: passing(500) });
+  stop();
+  await wind(600);
+  assert.equal(begun(sockets[1]).length, 1);
+  assert.deepEqual([heard, ended], [["1", "2", "3"], []]);
+  chat.close();
+}
+
 /** A conversation that is open for days holds its newest 1,000 messages, unless its reader is further up. */
 async function openForDays() {
   const one = (number) => ({ id: `m${number}`, orderKey: String(number).padStart(9, "0"), body: String(number), sender: { username: "bob" }, mentions: [], reactions: [] });
@@ -369,7 +417,7 @@ async function groups() {
   chat.close();
 }
 
-for (const rule of [queues, reloads, neighbours, locks, oldKeys, refusals, tokens, closeCodes, streams, openForDays, repeats, groups]) {
+for (const rule of [queues, reloads, neighbours, locks, oldKeys, refusals, tokens, closeCodes, streams, restarts, openForDays, repeats, groups]) {
   try {
     await rule();
   } catch (error) {

@@ -181,25 +181,30 @@ export class Transport {
    * with an error, or without one where nothing is left to deliver.
    */
   subscribe({ document, variables, next, end = () => {} }) {
-    const id = String(this.#nextId++);
     const query = textOf(document);
-    const asksLive = /\bisLive\b/.test(query);
-    this.#operations.set(id, { query, variables: { ...variables }, next, end, asksLive, isBehind: false });
-    if (this.#isReady) this.#start(id);
+    const operation = { query, variables: { ...variables }, next, end, asksLive: /\bisLive\b/.test(query), isBehind: false };
+    this.#enter(operation);
+    if (this.#isReady) this.#start(operation);
     return () => {
+      const { id } = operation;
       if (this.#operations.delete(id) && this.#isReady) this.#say({ id, type: "complete" });
       this.#caughtUp();
     };
+  }
+
+  #enter(operation) {
+    operation.id = String(this.#nextId++);
+    this.#operations.set(operation.id, operation);
   }
 
   #say(message) {
     if (this.#socket?.readyState === 1) this.#socket.send(JSON.stringify(message));
   }
 
-  #start(id) {
-    const operation = this.#operations.get(id);
-    const { query, variables } = operation;
-    operation.isBehind = operation.asksLive && Boolean(variables.after);
+  #start(operation) {
+    const { id, query, variables, asksLive, timer } = operation;
+    clearTimeout(timer);
+    operation.isBehind = asksLive && Boolean(variables.after);
     this.#say({ id, type: "subscribe", payload: { query, variables } });
     this.#caughtUp();
   }
@@ -216,29 +221,30 @@ export class Transport {
     const operation = this.#operations.get(id);
     if (type === "connection_ack") this.#ready();
     else if (type === "ping") this.#say({ type: "pong" });
-    else if (type === "next" && operation) this.#next(id, operation, payload);
-    else if (type === "error" && operation) this.#failed(id, operation, payload[0]);
-    else if (type === "complete" && operation) {
-      this.#operations.delete(id);
-      this.#caughtUp();
-      operation.end(null);
-    }
+    else if (!operation) return;
+    else if (type === "next") this.#next(operation, payload);
+    else if (type === "error") this.#failed(operation, payload[0]);
+    else if (type === "complete") this.#finish(operation, null);
   }
 
   #ready() {
     [this.#isReady, this.#isOpening, this.#tries] = [true, false, 0];
     this.#pingTimer = setInterval(() => this.#ping(), PING_EVERY);
-    for (const id of this.#operations.keys()) this.#start(id);
+    for (const operation of this.#operations.values()) this.#start(operation);
     this.#caughtUp();
     this.#options.onReady?.();
   }
 
-  #next(id, operation, { data, errors, extensions }) {
+  #next(operation, { data, errors, extensions }) {
     const field = Object.values(data ?? {})[0];
     const cursor = extensions?.cursor ?? field?.cursor ?? field?.messageEdge?.cursor;
     if (cursor) operation.variables.after = cursor;
     // An event over the bound of an answer has an error and a cursor, and the stream continues after it.
-    if (!field) return cursor || this.#failed(id, operation, errors[0]);
+    if (!field) {
+      if (cursor) return;
+      this.#say({ id: operation.id, type: "complete" });
+      return this.#failed(operation, errors[0]);
+    }
     if (field.isLive && operation.isBehind) {
       operation.isBehind = false;
       this.#caughtUp();
@@ -246,17 +252,21 @@ export class Transport {
     operation.next(data);
   }
 
-  /** A passing error is tried again, from the last cursor. */
-  #failed(id, operation, error) {
+  /** A passing error is tried again, from the last cursor: under another id, for the server may still use this one. */
+  #failed(operation, error) {
     const problem = new ChatError(error);
-    if (!problem.isPassing) {
-      this.#operations.delete(id);
-      this.#caughtUp();
-      return operation.end(problem);
-    }
-    setTimeout(() => {
-      if (this.#isReady && this.#operations.get(id) === operation) this.#start(id);
+    if (!problem.isPassing) return this.#finish(operation, problem);
+    this.#operations.delete(operation.id);
+    this.#enter(operation);
+    operation.timer = setTimeout(() => {
+      if (this.#isReady && this.#operations.has(operation.id)) this.#start(operation);
     }, problem.retryAfterMs ?? WAIT_FULL * (1 + Math.random()));
+  }
+
+  #finish(operation, problem) {
+    this.#operations.delete(operation.id);
+    this.#caughtUp();
+    operation.end(problem);
   }
 
   // ---- The socket.
