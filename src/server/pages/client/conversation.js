@@ -21,7 +21,6 @@ export class Conversation extends Store {
   #generation = 0;
   #isLive = true;
   #streams = [];
-  #stops = [];
   #items = new WeakMap();
   /** Sent messages that the run does not reach yet. */
   #beyond = [];
@@ -57,7 +56,7 @@ export class Conversation extends Store {
   opened() {
     const { feed, outbox, transport } = this.#core;
     this.#isHeldUnread = false;
-    this.#stops = [
+    const stops = [
       onPage(["visibilitychange"], () => this.#markRead()),
       outbox.subscribe(() => this.#show()),
       transport.connection.subscribe(() => this.#connection(transport.connection.get().state)),
@@ -71,12 +70,12 @@ export class Conversation extends Store {
     this.patch({ entry: feed.entryOf(this.id) ?? this.get().entry });
     this.#show();
     this.#load(true);
+    return stops;
   }
 
   closed() {
     this.#generation += 1;
     this.#unlisten();
-    for (const stop of this.#stops.splice(0)) stop();
     for (const timer of [this.#replay, this.#head, this.#reading, this.#expiry]) timer.stop();
     this.#markRead();
     this.#stopTyping();

@@ -3,12 +3,12 @@
 /** The documents, with the fields that the app adds. */
 export function documentsWith({ message = "", user = "", conversation = "", entry = "" } = {}) {
   const USER = `id username displayName avatarUrl viewerHasBlocked ${user}`;
-  const QUOTE = `id orderKey kind body deletedAt metadata sender { ${USER} } attachments { url mimeType name }`;
+  const BODY = `id orderKey kind body deletedAt metadata sender { ${USER} } attachments { url mimeType name`;
+  const QUOTE = `${BODY} }`;
   const LINE = `${QUOTE} createdAt expiresAt`;
   const MESSAGE = `
-    id orderKey kind body clientKey createdAt editedAt deletedAt metadata expiresAt status isPinned mentionsEveryone
-    sender { ${USER} } mentions { ${USER} }
-    attachments { url name mimeType sizeBytes width height }
+    ${BODY} sizeBytes width height }
+    clientKey createdAt editedAt expiresAt status isPinned mentionsEveryone mentions { ${USER} }
     reactions { emoji count countIsCapped viewerHasReacted }
     replyTo { ${QUOTE} } ${message}`;
   const PIN = `pinnedAt node { ${LINE} }`;
@@ -76,11 +76,8 @@ export function documentsWith({ message = "", user = "", conversation = "", entr
       }
     }`,
     HEAD: `query Head($id: ID!) { conversation(id: $id) { ${HEAD} } }`,
-    PAGE: `query Page($id: ID!, $first: Int, $after: String, $last: Int, $before: String, $around: ID) {
-      conversation(id: $id) { messages(first: $first, after: $after, last: $last, before: $before, around: $around) { ${MESSAGES} } }
-    }`,
-    FOUND: `query Found($id: ID!, $from: DateTime, $after: String) {
-      conversation(id: $id) { messages(first: 100, from: $from, after: $after) { edges { node { ${MESSAGE} } } pageInfo { hasNextPage endCursor } } }
+    PAGE: `query Page($id: ID!, $first: Int, $after: String, $last: Int, $before: String, $around: ID, $from: DateTime) {
+      conversation(id: $id) { messages(first: $first, after: $after, last: $last, before: $before, around: $around, from: $from) { ${MESSAGES} } }
     }`,
     EVENTS: `subscription Events($id: ID!, $after: String) {
       conversationEvents(conversationId: $id, after: $after) {

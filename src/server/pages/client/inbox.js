@@ -24,7 +24,6 @@ export class Inbox extends Store {
   #during = [];
   #isRefreshing = false;
   #more = null;
-  #stops = [];
   #expiry = new ExpiryTimer(() => this.#show());
 
   constructor(core, filter = {}) {
@@ -33,19 +32,15 @@ export class Inbox extends Store {
   }
 
   opened() {
-    this.#stops.push(this.#core.feed.listen({
+    const unlisten = this.#core.feed.listen({
       entry: (entry) => this.#changed(entry),
       removed: (id) => { this.#entries.delete(id); this.#show(); },
       // Counts have changed, too.
       blocked: () => this.#load(),
       anew: () => this.#load(),
-    }));
+    });
     this.#load();
-  }
-
-  closed() {
-    for (const stop of this.#stops.splice(0)) stop();
-    this.#expiry.stop();
+    return [unlisten, () => this.#expiry.stop()];
   }
 
   /** Loads the next page. */

@@ -196,7 +196,7 @@ export class Outbox extends Store {
   async #find({ key, conversationId, attemptedAt }) {
     const from = new Date(attemptedAt - SEARCH_BEFORE).toISOString();
     for (let after = null, pages = 0; pages < SEARCH_PAGES; pages += 1) {
-      const { conversation } = await this.#core.ask("FOUND", { id: conversationId, from, after });
+      const { conversation } = await this.#core.ask("PAGE", { id: conversationId, first: 100, from, after });
       const { edges, pageInfo } = conversation?.messages ?? { edges: [], pageInfo: {} };
       const found = edges.find(({ node }) => node.clientKey === key);
       if (found || !pageInfo.hasNextPage) return found?.node;

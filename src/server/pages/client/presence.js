@@ -8,7 +8,6 @@ const SUMMARY_WAIT = 1_000;
 export class Presences extends Store {
   #core;
   #usernames;
-  #stops = [];
 
   constructor(core, usernames) {
     super(new Map());
@@ -18,25 +17,20 @@ export class Presences extends Store {
   opened() {
     const { transport, documents } = this.#core;
     if (!this.#usernames.length) return;
-    this.#stops = [
+    return [
       transport.connection.subscribe(() => transport.connection.get().state !== "connected" && this.get().size && this.put(new Map())),
       transport.subscribe({
         document: documents.PRESENCE,
         variables: { usernames: this.#usernames },
         next: ({ presenceChanged: { user, presence } }) => this.put(new Map(this.get()).set(user.username, presence)),
       }),
+      () => this.put(new Map()),
     ];
-  }
-
-  closed() {
-    for (const stop of this.#stops.splice(0)) stop();
-    this.put(new Map());
   }
 }
 
 export class Badge extends Store {
   #core;
-  #stop;
   #joined = new Joined(() => this.#ask(), SUMMARY_WAIT);
 
   constructor(core) {
@@ -46,13 +40,8 @@ export class Badge extends Store {
 
   opened() {
     const changed = () => this.#joined.call();
-    this.#stop = this.#core.feed.listen({ entry: changed, removed: changed, blocked: changed, anew: changed });
     this.#ask();
-  }
-
-  closed() {
-    this.#stop();
-    this.#joined.stop();
+    return [this.#core.feed.listen({ entry: changed, removed: changed, blocked: changed, anew: changed }), () => this.#joined.stop()];
   }
 
   async #ask() {

@@ -7,6 +7,7 @@ export class Store {
   #listeners = new Set();
   #lingering;
   #isOpen = false;
+  #stops;
 
   constructor(value) {
     this.#value = value;
@@ -22,7 +23,7 @@ export class Store {
     this.#listeners.add(own);
     if (!this.#isOpen) {
       this.#isOpen = true;
-      this.opened();
+      this.#stops = this.opened();
     }
     return () => {
       if (!this.#listeners.delete(own) || this.#listeners.size) return;
@@ -49,9 +50,11 @@ export class Store {
     clearTimeout(this.#lingering);
     if (!this.#isOpen) return;
     this.#isOpen = false;
+    for (const stop of this.#stops ?? []) stop();
     this.closed();
   }
 
+  /** May return functions that end what it begins. */
   opened() {}
   closed() {}
 }
