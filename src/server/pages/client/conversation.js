@@ -287,12 +287,12 @@ export class Conversation extends Store {
       if (error.code !== "NOT_FOUND") throw error;
     }
     this.#show();
-    return this.#window.has(messageId);
+    return Boolean(this.#window.find(messageId));
   };
 
   send = (body, { mentions, everyone, replyTo, attachments, metadata } = {}) => {
     this.#stopTyping(false);
-    const quote = this.#window.messages.find(({ id }) => id === replyTo);
+    const quote = this.#window.find(replyTo);
     const input = { body, replyToId: replyTo, mentionedUsernames: mentions, mentionsEveryone: everyone, attachments, metadata };
     return this.#core.outbox.add(this.id, input, quote && { id: quote.id, body: quote.body, deletedAt: quote.deletedAt, sender: quote.sender });
   };
@@ -306,7 +306,7 @@ export class Conversation extends Store {
 
   /** Shown at once, and taken back if the server refuses it. */
   react = async (messageId, emoji, on = true) => {
-    const before = this.#window.messages.find(({ id }) => id === messageId);
+    const before = this.#window.find(messageId);
     const guess = before && { ...before, reactions: withReaction(before.reactions, emoji, on) };
     if (guess) this.#window.change((message) => (message === before ? guess : message));
     this.#show();
@@ -353,7 +353,7 @@ export class Conversation extends Store {
 
   seen = (messageId) => {
     this.#isAtEnd = messageId === this.#window.messages.at(-1)?.id;
-    const message = this.#window.messages.find(({ id }) => id === messageId);
+    const message = this.#window.find(messageId);
     if (!message || this.#isHeldUnread || message.orderKey <= (this.#seen?.orderKey ?? this.#marked)) return;
     this.#seen = message;
     if (Date.now() - this.#markedAt > SEEN_EVERY) this.#markRead();

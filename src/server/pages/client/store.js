@@ -76,8 +76,8 @@ export class Joined {
     [this.#run, this.#wait] = [run, wait];
   }
 
-  call() {
-    this.#timer ??= setTimeout(() => { this.#timer = undefined; this.#run(); }, this.#wait);
+  call(wait = this.#wait) {
+    this.#timer ??= setTimeout(() => { this.#timer = undefined; this.#run(); }, wait);
   }
 
   stop() {
@@ -94,22 +94,11 @@ const expiryOf = (message) => Date.parse(message?.expiresAt);
 export const isExpired = (message) => expiryOf(message) <= Date.now();
 
 /** Calls back at the earliest of some moments. No event says that a message expires. */
-export class ExpiryTimer {
-  #timer;
-  #due;
-
-  constructor(due) {
-    this.#due = due;
-  }
-
+export class ExpiryTimer extends Joined {
   /** `messages`: some may be absent, and most expire never. */
   watch(messages) {
-    clearTimeout(this.#timer);
+    this.stop();
     const next = Math.min(...messages.map(expiryOf).filter(Boolean));
-    if (next < Infinity) this.#timer = setTimeout(() => this.#due(), Math.min(TIMER_MAX, Math.max(0, next - Date.now()) + 50));
-  }
-
-  stop() {
-    clearTimeout(this.#timer);
+    if (next < Infinity) this.call(Math.min(TIMER_MAX, Math.max(0, next - Date.now()) + 50));
   }
 }

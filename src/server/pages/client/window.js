@@ -38,8 +38,8 @@ export class Window {
     return this.#pageInfo.hasNextPage;
   }
 
-  has(id) {
-    return this.#messages.some((message) => message.id === id);
+  find(id) {
+    return this.#messages.find((message) => message.id === id);
   }
 
   /** Replaces the run by the page that `read` returns a promise of. */
@@ -66,8 +66,8 @@ export class Window {
 
   /** Loads the page around a message: joined to the run where they overlap, in place of it where they do not. */
   around(id) {
-    return this.#inTurn(() => this.has(id) || this.#read({ first: PAGE_SIZE, around: id }), (page) => {
-      if (page === true) return;
+    return this.#inTurn(() => this.find(id) || this.#read({ first: PAGE_SIZE, around: id }), (page) => {
+      if (!page.edges) return;
       const keys = nodes(page).map(({ orderKey }) => orderKey);
       const [newest, oldest] = [keys[0], keys.at(-1)];
       if (!keys.length) return;
