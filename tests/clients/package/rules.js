@@ -17,6 +17,11 @@ const wind = async (time) => {
   for (const step = Math.max(50, time / 200); time > 0; time -= step) { mock.timers.tick(Math.min(step, time)); await settle(); }
 };
 
+/** A socket whose server answers pings. */
+const windOn = async (socket, time) => {
+  for (; time > 0; time -= 1_000) { socket.hear({ type: "pong" }); await wind(Math.min(1_000, time)); }
+};
+
 const tokenOf = (sub, life = 3_600) => {
   const now = Math.floor(Date.now() / 1_000);
   return `h.${Buffer.from(JSON.stringify({ sub, iat: now, exp: now + life })).toString("base64url")}.s`;
@@ -63,6 +68,9 @@ function world({ answers = {}, token = () => tokenOf("alice"), storage = storage
   const chat = connect({ url: "http://chat.test/", storage, fetch, WebSocket: Socket, token: (reason) => { asked.push(reason); return token(reason); } });
   return { chat, sent, sockets, asked, storage, answers, sends: () => sent.filter(({ name }) => name === "SendMessage").map(({ input }) => input) };
 }
+
+/** Ids of the streams of a field. */
+const openedOn = (socket, field) => socket.of("subscribe").filter(({ payload }) => payload.query.includes(field)).map(({ id }) => id);
 
 const stored = ({ conversationId, body, idempotencyKey }) => ({ sendMessage: { messageEdge: { node: {
   id: idempotencyKey, orderKey: "1", clientKey: idempotencyKey, body, sender: { username: "alice" }, conversationId, mentions: [], reactions: [], attachments: [] } } } });
@@ -335,6 +343,112 @@ async function restarts() {
   chat.close();
 }
 
+/** The inbox has one stream, after any failure and however its listeners come and go; one that always fails is opened less and less often. */
+async function feeds() {
+  const entry = (id) => ({ id: `e${id}`, conversation: { id, kind: "GROUP" }, unreadCount: 0, lastMessage: null, isPinned: false, isArchived: false, lastActivityAt: id });
+  const answers = {
+    UpdatesCursor: () => ({ inbox: { updatesCursor: "0" } }),
+    Summary: () => ({ inboxSummary: { unreadConversationCount: 0, mentionedConversationCount: 0, isCapped: false } }),
+    Inbox: () => ({ inbox: { edges: [], pageInfo: { hasNextPage: false, endCursor: null } } }),
+    PinnedEntries: () => ({ inbox: { edges: [], pageInfo: {} } }),
+  };
+  const openedIn = (socket) => openedOn(socket, "inboxUpdated");
+  const endedIn = (socket) => socket.of("complete").map(({ id }) => id);
+  const changed = (socket, id) => socket.hear({ type: "next", id: openedIn(socket).at(-1), payload: { data: { inboxUpdated: { event: { inboxEntryEdge: { node: entry(id) } } } } } });
+
+  // An error at its cursor that no other try seems to help.
+  const rejected = [];
+  const onRejection = (reason) => rejected.push(reason);
+  process.on("unhandledRejection", onRejection);
+  let fails = 3;
+  const first = world({ answers: { ...answers, UpdatesCursor: () => (fails-- > 0 ? failure("INTERNAL") : answers.UpdatesCursor()) } });
+  await settle();
+  first.sockets[0].open();
+  first.chat.badge.subscribe(() => {});
+  await settle();
+  const inbox = first.chat.inbox();
+  inbox.subscribe(() => {});
+  await settle();
+  assert.equal(inbox.get().status, "failed");
+  await windOn(first.sockets[0], 10_000);
+  assert.deepEqual([openedIn(first.sockets[0]).length, inbox.get().status, rejected], [1, "ready", []]);
+  changed(first.sockets[0], "1");
+  assert.equal(inbox.get().items.length, 1);
+  process.off("unhandledRejection", onRejection);
+  first.chat.close();
+
+  // The last listener leaves while it opens, and another one comes.
+  const waiting = [];
+  const second = world({ answers: { ...answers, UpdatesCursor: () => new Promise((resolve) => waiting.push(() => resolve(answers.UpdatesCursor()))) } });
+  await settle();
+  const [socket] = second.sockets;
+  socket.open();
+  second.chat.badge.subscribe(() => {})();
+  await windOn(socket, 10_000);
+  const other = second.chat.inbox();
+  const stop = other.subscribe(() => {});
+  await settle();
+  assert.equal(waiting.length, 2);
+  waiting[0]();
+  await settle();
+  assert.deepEqual(openedIn(socket), [], "not for those who have left");
+  waiting[1]();
+  await settle();
+  assert.equal(openedIn(socket).length, 1);
+  stop();
+  await windOn(socket, 10_000);
+  assert.deepEqual(endedIn(socket), openedIn(socket));
+  second.chat.close();
+
+  // A document that the server refuses, and a stream that ends at once.
+  for (const failed of [() => ({ type: "error", payload: [{ message: "No.", ...failure("BAD_USER_INPUT") }] }), () => ({ type: "complete" })]) {
+    const third = world({ answers });
+    await settle();
+    const [only] = third.sockets;
+    only.open();
+    third.chat.inbox().subscribe(() => {});
+    let refused = 0;
+    const refuse = async (time) => {
+      for (; time > 0; time -= 50) {
+        for (const id of openedIn(only).slice(refused)) { refused += 1; only.hear({ ...failed(), id }); }
+        await windOn(only, 50);
+      }
+    };
+    await refuse(60_000);
+    assert.ok(refused > 3 && refused < 12, `opened ${refused} times in a minute`);
+    // Once it delivers, its next end is a first one again.
+    await windOn(only, 30_000);
+    assert.equal(openedIn(only).length, refused + 1);
+    changed(only, "1");
+    only.hear({ type: "complete", id: openedIn(only).at(-1) });
+    await windOn(only, 1_100);
+    assert.equal(openedIn(only).length, refused + 2);
+    third.chat.close();
+    only.hear({ type: "complete", id: openedIn(only).at(-1) });
+    const { length } = third.sent;
+    await wind(60_000);
+    assert.equal(third.sent.length, length, "closed");
+  }
+
+  // An inbox that is closed while the server is away does not come back.
+  let isAway = true;
+  const fourth = world({ answers: { ...answers, Inbox: () => (isAway ? undefined : answers.Inbox()) } });
+  await settle();
+  const [back] = fourth.sockets;
+  back.open();
+  const leave = fourth.chat.inbox().subscribe(() => {});
+  await windOn(back, 2_000);
+  leave();
+  await windOn(back, 10_000);
+  isAway = false;
+  await windOn(back, 10_000);
+  assert.deepEqual(endedIn(back), openedIn(back));
+  fourth.chat.inbox().subscribe(() => {});
+  await settle();
+  assert.equal(openedIn(back).length, 2);
+  fourth.chat.close();
+}
+
 /** A conversation that is open for days holds its newest 1,000 messages, unless its reader is further up. */
 async function openForDays() {
   const one = (number) => ({ id: `m${number}`, orderKey: String(number).padStart(9, "0"), body: String(number), sender: { username: "bob" }, mentions: [], reactions: [] });
@@ -417,7 +531,7 @@ async function groups() {
   chat.close();
 }
 
-for (const rule of [queues, reloads, neighbours, locks, oldKeys, refusals, tokens, closeCodes, streams, restarts, openForDays, repeats, groups]) {
+for (const rule of [queues, reloads, neighbours, locks, oldKeys, refusals, tokens, closeCodes, streams, restarts, feeds, openForDays, repeats, groups]) {
   try {
     await rule();
   } catch (error) {

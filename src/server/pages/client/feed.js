@@ -1,6 +1,8 @@
 // The one stream of inbox changes, for the inboxes, the badge and the open conversations. It also tells the senders that their messages
 // have arrived on this device.
 
+import { backoff } from "./transport.js";
+
 export class InboxFeed {
   #core;
   #listeners = new Set();
@@ -8,6 +10,8 @@ export class InboxFeed {
   #delivered = new Map();
   #stop = null;
   #ready = null;
+  #tries = 0;
+  #timer;
 
   constructor(core) {
     this.#core = core;
@@ -26,13 +30,17 @@ export class InboxFeed {
     };
   }
 
-  /** Whatever is read after this promise misses no change. */
+  /** Whatever is read after this promise misses no change. It belongs to the one stream of now: what an earlier one does is not heard. */
   ready() {
-    this.#ready ??= this.#open();
+    if (!this.#ready) {
+      const ready = this.#ready = this.#open(() => ready === this.#ready);
+      ready.catch(() => ready === this.#ready && this.#again());
+    }
     return this.#ready;
   }
 
   close() {
+    clearTimeout(this.#timer);
     this.#stop?.();
     this.#stop = this.#ready = null;
   }
@@ -61,17 +69,30 @@ export class InboxFeed {
     for (const listener of [...this.#listeners]) listener[name]?.(...values);
   }
 
-  async #open() {
-    const isWanted = () => this.#listeners.size > 0;
-    const { inbox } = await this.#core.lasting(() => this.#core.ask("UPDATES_CURSOR"), isWanted);
-    if (!isWanted()) return;
-    this.#stop = this.#core.transport.subscribe({
-      document: this.#core.documents.INBOX_UPDATED,
+  async #open(isCurrent) {
+    const { lasting, ask, transport, documents } = this.#core;
+    const { inbox } = await lasting(() => ask("UPDATES_CURSOR"), isCurrent);
+    if (!isCurrent()) return this.#ready;
+    this.#stop = transport.subscribe({
+      document: documents.INBOX_UPDATED,
       variables: { after: inbox.updatesCursor },
-      next: ({ inboxUpdated: { event } }) => event && this.#received(event),
-      // Away for longer than the server remembers.
-      end: () => { this.close(); this.#tell("anew"); if (isWanted()) this.ready(); },
+      next: ({ inboxUpdated: { event } }) => {
+        this.#tries = 0;
+        if (event) this.#received(event);
+      },
+      // Away for longer than the server remembers, or refused.
+      end: () => this.#again(),
     });
+  }
+
+  /** Opens the next stream after a pause. */
+  #again() {
+    this.close();
+    this.#timer = setTimeout(() => {
+      if (this.#core.transport.isClosed) return;
+      this.#tell("anew");
+      this.ready();
+    }, backoff(this.#tries++));
   }
 
   #received(event) {

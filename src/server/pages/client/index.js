@@ -27,15 +27,16 @@ export function connect(options) {
   const kept = new Kept(options.storage, (name) => outbox.changedElsewhere(name));
   const request = (document, variables) => transport.request(document, variables);
 
-  /** Runs until it succeeds, fails for good, or is not wanted any more. */
+  /** Runs until it succeeds, fails for good, or is not wanted after a wait. */
   async function lasting(run, isWanted, onFailure = () => {}) {
     for (;;) {
       try {
         return await run();
       } catch (error) {
-        if (!error.isPassing || !isWanted()) throw error;
+        if (!error.isPassing) throw error;
         onFailure(error);
         await new Promise((resolve) => { waiting.push(resolve); setTimeout(resolve, error.retryAfterMs ?? LASTING_WAIT); });
+        if (!isWanted()) throw error;
       }
     }
   }

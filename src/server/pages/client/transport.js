@@ -35,6 +35,8 @@ export class ChatError extends Error {
 
 export const errorOf = (code, message) => new ChatError({ message, extensions: { code } });
 export const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
+/** A random part of a wait that doubles with each try. */
+export const backoff = (tries, first = WAIT_FULL, most = WAIT_HIDDEN) => Math.random() * Math.min(most, first * 2 ** tries);
 export const isHidden = () => Boolean(globalThis.document?.hidden);
 const textOf = (document) => document.loc?.source.body ?? String(document);
 /** Whether the document may have a mutation: one in a comment counts, too. */
@@ -76,6 +78,10 @@ export class Transport {
     if (!this.#url.pathname.endsWith("/")) this.#url.pathname += "/";
     this.#unlisten = onPage(["online", "pageshow", "visibilitychange"], () => this.retryNow());
     this.#connect();
+  }
+
+  get isClosed() {
+    return this.#isClosed;
   }
 
   close() {
@@ -334,9 +340,8 @@ export class Transport {
     this.#isOpening = false;
     // A server that has asked for time, or is about to stop, gets some.
     const first = [1012, 1013, 4290, 4291].includes(code) ? WAIT_FULL : WAIT_FIRST;
-    const wait = Math.random() * Math.min(isHidden() ? WAIT_HIDDEN : WAIT_MOST, first * 2 ** this.#tries);
-    this.connection.put({ state: this.#tries ? "offline" : "connecting", retryAt: Date.now() + wait });
-    this.#tries += 1;
+    const wait = backoff(this.#tries, first, isHidden() ? WAIT_HIDDEN : WAIT_MOST);
+    this.connection.put({ state: this.#tries++ ? "offline" : "connecting", retryAt: Date.now() + wait });
     this.#retryTimer = setTimeout(() => this.#connect(), wait);
   }
 }
