@@ -449,6 +449,55 @@ async function feeds() {
   fourth.chat.close();
 }
 
+/** A conversation is there as soon as the viewer is in it, for the first time or again. One whose stream always fails is read less and less often. */
+async function returns() {
+  let isIn = false;
+  const entry = { id: "e", conversation: { id: "c", kind: "GROUP" }, unreadCount: 0, lastMessage: null, visibleFrom: null };
+  const head = { kind: "GROUP", participants: { edges: [] }, pinnedMessages: { edges: [] }, inboxEntry: entry, eventsCursor: "0" };
+  const { chat, sockets, sent } = world({ answers: {
+    UpdatesCursor: () => ({ inbox: { updatesCursor: "0" } }),
+    Conversation: () => ({ conversation: isIn ? { ...head, messages: { edges: [], pageInfo: {} } } : null }),
+  } });
+  await settle();
+  const [socket] = sockets;
+  socket.open();
+  const conversation = chat.conversation("c");
+  conversation.subscribe(() => {});
+  await settle();
+  const hear = (field, value) => socket.hear({ type: "next", id: openedOn(socket, field).at(-1), payload: { data: { [field]: value } } });
+  const changes = async (event, now) => { isIn = now; hear("inboxUpdated", { event }); await settle(); };
+  const shown = () => [conversation.get().status, openedOn(socket, "conversationEvents").length];
+  assert.deepEqual(shown(), ["gone", 0]);
+  await changes({ inboxEntryEdge: { node: entry } }, true);
+  assert.deepEqual(shown(), ["ready", 1], "it was opened before");
+  await changes({ inboxEntryId: "e", conversationId: "c" }, false);
+  assert.deepEqual(shown(), ["gone", 1]);
+  // With the whole history: the entry is the same.
+  await changes({ inboxEntryEdge: { node: entry } }, true);
+  assert.deepEqual(shown(), ["ready", 2]);
+  await changes({ inboxEntryId: "e", conversationId: "c" }, false);
+  // The change itself was missed.
+  isIn = true;
+  socket.hear({ type: "next", id: openedOn(socket, "inboxUpdated").at(-1), payload: { data: null, errors: [{ message: "Old.", ...failure("CURSOR_EXPIRED") }] } });
+  await windOn(socket, 1_100);
+  assert.deepEqual(shown(), ["ready", 3]);
+  let refused = 0;
+  const before = sent.length;
+  for (let time = 0; time < 60_000; time += 50) {
+    for (const id of openedOn(socket, "conversationEvents").slice(2 + refused)) { refused += 1; socket.hear({ type: "error", id, payload: [{ message: "No.", ...failure("BAD_USER_INPUT") }] }); }
+    await windOn(socket, 50);
+  }
+  assert.ok(refused > 3 && refused < 12, `opened ${refused} times in a minute`);
+  assert.ok(sent.length - before <= refused);
+  await windOn(socket, 30_000);
+  hear("conversationEvents", { event: null, isLive: true });
+  socket.hear({ type: "complete", id: openedOn(socket, "conversationEvents").at(-1) });
+  const { length } = openedOn(socket, "conversationEvents");
+  await windOn(socket, 1_100);
+  assert.equal(openedOn(socket, "conversationEvents").length, length + 1);
+  chat.close();
+}
+
 /** A conversation that is open for days holds its newest 1,000 messages, unless its reader is further up. */
 async function openForDays() {
   const one = (number) => ({ id: `m${number}`, orderKey: String(number).padStart(9, "0"), body: String(number), sender: { username: "bob" }, mentions: [], reactions: [] });
@@ -531,7 +580,7 @@ async function groups() {
   chat.close();
 }
 
-for (const rule of [queues, reloads, neighbours, locks, oldKeys, refusals, tokens, closeCodes, streams, restarts, feeds, openForDays, repeats, groups]) {
+for (const rule of [queues, reloads, neighbours, locks, oldKeys, refusals, tokens, closeCodes, streams, restarts, feeds, returns, openForDays, repeats, groups]) {
   try {
     await rule();
   } catch (error) {

@@ -1,7 +1,7 @@
 // One conversation: its messages without a gap, the unsent ones below, and everything that happens in it, live.
 
 import { ExpiryTimer, Joined, Store, isExpired, onPage } from "./store.js";
-import { isHidden } from "./transport.js";
+import { backoff, isHidden } from "./transport.js";
 import { Window, nodes } from "./window.js";
 
 const PAGE_SIZE = 30;
@@ -10,7 +10,6 @@ const KEPT = 1_000;
 const REPLAY_WAIT = 100;
 const HEAD_WAIT = 200;
 const SEEN_EVERY = 1_000;
-const ENDED_WAIT = 1_000;
 const TYPING_EVERY = 2_500;
 const TYPING_ENDS = 5_000;
 
@@ -21,6 +20,8 @@ export class Conversation extends Store {
   #generation = 0;
   #isLive = true;
   #streams = [];
+  /** Ends of the stream of events since it last had one. */
+  #ends = 0;
   #items = new WeakMap();
   /** Sent messages that the run does not reach yet. */
   #beyond = [];
@@ -65,6 +66,7 @@ export class Conversation extends Store {
         removed: (_, conversationId) => conversationId === this.id && this.#load(),
         // Every sender has changed, and perhaps the streams have ended.
         blocked: () => this.#load(),
+        anew: () => this.#return(),
       }),
     ];
     this.patch({ entry: feed.entryOf(this.id) ?? this.get().entry });
@@ -123,6 +125,7 @@ export class Conversation extends Store {
 
   #listen(after) {
     const { transport, documents } = this.#core;
+    const generation = this.#generation;
     // The streams of a blocked conversation have ended.
     if (this.#isBlocked) return;
     this.#streams = [
@@ -131,7 +134,7 @@ export class Conversation extends Store {
         variables: { id: this.id, after },
         next: ({ conversationEvents: { event, isLive } }) => this.#event(event, isLive),
         // The viewer is out of it or has blocked its other participant, or the cursor is too old.
-        end: () => setTimeout(() => this.isOpen && this.#load(), ENDED_WAIT * Math.random()),
+        end: () => setTimeout(() => generation === this.#generation && this.#load(), backoff(this.#ends++)),
       }),
       transport.subscribe({
         document: documents.TYPING,
@@ -148,7 +151,7 @@ export class Conversation extends Store {
   // ---- Events.
 
   #event(event, isLive) {
-    this.#isLive = isLive;
+    [this.#isLive, this.#ends] = [isLive, 0];
     const { __typename: kind, message = event?.messageEdge?.node, pinnedMessageEdge } = event ?? {};
     if (kind === "MessageAddedEvent") this.#typing(message.sender, false);
     if (kind === "PinsChangedEvent") this.#pinned(message, pinnedMessageEdge);
@@ -181,6 +184,14 @@ export class Conversation extends Store {
     const isCleared = this.get().conversation && entry.visibleFrom !== this.get().entry?.visibleFrom;
     this.patch({ entry });
     if (isCleared) this.#load();
+    this.#return();
+  }
+
+  /** The viewer may be in it again, or for the first time. */
+  #return() {
+    if (this.get().status !== "gone") return;
+    this.patch({ status: "loading" });
+    this.#load(true);
   }
 
   async #readHead() {
