@@ -99,6 +99,43 @@ async function queues() {
   chat.close();
 }
 
+/** A connection cuts short what waits for the server, but no wait that the server has asked for, whatever else is in the queue. */
+async function pauses() {
+  let code = "RATE_LIMITED";
+  const { chat, sends, sockets } = world({ answers: {
+    SendMessage: (input) => (input.body === "no" ? failure("FORBIDDEN") : code ? failure(code, { retryAfterMs: 60_000 }) : stored(input)),
+  } });
+  await settle();
+  const conversation = chat.conversation("c");
+  const failed = conversation.send("no");
+  await settle();
+  const [first, , third] = ["1", "2", "3"].map((body) => conversation.send(body));
+  await settle();
+  const tried = () => sends().slice(1).map(({ body }) => body);
+  const isUntouched = async () => { await settle(); assert.deepEqual(tried(), ["1"]); };
+  await isUntouched();
+  sockets[0].open();
+  await isUntouched();
+  conversation.discard(third);
+  await isUntouched();
+  conversation.retry(failed);
+  await isUntouched();
+  // The person decides about the one that waits.
+  conversation.retry(first);
+  await settle();
+  assert.deepEqual(tried(), ["1", "no", "1"], "in the order in which they were written");
+  code = "UNAVAILABLE";
+  conversation.discard(first);
+  await settle();
+  assert.deepEqual(tried().slice(3), ["2"]);
+  code = null;
+  sockets[0].hear({ type: "connection_ack" });
+  await settle();
+  assert.deepEqual(tried().slice(3), ["2", "2"]);
+  assert.deepEqual(chat.outbox.get().map(({ key }) => key), [failed]);
+  chat.close();
+}
+
 /** A message is on the device before `send` returns; the next visit sends it under the same key, as nobody else. */
 async function reloads() {
   const first = world({});
@@ -580,7 +617,7 @@ async function groups() {
   chat.close();
 }
 
-for (const rule of [queues, reloads, neighbours, locks, oldKeys, refusals, tokens, closeCodes, streams, restarts, feeds, returns, openForDays, repeats, groups]) {
+for (const rule of [queues, pauses, reloads, neighbours, locks, oldKeys, refusals, tokens, closeCodes, streams, restarts, feeds, returns, openForDays, repeats, groups]) {
   try {
     await rule();
   } catch (error) {

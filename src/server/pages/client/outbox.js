@@ -84,23 +84,27 @@ export class Outbox extends Store {
     const { code } = record.error ?? {};
     this.#write({ ...record, error: null, attemptedAt: code === "KEY_EXPIRED" ? null : record.attemptedAt });
     this.#changed();
-    this.#waking.get(record.conversationId)?.();
-    this.#run(record.conversationId);
+    this.#resume(record);
   }
 
   discard(key) {
     const record = this.#records.get(key);
     if (!record) return;
     this.#remove(record);
-    this.#waking.get(record.conversationId)?.();
+    this.#resume(record);
   }
 
   /** The server is back: what waits only for it is tried now. */
   wake() {
-    for (const { conversationId, retry } of this.#records.values()) {
-      if (retry?.error.code !== "RATE_LIMITED") this.#waking.get(conversationId)?.();
-      this.#run(conversationId);
+    for (const record of this.#records.values()) {
+      if (record.retry?.error.code !== "RATE_LIMITED") this.#resume(record);
     }
+  }
+
+  /** Ends the wait of this record, not that of another one. */
+  #resume({ conversationId, retry }) {
+    if (retry) this.#waking.get(conversationId)?.();
+    this.#run(conversationId);
   }
 
   #read(name) {
