@@ -1,5 +1,6 @@
-// Signs in to the chat with tokens that expire and that are revoked: the page says which, and the draft is there afterwards.
-// Usage: node expired.js BASE_URL CHROMIUM SCREENSHOT_FOLDER EXPIRED_TOKEN SERVICE_TOKEN. It writes "token alice", and reads the token.
+// Signs in to the chat with tokens that expire and that are revoked: the page says which, and the draft is there afterwards. Then with one of
+// a name beyond ASCII.
+// Usage: node expired.js BASE_URL CHROMIUM SCREENSHOT_FOLDER EXPIRED_TOKEN SERVICE_TOKEN. It writes "token NAME", and reads the token.
 
 import assert from "node:assert/strict";
 import { createInterface } from "node:readline";
@@ -9,16 +10,16 @@ const [base, executablePath, , expired, service] = process.argv.slice(2);
 const { newContext, open, close } = await launch(base, executablePath);
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
-async function newToken() {
-  console.log("token alice");
+async function newToken(name = "alice") {
+  console.log(`token ${name}`);
   return (await answers.next()).value;
 }
 
 try {
   const page = await open(await newContext(), "/demo");
-  const signIn = async (token) => {
-    await page.locator("#token").fill(token);
-    await page.getByRole("button", { name: "Sign in" }).click();
+  const signIn = async (token, at = page) => {
+    await at.locator("#token").fill(token);
+    await at.getByRole("button", { name: "Sign in" }).click();
   };
   const { exp } = JSON.parse(Buffer.from(expired.split(".")[1], "base64url"));
   while (Date.now() <= exp * 1_000) await page.waitForTimeout(50);
@@ -50,6 +51,14 @@ try {
   await signIn(token);
   await page.locator("#room-title", { hasText: "bob" }).waitFor();
   assert.equal(await page.locator("#text").inputValue(), "Half a thought");
+
+  const other = await open(await newContext(), "/demo");
+  await signIn(await newToken("žofie"), other);
+  await other.locator("#me", { hasText: "žofie" }).waitFor();
+  await other.getByRole("button", { name: "New conversation" }).click();
+  await other.locator("#names").fill("alice");
+  await other.getByRole("button", { name: "Start" }).click();
+  await other.locator("#room-title", { hasText: "alice" }).waitFor();
   process.stdin.destroy();
 } finally {
   await close();

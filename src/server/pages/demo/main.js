@@ -1,6 +1,7 @@
 // The page as a whole: who one is, which conversation is open, and what the bar says about the connection.
 
 import { SignedOut, connect } from "../../client/index.js";
+import { claimsOf } from "../../client/transport.js";
 import * as documents from "./documents.js";
 import { addressOf, avatar, displayOf, el, icon, nameOf, nameParts, part, titleOf } from "./dom.js";
 import { drawMatch } from "./finder.js";
@@ -27,15 +28,6 @@ async function demoToken(username) {
   });
   if (!response.ok) throw new Error(`The server gives no token for ${username}.`);
   return (await response.json()).token;
-}
-
-/** Claims of a token, which the server alone verifies. */
-function claimsOf(token) {
-  try {
-    return JSON.parse(atob(token.split(".")[1].replace(/-/g, "+").replace(/_/g, "/")));
-  } catch {
-    return {};
-  }
 }
 
 function whyRefused(token) {
