@@ -150,7 +150,10 @@ export interface ConversationState {
   conversation: ConversationInfo | null;
   /** The inbox entry: known before the conversation is loaded, if the inbox is. */
   entry: InboxEntry | null;
-  /** Oldest first, without a gap; unsent ones last. While the reader is at the end, the newest 1,000: `older` brings the others back. */
+  /**
+   * Oldest first. Unsent ones come last, and while `hasNewer` is true those that the viewer has sent meanwhile: only before these is there a
+   * gap. While the reader is at the end, the newest 1,000: `older` brings the others back.
+   */
   items: readonly Item[];
   hasOlder: boolean;
   hasNewer: boolean;
