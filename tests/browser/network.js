@@ -15,6 +15,7 @@ const [base, executablePath, folder, kind, appFolder] = process.argv.slice(2);
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const MESSAGES = 200;
 const ROUNDS = 5;
+const GROUP = "Project Phoenix";
 
 async function server(command) {
   console.log(command);
@@ -61,12 +62,13 @@ const browser = await chromium.launch({
     "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"],
 });
 
-/** The page of a user. Each token lives for 20 s. */
-async function open(username) {
+/** The page of a user. Each token lives for 20 s. The first one comes after `ready`. */
+async function open(username, ready = Promise.resolve()) {
   const context = await browser.newContext({ viewport: { width: 1180, height: 760 } });
   await context.route("**/demo/token", async (route) => {
     const headers = { "access-control-allow-origin": "*", "access-control-allow-headers": "*" };
     if (route.request().method() === "OPTIONS") return route.fulfill({ status: 204, headers });
+    await ready;
     return route.fulfill({ json: { token: await tokenOf(username) }, headers });
   });
   const page = await context.newPage();
@@ -89,14 +91,14 @@ const command = (words) => { asking = asking.then(() => server(words)); return a
 /** How each of the two pages is used. */
 const page = kind === "app"
   ? {
-    enter: (window) => window.locator("nav button", { hasText: "Project Phoenix" }).click(),
+    enter: (window) => window.locator("nav button", { hasText: GROUP }).click(),
     field: (window) => window.getByLabel("Message", { exact: true }),
     bodies: (window) => window.locator("li[data-state] .body").allTextContents(),
     isQuiet: (window) => window.evaluate(() => !document.querySelector("li[data-state=waiting], li[data-state=sending]")),
     older: async (window) => { await window.getByRole("button", { name: "Older" }).click({ timeout: 500 }).catch(() => {}); },
   }
   : {
-    enter: (window) => window.locator(".entry", { hasText: "Project Phoenix" }).click(),
+    enter: (window) => window.locator(".entry", { hasText: GROUP }).click(),
     field: (window) => window.locator("#text"),
     bodies: (window) => window.locator("li.message .body").allTextContents(),
     isQuiet: (window) => window.evaluate(() => !document.querySelector("li.message.waiting")),
@@ -118,22 +120,33 @@ async function until(what, holds) {
   }
 }
 
+/** Of the group: alice owns it, bob is a member. */
+async function setSlowMode(slowModeSeconds) {
+  const alice = apiOf(base, "alice");
+  const { inbox } = await alice("{ inbox(first: 50) { edges { node { conversation { id name } } } } }");
+  const { id } = inbox.edges.map(({ node }) => node.conversation).find(({ name }) => name === GROUP);
+  await alice("mutation($input: UpdateConversationInput!) { updateConversation(input: $input) { conversation { id } } }", { input: { conversationId: id, slowModeSeconds } });
+}
+
 const names = ["alice", "bob"];
 const windows = [];
 try {
-  // The React app comes from elsewhere: it may be there before its server.
-  if (app) {
-    await command("kill");
-    windows.push(await open(names[0]));
-    await windows[0].getByText("Offline").waitFor();
-    await command("start");
-  } else windows.push(await open(names[0]));
+  // The React app comes from elsewhere: it may be there before its server. The demo is, if its server dies before the first token.
+  if (app) await command("kill");
+  let release;
+  windows.push(await open(names[0], new Promise((resolve) => { release = resolve; })));
+  if (!app) await command("kill");
+  release();
+  await windows[0].getByText("Offline").first().waitFor();
+  await command("start");
   windows.push(await open(names[1]));
   for (const window of windows) await page.enter(window);
   for (const window of windows) await until("the history", async () => (await page.bodies(window)).length > 0);
 
   for (let round = 0; round < ROUNDS; round += 1) {
     const part = MESSAGES / ROUNDS;
+    const isSlow = round === ROUNDS - 1;
+    if (isSlow) await setSlowMode(1);
     const writing = windows.map((window, at) => write(window, names[at], round * part, (round + 1) * part));
     if (round < 3) {
       await command("kill");
@@ -144,6 +157,11 @@ try {
       setTimeout(() => proxy.swallow(false), 3_000);
     }
     await Promise.all(writing);
+    // In slow mode a member's messages wait for each other.
+    if (isSlow) {
+      await until("some wait", async () => !(await page.isQuiet(windows[1])));
+      await setSlowMode(0);
+    }
     // Unsent messages outlive the page, in the middle of it all.
     if (round === 2) {
       await until("its server", () => fetch(base).then(() => true, () => false));
@@ -168,7 +186,7 @@ try {
   for (const name of names) assert.deepEqual(shown[0].filter((body) => body.startsWith(name)), expected(name), "once each, in the order written");
 
   const { inbox } = await apiOf(base, "alice")("{ inbox(first: 50) { edges { node { conversation { id name messageCount } } } } }");
-  const { conversation } = inbox.edges.map(({ node }) => node).find((node) => node.conversation.name === "Project Phoenix");
+  const { conversation } = inbox.edges.map(({ node }) => node).find((node) => node.conversation.name === GROUP);
   const stored = [];
   for (let after = null, isMore = true; isMore; ) {
     const { conversation: { messages } } = await apiOf(base, "alice")(
