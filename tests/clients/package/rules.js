@@ -1,5 +1,5 @@
 // The rules that the package promises, each against a server made by hand and a clock that is wound by hand: queues and keys of unsent
-// messages, tokens, close codes, dead sockets and cursors. `node package/rules.js`
+// messages, tabs, tokens, close codes, dead sockets and cursors. `node package/rules.js`
 
 import assert from "node:assert/strict";
 import { mock } from "node:test";
@@ -10,6 +10,16 @@ const HOUR = 3_600_000;
 const realImmediate = setImmediate;
 mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"], now: 1_800_000_000_000 });
 Math.random = () => 0.5;
+/** Events of the page, and the locks that its tabs share. */
+const page = new EventTarget();
+globalThis.addEventListener = page.addEventListener.bind(page);
+const locks = new Map();
+const request = (name, run) => {
+  const held = (locks.get(name) ?? Promise.resolve()).then(run);
+  locks.set(name, held.catch(() => {}));
+  return held;
+};
+Object.defineProperty(globalThis, "navigator", { value: { locks: { request } }, configurable: true });
 
 /** Lets every promise run that can. */
 const settle = async () => { for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => realImmediate(resolve)); };
@@ -29,13 +39,15 @@ const tokenOf = (sub, life = 3_600) => {
 
 function storageOf() {
   const values = new Map();
+  // The event of a change goes to the other tabs; in this process all are told.
+  const tell = (key) => queueMicrotask(() => page.dispatchEvent(Object.assign(new Event("storage"), { key })));
   return {
     values,
     get length() { return values.size; },
     key: (index) => [...values.keys()][index] ?? null,
     getItem: (key) => values.get(key) ?? null,
-    setItem: (key, value) => void values.set(key, value),
-    removeItem: (key) => void values.delete(key),
+    setItem: (key, value) => { values.set(key, value); tell(key); },
+    removeItem: (key) => { values.delete(key); tell(key); },
   };
 }
 
@@ -183,7 +195,7 @@ async function neighbours() {
 }
 
 /** A page that is denied its storage is denied locks: it sends without them. A lock that begins is used once. */
-async function locks() {
+async function deniedLocks() {
   const of = async (request) => {
     let asked = 0;
     // More would be an endless loop.
@@ -202,6 +214,30 @@ async function locks() {
     assert.deepEqual(await of(async (_, run) => run()), [["1", "2"], 0, 1]);
   } finally {
     Object.defineProperty(globalThis, "navigator", before);
+  }
+}
+
+/** Two tabs of one user share the queue: both show a message, and one of them sends it. */
+async function tabs() {
+  const storage = storageOf();
+  let isDown = true;
+  const answers = () => ({ SendMessage: (input) => (isDown ? undefined : stored(input)) });
+  const both = [world({ storage, answers: answers() }), world({ storage, answers: answers() })];
+  await settle();
+  const bodies = ["1", "2", "3", "4"];
+  for (const [at, body] of bodies.entries()) {
+    both[at % 2].chat.conversation("c").send(body);
+    await settle();
+  }
+  for (const { chat } of both) assert.deepEqual(chat.outbox.get().map(({ input }) => input.body), bodies);
+  isDown = false;
+  const before = both.map(({ sends }) => sends().length);
+  await wind(20_000);
+  const sent = both.flatMap(({ sends }, at) => sends().slice(before[at]).map(({ body }) => body));
+  assert.deepEqual(sent.sort(), bodies, "each by one of them");
+  for (const { chat } of both) {
+    assert.deepEqual(chat.outbox.get(), []);
+    chat.close();
   }
 }
 
@@ -259,8 +295,10 @@ async function tokens() {
   await wind(10_000);
   sockets.at(-1).open();
   assert.equal(chat.connection.get().state, "connected");
-  await wind(10_000);
-  assert.equal(asked.at(-1), "expiring");
+  fails = 2;
+  await wind(14_000);
+  assert.deepEqual(asked.slice(-3), ["expiring", "expiring", "expiring"], "a renewal that fails is tried again");
+  assert.deepEqual([chat.connection.get().state, sockets.at(-1).readyState], ["connected", 1], "and ends no socket");
   // The socket has the token from before.
   const count = asked.length;
   sockets.at(-1).cut(4403);
@@ -284,19 +322,44 @@ async function closeCodes() {
     await wind(1_600);
     assert.ok(sockets.length > before, `it comes back from ${code}`);
   }
+  sockets.at(-1).open();
+  const waits = [];
   for (let tries = 0; tries < 12; tries += 1) {
     const before = sockets.length;
     sockets.at(-1).cut(1006);
-    assert.ok(chat.connection.get().retryAt <= Date.now() + 3_000);
+    waits.push(chat.connection.get().retryAt - Date.now());
     await wind(3_000);
     assert.ok(sockets.length > before);
   }
+  // Half of the wait, since every random number is one half here.
+  assert.deepEqual(waits, [125, 250, 500, 1_000, ...Array(8).fill(1_500)]);
   assert.equal(chat.connection.get().state, "offline");
   sockets.at(-1).open();
   sockets.at(-1).cut(4401);
   const before = sockets.length;
   await wind(HOUR);
   assert.deepEqual([sockets.length, chat.connection.get()], [before, { state: "signed-out", reason: "suspended" }]);
+}
+
+/** It comes back at once when the network, or the page, does; and asks a socket that looks open whether it is. */
+async function returns() {
+  const { chat, sockets } = world();
+  await settle();
+  sockets.at(-1).open();
+  for (const name of ["online", "visibilitychange", "pageshow"]) {
+    const pings = sockets.at(-1).of("ping").length;
+    page.dispatchEvent(new Event(name));
+    assert.equal(sockets.at(-1).of("ping").length, pings + 1, name);
+    sockets.at(-1).hear({ type: "pong" });
+    sockets.at(-1).cut(1006);
+    const before = sockets.length;
+    assert.ok(chat.connection.get().retryAt > Date.now(), "it waits");
+    page.dispatchEvent(new Event(name));
+    await settle();
+    assert.equal(sockets.length, before + 1, name);
+    sockets.at(-1).open();
+  }
+  chat.close();
 }
 
 /** A socket without a pong for 5 s is dropped, and each stream goes on after its last response. */
@@ -319,6 +382,18 @@ async function streams() {
   assert.equal(first.of("ping").length, 1);
   await wind(6_000);
   assert.notEqual(sockets.at(-1), first, "dropped");
+  sockets.at(-1).open();
+  // A server of an earlier version has no `extensions.cursor`.
+  for (const field of [{ cursor: "a" }, { messageEdge: { cursor: "b" } }]) {
+    sockets.at(-1).hear({ type: "next", id, payload: { data: { s: field } } });
+    sockets.at(-1).cut(1006);
+    await wind(200);
+    sockets.at(-1).open();
+    assert.deepEqual(sockets.at(-1).of("subscribe").at(-1).payload.variables, { after: field.cursor ?? field.messageEdge.cursor });
+  }
+  sockets.at(-1).hear({ type: "next", id, payload: { data: { s: { cursor: "c" } }, extensions: { cursor: "2" } } });
+  sockets.at(-1).cut(1006);
+  await wind(200);
   sockets.at(-1).open();
   const [resumed, ...rest] = sockets.at(-1).of("subscribe");
   assert.deepEqual([resumed.payload.variables, rest], [{ after: "2" }, []]);
@@ -487,7 +562,7 @@ async function feeds() {
 }
 
 /** A conversation is there as soon as the viewer is in it, for the first time or again. One whose stream always fails is read less and less often. */
-async function returns() {
+async function readded() {
   let isIn = false;
   const entry = { id: "e", conversation: { id: "c", kind: "GROUP" }, unreadCount: 0, lastMessage: null, visibleFrom: null };
   const head = { kind: "GROUP", participants: { edges: [] }, pinnedMessages: { edges: [] }, inboxEntry: entry, eventsCursor: "0" };
@@ -535,26 +610,56 @@ async function returns() {
   chat.close();
 }
 
-/** A conversation that is open for days holds its newest 1,000 messages, unless its reader is further up. */
-async function openForDays() {
-  const one = (number) => ({ id: `m${number}`, orderKey: String(number).padStart(9, "0"), body: String(number), sender: { username: "bob" }, mentions: [], reactions: [] });
-  const pageOf = (from, count) => ({
-    edges: Array.from({ length: count }, (_, at) => ({ node: one(from - at) })),
-    pageInfo: { hasNextPage: from - count > 0, endCursor: String(from - count + 1), hasPreviousPage: false, startCursor: String(from) },
-  });
+const one = (number) => ({ id: `m${number}`, orderKey: String(number).padStart(9, "0"), body: String(number), sender: { username: "bob" }, mentions: [], reactions: [] });
+const pageOf = (from, count) => ({
+  edges: Array.from({ length: count }, (_, at) => ({ node: one(from - at) })),
+  pageInfo: { hasNextPage: from - count > 0, endCursor: String(from - count + 1), hasPreviousPage: false, startCursor: String(from) },
+});
+
+/** An open conversation with 30 messages, and the socket of its streams. */
+async function opened(more = {}) {
   const head = { kind: "GROUP", participants: { edges: [] }, pinnedMessages: { edges: [] }, inboxEntry: null, eventsCursor: "0" };
-  const { chat, sockets, sent } = world({ answers: {
+  const all = world({ answers: {
     UpdatesCursor: () => ({ inbox: { updatesCursor: "0" } }),
     Conversation: () => ({ conversation: { ...head, messages: pageOf(30, 30) } }),
-    Page: ({ around }) => ({ conversation: { messages: pageOf(Number(around.slice(1)) + 15, 30) } }),
     MarkRead: () => ({ markRead: { inboxEntry: { id: "e" } } }),
+    ...more,
   } });
   await settle();
-  sockets[0].open();
-  const conversation = chat.conversation("c");
+  all.sockets[0].open();
+  const conversation = all.chat.conversation("c");
   conversation.subscribe(() => {});
   await settle();
-  const { id } = sockets[0].of("subscribe").find(({ payload }) => payload.query.includes("conversationEvents"));
+  const stream = (field) => all.sockets[0].of("subscribe").findLast(({ payload }) => payload.query.includes(field)).id;
+  return { ...all, conversation, stream };
+}
+
+/** A cursor that has expired: the conversation, and the inbox, are read anew. */
+async function expiredCursors() {
+  const page = { inbox: { edges: [], pageInfo: { hasNextPage: false, endCursor: null } } };
+  const { chat, sent, sockets, conversation, stream } = await opened({ Inbox: () => page, PinnedEntries: () => page });
+  chat.inbox().subscribe(() => {});
+  await settle();
+  const count = (name) => sent.filter((request) => request.name === name).length;
+  const expire = (field) => sockets[0].hear({ type: "error", id: stream(field), payload: [{ message: "Old.", ...failure("CURSOR_EXPIRED") }] });
+  for (const [field, ...names] of [["conversationEvents", "Conversation"], ["inboxUpdated", "UpdatesCursor", "Inbox"]]) {
+    const before = names.map(count);
+    const id = stream(field);
+    expire(field);
+    await wind(1_000);
+    assert.deepEqual(names.map(count), before.map((number) => number + 1), field);
+    assert.notEqual(stream(field), id, `${field} is open again`);
+  }
+  assert.equal(conversation.get().items.length, 30);
+  chat.close();
+}
+
+/** A conversation that is open for days holds its newest 1,000 messages, unless its reader is further up. */
+async function openForDays() {
+  const { chat, sockets, sent, conversation, stream } = await opened({
+    Page: ({ around }) => ({ conversation: { messages: pageOf(Number(around.slice(1)) + 15, 30) } }),
+  });
+  const id = stream("conversationEvents");
   let number = 30;
   const hear = (count) => {
     for (; count > 0; count -= 1) {
@@ -617,7 +722,7 @@ async function groups() {
   chat.close();
 }
 
-for (const rule of [queues, pauses, reloads, neighbours, locks, oldKeys, refusals, tokens, closeCodes, streams, restarts, feeds, returns, openForDays, repeats, groups]) {
+for (const rule of [queues, pauses, reloads, neighbours, deniedLocks, tabs, oldKeys, refusals, tokens, closeCodes, streams, expiredCursors, restarts, feeds, returns, readded, openForDays, repeats, groups]) {
   try {
     await rule();
   } catch (error) {

@@ -235,6 +235,7 @@ export class Transport {
 
   #ready() {
     [this.#isReady, this.#isOpening, this.#tries] = [true, false, 0];
+    clearInterval(this.#pingTimer);
     this.#pingTimer = setInterval(() => this.#ping(), PING_EVERY);
     for (const operation of this.#operations.values()) this.#start(operation);
     this.#caughtUp();
