@@ -131,6 +131,8 @@ fn the_package_keeps_the_rules_that_it_promises() {
         return;
     };
     node.run("package/rules.js", &[]);
+    node.run("package/failures.js", &[]);
+    node.run("package/conversations.js", &[]);
 }
 
 #[test]
