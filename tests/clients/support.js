@@ -61,6 +61,7 @@ export const cuttable = (url, token) => {
     url: `${url.replace("http", "ws")}/ws`,
     connectionParams: () => ({ Authorization: `Bearer ${token()}` }),
     retryAttempts: Infinity,
+    shouldRetry: () => true,
     retryWait: () => gone.then(() => wait(50)),
     webSocketImpl: Noted,
   });
