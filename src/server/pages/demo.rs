@@ -13,7 +13,7 @@ use axum::routing::get;
 use super::{CSS, HtmlPage, JS, escape, fingerprint, forever};
 
 /// Files of the demo. The modules import each other, so their folder holds the hash, not each name.
-const FILES: [(&str, &str); 21] = [
+const FILES: [(&str, &str); 27] = [
     ("demo.css", include_str!("demo/demo.css")),
     ("main.js", include_str!("demo/main.js")),
     ("documents.js", include_str!("demo/documents.js")),
@@ -35,9 +35,15 @@ const FILES: [(&str, &str); 21] = [
     ("menu.js", include_str!("demo/menu.js")),
     ("composer.js", include_str!("demo/composer.js")),
     ("scroll.js", include_str!("demo/scroll.js")),
+    ("names.js", include_str!("demo/names.js")),
+    ("press.js", include_str!("demo/press.js")),
+    ("sheet.js", include_str!("demo/sheet.js")),
+    ("members.js", include_str!("demo/members.js")),
+    ("entry-menu.js", include_str!("demo/entry-menu.js")),
+    ("profile.js", include_str!("demo/profile.js")),
 ];
 
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; \
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
 struct DemoPage {

@@ -1,9 +1,10 @@
 // What the viewer does to a message or to the conversation, and the menus that offer it.
 
 import * as documents from "./documents.js";
-import { nameOf } from "./dom.js";
+import { wordsOf } from "./dom.js";
 import { EXPIRIES } from "./expiry.js";
 import { openMenu } from "./menu.js";
+import { nameOf } from "./names.js";
 import { openReport } from "./report.js";
 
 export class Actions {
@@ -14,7 +15,7 @@ export class Actions {
 
   /**
    * `store`: the conversation of the package. `room`: mayLead(), isBlocked(), problem(words), block(username, isBlocked), reply(message),
-   * edit(message), search(kind).
+   * edit(message), search(kind), about().
    */
   constructor(chat, store, viewer, room) {
     [this.#chat, this.#store, this.#viewer, this.#room] = [chat, store, viewer, room];
@@ -31,7 +32,7 @@ export class Actions {
   }
 
   failed(error) {
-    this.#room.problem(error.code === "OFFLINE" ? "You are offline. Try again when you are back." : error.message);
+    this.#room.problem(wordsOf(error));
   }
 
   edit(message, body, { usernames, isEveryone }) {
@@ -53,7 +54,11 @@ export class Actions {
   }
 
   #report(message) {
-    openReport({ chat: this.#chat, message, block: (username) => this.#room.block(username, true) });
+    openReport({ chat: this.#chat, message, user: message.sender, block: (username) => this.#room.block(username, true) });
+  }
+
+  reportUser(user) {
+    openReport({ chat: this.#chat, user, conversationId: this.#store.id, block: (username) => this.#room.block(username, true) });
   }
 
   messageMenu(message, button) {
@@ -78,10 +83,11 @@ export class Actions {
   conversationMenu(button) {
     const peer = this.#conversation?.directPeer;
     const items = [
+      this.#conversation && { label: this.#conversation.kind === "GROUP" ? "People and settings" : "Profile", run: () => this.#room.about() },
       { label: "Search", run: () => this.#room.search() },
       { label: "Images and files", run: () => this.#room.search("IMAGE") },
       this.#mayExpire() && { label: "Disappearing messages…", run: () => this.#expiryMenu(button) },
-      this.#conversation && { label: "Clear for me", asks: "Clear all messages, for you alone?", run: () => this.#clear() },
+      this.#conversation && { label: "Clear for me", asks: "Clear all messages, for you alone?", run: () => this.clear() },
       peer && peer.username !== this.#viewer && this.#blockItem(peer),
     ].filter(Boolean);
     openMenu(button, { name: "Conversation", items });
@@ -102,10 +108,10 @@ export class Actions {
 
   #expire(messageTtlSeconds) {
     const input = { conversationId: this.#store.id, messageTtlSeconds };
-    return this.#do(this.#chat.request(documents.UPDATE, { input }).then(({ updateConversation }) => this.#store.updated(updateConversation.conversation)));
+    return this.#do(this.#chat.request(documents.CHANGES.updateConversation, { input }).then(({ updateConversation }) => this.#store.updated(updateConversation.conversation)));
   }
 
-  #clear() {
+  clear() {
     return this.#do(this.#chat.request(documents.CLEAR, { input: { conversationId: this.#store.id } }));
   }
 }

@@ -1,10 +1,11 @@
 // Where one writes: a new message, an answer to one, or an edit of one's own. Enter sends, Shift-Enter is a new line, Escape gives up
 // an answer or an edit, and the arrow up in an empty field edits one's last message.
 
-import { icon, nameOf, part } from "./dom.js";
+import { icon, part } from "./dom.js";
 import { mentionedIn } from "../../client/text.js";
 import { EVERYONE, MentionPicker } from "./mentions.js";
 import { lineOf } from "./message.js";
+import { nameOf } from "./names.js";
 
 const BODY_BYTES_MAX = 16 * 1024;
 

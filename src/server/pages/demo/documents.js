@@ -1,6 +1,6 @@
 // The operations of this page beside those of the package. They are of the public API: run them in the playground at /.
 
-const USER = "username displayName";
+const USER = "username displayName avatarUrl";
 const SENDER = `${USER} viewerHasBlocked`;
 const LINE = `id kind body deletedAt createdAt expiresAt metadata sender { ${SENDER} } attachments { name mimeType }`;
 const MATCHES = "isCapped pageInfo { hasNextPage endCursor }";
@@ -26,10 +26,6 @@ export const SEARCH_ROOM = `query SearchRoom($id: ID!, $query: String, $filter: 
 // ---- What a conversation keeps.
 
 export const CLEAR = `mutation Clear($input: ClearHistoryInput!) { clearHistory(input: $input) { inboxEntry { id } } }`;
-export const UPDATE = `mutation Update($input: UpdateConversationInput!) {
-  updateConversation(input: $input) { conversation { messageTtlSeconds viewerParticipant { role isSilenced silencedUntil askedMessageTtlSeconds } } }
-}`;
-
 // ---- Blocks and reports.
 
 export const BLOCKED_USERS = `query BlockedUsers($after: String) {
@@ -40,4 +36,42 @@ export const BLOCKS = `subscription Blocks($after: String) {
 }`;
 export const BLOCK = `mutation Block($input: BlockUserInput!) { blockUser(input: $input) { user { ${SENDER} } } }`;
 export const UNBLOCK = `mutation Unblock($input: UnblockUserInput!) { unblockUser(input: $input) { user { ${SENDER} } } }`;
+export const REPORT_USER = `mutation ReportUser($input: ReportUserInput!) { reportUser(input: $input) { reportId } }`;
 export const REPORT = `mutation Report($input: ReportMessageInput!) { reportMessage(input: $input) { reportId } }`;
+
+// ---- A conversation, its participants and the viewer's profile. Each mutation `doIt` takes a `DoItInput`.
+
+const mutation = (field, payload = "clientMutationId") => {
+  const name = field[0].toUpperCase() + field.slice(1);
+  return `mutation ${name}($input: ${name}Input!) { ${field}(input: $input) { ${payload} } }`;
+};
+/** Further fields of the conversations and entries of the package. */
+export const SELECT = { conversation: "historyVisibility", entry: "lastMessage { status }" };
+const HEAD = `conversation {
+  id name participantCount messageTtlSeconds slowModeSeconds historyVisibility viewerParticipant { role isSilenced silencedUntil askedMessageTtlSeconds }
+}`;
+export const CHANGES = {
+  renameConversation: mutation("renameConversation", HEAD),
+  updateConversation: mutation("updateConversation", HEAD),
+  addParticipants: mutation("addParticipants", HEAD),
+  removeParticipant: mutation("removeParticipant", HEAD),
+  banParticipant: mutation("banParticipant", HEAD),
+  liftBan: mutation("liftBan"),
+  silenceParticipant: mutation("silenceParticipant"),
+  unsilenceParticipant: mutation("unsilenceParticipant"),
+  setParticipantRole: mutation("setParticipantRole"),
+  leaveConversation: mutation("leaveConversation"),
+  markRead: mutation("markRead"),
+  updateProfile: mutation("updateProfile", `user { ${USER} }`),
+};
+export const MEMBERS = `query Members($id: ID!, $prefix: String, $after: String) {
+  conversation(id: $id) {
+    participants(first: 50, usernamePrefix: $prefix, after: $after) {
+      edges { node { id role isSilenced silencedUntil user { ${SENDER} presence { isOnline } } } }
+      pageInfo { hasNextPage endCursor }
+    }
+  }
+}`;
+export const BANS = `query Bans($id: ID!) { conversation(id: $id) { bans(first: 100) { edges { node { until reason user { ${USER} } } } } } }`;
+/** The newest messages, among which is one of another user. */
+export const NEWEST = `query Newest($id: ID!) { conversation(id: $id) { messages(first: 50) { edges { node { id kind sender { username } } } } } }`;

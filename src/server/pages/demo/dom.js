@@ -1,5 +1,7 @@
 // Small things that every part needs: making elements, saying times, ordering ids. Text is only ever set as text.
 
+import { displayOf, handleOf, tooltipOf } from "./names.js";
+
 /** An element with properties, and children that are elements or text. `data-` and `aria-` names, `role` and `class` become attributes. */
 export function el(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -44,6 +46,7 @@ const SHAPES = {
   search: "M11 4a7 7 0 1 0 .01 0M16 16l5 5",
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
   blocked: "M12 3a9 9 0 1 0 .01 0M6 6l12 12",
+  clip: "M20 11l-8 8a5 5 0 0 1-7-7l8-8a3.5 3.5 0 0 1 5 5l-8 8a2 2 0 0 1-3-3l7-7",
   pinned: "M9 4h6l-1 7 4 3H6l4-3zM12 14v6",
 };
 
@@ -59,27 +62,30 @@ export function icon(name) {
   return svg;
 }
 
-/** Characters of a name that show nothing or turn its text around become visible: older names may hold them. */
-const shown = (name) => name.replace(/(?![\u200c\u200d])\p{Cf}|[\u115f\u1160\u3164\uffa0\u2800]/gu, "\ufffd");
+/** A name as elements: where room is short, the display name gives way. The tooltip always has the username. */
+export function nameParts(user) {
+  const handle = handleOf(user);
+  return [el("b", { dir: "auto", title: tooltipOf(user) }, displayOf(user)), handle ? el("span", { class: "handle", dir: "auto" }, `@${handle}`) : null];
+}
 
-export const displayOf = (user) => shown(user?.displayName || user?.username || "");
-
-const handleOf = (user) => (user && user.displayName && user.displayName !== user.username ? shown(user.username) : "");
-
-/** A display name is whatever its user says: the username beside it tells users of one name apart. */
-export const nameOf = (user) => (handleOf(user) ? `${displayOf(user)} (${handleOf(user)})` : displayOf(user));
-
-/** The same as elements: where room is short, the display name gives way. */
-export const nameParts = (user) =>
-  [el("b", { dir: "auto" }, displayOf(user)), handleOf(user) ? el("span", { class: "handle", dir: "auto" }, `@${handleOf(user)}`) : null];
-
-/** The first letters of at most two words, on a colour that stays the same for this name. */
-export function avatar(title, isOnline = false) {
+/** The picture of a user, over the first letters of at most two words on a colour that stays the same for this name. */
+export function avatar(title, isOnline = false, url = null) {
   const letters = title.split(/[\s&]+/u).filter(Boolean).slice(0, 2).map((word) => [...word][0].toUpperCase()).join("");
   let hash = 7;
   for (const character of title.toLowerCase()) hash = (hash * 33 + character.codePointAt(0)) % 1_009;
-  return el("span", { class: `avatar tint-${hash % 6}`, "aria-hidden": "true", "data-online": isOnline ? "" : undefined }, letters);
+  return el("span", { class: `avatar tint-${hash % 6}`, "aria-hidden": "true", "data-online": isOnline ? "" : undefined }, letters, url ? remoteImage(url) : null);
 }
+
+/** An image of another host, which gets to know no more than that it was fetched. One that does not load goes. */
+export function remoteImage(url, properties = {}) {
+  if (!URL.canParse(url) || new URL(url).protocol !== "https:") return null;
+  return el("img", { alt: "", loading: "lazy", decoding: "async", referrerPolicy: "no-referrer", ...properties, onerror: ({ currentTarget }) => currentTarget.remove(), src: url });
+}
+
+export const userAvatar = (user, isOnline) => avatar(displayOf(user), isOnline, user?.avatarUrl);
+
+/** What failed, in words. */
+export const wordsOf = (error) => (error.code === "OFFLINE" ? "You are offline. Try again when you are back." : error.message);
 
 export const titleOf = (conversation, viewer) => {
   if (conversation.kind === "GROUP") return conversation.name || "Group";

@@ -1,8 +1,9 @@
 // The search in one conversation, over its messages: by words, by what a message carries, or by both. Without words it is the gallery.
 
 import { SEARCH_ROOM } from "./documents.js";
-import { addressOf, el, fullTime, icon, nameOf, part, shortTime } from "./dom.js";
+import { addressOf, el, fullTime, icon, part, shortTime } from "./dom.js";
 import { lineOf } from "./message.js";
+import { nameOf } from "./names.js";
 import { Search, snippetOf } from "./search.js";
 
 const KINDS = [["IMAGE", "Images"], ["VIDEO", "Videos"], ["AUDIO", "Audio"], ["FILE", "Files"], ["LINK", "Links"]];

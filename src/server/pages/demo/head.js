@@ -1,7 +1,8 @@
 // The head of a conversation: its name and state, the search, and the menu of the conversation.
 
-import { avatar, icon, nameOf, part, shortTime, titleOf, titleParts } from "./dom.js";
+import { avatar, icon, part, shortTime, titleOf, titleParts } from "./dom.js";
 import { spanOf } from "./expiry.js";
+import { nameOf } from "./names.js";
 
 export class RoomHead {
   #viewer;
@@ -15,7 +16,7 @@ export class RoomHead {
     part("room-search").addEventListener("click", () => on.search(), { signal });
     part("room-menu").addEventListener("click", ({ currentTarget }) => on.menu(currentTarget), { signal });
     // Its entries depend on the conversation.
-    part("room-menu").disabled = true;
+    for (const id of ["room-menu", "room-title"]) part(id).disabled = true;
     for (const id of ["room-title", "room-avatar", "room-state"]) part(id).replaceChildren();
   }
 
@@ -34,8 +35,8 @@ export class RoomHead {
     const expiry = messageTtlSeconds ? `messages disappear after ${spanOf(messageTtlSeconds)}` : asked && `you asked for ${spanOf(asked)}`;
     if (expiry) state = `${state}${state ? " · " : ""}${expiry}`;
     part("room-title").replaceChildren(...titleParts(conversation, this.#viewer).filter(Boolean));
-    part("room-avatar").replaceChildren(avatar(title, presence?.isOnline));
+    part("room-avatar").replaceChildren(avatar(title, presence?.isOnline, directPeer?.avatarUrl));
     part("room-state").textContent = state;
-    part("room-menu").disabled = !conversation.participants;
+    for (const id of ["room-menu", "room-title"]) part(id).disabled = !conversation.participants;
   }
 }

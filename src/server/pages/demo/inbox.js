@@ -1,40 +1,71 @@
 // The list of conversations, as elements: the pinned ones above, then by activity.
 
-import { addressOf, avatar, el, icon, nameOf, part, replaceItems, shortTime, titleOf, titleParts } from "./dom.js";
+import { addressOf, avatar, el, icon, part, replaceItems, shortTime, titleOf, titleParts, wordsOf } from "./dom.js";
+import { openEntryMenu } from "./entry-menu.js";
 import { lineOf } from "./message.js";
+import { firstNameOf, namesVersion } from "./names.js";
+import { onHold } from "./press.js";
 
 const NEAR_END = 400;
 
 export class InboxList {
-  #store;
+  #chat;
+  #inbox;
+  /** The archived conversations, while they are shown. */
+  #archive = null;
   #viewer;
   #isOnline;
   #nodes = new Map();
   #open = "";
-  #stop;
+  #stops;
   #listening = new AbortController();
 
   /** `isOnline(username)`. */
   constructor({ chat, viewer, isOnline }) {
-    [this.#store, this.#viewer, this.#isOnline] = [chat.inbox(), viewer, isOnline];
-    part("inbox-scroll").addEventListener("scroll", () => this.#scrolled(), { signal: this.#listening.signal, passive: true });
-    this.#stop = this.#store.subscribe(() => this.render());
+    [this.#chat, this.#inbox, this.#viewer, this.#isOnline] = [chat, chat.inbox(), viewer, isOnline];
+    const { signal } = this.#listening;
+    onHold(part("inbox"), ".entry", (anchor) => this.#menu(anchor), { signal, isForAll: true });
+    part("archived").addEventListener("click", () => this.#switch(), { signal });
+    part("inbox-scroll").addEventListener("scroll", () => this.#scrolled(), { signal, passive: true });
+    this.#stops = [this.#inbox.subscribe(() => this.render())];
     this.render();
+  }
+
+  get #store() {
+    return this.#archive ?? this.#inbox;
+  }
+
+  #switch() {
+    this.#stops.splice(1).forEach((stop) => stop());
+    this.#archive = this.#archive ? null : this.#chat.inbox({ archived: true });
+    if (this.#archive) this.#stops.push(this.#archive.subscribe(() => this.render()));
+    this.render();
+  }
+
+  #menu(anchor) {
+    const entry = this.#store.get().items.find(({ conversation }) => addressOf(conversation.id) === anchor.hash);
+    const attempt = (doing) => doing.then(() => this.#say(""), (error) => this.#say(wordsOf(error)));
+    if (entry) openEntryMenu({ chat: this.#chat, inbox: this.#inbox, viewer: this.#viewer, entry, anchor, attempt });
+  }
+
+  #say(words) {
+    part("inbox-problem").textContent = words;
   }
 
   close() {
     this.#listening.abort();
-    this.#stop();
+    this.#stops.forEach((stop) => stop());
     part("inbox").replaceChildren();
+    this.#say("");
   }
 
   get entries() {
-    return this.#store.get().items;
+    return this.#inbox.get().items;
   }
 
   /** Calls back with each change. Returns the function that ends it. */
   watch(run) {
-    return this.#store.subscribe(run);
+    return this.#inbox.subscribe(run);
   }
 
   /** The conversation that is shown beside. */
@@ -51,7 +82,9 @@ export class InboxList {
 
   render() {
     const list = part("inbox");
-    const { entries } = this;
+    const entries = this.#store.get().items;
+    part("archived").textContent = this.#archive ? "Back to the inbox" : "Archived";
+    part("inbox-scroll").setAttribute("aria-label", this.#archive ? "Archived conversations" : "Inbox");
     if (!entries.length) {
       list.replaceChildren(...this.#emptiness());
       this.#nodes.clear();
@@ -66,6 +99,7 @@ export class InboxList {
   #emptiness() {
     const { status, error } = this.#store.get();
     if (status === "failed") return [el("li", { class: "empty" }, `The inbox did not load: ${error.message}`)];
+    if (status === "ready" && this.#archive) return [el("li", { class: "empty" }, "Nothing is archived.")];
     if (status === "ready") return [el("li", { class: "empty" }, "No conversations yet. Start one with the plus above.")];
     return Array.from({ length: 6 }, () => el("li", { class: "skeleton", "aria-hidden": "true" }));
   }
@@ -73,7 +107,7 @@ export class InboxList {
   #node(entry) {
     const isOnline = entry.conversation.kind === "DIRECT" && this.#isOnline(entry.conversation.directPeer?.username);
     const isOpen = entry.conversation.id === this.#open;
-    const signature = JSON.stringify([entry, isOnline, isOpen, new Date().toDateString()]);
+    const signature = JSON.stringify([entry, isOnline, isOpen, namesVersion(), new Date().toDateString()]);
     const known = this.#nodes.get(entry.id);
     if (known?.signature === signature) return known.node;
     const node = this.#draw(entry, isOnline, isOpen);
@@ -86,8 +120,8 @@ export class InboxList {
     const title = titleOf(conversation, this.#viewer);
     const count = `${unreadCount}${unreadCountIsCapped ? "+" : ""}`;
     return el("li", {},
-      el("a", { class: "entry", href: addressOf(conversation.id), "aria-current": isOpen ? "true" : undefined },
-        avatar(title, isOnline),
+      el("a", { class: "entry", href: addressOf(conversation.id), "aria-current": isOpen ? "true" : undefined, "aria-haspopup": "menu" },
+        avatar(title, isOnline, conversation.directPeer?.avatarUrl),
         el("span", { class: "entry-name" }, ...titleParts(conversation, this.#viewer), isOnline ? el("span", { class: "sr" }, ", online") : null,
           entry.isPinned ? icon("pinned") : null, entry.isMuted ? icon("muted") : null),
         el("time", { dateTime: entry.lastActivityAt }, shortTime(entry.lastActivityAt)),
@@ -104,6 +138,6 @@ export class InboxList {
     if (message.deletedAt || message.kind === "SYSTEM") return [el("i", {}, line)];
     const text = el("span", { dir: "auto" }, line.slice(0, 200));
     if (isOwn) return ["You: ", text];
-    return conversation.kind === "GROUP" ? [`${nameOf(message.sender)}: `, text] : [text];
+    return conversation.kind === "GROUP" ? [`${firstNameOf(message.sender)}: `, text] : [text];
   }
 }

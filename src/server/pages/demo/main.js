@@ -3,9 +3,11 @@
 import { SignedOut, connect } from "../../client/index.js";
 import { claimsOf } from "../../client/transport.js";
 import * as documents from "./documents.js";
-import { addressOf, avatar, displayOf, el, icon, nameOf, nameParts, part, titleOf } from "./dom.js";
+import { addressOf, avatar, el, icon, nameParts, part, titleOf, userAvatar } from "./dom.js";
 import { drawMatch } from "./finder.js";
 import { InboxList } from "./inbox.js";
+import { nameOf } from "./names.js";
+import { openProfile } from "./profile.js";
 import { Room } from "./room.js";
 import { Blocks } from "./safety.js";
 import { Search } from "./search.js";
@@ -73,7 +75,7 @@ function leave(problem = "") {
 }
 
 function start(username, token) {
-  const chat = connect({ url: ".", user: username, token });
+  const chat = connect({ url: ".", user: username, token, select: documents.SELECT });
   session = { chat, viewer: username, room: null, peers: "", presence: null, stops: [] };
   [part("door").hidden, part("app").hidden] = [true, false];
   showMe({ username });
@@ -94,7 +96,8 @@ function start(username, token) {
 }
 
 function showMe(user) {
-  part("me").replaceChildren(avatar(displayOf(user)), el("span", { class: "entry-name" }, ...nameParts(user).filter(Boolean)));
+  session.me = user;
+  part("me").replaceChildren(userAvatar(user), el("span", { class: "entry-name" }, ...nameParts(user).filter(Boolean)), el("span", { class: "sr" }, ", your profile"));
 }
 
 function showBadge() {
@@ -280,6 +283,7 @@ part("new").addEventListener("click", openDialog);
 part("leave").addEventListener("click", () => { leave(); location.hash = ""; });
 for (const id of ["names", "group-name"]) part(id).addEventListener("input", showDialogFields);
 part("dialog-form").addEventListener("submit", startConversation);
+part("me").addEventListener("click", () => openProfile({ chat: session.chat, user: session.me, saved: showMe }));
 part("blocked").addEventListener("click", () => session.blocks.open());
 part("blocked-close").addEventListener("click", () => part("blocked-dialog").close());
 part("dialog-cancel").addEventListener("click", () => part("dialog").close());
@@ -291,7 +295,10 @@ part("token-form").addEventListener("submit", (event) => {
 });
 addEventListener("hashchange", route);
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && session?.room && !document.querySelector("dialog[open]")) location.hash = "";
+  if (event.key === "Escape" && session?.room && !document.querySelector("dialog[open]")) {
+    if (part("sheet").hidden) location.hash = "";
+    else part("sheet-close").click();
+  }
 });
 
 const wanted = new URLSearchParams(location.search).get("as") ?? recall("wideroom:person");

@@ -1,8 +1,9 @@
 // How one message looks. It knows nothing of the server: what is done to it goes to `on`.
 
 import { parts } from "../../client/index.js";
-import { dayKey, el, fullTime, icon, link, nameOf, nameParts, timeOf } from "./dom.js";
+import { dayKey, el, fullTime, icon, link, nameParts, timeOf } from "./dom.js";
 import { spanOf } from "./expiry.js";
+import { nameOf, userNamed } from "./names.js";
 
 const LONG = 1_200;
 const ONLY_EMOJI = /^(?:\p{Extended_Pictographic}[\u{FE0F}\u{200D}\u{1F3FB}-\u{1F3FF}]*){1,6}$/u;
@@ -24,7 +25,7 @@ const ROLES = { OWNER: "an owner", ADMIN: "an admin", MEMBER: "a member" };
 export function systemLine({ metadata, sender }) {
   const { event, usernames = [], name, role, seconds } = metadata ?? {};
   const who = nameOf(sender);
-  const whom = and.format(usernames.map(String));
+  const whom = and.format(usernames.map((name) => nameOf(userNamed(String(name)))));
   switch (event) {
     case "joined": return `${who} added ${whom}`;
     case "removed": return `${who} removed ${whom}`;
@@ -32,6 +33,7 @@ export function systemLine({ metadata, sender }) {
     case "renamed": return `${who} named the group “${name}”`;
     case "roleChanged": return `${who} made ${whom} ${ROLES[String(role).toUpperCase()] ?? "something else"}`;
     case "expiryChanged": return seconds ? `${who} lets messages disappear after ${spanOf(seconds)}` : `${who} lets messages stay`;
+    case "visibilityChanged": return `${who} shows new people ${metadata.visibility === "ALL" ? "all messages" : "the messages since they joined"}`;
     default: return `${who} changed the conversation`;
   }
 }

@@ -1,7 +1,8 @@
 // The bar above the messages: one pinned message at a time. A click jumps to it, and the bar shows the one that was pinned before.
 
-import { el, icon, nameOf, part } from "./dom.js";
+import { el, icon, part } from "./dom.js";
 import { lineOf } from "./message.js";
+import { firstNameOf } from "./names.js";
 
 export class PinBar {
   #pins = [];
@@ -39,6 +40,6 @@ export class PinBar {
     part("pins").replaceChildren(icon("pinned"),
       el("span", { class: "pin-text" },
         el("b", {}, count > 1 ? `Pinned message ${count - this.#at} of ${count}` : "Pinned message"),
-        el("span", { class: "pin-line" }, `${nameOf(pin.node.sender)}: `, el("span", { dir: "auto" }, lineOf(pin.node).slice(0, 200)))));
+        el("span", { class: "pin-line" }, `${firstNameOf(pin.node.sender)}: `, el("span", { dir: "auto" }, lineOf(pin.node).slice(0, 200)))));
   }
 }

@@ -3,15 +3,17 @@
 
 import { Actions } from "./actions.js";
 import { Composer } from "./composer.js";
-import { el, icon, nameOf, part, replaceItems } from "./dom.js";
+import { el, icon, part, replaceItems } from "./dom.js";
 import { Finder } from "./finder.js";
 import { RoomHead } from "./head.js";
 import { Log } from "./log.js";
 import { UnreadMentions } from "./mention-jump.js";
 import { EVERYONE, EVERYONE_USER } from "./mentions.js";
 import { lineOf } from "./message.js";
+import { learn, nameOf } from "./names.js";
 import { PinBar } from "./pins.js";
 import { Scroll } from "./scroll.js";
+import { Sheet } from "./sheet.js";
 
 const FOUND_TIME = 2_000;
 const PICKED_MOST = 9;
@@ -31,6 +33,7 @@ export class Room {
   #mentions;
   #log;
   #actions;
+  #sheet;
   #known = new Map();
   /** Whether it has been shown at its beginning: the first unread message, or the end. */
   #isPlaced = false;
@@ -52,6 +55,10 @@ export class Room {
     this.#log = this.#newLog();
     this.#actions = this.#newActions();
     this.#head = new RoomHead({ viewer, signal, on: { search: () => this.#finder.open(), menu: (button) => this.#actions.conversationMenu(button), presence: on.presence } });
+    this.#sheet = new Sheet({
+      chat, store: this.#store, viewer, signal,
+      on: { presence: on.presence, block: (...block) => this.#actions.block(...block), report: (user) => this.#actions.reportUser(user), clear: () => this.#actions.clear() },
+    });
     this.#pins = new PinBar((id) => this.jump(id), signal);
     this.#finder = new Finder({ chat, conversationId, viewer, signal });
     this.#mentions = new UnreadMentions({ chat, conversationId, viewer, jump: (id) => this.jump(id), signal });
@@ -102,6 +109,7 @@ export class Room {
       reply: (message) => this.#composer.reply(message),
       edit: (message) => this.#composer.edit(message),
       search: (kind) => this.#finder.open(kind),
+      about: () => this.#sheet.open(),
     });
   }
 
@@ -147,7 +155,10 @@ export class Room {
   }
 
   #learn(users) {
-    for (const user of users) this.#known.set(user.username, user);
+    for (const user of users) {
+      learn(user);
+      this.#known.set(user.username, user);
+    }
   }
 
   /** The viewer's newest message. None while a newer one is on its way, as an edit would meet the one before. */
@@ -286,6 +297,7 @@ export class Room {
   #showHead() {
     if (!this.#conversation) return;
     this.#head.show(this.#conversation);
+    this.#sheet.changed();
     part("notice").hidden = !this.#isBlocked;
     if (this.#isBlocked) part("notice-text").textContent = `You have blocked ${nameOf(this.#conversation.directPeer)}: no messages come or go.`;
     this.#composer.enable(!this.#isBlocked);

@@ -2,7 +2,8 @@
 // block is undone.
 
 import { BLOCK, BLOCKED_USERS, BLOCKS, UNBLOCK } from "./documents.js";
-import { avatar, displayOf, el, icon, nameOf, nameParts, part } from "./dom.js";
+import { el, icon, nameParts, part, userAvatar, wordsOf } from "./dom.js";
+import { nameOf } from "./names.js";
 
 export class Blocks {
   #chat;
@@ -63,7 +64,7 @@ export class Blocks {
 
   #draw() {
     const items = [...this.#users.values()].map((user) => el("li", {},
-      avatar(displayOf(user)), el("span", { class: "entry-name" }, ...nameParts(user)),
+      userAvatar(user), el("span", { class: "entry-name" }, ...nameParts(user)),
       el("button", { class: "quiet", type: "button", "aria-label": `Unblock ${nameOf(user)}`, onclick: () => this.#unblock(user.username) }, "Unblock")));
     part("blocked-list").replaceChildren(...(items.length ? items : [el("li", { class: "empty" }, "Nobody is blocked.")]));
   }
@@ -73,7 +74,7 @@ export class Blocks {
       await this.set(username, false);
       part("blocked-problem").textContent = "";
     } catch (error) {
-      part("blocked-problem").textContent = error.message;
+      part("blocked-problem").textContent = wordsOf(error);
     }
   }
 }
