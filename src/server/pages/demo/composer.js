@@ -1,7 +1,8 @@
 // Where one writes: a new message, an answer to one, or an edit of one's own. Enter sends, Shift-Enter is a new line, Escape gives up
 // an answer or an edit, and the arrow up in an empty field edits one's last message.
 
-import { icon, part } from "./dom.js";
+import { openAttach } from "./attachments.js";
+import { el, icon, part } from "./dom.js";
 import { mentionedIn } from "../../client/text.js";
 import { EVERYONE, MentionPicker } from "./mentions.js";
 import { lineOf } from "./message.js";
@@ -13,10 +14,11 @@ export class Composer {
   #on;
   #picker;
   #mode = null;
+  #attachments = [];
   #listening = new AbortController();
 
   /**
-   * `on`: send(body, replyTo, mentions), edit(message, body, mentions), typing(), draft(text), lastOwn(), problem(words),
+   * `on`: send(body, replyTo, mentions, attachments), edit(message, body, mentions), typing(), draft(text), lastOwn(), problem(words),
    * find(prefix): a promise of users for the picker, usernames(): the users whom a text may mention, EVERYONE for all of them.
    */
   constructor(on, draft = "") {
@@ -24,12 +26,15 @@ export class Composer {
     const { signal } = this.#listening;
     part("send").replaceChildren(icon("send"));
     part("context-end").replaceChildren(icon("close"));
+    part("attach").replaceChildren(icon("clip"));
+    part("attach").addEventListener("click", () => openAttach((attachment) => this.#attach([...this.#attachments, attachment])), { signal });
     this.#picker = new MentionPicker((prefix) => on.find(prefix), signal);
     part("composer").addEventListener("submit", (event) => { event.preventDefault(); this.#submit(); }, { signal });
     part("text").addEventListener("input", () => this.#changed(), { signal });
     part("text").addEventListener("keydown", (event) => this.#key(event), { signal });
     part("context-end").addEventListener("click", () => this.#end(), { signal });
     this.#set(draft);
+    this.#attach([]);
     this.#showMode();
     this.enable(true);
   }
@@ -47,7 +52,7 @@ export class Composer {
   }
 
   enable(isEnabled) {
-    for (const id of ["text", "send"]) part(id).disabled = !isEnabled;
+    for (const id of ["text", "send", "attach"]) part(id).disabled = !isEnabled;
   }
 
   reply(message) {
@@ -70,6 +75,16 @@ export class Composer {
     part("text").focus();
   }
 
+  /** Files that go with the next message. */
+  #attach(attachments) {
+    this.#attachments = attachments;
+    part("attached").replaceChildren(...attachments.map((one) => el("button", {
+      type: "button", class: "chip", "aria-label": `Do not attach ${one.name ?? one.url}`, onclick: () => { this.#attach(attachments.filter((other) => other !== one)); part("text").focus(); },
+    }, icon("clip"), el("span", {}, one.name ?? one.url), icon("close"))));
+    this.#grow();
+    if (attachments.length) part("text").focus();
+  }
+
   #showMode() {
     const { repliedTo, edited } = this.#mode ?? {};
     part("context").hidden = !this.#mode;
@@ -87,7 +102,7 @@ export class Composer {
     const field = part("text");
     field.style.height = "auto";
     field.style.height = `${field.scrollHeight}px`;
-    part("send").classList.toggle("ready", Boolean(field.value.trim()));
+    part("send").classList.toggle("ready", Boolean(field.value.trim() || this.#attachments.length));
   }
 
   #changed() {
@@ -115,19 +130,22 @@ export class Composer {
 
   #submit() {
     const body = part("text").value.trim();
-    if (!body) return;
+    if (!body && !this.#attachments.length) return;
     if (new TextEncoder().encode(body).length > BODY_BYTES_MAX) {
       this.#on.problem("This message is too long: it may have 16 KiB.");
       return;
     }
     this.#on.problem("");
     const { repliedTo, edited } = this.#mode ?? {};
+    if (edited && !body) return;
+    const attachments = this.#attachments;
     this.#mode = null;
     this.#picker.close();
+    if (!edited) this.#attach([]);
     this.#set("");
     this.#showMode();
     if (!edited) this.#on.draft("");
-    if (!edited) this.#on.send(body, repliedTo, this.#mentions(body));
+    if (!edited) this.#on.send(body, repliedTo, this.#mentions(body), attachments);
     else if (body !== edited.body) this.#on.edit(edited, body, this.#mentions(body, edited));
     part("text").focus();
   }

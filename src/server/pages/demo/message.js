@@ -1,6 +1,7 @@
 // How one message looks. It knows nothing of the server: what is done to it goes to `on`.
 
 import { parts } from "../../client/index.js";
+import { drawAttachment } from "./attachments.js";
 import { dayKey, el, fullTime, icon, link, nameParts, timeOf } from "./dom.js";
 import { spanOf } from "./expiry.js";
 import { nameOf, userNamed } from "./names.js";
@@ -71,7 +72,7 @@ export function drawMessage(message, look, on) {
     bubble.append(el("p", { class: "body deleted" }, `${FOLDED}. `), el("button", { class: "quiet", type: "button", onclick: () => on.unfold(message) }, "Show"));
   } else {
     if (message.replyTo && !message.deletedAt) bubble.append(quote(message.replyTo, on));
-    bubble.append(bodyOf(message, look.viewer), ...attachmentsOf(message));
+    bubble.append(...attachmentsOf(message), bodyOf(message, look.viewer));
   }
   bubble.append(meta(message, look));
 
@@ -114,7 +115,7 @@ function bodyOf(message, viewer) {
 
 function attachmentsOf(message) {
   if (message.deletedAt) return [];
-  return message.attachments.map(({ url, name, mimeType }) => el("p", { class: "attachment" }, link(url, name || mimeType)));
+  return message.attachments.map(drawAttachment);
 }
 
 function quote(original, on) {
@@ -146,7 +147,7 @@ export function drawWaiting(waiting, look, on) {
   const bubble = el("div", { class: "bubble" });
   if (waiting.replyTo?.sender.username) bubble.append(quote(waiting.replyTo, on));
   const isSlow = state === "waiting" && error?.code === "RATE_LIMITED";
-  bubble.append(el("p", { class: "body", dir: "auto" }, ...richText(waiting, look.viewer)),
+  bubble.append(...attachmentsOf(waiting), el("p", { class: "body", dir: "auto" }, ...richText(waiting, look.viewer)),
     el("p", { class: "meta" }, isSlow ? el("span", { "data-until": String(retryAt) }) : null,
       el("time", {}, timeOf(waiting.createdAt)), state === "failed" ? null : tick("WAITING")));
   const button = (label, run) => el("button", { class: "quiet", type: "button", onclick: () => run(waiting) }, label);

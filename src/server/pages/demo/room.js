@@ -127,9 +127,9 @@ export class Room {
 
   #newComposer() {
     return new Composer({
-      send: (body, replyTo, { usernames, isEveryone }) => {
+      send: (body, replyTo, { usernames, isEveryone }, attachments) => {
         this.#hasUnreadLine = false;
-        this.#store.send(body, { mentions: usernames, everyone: isEveryone, replyTo: replyTo?.id });
+        this.#store.send(body, { mentions: usernames, everyone: isEveryone, replyTo: replyTo?.id, attachments });
         this.#toEnd();
       },
       edit: (message, body, mentions) => this.#actions.edit(message, body, mentions),
