@@ -14,7 +14,7 @@ export class Actions {
   #room;
 
   /**
-   * `store`: the conversation of the package. `room`: mayLead(), isBlocked(), problem(words), block(username, isBlocked), reply(message),
+   * `store`: the conversation of the package. `room`: mayLead(), mayWrite(), problem(words), block(username, isBlocked), reply(message),
    * edit(message), search(kind), about().
    */
   constructor(chat, store, viewer, room) {
@@ -63,7 +63,7 @@ export class Actions {
 
   messageMenu(message, button) {
     const isOwn = message.sender.username === this.#viewer;
-    const mayWrite = !this.#room.isBlocked();
+    const mayWrite = this.#room.mayWrite();
     const items = [
       mayWrite && { label: "Reply", run: () => this.#room.reply(message) },
       mayWrite && this.#room.mayLead() && { label: message.isPinned ? "Unpin" : "Pin", run: () => this.#do(this.#store.pin(message.id, !message.isPinned)) },
@@ -96,7 +96,7 @@ export class Actions {
   /** In a direct conversation each of the two asks for an expiry, and the longer one holds. */
   #mayExpire() {
     const conversation = this.#conversation;
-    return Boolean(conversation) && !this.#room.isBlocked() && (conversation.kind === "DIRECT" || conversation.viewerParticipant?.role === "OWNER");
+    return Boolean(conversation) && this.#room.mayWrite() && (conversation.kind === "DIRECT" || conversation.viewerParticipant?.role === "OWNER");
   }
 
   #expiryMenu(button) {

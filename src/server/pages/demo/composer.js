@@ -51,7 +51,10 @@ export class Composer {
     part("text").focus();
   }
 
-  enable(isEnabled) {
+  /** `reason`: why there is a line in place of the field, or nothing. */
+  enable(isEnabled, reason = "") {
+    [part("closed").hidden, part("composer").hidden] = [!reason, Boolean(reason)];
+    if (part("closed").textContent !== reason) part("closed").textContent = reason;
     for (const id of ["text", "send", "attach"]) part(id).disabled = !isEnabled;
   }
 

@@ -3,6 +3,7 @@
 
 import { dayKey, dayName, el } from "./dom.js";
 import { drawMessage, drawWaiting, isRun } from "./message.js";
+import { namesVersion } from "./names.js";
 
 export class Log {
   #viewer;
@@ -16,8 +17,8 @@ export class Log {
     this.#on = { ...on, unfold: (message) => { this.#unfolded.add(message.id); on.unfolded(); } };
   }
 
-  /** The elements of these messages. `hasNewer`: there is a gap before those that wait to be sent. */
-  draw({ items: all, hasNewer, isGroup, firstUnread }) {
+  /** The elements of these messages. `hasNewer`: there is a gap before those that wait to be sent. `mayWrite`: the viewer is not silenced. */
+  draw({ items: all, hasNewer, isGroup, firstUnread, mayWrite }) {
     const items = [];
     const end = all.findIndex(({ send }) => send);
     all.forEach((message, index) => {
@@ -33,6 +34,8 @@ export class Log {
         viewer: this.#viewer,
         isOwn: message.sender.username === this.#viewer,
         isGroup,
+        mayWrite: !message.send || mayWrite,
+        names: namesVersion(),
         isUnfolded: this.#unfolded.has(message.id),
         startsRun: isFirstUnread || !isRun(before, message),
         endsRun: !isRun(message, after ?? { kind: "" }) || after.id === firstUnread,

@@ -59,7 +59,7 @@ export function isRun(before, after) {
     && Math.abs(Date.parse(after.createdAt) - Date.parse(before.createdAt)) < RUN_TIME);
 }
 
-/** `look`: isOwn, isGroup, startsRun, endsRun, isUnfolded, viewer. `on`: react, menu, quote, unfold. */
+/** `look`: isOwn, isGroup, startsRun, endsRun, isUnfolded, mayWrite, viewer. `on`: react, menu, quote, unfold. */
 export function drawMessage(message, look, on) {
   if (message.kind === "SYSTEM") {
     return el("li", { class: "system", "data-id": message.id }, systemLine(message));
@@ -141,6 +141,9 @@ function reactionsOf(message, on) {
     }, emoji, count > 1 ? el("span", {}, `${count}${countIsCapped ? "+" : ""}`) : null)));
 }
 
+/** Whether another try of the same message may go well. A silence, or a role that was missing, can have ended meanwhile. */
+const mayPass = ({ code }, { mayWrite }) => mayWrite && !["BAD_USER_INPUT", "CONFLICT", "NOT_FOUND"].includes(code);
+
 /** One that the server has not confirmed. It can be taken back while it waits. */
 export function drawWaiting(waiting, look, on) {
   const { state, error, retryAt } = waiting.send;
@@ -152,7 +155,7 @@ export function drawWaiting(waiting, look, on) {
       el("time", {}, timeOf(waiting.createdAt)), state === "failed" ? null : tick("WAITING")));
   const button = (label, run) => el("button", { class: "quiet", type: "button", onclick: () => run(waiting) }, label);
   let below = null;
-  if (state === "failed") below = el("div", { class: "failure", role: "alert" }, `Not sent: ${error.message} `, button("Send again", on.again), button("Discard", on.discard));
+  if (state === "failed") below = el("div", { class: "failure", role: "alert" }, `Not sent: ${error.message} `, mayPass(error, look) ? button("Send again", on.again) : null, button("Take back", on.takeBack), button("Discard", on.discard));
   else if (error) below = el("div", { class: "failure waits" }, button("Take back", on.takeBack));
   return el("li", { class: `message own waiting ends${look.startsRun ? " starts" : ""}`, "data-id": waiting.key },
     el("div", { class: "row" }, bubble), below);

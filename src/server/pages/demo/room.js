@@ -4,6 +4,7 @@
 import { Actions } from "./actions.js";
 import { Composer } from "./composer.js";
 import { el, icon, part, replaceItems } from "./dom.js";
+import { spanOf, untilOf } from "./expiry.js";
 import { Finder } from "./finder.js";
 import { RoomHead } from "./head.js";
 import { Log } from "./log.js";
@@ -66,7 +67,7 @@ export class Room {
     // The composer needs no server.
     this.#composer = this.#newComposer();
     this.#stop = this.#store.subscribe(() => this.#changed());
-    this.#ticking = setInterval(() => this.#countDown(), 1_000);
+    this.#ticking = setInterval(() => this.#tick(), 1_000);
     this.#changed();
     if (messageId) this.#jumpWhenReady(messageId);
   }
@@ -103,7 +104,7 @@ export class Room {
   #newActions() {
     return new Actions(this.#chat, this.#store, this.#viewer, {
       mayLead: () => this.#mayLead,
-      isBlocked: () => this.#isBlocked,
+      mayWrite: () => !this.#isBlocked && !this.#isSilenced,
       problem: (words) => this.#isClosed || this.#say(words),
       block: this.#on.block,
       reply: (message) => this.#composer.reply(message),
@@ -245,6 +246,18 @@ export class Room {
     return Boolean(this.#conversation?.directPeer?.viewerHasBlocked);
   }
 
+  get #isSilenced() {
+    const { isSilenced, silencedUntil } = this.#state.conversation?.viewerParticipant ?? {};
+    return Boolean(isSilenced) && !(Date.parse(silencedUntil) <= Date.now());
+  }
+
+  /** Why nothing can be written now, or how fast. */
+  get #limits() {
+    const { slowModeSeconds, viewerParticipant } = this.#state.conversation ?? {};
+    if (this.#isSilenced) return { closed: `You are silenced here${untilOf(viewerParticipant.silencedUntil)}: you read, and do not write.` };
+    return { slow: slowModeSeconds && viewerParticipant?.role === "MEMBER" ? `Message (slow mode: one in ${spanOf(slowModeSeconds)})` : "" };
+  }
+
   // ---- What is shown.
 
   #changed() {
@@ -300,7 +313,9 @@ export class Room {
     this.#sheet.changed();
     part("notice").hidden = !this.#isBlocked;
     if (this.#isBlocked) part("notice-text").textContent = `You have blocked ${nameOf(this.#conversation.directPeer)}: no messages come or go.`;
-    this.#composer.enable(!this.#isBlocked);
+    const { closed, slow } = this.#limits;
+    part("text").placeholder = slow || "Message";
+    this.#composer.enable(!this.#isBlocked, closed);
   }
 
   #showTyping(users) {
@@ -321,7 +336,7 @@ export class Room {
     const { items, hasNewer, firstUnreadId } = this.#state;
     const focused = document.activeElement?.closest?.("#list [data-id]")?.dataset.id;
     this.#scroll.around(() => replaceItems(part("list"), this.#log.draw({
-      items, hasNewer, isGroup: this.#conversation?.kind === "GROUP", firstUnread: this.#hasUnreadLine ? firstUnreadId : null,
+      items, hasNewer, isGroup: this.#conversation?.kind === "GROUP", mayWrite: !this.#isSilenced, firstUnread: this.#hasUnreadLine ? firstUnreadId : null,
     })));
     this.#scroll.sticks = !hasNewer;
     const buttons = part("list").querySelectorAll(".more");
@@ -329,6 +344,12 @@ export class Room {
     if (focused && !document.activeElement?.closest?.("#list")) this.#scroll.find(focused)?.querySelector(".more")?.focus({ preventScroll: true });
     this.#countDown();
     this.#showPill();
+  }
+
+  /** No event says that a silence has ended. */
+  #tick() {
+    if (!part("closed").hidden && !this.#isSilenced) this.#changed();
+    this.#countDown();
   }
 
   /** Slow mode says how long. */
