@@ -199,7 +199,7 @@ export type ErrorCode =
 
 /** Splits a body where its mentions and links stand. The app draws the parts. A mention of everyone has no username. */
 export function parts(message: { body: string | null; mentions?: readonly { username: string }[]; mentionsEveryone?: boolean }): readonly Part[];
-export type Part = { text: string } & ({ kind: "text" } | { kind: "link"; url: string } | { kind: "mention"; username: string | null });
+export type Part = { text: string } & ({ kind: "text" | "code" } | { kind: "link"; url: string } | { kind: "mention"; username: string | null });
 
 // ---- Objects of the API, with the fields that the package selects. A test holds them to the schema.
 

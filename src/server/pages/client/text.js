@@ -1,6 +1,10 @@
-// Splits the body of a message where its mentions and links stand.
+// Splits the body of a message where its mentions, links and code stand.
 
-const LINK = /https?:\/\/[^\s<>"]+[^\s<>".,;:!?)\]]/gu;
+/** Web addresses, also from `www.` on, and mail addresses. */
+const LINK = /(?:https?:\/\/|(?<![\p{L}\p{N}_.@])www\.)[^\s<>"]+[^\s<>".,;:!?)\]]|(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.)+[a-z]{2,63}(?![\w-])/giu;
+/** Between three backticks, after the name of a language. */
+const CODE = /```(?:[\w+-]*\n)?([^]+?)\n?```\n?/g;
+const urlOf = (text) => (/^https?:/i.test(text) ? text : /^www\./i.test(text) ? `https://${text}` : `mailto:${text}`);
 const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
 
 /** A pattern of these mentions, each as `@username`. The longest name goes first. */
@@ -15,27 +19,28 @@ export function mentionedIn(text, usernames) {
   return pattern ? [...new Set([...text.matchAll(pattern)].map(([mention]) => mention.slice(1)))] : [];
 }
 
-/** Parts of the body: text, links, and mentions. A mention of everyone has no username. */
+/** Parts of the body: text, links, mentions, and code without its backticks. A mention of everyone has no username. */
 export function parts({ body, mentions = [], mentionsEveryone = false }) {
   const text = body ?? "";
   const names = mentions.map(({ username }) => username);
   const pattern = mentionPattern(mentionsEveryone ? [...names, "everyone"] : names);
-  const links = [...text.matchAll(LINK)].map(({ 0: url, index }) => ({ index, part: { kind: "link", text: url, url } }));
-  const isInLink = (at) => links.some(({ index, part }) => at >= index && at < index + part.text.length);
-  const mentioned = (pattern ? [...text.matchAll(pattern)] : [])
-    .filter(({ index }) => !isInLink(index))
-    .map(({ 0: mention, index }) => {
-      const name = mention.slice(1);
-      return { index, part: { kind: "mention", text: mention, username: names.includes(name) ? name : null } };
-    });
-  const found = [...links, ...mentioned].sort((a, b) => a.index - b.index);
+  const found = [];
+  const find = (regex, kind, make) => {
+    if (regex) for (const match of text.matchAll(regex)) found.push({ at: match.index, end: match.index + match[0].length, part: { kind, text: match[0], ...make(match) } });
+  };
+  find(CODE, "code", ([, code]) => ({ text: code }));
+  find(LINK, "link", ([url]) => ({ url: urlOf(url) }));
+  find(pattern, "mention", ([mention]) => ({ username: names.includes(mention.slice(1)) ? mention.slice(1) : null }));
   const all = [];
   let at = 0;
-  for (const { index, part } of found) {
-    if (index > at) all.push({ kind: "text", text: text.slice(at, index) });
+  const upTo = (end) => end > at && all.push({ kind: "text", text: text.slice(at, end) });
+  // Code holds no links, and links hold no mentions: the sort is stable.
+  for (const { at: start, end, part } of found.sort((a, b) => a.at - b.at)) {
+    if (start < at) continue;
+    upTo(start);
     all.push(part);
-    at = index + part.text.length;
+    at = end;
   }
-  if (at < text.length) all.push({ kind: "text", text: text.slice(at) });
+  upTo(text.length);
   return all;
 }
