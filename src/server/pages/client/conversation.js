@@ -69,7 +69,8 @@ export class Conversation extends Store {
         anew: () => this.#return(),
       }),
     ];
-    this.patch({ entry: feed.entryOf(this.id) ?? this.get().entry });
+    // What is in memory is shown meanwhile, and nothing of it is seen before it is read anew.
+    this.patch({ status: "loading", entry: feed.entryOf(this.id) ?? this.get().entry });
     this.#show();
     this.#load(true);
     return stops;
@@ -119,8 +120,9 @@ export class Conversation extends Store {
     this.#isAtEnd = !wanted;
     if (wanted) await this.#window.around(wanted).catch(() => {});
     if (!isCurrent()) return;
-    this.patch({ status: "ready" });
+    // The page is there before it is ready: an app then finds the first unread message in it.
     this.#show();
+    this.patch({ status: "ready" });
   }
 
   #listen(after) {
