@@ -13,7 +13,7 @@ use axum::routing::get;
 use super::{CSS, HtmlPage, JS, escape, fingerprint, forever};
 
 /// Files of the demo. The modules import each other, so their folder holds the hash, not each name.
-const FILES: [(&str, &str); 28] = [
+const FILES: [(&str, &str); 29] = [
     ("demo.css", include_str!("demo/demo.css")),
     ("main.js", include_str!("demo/main.js")),
     ("documents.js", include_str!("demo/documents.js")),
@@ -36,6 +36,7 @@ const FILES: [(&str, &str); 28] = [
     ("composer.js", include_str!("demo/composer.js")),
     ("scroll.js", include_str!("demo/scroll.js")),
     ("attachments.js", include_str!("demo/attachments.js")),
+    ("walk.js", include_str!("demo/walk.js")),
     ("names.js", include_str!("demo/names.js")),
     ("press.js", include_str!("demo/press.js")),
     ("sheet.js", include_str!("demo/sheet.js")),

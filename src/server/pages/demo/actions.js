@@ -1,7 +1,7 @@
 // What the viewer does to a message or to the conversation, and the menus that offer it.
 
 import * as documents from "./documents.js";
-import { wordsOf } from "./dom.js";
+import { addressOf, wordsOf } from "./dom.js";
 import { EXPIRIES } from "./expiry.js";
 import { openMenu } from "./menu.js";
 import { nameOf } from "./names.js";
@@ -67,6 +67,8 @@ export class Actions {
     const items = [
       mayWrite && { label: "Reply", run: () => this.#room.reply(message) },
       mayWrite && this.#room.mayLead() && { label: message.isPinned ? "Unpin" : "Pin", run: () => this.#do(this.#store.pin(message.id, !message.isPinned)) },
+      navigator.clipboard && message.body && { label: "Copy text", run: () => this.#do(navigator.clipboard.writeText(message.body)) },
+      navigator.clipboard && { label: "Copy link", run: () => this.#do(navigator.clipboard.writeText(new URL(addressOf(this.#store.id, message.id), location.href).href)) },
       mayWrite && isOwn && { label: "Edit", run: () => this.#room.edit(message) },
       isOwn && { label: "Delete", asks: "Delete for everyone?", run: () => this.#do(this.#store.delete(message.id)) },
       !isOwn && { label: "Report…", run: () => this.#report(message) },

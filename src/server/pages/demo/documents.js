@@ -73,5 +73,7 @@ export const MEMBERS = `query Members($id: ID!, $prefix: String, $after: String)
   }
 }`;
 export const BANS = `query Bans($id: ID!) { conversation(id: $id) { bans(first: 100) { edges { node { until reason user { ${USER} } } } } } }`;
+/** No event says that the others have read the last message of an entry. */
+export const STATUSES = `query Statuses($ids: [ID!]!) { nodes(ids: $ids) { ... on InboxEntry { lastMessage { id status } } } }`;
 /** The newest messages, among which is one of another user. */
 export const NEWEST = `query Newest($id: ID!) { conversation(id: $id) { messages(first: 50) { edges { node { id kind sender { username } } } } } }`;

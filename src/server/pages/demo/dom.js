@@ -98,14 +98,16 @@ export const titleParts = (conversation, viewer) => {
   return peer && peer.username !== viewer ? nameParts(peer) : [el("b", { dir: "auto" }, titleOf(conversation, viewer))];
 };
 
-// ---- Time, in the reader's own words for it.
+// ---- Time: in the language of the page, by the clock of the reader.
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-const weekday = new Intl.DateTimeFormat(undefined, { weekday: "short" });
-const date = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
-const longDate = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
-const fullDate = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long", year: "numeric" });
-const full = new Intl.DateTimeFormat(undefined, { dateStyle: "long", timeStyle: "short" });
+const { hourCycle = "h23" } = new Intl.DateTimeFormat(undefined, { hour: "numeric" }).resolvedOptions();
+const isHalfDay = hourCycle.startsWith("h1");
+const clock = new Intl.DateTimeFormat("en", { hour: isHalfDay ? "numeric" : "2-digit", minute: "2-digit", hourCycle: isHalfDay ? "h12" : "h23" });
+const weekday = new Intl.DateTimeFormat("en", { weekday: "short" });
+const date = new Intl.DateTimeFormat("en", { day: "numeric", month: "short" });
+const longDate = new Intl.DateTimeFormat("en", { weekday: "long", day: "numeric", month: "long" });
+const fullDate = new Intl.DateTimeFormat("en", { day: "numeric", month: "long", year: "numeric" });
+const full = new Intl.DateTimeFormat("en", { dateStyle: "long", timeStyle: "short", hourCycle: isHalfDay ? "h12" : "h23" });
 
 const midnight = (time) => new Date(time).setHours(0, 0, 0, 0);
 const daysAgo = (time) => Math.round((midnight(Date.now()) - midnight(time)) / 86_400_000);
@@ -114,7 +116,7 @@ export const timeOf = (text) => clock.format(new Date(text));
 export const fullTime = (text) => full.format(new Date(text));
 export const dayKey = (text) => midnight(text);
 
-/** 14:05 today, then Tue, then 12 Mar. */
+/** 14:05 today, then Tue, then Mar 12. */
 export function shortTime(text) {
   const days = daysAgo(text);
   return (days < 1 ? clock : days < 7 ? weekday : date).format(new Date(text));
@@ -127,9 +129,9 @@ export function dayName(text) {
   return (days < 300 ? longDate : fullDate).format(new Date(text));
 }
 
-// ---- Links. Only web addresses become links, whatever a message says.
+// ---- Links. Only web and mail addresses become links, whatever a message says.
 
 export function link(url, text) {
-  if (!URL.canParse(url) || !["http:", "https:"].includes(new URL(url).protocol)) return document.createTextNode(text);
+  if (!URL.canParse(url) || !["http:", "https:", "mailto:"].includes(new URL(url).protocol)) return document.createTextNode(text);
   return el("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow" }, text);
 }

@@ -1,12 +1,15 @@
 // The list of conversations, as elements: the pinned ones above, then by activity.
 
 import { addressOf, avatar, el, icon, part, replaceItems, shortTime, titleOf, titleParts, wordsOf } from "./dom.js";
+import { STATUSES } from "./documents.js";
 import { openEntryMenu } from "./entry-menu.js";
-import { lineOf } from "./message.js";
+import { lineOf, tick } from "./message.js";
 import { firstNameOf, namesVersion } from "./names.js";
 import { onHold } from "./press.js";
 
 const NEAR_END = 400;
+const STATUS_EVERY = 15_000;
+const STATUSES_MOST = 20;
 
 export class InboxList {
   #chat;
@@ -17,7 +20,10 @@ export class InboxList {
   #isOnline;
   #nodes = new Map();
   #open = "";
+  /** Statuses of last messages, where they are newer than those of the entries. */
+  #statuses = new Map();
   #stops;
+  #asking;
   #listening = new AbortController();
 
   /** `isOnline(username)`. */
@@ -27,6 +33,7 @@ export class InboxList {
     onHold(part("inbox"), ".entry", (anchor) => this.#menu(anchor), { signal, isForAll: true });
     part("archived").addEventListener("click", () => this.#switch(), { signal });
     part("inbox-scroll").addEventListener("scroll", () => this.#scrolled(), { signal, passive: true });
+    this.#asking = setInterval(() => this.#askStatuses(), STATUS_EVERY);
     this.#stops = [this.#inbox.subscribe(() => this.render())];
     this.render();
   }
@@ -54,6 +61,7 @@ export class InboxList {
 
   close() {
     this.#listening.abort();
+    clearInterval(this.#asking);
     this.#stops.forEach((stop) => stop());
     part("inbox").replaceChildren();
     this.#say("");
@@ -66,6 +74,27 @@ export class InboxList {
   /** Calls back with each change. Returns the function that ends it. */
   watch(run) {
     return this.#inbox.subscribe(run);
+  }
+
+  // ---- Whether the others have received and read the viewer's last messages.
+
+  #statusOf({ lastMessage }) {
+    return lastMessage?.sender.username === this.#viewer && lastMessage.kind === "TEXT" && !lastMessage.deletedAt ? this.#statuses.get(lastMessage.id) ?? lastMessage.status : null;
+  }
+
+  /** The open conversation knows it at once. */
+  learnStatus({ id, status }) {
+    if (!status || this.#statuses.get(id) === status) return;
+    this.#statuses.set(id, status);
+    this.render();
+  }
+
+  async #askStatuses() {
+    const isWanted = (entry) => ["SENT", "DELIVERED"].includes(this.#statusOf(entry));
+    const ids = this.#store.get().items.filter(isWanted).slice(0, STATUSES_MOST).map(({ id }) => id);
+    if (!ids.length || document.hidden) return;
+    const { nodes } = await this.#chat.request(STATUSES, { ids }).catch(() => ({ nodes: [] }));
+    for (const entry of nodes) if (entry?.lastMessage) this.learnStatus(entry.lastMessage);
   }
 
   /** The conversation that is shown beside. */
@@ -107,7 +136,7 @@ export class InboxList {
   #node(entry) {
     const isOnline = entry.conversation.kind === "DIRECT" && this.#isOnline(entry.conversation.directPeer?.username);
     const isOpen = entry.conversation.id === this.#open;
-    const signature = JSON.stringify([entry, isOnline, isOpen, namesVersion(), new Date().toDateString()]);
+    const signature = JSON.stringify([entry, this.#statusOf(entry), isOnline, isOpen, namesVersion(), new Date().toDateString()]);
     const known = this.#nodes.get(entry.id);
     if (known?.signature === signature) return known.node;
     const node = this.#draw(entry, isOnline, isOpen);
@@ -125,19 +154,19 @@ export class InboxList {
         el("span", { class: "entry-name" }, ...titleParts(conversation, this.#viewer), isOnline ? el("span", { class: "sr" }, ", online") : null,
           entry.isPinned ? icon("pinned") : null, entry.isMuted ? icon("muted") : null),
         el("time", { dateTime: entry.lastActivityAt }, shortTime(entry.lastActivityAt)),
-        el("span", { class: "entry-line" }, ...this.#line(conversation, lastMessage)),
+        el("span", { class: "entry-line" }, ...this.#line(conversation, lastMessage, this.#statusOf(entry))),
         el("span", { class: "badges" },
           unreadMentionCount ? el("span", { class: "badge at" }, el("span", { "aria-hidden": "true" }, "@"), el("span", { class: "sr" }, "You are mentioned. ")) : null,
           unreadCount ? el("span", { class: `badge${entry.isMuted ? " muted" : ""}` }, count, el("span", { class: "sr" }, " unread")) : null)));
   }
 
-  #line(conversation, message) {
+  #line(conversation, message, status) {
     if (!message) return [el("i", {}, "Nothing here yet")];
     const isOwn = message.sender.username === this.#viewer;
     const line = lineOf(message);
     if (message.deletedAt || message.kind === "SYSTEM") return [el("i", {}, line)];
     const text = el("span", { dir: "auto" }, line.slice(0, 200));
-    if (isOwn) return ["You: ", text];
+    if (isOwn) return [status ? tick(status) : "", "You: ", text];
     return conversation.kind === "GROUP" ? [`${firstNameOf(message.sender)}: `, text] : [text];
   }
 }

@@ -6,7 +6,7 @@ import * as documents from "./documents.js";
 import { addressOf, avatar, el, icon, nameParts, part, titleOf, userAvatar } from "./dom.js";
 import { drawMatch } from "./finder.js";
 import { InboxList } from "./inbox.js";
-import { nameOf } from "./names.js";
+import { knownUsers, nameOf } from "./names.js";
 import { openProfile } from "./profile.js";
 import { Room } from "./room.js";
 import { Blocks } from "./safety.js";
@@ -171,7 +171,7 @@ function route() {
       viewer: session.viewer,
       conversationId: id,
       messageId,
-      on: { announce, presence: presenceOf, block: (username, isBlocked) => session.blocks.set(username, isBlocked), gone: () => { location.hash = ""; } },
+      on: { announce, presence: presenceOf, status: (message) => session.inbox.learnStatus(message), block: (username, isBlocked) => session.blocks.set(username, isBlocked), gone: () => { location.hash = ""; } },
     });
     // On a telephone the keyboard would cover what one came to read.
     if (matchMedia("(pointer: fine)").matches) part("text").focus();
@@ -238,6 +238,10 @@ function namesWanted() {
 
 function showDialogFields() {
   const names = namesWanted();
+  // The API does not tell whether a user exists.
+  const known = new Set([...people, session.viewer, ...knownUsers().map(({ username }) => username)]);
+  const strangers = names.filter((name) => !known.has(name));
+  part("new-names").textContent = strangers.length ? `New to you: ${strangers.join(", ")}. Check the spelling: what you write waits for a user of exactly this name.` : "";
   part("group-field").hidden = names.length < 2;
   part("group-name").required = names.length > 1;
   for (const chip of part("chips").children) chip.setAttribute("aria-pressed", String(names.includes(chip.textContent)));

@@ -66,7 +66,7 @@ export function drawMessage(message, look, on) {
   }
   const bubble = el("div", { class: "bubble" });
   const isEmoji = !message.deletedAt && !message.replyTo && !message.sender.viewerHasBlocked && ONLY_EMOJI.test(message.body ?? "");
-  if (look.isGroup && !look.isOwn && look.startsRun) bubble.append(el("p", { class: "author" }, ...nameParts(message.sender)));
+  bubble.append(look.isGroup && !look.isOwn && look.startsRun ? el("p", { class: "author" }, ...nameParts(message.sender)) : senderOf(message, look));
   const isFolded = look.isGroup && message.sender.viewerHasBlocked && !look.isUnfolded && !message.deletedAt;
   if (isFolded) {
     bubble.append(el("p", { class: "body deleted" }, `${FOLDED}. `), el("button", { class: "quiet", type: "button", onclick: () => on.unfold(message) }, "Show"));
@@ -78,7 +78,7 @@ export function drawMessage(message, look, on) {
 
   const more = el("button", {
     class: "round more", type: "button", tabIndex: -1, "aria-haspopup": "menu",
-    "aria-label": `Actions for the message of ${look.isOwn ? "yourself" : nameOf(message.sender)}: ${lineOf(message).slice(0, 60)}`,
+    "aria-label": "Actions", "aria-describedby": `body-${message.id}`,
     onclick: (event) => on.menu(message, event.currentTarget),
   }, icon("more"));
 
@@ -88,6 +88,9 @@ export function drawMessage(message, look, on) {
   }, el("div", { class: "row" }, bubble, message.deletedAt ? null : more), isFolded ? null : reactionsOf(message, on));
 }
 
+/** Heard in place of a name that is not shown. */
+const senderOf = (message, { isOwn }) => el("span", { class: "sr" }, `${isOwn ? "You" : nameOf(message.sender)}: `);
+
 const isMentioned = ({ deletedAt, mentions, mentionsEveryone }, { isOwn, viewer }) =>
   !deletedAt && !isOwn && (mentionsEveryone || mentions.some(({ username }) => username === viewer));
 
@@ -96,6 +99,7 @@ function richText(message, viewer, most = Infinity) {
   return parts({ ...message, body: message.body.slice(0, most) }).map(({ kind, text, url, username }) => {
     if (kind === "link") return link(url, text);
     if (kind === "text") return text;
+    if (kind === "code") return el("code", { dir: "ltr" }, text);
     return el("span", { class: `mention${username === null || username === viewer ? " me" : ""}` }, text);
   });
 }
@@ -103,7 +107,7 @@ function richText(message, viewer, most = Infinity) {
 function bodyOf(message, viewer) {
   if (message.deletedAt) return el("p", { class: "body deleted" }, lineOf(message));
   const body = message.body ?? "";
-  const text = el("p", { class: "body", dir: "auto" });
+  const text = el("p", { class: "body", dir: "auto", id: `body-${message.id}` });
   if (body.length <= LONG + 200) {
     text.append(...richText({ ...message, body }, viewer));
   } else {
@@ -147,7 +151,7 @@ const mayPass = ({ code }, { mayWrite }) => mayWrite && !["BAD_USER_INPUT", "CON
 /** One that the server has not confirmed. It can be taken back while it waits. */
 export function drawWaiting(waiting, look, on) {
   const { state, error, retryAt } = waiting.send;
-  const bubble = el("div", { class: "bubble" });
+  const bubble = el("div", { class: "bubble" }, senderOf(waiting, { isOwn: true }));
   if (waiting.replyTo?.sender.username) bubble.append(quote(waiting.replyTo, on));
   const isSlow = state === "waiting" && error?.code === "RATE_LIMITED";
   bubble.append(...attachmentsOf(waiting), el("p", { class: "body", dir: "auto" }, ...richText(waiting, look.viewer)),

@@ -24,9 +24,9 @@ export function onHold(root, selector, run, { signal, isForAll = false }) {
   }, { passive: true });
   on("pointermove", ({ clientX, clientY }) => from && Math.hypot(clientX - from.clientX, clientY - from.clientY) > SLIP && cancel(), { passive: true });
   for (const type of ["pointerup", "pointercancel"]) on(type, cancel, { passive: true });
-  // The click that ends a long press opens nothing.
+  // The click that ends a long press opens nothing. One of a script may.
   on("click", (event) => {
-    if (!isHeld) return;
+    if (!isHeld || !event.isTrusted) return;
     isHeld = false;
     event.preventDefault();
     event.stopPropagation();

@@ -13,9 +13,13 @@ import { EVERYONE, EVERYONE_USER } from "./mentions.js";
 import { lineOf } from "./message.js";
 import { learn, nameOf } from "./names.js";
 import { PinBar } from "./pins.js";
-import { Scroll } from "./scroll.js";
+import { onHold } from "./press.js";
+import { FloatingDay, Scroll } from "./scroll.js";
 import { Sheet } from "./sheet.js";
+import { Walk } from "./walk.js";
 
+/** Order keys of the newest messages that were seen, by conversation. */
+const seenUpTo = new Map();
 const FOUND_TIME = 2_000;
 const PICKED_MOST = 9;
 /** A conversation is large once it has had more participants: then its admins alone pin and mention everyone. */
@@ -35,23 +39,29 @@ export class Room {
   #log;
   #actions;
   #sheet;
+  #walk;
   #known = new Map();
   /** Whether it has been shown at its beginning: the first unread message, or the end. */
   #isPlaced = false;
   /** Whether the line before the first unread message stands. */
   #hasUnreadLine = true;
+  /** The first unread message of a conversation that has stayed open for a while, and so is not read anew. */
+  #firstUnreadId;
   #newest = "";
   #ticking;
   #stop;
   #listening = new AbortController();
 
-  /** `on`: announce(words), presence(username), block(username, isBlocked), a promise, gone(). `messageId`: the message to begin at, or nothing. */
+  /** `on`: announce(words), presence(username), block(username, isBlocked), a promise, status(message), gone(). `messageId`: the message to begin at, or nothing. */
   constructor({ chat, viewer, conversationId, messageId, on }) {
     [this.#chat, this.#viewer, this.#on, this.#store] = [chat, viewer, on, chat.conversation(conversationId)];
     const { signal } = this.#listening;
     this.#scroll = new Scroll(part("scroller"), part("list"), signal);
+    new FloatingDay(part("scroller"), part("list"), part("day"), signal);
     part("scroller").addEventListener("scroll", () => this.#scrolled(), { signal, passive: true });
-    part("list").addEventListener("keydown", (event) => this.#walk(event), { signal });
+    this.#walk = new Walk(part("list"), part("text"), signal);
+    // On a touch screen the buttons of the messages are for screen readers and keyboards.
+    onHold(part("list"), ".message:not(.waiting)", (node) => node.querySelector(".more")?.click(), { signal });
     part("pill").addEventListener("click", () => this.#toEnd(), { signal });
     this.#log = this.#newLog();
     this.#actions = this.#newActions();
@@ -66,6 +76,7 @@ export class Room {
     part("notice-undo").addEventListener("click", () => this.#actions.block(this.#conversation.directPeer.username, false), { signal });
     // The composer needs no server.
     this.#composer = this.#newComposer();
+    if (this.#state.status === "ready") this.#firstUnreadId = this.#unreadSince(seenUpTo.get(conversationId));
     this.#stop = this.#store.subscribe(() => this.#changed());
     this.#ticking = setInterval(() => this.#tick(), 1_000);
     this.#changed();
@@ -220,7 +231,15 @@ export class Room {
   #see() {
     if (this.#state.status !== "ready" || this.#isBlocked) return;
     const id = this.#scroll.lowest();
-    if (id) this.#store.seen(id);
+    if (!id) return;
+    this.#store.seen(id);
+    const { orderKey } = this.#state.items.find((message) => message.id === id) ?? {};
+    if (orderKey && !(orderKey <= seenUpTo.get(this.id))) seenUpTo.set(this.id, orderKey);
+  }
+
+  #unreadSince(seen) {
+    if (!this.#state.entry?.unreadCount) return null;
+    return this.#state.items.find((message) => message.orderKey > seen && !message.send && !this.#isOwn(message))?.id ?? null;
   }
 
   get #isAtEnd() {
@@ -265,6 +284,8 @@ export class Room {
     if (status === "gone") return this.#on.gone();
     if (conversation) this.#learn(conversation.participants);
     this.#announce(items);
+    const own = items.findLast((message) => !message.send && this.#isOwn(message));
+    if (own) this.#on.status(own);
     this.#showHead();
     this.#pins.set(pins);
     this.#mentions.set(entry);
@@ -272,9 +293,9 @@ export class Room {
     if (status === "failed" && !items.length) this.#fail(error.message);
     else if (status === "loading" && !items.length) this.#showSkeleton();
     else this.#render();
+    if (!this.#isPlaced && items.length) this.#scroll.toEnd();
     if (!this.#isPlaced && status === "ready") {
       this.#isPlaced = true;
-      this.#scroll.toEnd();
       if (part("unread")) this.#scroll.to(part("unread"));
       this.#scrolled();
     }
@@ -336,11 +357,10 @@ export class Room {
     const { items, hasNewer, firstUnreadId } = this.#state;
     const focused = document.activeElement?.closest?.("#list [data-id]")?.dataset.id;
     this.#scroll.around(() => replaceItems(part("list"), this.#log.draw({
-      items, hasNewer, isGroup: this.#conversation?.kind === "GROUP", mayWrite: !this.#isSilenced, firstUnread: this.#hasUnreadLine ? firstUnreadId : null,
+      items, hasNewer, isGroup: this.#conversation?.kind === "GROUP", mayWrite: !this.#isSilenced, firstUnread: this.#hasUnreadLine ? this.#firstUnreadId ?? firstUnreadId : null,
     })));
     this.#scroll.sticks = !hasNewer;
-    const buttons = part("list").querySelectorAll(".more");
-    buttons.forEach((button, index) => { button.tabIndex = index === buttons.length - 1 ? 0 : -1; });
+    this.#walk.render();
     if (focused && !document.activeElement?.closest?.("#list")) this.#scroll.find(focused)?.querySelector(".more")?.focus({ preventScroll: true });
     this.#countDown();
     this.#showPill();
@@ -357,18 +377,6 @@ export class Room {
     for (const node of part("list").querySelectorAll("[data-until]")) {
       node.textContent = `Slow mode: ${Math.max(0, Math.ceil((node.dataset.until - Date.now()) / 1_000))} s`;
     }
-  }
-
-  /** The arrows walk the messages; only one of them is in the order of Tab. */
-  #walk(event) {
-    const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-    const buttons = [...part("list").querySelectorAll(".more")];
-    const at = buttons.indexOf(event.target.closest(".message")?.querySelector(".more"));
-    const to = buttons[at + step];
-    if (!step || at < 0) return;
-    event.preventDefault();
-    if (!to) return step > 0 && part("text").focus();
-    to.focus();
   }
 
   #say(words) {

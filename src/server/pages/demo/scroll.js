@@ -81,3 +81,32 @@ export class Scroll {
     this.#wasAtBottom = this.isAtBottom;
   }
 }
+
+const SHOWN = 1_500;
+/** Pixels at the top that the label covers. */
+const ROOM = 44;
+
+/** The day of what is at the top, over the list while one scrolls. */
+export class FloatingDay {
+  #timer;
+
+  constructor(scroller, list, label, signal) {
+    label.textContent = "";
+    scroller.addEventListener("scroll", () => this.#show(scroller, list, label), { signal, passive: true });
+    signal.addEventListener("abort", () => clearTimeout(this.#timer));
+  }
+
+  #show(scroller, list, label) {
+    const { top } = scroller.getBoundingClientRect();
+    const days = [...list.querySelectorAll(".day")];
+    const day = days.findLast((node) => node.getBoundingClientRect().bottom < top);
+    // It gives way to a line of the list at its place.
+    const isTaken = [...days, ...list.querySelectorAll(".unread")].some((node) => {
+      const line = node.getBoundingClientRect();
+      return line.bottom >= top && line.top < top + ROOM;
+    });
+    label.textContent = day && !isTaken ? day.textContent : "";
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => { label.textContent = ""; }, SHOWN);
+  }
+}
