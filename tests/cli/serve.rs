@@ -4,6 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::Program;
 use crate::support::server::Server;
 
@@ -195,6 +197,48 @@ fn an_address_that_is_taken_is_one_clear_line() {
         ended.stderr.starts_with(&line) && ended.stderr.lines().count() == 1,
         "{}",
         ended.stderr
+    );
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn the_demo_has_messages_of_today_beside_the_sample() {
+    let program = Program::new();
+    let server = Server::start(&program, &["--demo"]);
+    let token = program.run(&["token", "--user", "alice"]).stdout;
+    let query = "%7Binbox%7Bedges%7Bnode%7BunreadCount%20lastActivityAt%20conversation%7Bname%20messageCount%7DlastMessage%7BcreatedAt%7D%7D%7D%7D%7D";
+    let answer = get(
+        &server.url,
+        &format!(
+            "GET /graphql?query={query} HTTP/1.1\r\nAuthorization: Bearer {}",
+            token.trim()
+        ),
+    );
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let answer: serde_json::Value = serde_json::from_str(body).unwrap();
+    let edges = answer["data"]["inbox"]["edges"].as_array().unwrap();
+    let summary = |edge: &serde_json::Value| {
+        let node = &edge["node"];
+        let conversation = &node["conversation"];
+        json!([
+            conversation["name"],
+            conversation["messageCount"],
+            node["unreadCount"]
+        ])
+    };
+    assert_eq!(
+        edges.iter().map(summary).collect::<Vec<_>>(),
+        [
+            json!(["Kitchen", 5, 0]),
+            json!(["Alice & Bob", 7, 1]),
+            json!(["Project Phoenix", 8, 3])
+        ]
+    );
+    // The inbox and the message agree.
+    assert_eq!(
+        edges[0]["node"]["lastActivityAt"],
+        edges[0]["node"]["lastMessage"]["createdAt"]
     );
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
