@@ -40,11 +40,11 @@ async function aConversationInTwoWindows(alice, bob) {
   await entry(bob, "Alice").click();
   await alice.locator("#room-state", { hasText: "online" }).waitFor();
 
-  await typeUntil(alice, bob.locator("#typing", { hasText: "Alice (alice) is typing" }));
+  await typeUntil(alice, bob.locator("#typing", { hasText: "Alice is typing" }));
   await send(alice, "Soup at twelve?");
   await message(bob, "Soup at twelve?").waitFor();
   await bob.waitForFunction(() => !document.querySelector("#typing").textContent);
-  await bob.locator("#announcer", { hasText: "Alice (alice): Soup at twelve?" }).waitFor({ state: "attached" });
+  await bob.locator("#announcer", { hasText: "Alice: Soup at twelve?" }).waitFor({ state: "attached" });
   await message(alice, "Soup at twelve?").locator(".tick[data-status=READ]").waitFor();
 
   // Keyboard only: from the text field back to the last message, its menu, and the first emoji.

@@ -1,16 +1,17 @@
 // Looks at the chat page at the sizes of a telephone, a tablet and a desk, light and dark, with hard texts: nothing is wider than the
 // screen, every control has a name, and every text has a contrast of at least 4.5 to what lies under it.
-// Usage: node look.js BASE_URL CHROMIUM SCREENSHOT_FOLDER. Exit code 0: all of it held. The screenshots are to be looked at.
+// Usage: node look.js BASE_URL CHROMIUM SCREENSHOT_FOLDER. Exit code 0: all of it held. The screenshots are to be looked at; `chat.png` is the
+// one of the README. They want the fonts of fonts-noto-core and fonts-noto-color-emoji: others have no emoji in colour.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { apiOf, chooseAction, entry, message, sendMany } from "./chat.js";
+import { apiOf, chooseAction, entry, message, openId, send, sendMany } from "./chat.js";
 import { fits, launch } from "./page.js";
 
 const [base, executablePath, folder] = process.argv.slice(2);
-const { newContext, open, check, close } = await launch(base, executablePath);
+const { newContext, open, check, pictures, close } = await launch(base, executablePath);
 
-const SIZES = { telephone: { width: 390, height: 844 }, tablet: { width: 820, height: 1180 }, desk: { width: 1440, height: 900 } };
+const SIZES = { telephone: { width: 390, height: 844 }, tablet: { width: 820, height: 1180 }, laptop: { width: 1024, height: 768 }, desk: { width: 1440, height: 900 } };
 const LONG = "A very long name of a group that nobody would ever choose, but somebody did, with many words in it";
 const CREATE = "mutation($input: CreateGroupConversationInput!) { createGroupConversation(input: $input) { conversation { id } } }";
 const PIN = "mutation($input: PinMessageInput!) { pinMessage(input: $input) { message { id } } }";
@@ -32,6 +33,33 @@ async function hardTexts() {
   await sendMany(base, "dave", id, ["Nobody should read this."]);
   await apiOf(base, "alice")(BLOCK, { input: { username: "dave" } });
   await sendMany(base, "alice", id, ["Well, @bob."]);
+}
+
+/** A day in the kitchen, as the README shows it. */
+async function readme() {
+  const [bob, carol, dave] = ["bob", "carol", "dave"].map((name) => apiOf(base, name));
+  const context = await newContext({ viewport: { width: 1280, height: 800 }, locale: "en-GB" });
+  const page = await open(context, "/demo?as=alice");
+  await entry(page, "Kitchen").click();
+  await message(page, "I bring the bread").waitFor();
+  const id = await openId(page);
+  const ids = await page.locator("li.message").evaluateAll((all) => all.map((node) => node.dataset.id));
+  await carol(PIN, { input: { messageId: ids[0] } });
+  for (const api of [bob, carol]) await api("mutation($input: AddReactionInput!) { addReaction(input: $input) { message { id } } }", { input: { messageId: ids.at(-1), emoji: "🎉" } });
+  await sendMany(base, "carol", id, [{ body: "And coffee after?", replyToId: ids[3] }]);
+  await send(page, "Always. @dave, black for you?");
+  await page.locator("li.message:not(.waiting)", { hasText: "Always." }).waitFor();
+  await sendMany(base, "dave", id, [{ body: "With two spoons of sugar, @alice", mentionedUsernames: ["alice"] }]);
+  await message(page, "two spoons").waitFor();
+  for (const name of ["bob", "carol", "dave"]) await apiOf(base, name)("mutation($input: MarkReadInput!) { markRead(input: $input) { clientMutationId } }", { input: { conversationId: id, messageId: await page.locator("li.message").last().getAttribute("data-id") } });
+  const sign = page.locator("#typing", { hasText: "Bob is typing" });
+  while (!(await sign.isVisible())) {
+    await bob("mutation($input: SetTypingInput!) { setTyping(input: $input) { clientMutationId } }", { input: { conversationId: id, typing: true } });
+    await page.waitForTimeout(100);
+  }
+  await page.locator(".tick[data-status=READ]").last().waitFor();
+  await page.screenshot({ path: join(folder, "chat.png") });
+  await context.close();
 }
 
 /** Runs in the page. Returns the visible texts with too little contrast. */
@@ -95,6 +123,7 @@ async function focusShows(page, name) {
 }
 
 try {
+  await readme();
   await hardTexts();
   for (const [size, viewport] of Object.entries(SIZES)) {
     for (const colorScheme of ["light", "dark"]) {
@@ -104,6 +133,9 @@ try {
       const name = (what) => `${size}-${colorScheme}-${what}`;
       await entry(page, "Group 40").waitFor();
       await look(page, name("inbox"));
+      await entry(page, "Group 40").click({ button: "right" });
+      await look(page, name("entry-menu"));
+      await page.keyboard.press("Escape");
       await page.locator("#search").fill("hello");
       await page.locator("#results a").first().waitFor();
       await look(page, name("search"));
@@ -120,6 +152,13 @@ try {
       await page.locator("#text").fill("");
       await page.getByRole("button", { name: "Actions for this conversation" }).click();
       await look(page, name("menu"));
+      await page.keyboard.press("Escape");
+      await page.locator("#room-title").click();
+      await page.locator("#member-list li").nth(3).waitFor();
+      await look(page, name("sheet"));
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: "Attach by address" }).click();
+      await look(page, name("attach"));
       await page.keyboard.press("Escape");
       await chooseAction(page, "Soup: https://example.org", "Report…");
       await look(page, name("report"));
@@ -139,6 +178,7 @@ try {
       await context.close();
     }
   }
+  assert.ok(pictures.length, "pictures are fetched");
   check();
 } finally {
   await close();

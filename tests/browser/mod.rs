@@ -1,5 +1,5 @@
 //! The pages in a real browser: the drivers beside this file (`graphiql.js`, `token.js`, `demo.js`, `features.js`,
-//! `trust.js`, `expired.js`, `network.js` and `look.js`) use them as
+//! `everyday.js`, `trust.js`, `expired.js`, `network.js` and `look.js`) use them as
 //! people do, each against a server of its own, with every other host closed.
 //!
 //! It wants node, npm and chromium. Where one is absent a line says so and the test passes, except in CI.
@@ -199,6 +199,31 @@ fn a_search_finds_messages_everywhere_and_in_one_conversation() {
 }
 
 #[test]
+fn a_group_is_run_from_the_side_sheet() {
+    drive("everyday.js", &["sheet"]);
+}
+
+#[test]
+fn an_inbox_entry_has_a_menu_for_every_hand() {
+    drive("everyday.js", &["entries"]);
+}
+
+#[test]
+fn a_profile_and_a_picture_are_seen_by_the_others() {
+    drive("everyday.js", &["pictures"]);
+}
+
+#[test]
+fn a_silenced_person_reads_why_and_a_message_can_be_copied() {
+    drive("everyday.js", &["writing"]);
+}
+
+#[test]
+fn the_chat_is_used_by_keyboard_by_touch_and_by_ear() {
+    drive("everyday.js", &["hands"]);
+}
+
+#[test]
 fn the_chat_fits_every_screen_and_is_legible_in_light_and_dark() {
     drive("look.js", &[]);
 }
@@ -286,6 +311,7 @@ fn tools() -> Result<Tools, String> {
         "token.js",
         "demo.js",
         "features.js",
+        "everyday.js",
         "look.js",
         "chat.js",
         "trust.js",
