@@ -125,6 +125,9 @@ async function aCutShowsAndHeals(alice, bob) {
   for (const page of [alice, bob]) await page.locator("#bar", { hasText: "Offline" }).waitFor();
   for (const text of ["First while away", "Second while away"]) await send(alice, text);
   await message(alice, "Second while away").locator(".tick[data-status=WAITING]").waitFor();
+  // A try that fails leaves the bar as it is.
+  await alice.getByRole("button", { name: "Try now" }).click();
+  await alice.locator("#bar", { hasText: "Offline" }).waitFor();
   await shoot(alice, "offline");
   await server("start");
   await message(bob, "Second while away").waitFor();

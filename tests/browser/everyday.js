@@ -319,7 +319,7 @@ async function hands() {
   // The messages are one stop of Tab; the arrows walk them, and what is in one of them.
   await alice.keyboard.press("Shift+Tab");
   assert.equal(await alice.evaluate(() => document.activeElement.closest(".message").textContent.includes("without a mouse")), true);
-  for (let step = 0; step < 5; step += 1) await alice.keyboard.press("ArrowUp");
+  for (let step = 0; step < 6; step += 1) await alice.keyboard.press("ArrowUp");
   assert.equal(await alice.evaluate(() => document.activeElement.closest(".message").textContent.includes("Soup today")), true);
   await alice.keyboard.press("ArrowLeft");
   assert.equal(await alice.evaluate(() => document.activeElement.href), "https://example.org/menu");

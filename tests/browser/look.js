@@ -38,15 +38,15 @@ async function hardTexts() {
 /** A day in the kitchen, as the README shows it. */
 async function readme() {
   const [bob, carol, dave] = ["bob", "carol", "dave"].map((name) => apiOf(base, name));
-  const context = await newContext({ viewport: { width: 1280, height: 800 }, locale: "en-GB" });
+  const context = await newContext({ viewport: { width: 1280, height: 840 }, locale: "en-GB" });
   const page = await open(context, "/demo?as=alice");
   await entry(page, "Kitchen").click();
   await message(page, "I bring the bread").waitFor();
   const id = await openId(page);
   const ids = await page.locator("li.message").evaluateAll((all) => all.map((node) => node.dataset.id));
-  await carol(PIN, { input: { messageId: ids[0] } });
-  for (const api of [bob, carol]) await api("mutation($input: AddReactionInput!) { addReaction(input: $input) { message { id } } }", { input: { messageId: ids.at(-1), emoji: "🎉" } });
-  await sendMany(base, "carol", id, [{ body: "And coffee after?", replyToId: ids[3] }]);
+  await carol(PIN, { input: { messageId: ids[1] } });
+  for (const api of [bob, carol]) await api("mutation($input: AddReactionInput!) { addReaction(input: $input) { message { id } } }", { input: { messageId: ids[5], emoji: "🎉" } });
+  await sendMany(base, "carol", id, [{ body: "And coffee after?", replyToId: ids[4] }]);
   await send(page, "Always. @dave, black for you?");
   await page.locator("li.message:not(.waiting)", { hasText: "Always." }).waitFor();
   await sendMany(base, "dave", id, [{ body: "With two spoons of sugar, @alice", mentionedUsernames: ["alice"] }]);
@@ -98,7 +98,7 @@ function paleTexts() {
 /** Runs in the page. */
 function nameless() {
   return [...document.querySelectorAll("button, a, input, textarea, [role=option]")]
-    .filter((control) => control.checkVisibility() && !(control.ariaLabel || control.textContent.trim() || control.labels?.length))
+    .filter((control) => control.checkVisibility() && !(control.ariaLabel || control.textContent.trim() || control.querySelector("img")?.alt || control.labels?.length))
     .map((control) => control.outerHTML.slice(0, 90));
 }
 

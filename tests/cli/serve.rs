@@ -230,7 +230,7 @@ fn the_demo_has_messages_of_today_beside_the_sample() {
     assert_eq!(
         edges.iter().map(summary).collect::<Vec<_>>(),
         [
-            json!(["Kitchen", 5, 0]),
+            json!(["Kitchen", 7, 0]),
             json!(["Alice & Bob", 7, 1]),
             json!(["Project Phoenix", 8, 3])
         ]

@@ -18,7 +18,8 @@ const SAMPLE: &str = include_str!("../demo.jsonl");
 const KITCHEN: &str = "550e8400-e29b-41d4-a716-446655440003";
 const MINUTE_MICROS: i64 = 60_000_000;
 /// Minutes ago, sender and body of each message of the kitchen.
-const KITCHEN_MESSAGES: [(i64, &str, &str); 5] = [
+const KITCHEN_MESSAGES: [(i64, &str, &str); 7] = [
+    (58, "carol", "Good morning! It is my turn to cook today."),
     (
         52,
         "carol",
@@ -28,6 +29,7 @@ const KITCHEN_MESSAGES: [(i64, &str, &str); 5] = [
     (45, "alice", "Yes please! Twelve?"),
     (44, "bob", "Twelve it is."),
     (41, "dave", "I bring the bread 🍞"),
+    (38, "carol", "Then all is set."),
 ];
 
 /// Usernames of the sample.

@@ -28,7 +28,7 @@ export class RoomHead {
     const names = participants.map((user) => (user.username === this.#viewer ? "you" : nameOf(user)));
     const rest = participantCount - names.length;
     let state = rest > 0 ? `${participantCount} people` : names.join(", ");
-    if (kind === "DIRECT") state = presence?.isOnline ? "online" : presence?.lastSeenAt ? `last seen ${shortTime(presence.lastSeenAt)}` : presence ? "has never signed in" : "";
+    if (kind === "DIRECT") state = presence?.isOnline ? "online" : presence?.lastSeenAt ? `last seen ${shortTime(presence.lastSeenAt)}` : "";
     if (directPeer?.viewerHasBlocked) state = "blocked";
     // In a direct conversation an expiry holds once both ask for one: the longer one.
     const asked = viewerParticipant?.askedMessageTtlSeconds;

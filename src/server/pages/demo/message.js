@@ -16,7 +16,8 @@ export function lineOf(message) {
   if (message.deletedAt) return "This message was deleted";
   if (message.sender?.viewerHasBlocked) return FOLDED;
   if (message.kind === "SYSTEM") return systemLine(message);
-  return message.body || message.attachments?.map(({ name }) => name || "Attachment").join(", ") || "";
+  // Of code, what stands between its backticks.
+  return message.body?.replace(/```(?:[\w+-]*\n)?/g, " ").trim() || message.attachments?.map(({ name }) => name || "Attachment").join(", ") || "";
 }
 
 const and = new Intl.ListFormat("en", { type: "conjunction" });
