@@ -126,6 +126,14 @@ fn the_window_of_the_package_is_the_naive_list() {
 }
 
 #[test]
+fn the_parts_of_a_body_are_links_mentions_and_code() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    node.run("package/parts.js", &[]);
+}
+
+#[test]
 fn the_package_keeps_the_rules_that_it_promises() {
     let Some(node) = Node::installed() else {
         return;
