@@ -92,7 +92,7 @@ async function sheet() {
   assert.equal(await sheetOf(alice).isVisible(), false);
   assert.equal(await alice.evaluate(() => document.activeElement.id), "room-title");
 
-  // Who leaves is out.
+  // Bob leaves, and is out.
   await sheetOf(bob).getByRole("button", { name: "Leave the group" }).click();
   await sheetOf(bob).getByRole("button", { name: "Leave the group?" }).click();
   await entry(bob, "Project Heron").waitFor({ state: "detached" });
@@ -138,7 +138,7 @@ async function entries() {
   await shoot(alice, "levels");
   await alice.keyboard.press("Escape");
 
-  // By the menu key, and back from the archive.
+  // The menu key opens it, too; an entry comes back from the archive.
   await entry(alice, "Bob").focus();
   await alice.keyboard.press("Shift+F10");
   await item(alice, "Archive").click();
@@ -220,7 +220,7 @@ async function writing() {
   await phoenix(alice);
   const silence = (until) => apiOf(base, "alice")("mutation($input: SilenceParticipantInput!) { silenceParticipant(input: $input) { participant { id } } }", { input: { conversationId: id, username: "bob", until } });
 
-  // What is refused is not offered again; the text can be taken back.
+  // A refused message is not offered again; its text can be taken back.
   await bob.context().route("**/graphql", async (route) => {
     if (!route.request().postData()?.includes("mutation SendMessage")) return route.fallback();
     await silence();
@@ -295,7 +295,7 @@ async function writing() {
 }
 
 async function hands() {
-  // By keyboard alone, from the door to a sent message.
+  // Keyboard alone, from the door to a sent message.
   const alice = await open(await newContext(DESK), "/demo");
   windows.push(alice);
   await alice.getByRole("button", { name: "alice" }).waitFor();
@@ -326,7 +326,7 @@ async function hands() {
   await alice.keyboard.press("Shift+Tab");
   assert.equal(await alice.evaluate(() => Boolean(document.activeElement.closest("#list"))), false, "no link of another message is in the way");
 
-  // By ear: each item says who wrote it, and its button is described by its text.
+  // Screen reader: each item names its sender, and its text describes its button.
   const item = alice.locator("li.message", { hasText: "Written without a mouse" });
   assert.match(await item.textContent(), /^You: Written/);
   assert.match(await message(alice, "Twelve it is").textContent(), /^Bob/);
@@ -335,7 +335,7 @@ async function hands() {
   assert.match(await more.evaluate((node) => document.getElementById(node.getAttribute("aria-describedby")).textContent), /^I bring the bread/);
   assert.equal(await message(alice, "I bring the bread").locator("b[title='@dave']").count(), 1);
 
-  // By touch: no dots, a long press in place of them.
+  // Touch: no dots, a long press in place of them.
   const telephone = await windowOf("bob", TELEPHONE);
   await entry(telephone, "Kitchen").tap();
   await message(telephone, "Written without a mouse").waitFor();
@@ -351,13 +351,13 @@ async function hands() {
   await shoot(telephone, "sheet-touch");
   await telephone.getByRole("button", { name: "Close", exact: true }).tap();
 
-  // By a larger font of the browser.
+  // A larger font of the browser.
   await alice.evaluate(() => { document.documentElement.style.fontSize = "200%"; });
   await fits(alice, "a font of 200 %");
   assert.equal(await alice.locator("#text").evaluate((node) => getComputedStyle(node).fontSize), "30px");
   await shoot(alice, "font-200");
 
-  // By another language: its clock, and no words of it.
+  // Another language: its clock, and no words of it.
   const german = await windowOf("dave", { ...DESK, locale: "de-DE" });
   const american = await windowOf("dave", { ...DESK, locale: "en-US" });
   for (const page of [german, american]) await phoenix(page);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { chromium } from "playwright-core";
 
-/** What every other host gives in place of a picture. */
+/** Picture that the driver answers in place of every other host. */
 const PICTURE = `<svg xmlns="http://www.w3.org/2000/svg" width="1600" height="1200" viewBox="0 0 16 12"><rect width="16" height="12" fill="#f3c77a"/>
   <circle cx="8" cy="6" r="4.4" fill="#fff"/><circle cx="8" cy="6" r="3.6" fill="#b8452f"/><path d="M6 6q1-1.4 2 0t2 0" stroke="#f6e3c0" stroke-width=".5" fill="none"/></svg>`;
 

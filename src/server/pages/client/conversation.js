@@ -69,7 +69,7 @@ export class Conversation extends Store {
         anew: () => this.#return(),
       }),
     ];
-    // What is in memory is shown meanwhile, and nothing of it is seen before it is read anew.
+    // The app shows the messages in memory meanwhile, and marks none of them as seen before they are read anew.
     this.patch({ status: "loading", entry: feed.entryOf(this.id) ?? this.get().entry });
     this.#show();
     this.#load(true);
@@ -120,7 +120,7 @@ export class Conversation extends Store {
     this.#isAtEnd = !wanted;
     if (wanted) await this.#window.around(wanted).catch(() => {});
     if (!isCurrent()) return;
-    // The page is there before it is ready: an app then finds the first unread message in it.
+    // The page is shown before the state is ready: the app then finds the first unread message in it.
     this.#show();
     this.patch({ status: "ready" });
   }

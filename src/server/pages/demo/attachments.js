@@ -21,7 +21,7 @@ export function drawAttachment({ url, name, mimeType, width, height }) {
   return el("p", { class: "picture" }, anchor);
 }
 
-/** The size of an image, or nothing. */
+/** Size of an image, or nothing. */
 function sizeOf(url) {
   const image = new Image();
   image.referrerPolicy = "no-referrer";
@@ -33,7 +33,7 @@ function sizeOf(url) {
   });
 }
 
-/** What is known of a file by its address: its name and type by the ending, and the size of a picture. */
+/** Attachment of an address: name and type by its ending, and the size of a picture. */
 async function describe(url) {
   const name = decodeURIComponent(new URL(url).pathname.split("/").at(-1)) || undefined;
   const mimeType = TYPES[/\.(\w+)$/.exec(name ?? "")?.[1].toLowerCase()];
@@ -41,7 +41,7 @@ async function describe(url) {
   return { url, name, mimeType: mimeType ?? (size ? "image/*" : "application/octet-stream"), ...size };
 }
 
-/** The dialog that asks for the address. `attach(attachment)`. */
+/** Opens the dialog that asks for the address. `attach(attachment)`. */
 export function openAttach(attach) {
   const dialog = part("attach-dialog");
   const stop = new AbortController();

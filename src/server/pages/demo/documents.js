@@ -2,7 +2,7 @@
 
 const USER = "username displayName avatarUrl";
 const SENDER = `${USER} viewerHasBlocked`;
-const LINE = `id kind body deletedAt createdAt expiresAt metadata sender { ${SENDER} } attachments { name mimeType }`;
+const LINE = `id kind body deletedAt createdAt expiresAt metadata sender { ${SENDER} } attachments { url name mimeType }`;
 const MATCHES = "isCapped pageInfo { hasNextPage endCursor }";
 
 // ---- Search. Without words, a filter alone is the gallery of a conversation.

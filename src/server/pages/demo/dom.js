@@ -62,9 +62,9 @@ export function icon(name) {
   return svg;
 }
 
-/** A name as elements: where room is short, the display name gives way. The tooltip always has the username. */
-export function nameParts(user) {
-  const handle = handleOf(user);
+/** A name as elements: where room is short, the display name gives way. The tooltip always has the username. `isTyped`: it is typed by it. */
+export function nameParts(user, isTyped = false) {
+  const handle = isTyped && displayOf(user).toLowerCase() !== user.username.toLowerCase() ? tooltipOf(user).slice(1) : handleOf(user);
   return [el("b", { dir: "auto", title: tooltipOf(user) }, displayOf(user)), handle ? el("span", { class: "handle", dir: "auto" }, `@${handle}`) : null];
 }
 
@@ -84,7 +84,7 @@ export function remoteImage(url, properties = {}) {
 
 export const userAvatar = (user, isOnline) => avatar(displayOf(user), isOnline, user?.avatarUrl);
 
-/** What failed, in words. */
+/** Words for an error. */
 export const wordsOf = (error) => (error.code === "OFFLINE" ? "You are offline. Try again when you are back." : error.message);
 
 export const titleOf = (conversation, viewer) => {

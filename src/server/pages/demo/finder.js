@@ -1,7 +1,7 @@
 // The search in one conversation, over its messages: by words, by what a message carries, or by both. Without words it is the gallery.
 
 import { SEARCH_ROOM } from "./documents.js";
-import { addressOf, el, fullTime, icon, part, shortTime } from "./dom.js";
+import { addressOf, el, fullTime, icon, part, remoteImage, shortTime } from "./dom.js";
 import { lineOf } from "./message.js";
 import { nameOf } from "./names.js";
 import { Search, snippetOf } from "./search.js";
@@ -71,5 +71,6 @@ export function drawMatch(href, title, message, snippet, onclick) {
     el("b", { class: "match-title", dir: "auto" }, title),
     el("time", { dateTime: message.createdAt, title: fullTime(message.createdAt) }, shortTime(message.createdAt)),
     el("span", { class: "match-text", dir: "auto" }, ...text),
+    ...message.attachments.filter(({ mimeType }) => mimeType.startsWith("image/")).map(({ url, name }) => remoteImage(url, { alt: name ?? "" })).filter(Boolean),
     ...names.map((name) => el("span", { class: "match-file" }, icon("file"), name))));
 }

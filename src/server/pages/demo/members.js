@@ -12,7 +12,7 @@ const WAIT = 200;
 const HOUR = 3_600_000;
 const ROLES = { OWNER: "Owner", ADMIN: "Admin", MEMBER: "" };
 
-/** What an owner may do to anybody, an admin may do to members. */
+/** Whether the viewer governs a participant: an owner everybody, an admin the members. */
 const governs = (role, member) => role === "OWNER" || (role === "ADMIN" && member.role === "MEMBER");
 
 export class Members {

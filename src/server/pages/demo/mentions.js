@@ -62,7 +62,7 @@ export class MentionPicker {
   #open(users) {
     [this.#users, this.#at] = [users, 0];
     this.#list.replaceChildren(...users.map((user, index) => el("li", { role: "option", id: `mention-${index}`, "aria-selected": "false" },
-      ...(user === EVERYONE_USER ? [el("b", {}, "Everyone"), el("span", { class: "handle" }, "@everyone")] : nameParts(user)))));
+      ...(user === EVERYONE_USER ? [el("b", {}, "Everyone"), el("span", { class: "handle" }, "@everyone")] : nameParts(user, true)).filter(Boolean))));
     this.#list.hidden = false;
     for (const [name, value] of [["role", "combobox"], ["aria-autocomplete", "list"], ["aria-controls", "mentions"], ["aria-expanded", "true"]]) {
       this.#field.setAttribute(name, value);

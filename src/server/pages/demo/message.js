@@ -16,7 +16,7 @@ export function lineOf(message) {
   if (message.deletedAt) return "This message was deleted";
   if (message.sender?.viewerHasBlocked) return FOLDED;
   if (message.kind === "SYSTEM") return systemLine(message);
-  // Of code, what stands between its backticks.
+  // Backticks of code are left out.
   return message.body?.replace(/```(?:[\w+-]*\n)?/g, " ").trim() || message.attachments?.map(({ name }) => name || "Attachment").join(", ") || "";
 }
 

@@ -1,4 +1,4 @@
-// What opens a menu on an element without a button for it: a long press of a finger, a right click, and the menu key.
+// Gestures that open the menu of an element without a button: a long press of a finger, a right click, and the menu key.
 
 const HOLD = 500;
 const SLIP = 10;

@@ -10,7 +10,7 @@ const REASONS = {
   ILLEGAL: "Something illegal", OTHER: "Something else",
 };
 
-/** Of `message`, or without one of `user`. `block(username)`: a promise. It is called where the reporter asks for it too. */
+/** Reports `message`, or without one `user`. `block(username)`: a promise. The dialog calls it where the reporter asks for it too. */
 export function openReport({ chat, message, user, conversationId, block }) {
   const dialog = part("report-dialog");
   const stop = new AbortController();

@@ -100,7 +100,7 @@ export class FloatingDay {
     const { top } = scroller.getBoundingClientRect();
     const days = [...list.querySelectorAll(".day")];
     const day = days.findLast((node) => node.getBoundingClientRect().bottom < top);
-    // It gives way to a line of the list at its place.
+    // The label gives way to a line of the list at its place.
     const isTaken = [...days, ...list.querySelectorAll(".unread")].some((node) => {
       const line = node.getBoundingClientRect();
       return line.bottom >= top && line.top < top + ROOM;

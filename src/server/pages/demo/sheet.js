@@ -1,5 +1,5 @@
-// The side sheet of a conversation, which its title opens: who is in it, and what the viewer may change there. Of a direct conversation it
-// is the profile of the other user.
+// The side sheet of a conversation, which its title opens: its participants, and the settings that the viewer may change. In a direct
+// conversation it is the profile of the other user.
 
 import { CHANGES } from "./documents.js";
 import { avatar, el, icon, part, titleOf, userAvatar, wordsOf } from "./dom.js";
@@ -61,7 +61,7 @@ export class Sheet {
     if (goesBack) part("room-title").focus();
   }
 
-  /** On a telephone it covers the conversation, which is then out of reach. */
+  /** On a telephone the sheet covers the conversation, which is then out of reach. */
   #show(isOpen) {
     part("sheet").hidden = !isOpen;
     part("room").inert = isOpen && narrow.matches;
@@ -79,13 +79,13 @@ export class Sheet {
     this.#drawn = drawn;
     if (kind !== "GROUP") return;
     this.#members.show(this.#role, participantCount);
-    // What happens in a group leaves a message of the system. A silence does not: it is seen the next time.
+    // Changes of a group leave a SYSTEM message. A silence leaves none: the next opening of the sheet shows it.
     const joined = [participantCount, own?.role, this.#store.get().items.findLast((message) => message.kind === "SYSTEM")?.id].join();
     if (joined !== this.#joined) this.#members.load();
     this.#joined = joined;
   }
 
-  /** Who is silenced has no rights over the group. */
+  /** A silence takes the rights of the viewer's role. */
   get #role() {
     const own = this.#conversation?.viewerParticipant;
     return !own || own.isSilenced ? "MEMBER" : own.role;
