@@ -43,7 +43,7 @@ fn an_issued_token_names_its_user_until_it_ends() {
         identity,
         Identity {
             user: alice,
-            is_service: false,
+            rights: ServiceRights::default(),
             issued_at: Some(now),
             expires_at: Some(now.plus_micros(60_000_000))
         }

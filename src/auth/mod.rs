@@ -27,7 +27,7 @@ pub use self::key::{FILE_NAME as KEY_FILE, KeyFileError};
 use self::keyring::{FileKind, Keyring};
 use self::keys::VerificationKey;
 use crate::clock::{Clock, SystemClock};
-use crate::model::{Timestamp, UserId};
+use crate::model::{ServiceRights, Timestamp, UserId};
 
 /// Longest token that the server parses.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -37,8 +37,6 @@ pub const LEEWAY: Duration = Duration::from_secs(5);
 pub const BACKUP_AUDIENCE: &str = "wideroom-backup";
 /// Audience of the tokens that the pages of `--demo` issue. Only a server with `--demo` accepts it.
 pub const DEMO_AUDIENCE: &str = "wideroom-demo";
-/// Scope of a service's token.
-pub const SERVICE_SCOPE: &str = "wideroom:service";
 /// Allowed signature algorithms. `none` is not among them, and each key is bound to one of them.
 const ALGORITHMS: [Algorithm; 4] = [
     Algorithm::HS256,
@@ -102,8 +100,8 @@ pub struct Auth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub user: UserId,
-    /// Whether the token makes its user a service.
-    pub is_service: bool,
+    /// Rights of a service. Without any, the token is a user's.
+    pub rights: ServiceRights,
     /// Issue time, if the token names one.
     pub issued_at: Option<Timestamp>,
     /// Expiry; every token of this version has one.
@@ -259,15 +257,13 @@ impl Auth {
         {
             return Err(Error::NotYet);
         }
-        let has_scope = claims
-            .scope
-            .is_some_and(|scope| scope.split(' ').any(|one| one == SERVICE_SCOPE));
+        let rights = claims.scope.as_deref().map(ServiceRights::of_scopes);
         let user =
             UserId::parse_new(&claims.sub.ok_or(Error::Subject)?).map_err(|_| Error::Subject)?;
         let is_trusted = !claims.is_of_provider || self.rules.service_subjects.contains(&user);
         Ok(Identity {
             user,
-            is_service: has_scope && is_trusted,
+            rights: rights.filter(|_| is_trusted).unwrap_or_default(),
             issued_at: claims.iat.map(moment),
             expires_at: Some(expires_at),
         })
@@ -317,10 +313,16 @@ impl Auth {
         self.sign(user, None, ttl, now, self.rules.audience.as_deref())
     }
 
-    /// Issues a token of a service that expires after `ttl`.
-    pub fn issue_service(&self, service: &UserId, ttl: Duration, now: Timestamp) -> String {
+    /// Issues a token of a service with these rights that expires after `ttl`.
+    pub fn issue_service(
+        &self,
+        service: &UserId,
+        rights: ServiceRights,
+        ttl: Duration,
+        now: Timestamp,
+    ) -> String {
         let audience = self.rules.audience.as_deref();
-        self.sign(service, Some(SERVICE_SCOPE), ttl, now, audience)
+        self.sign(service, Some(&rights.scopes()), ttl, now, audience)
     }
 
     /// Issues a token that only a server with `--demo` accepts.

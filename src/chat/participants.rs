@@ -13,7 +13,7 @@ use crate::chat::access::{Access, VisibleConversation};
 use crate::chat::error::{Error, Result};
 use crate::model::{
     Ban, Conversation, ConversationId, ConversationKind, Membership, Message, Page, PageRequest,
-    Participant, Profile, Role, Silence, UserId, Viewer,
+    Participant, Profile, Role, ServiceRight, Silence, UserId, Viewer,
 };
 use crate::store::Store;
 
@@ -71,7 +71,7 @@ impl ParticipantService {
     }
 
     /// A page of the bans of a conversation, ordered by username (bytewise). `None` for a caller who
-    /// is no OWNER, ADMIN or service.
+    /// is no OWNER, ADMIN or service that moderates.
     pub async fn bans(
         &self,
         caller: &Viewer,
@@ -100,7 +100,7 @@ impl ParticipantService {
     }
 
     async fn may_see_bans(&self, caller: &Viewer, conversation: ConversationId) -> Result<bool> {
-        if caller.is_service() {
+        if caller.may(ServiceRight::Moderate) {
             return Ok(true);
         }
         match self.access.participation(&caller.user, conversation).await {

@@ -109,14 +109,16 @@ pub(super) const TOKEN: &str = "\
 Print a signed token for a user, or for a service.
 
 Any name is valid: a user exists once a token names it. The command signs with the key in the data folder, and creates that key if it is \
-missing; with --token-secret-file it signs with that secret. A service is a backend, and may act as any user. It does not open the store, so it works beside a running server. Anyone with the token is that user until the token expires: \
-protect it like a password.";
+missing; with --token-secret-file it signs with that secret. \
+A service is a backend: --scope names its rights, and `act` is the right to act as any user. The command does not open the store, so it works \
+beside a running server. Anyone with the token is that user until the token expires: protect it like a password.";
 
 pub(super) const TOKEN_EXAMPLES: &str = "\
 Examples:
   wideroom token --user alice
   wideroom token --user alice@example.org --ttl 15m --data /var/lib/wideroom
   wideroom token --service backend --token-secret-file /etc/wideroom/secret
+  wideroom token --service push --scope outbox
   curl -H \"Authorization: Bearer $(wideroom token --user alice)\" …";
 
 pub(super) const IMPORT: &str = "\

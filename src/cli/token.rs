@@ -7,16 +7,19 @@ use super::{Error, print};
 use crate::auth::{Auth, TokenRules};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config;
-use crate::model::{UserId, UserIdError};
+use crate::model::{ServiceRight, ServiceRights, UserId, UserIdError};
 
 #[derive(clap::Args)]
 pub(super) struct TokenFlags {
     /// Username in the token: 1 to 128 bytes of text without control characters
     #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = UserId::parse_new, required_unless_present = "service", conflicts_with = "service")]
     user: Option<UserId>,
-    /// Name of a service, instead of a user: the token of a backend, which may act as every user
+    /// Name of a service, instead of a user: the token of a backend
     #[arg(long, env = "WIDEROOM_SERVICE", hide_env_values = true, value_name = "NAME", value_parser = UserId::parse_new)]
     service: Option<UserId>,
+    /// Rights of the service, several with commas between them: outbox, read, act, moderate, users, erase. Without it: all
+    #[arg(long, env = "WIDEROOM_SCOPE", hide_env_values = true, value_name = "SCOPES", value_parser = parse_right, value_delimiter = ',', conflicts_with = "user")]
+    scope: Vec<ServiceRight>,
     /// Lifetime of the token
     #[arg(long, env = "WIDEROOM_TTL", hide_env_values = true, value_name = "TIME", default_value = "24h", value_parser = config::parse_duration)]
     ttl: Duration,
@@ -26,6 +29,15 @@ pub(super) struct TokenFlags {
 
 pub(super) fn parse_user(text: &str) -> Result<UserId, UserIdError> {
     UserId::parse_living(text)
+}
+
+/// Parses the scope of a right, with or without its prefix.
+fn parse_right(text: &str) -> Result<ServiceRight, &'static str> {
+    let name = text.strip_prefix("wideroom:").unwrap_or(text);
+    ServiceRight::ALL
+        .into_iter()
+        .find(|right| right.scope().strip_prefix("wideroom:") == Some(name))
+        .ok_or("a scope is outbox, read, act, moderate, users or erase")
 }
 
 pub(super) fn run(flags: &TokenFlags) -> Result<(), Error> {
@@ -45,7 +57,14 @@ pub(super) fn run(flags: &TokenFlags) -> Result<(), Error> {
     };
     let (auth, now) = (auth.with_rules(rules)?, SystemClock.now());
     match (&flags.user, &flags.service) {
-        (_, Some(service)) => print(&auth.issue_service(service, flags.ttl, now)),
+        (_, Some(service)) => {
+            let rights = if flags.scope.is_empty() {
+                ServiceRights::ALL
+            } else {
+                flags.scope.iter().copied().collect()
+            };
+            print(&auth.issue_service(service, rights, flags.ttl, now))
+        }
         (Some(user), None) => print(&auth.issue(user, flags.ttl, now)),
         (None, None) => unreachable!("one of the two flags is required"),
     }

@@ -110,7 +110,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_SERVICE_SUBJECTS",
         scope: Scope::Serve,
         value_name: Some("NAMES"),
-        help: "Subjects, with commas between them, that are services when a key of token-keys-file signed their token and its scope has `wideroom:service`",
+        help: "Subjects, with commas between them, that are services when a key of token-keys-file signed their token and it has a scope of services, such as `wideroom:service`",
         beyond: None,
         get: |config| {
             let names = &config.tokens.service_subjects;

@@ -11,6 +11,7 @@ use super::types::{
     Conversation, InboxEntryConnection, InboxFilter, InboxSummary, MessageFilter,
     MessageMatchConnection, Node, ReportConnection, ReportState, SearchArguments, User, UserEdge,
 };
+use crate::model::ServiceRight;
 
 /// Maximum number of ids in one call of `nodes`.
 const NODES_MAX: usize = 100;
@@ -178,8 +179,9 @@ impl Query {
         MessageMatchConnection::across(&ViewerScope::shared(ctx)?, arguments).await
     }
 
-    /// For services. Reports of users and messages, the newest first. With a state, a page may hold
-    /// fewer reports than requested with `hasNextPage` true; `endCursor` is then further on.
+    /// For services with the scope `wideroom:moderate`. Reports of users and messages, the newest
+    /// first. With a state, a page may hold fewer reports than requested with `hasNextPage` true;
+    /// `endCursor` is then further on.
     #[graphql(visible = "is_service")]
     async fn reports(
         &self,
@@ -197,7 +199,8 @@ impl Query {
         #[graphql(desc = "Only reports in this state.")] state: Option<ReportState>,
     ) -> Result<ReportConnection> {
         let scope = ViewerScope::shared(ctx)?;
-        scope.chat.restrictions.require_service(&scope.caller)?;
+        let restrictions = &scope.chat.restrictions;
+        restrictions.require(&scope.caller, ServiceRight::Moderate)?;
         let request = PageArguments {
             first,
             after,

@@ -14,7 +14,7 @@ use crate::chat::{self, Chat};
 use crate::model::{Message, OrderKey, UserId, Viewer};
 use crate::rate::Pace;
 
-/// Whether introspection shows a field of services to the caller. Schema tools without a request see
+/// Whether introspection shows the fields of services to the caller, whatever its scopes. Schema tools without a request see
 /// every field.
 pub(super) fn is_service(ctx: &Context<'_>) -> bool {
     let session = ctx.data_opt::<ExecutionContext>();
@@ -192,6 +192,11 @@ impl ViewerScope {
     pub(super) fn fresh(ctx: &Context<'_>) -> Result<Self> {
         let session = ctx.data_unchecked::<ExecutionContext>();
         Ok(Self::new(&session.chat, session.viewer()?))
+    }
+
+    /// The scope of the events of `outbox`: its reader sees everything that they lead to, as a webhook does.
+    pub(super) fn of_outbox(&self) -> Self {
+        Self::new(&self.chat, &Viewer::service(self.viewer.clone()))
     }
 
     /// A new scope of the same viewer, without reads.

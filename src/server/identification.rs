@@ -8,7 +8,7 @@ use super::context::Server;
 use super::origin::AS_HEADER;
 use crate::auth::{self, Identity};
 use crate::graphql::Refusal;
-use crate::model::{Timestamp, UserId, Viewer};
+use crate::model::{ServiceRight, ServiceRights, Timestamp, UserId, Viewer};
 
 /// Input path of a refused name.
 const AS_PATH: &str = "Wideroom-As";
@@ -83,7 +83,7 @@ impl Server {
         user: ActedUser,
     ) -> Result<Identified, ActError> {
         // First the right, then the name: a stranger learns nothing about names.
-        if !identified.viewer.is_service() {
+        if !identified.viewer.may(ServiceRight::Act) {
             return Err(ActError::Bad(not_a_service()));
         }
         let user = user.0.map_err(ActError::Bad)?;
@@ -101,14 +101,14 @@ impl From<Identity> for Identified {
     fn from(identity: Identity) -> Self {
         let Identity {
             user,
-            is_service,
+            rights,
             issued_at,
             expires_at,
         } = identity;
-        let viewer = if is_service {
-            Viewer::service(user)
-        } else {
+        let viewer = if rights.is_empty() {
             Viewer::from(user)
+        } else {
+            Viewer::service_with(user, rights)
         };
         let token = TokenTimes {
             issued_at,
@@ -191,8 +191,9 @@ impl ActedUser {
 /// Refusal of `Wideroom-As` without the scope, whoever is named.
 pub(super) fn not_a_service() -> Problem {
     let sentence = format!(
-        "Only a service may send Wideroom-As: its token has the scope `{}`.",
-        auth::SERVICE_SCOPE
+        "Only a service may send Wideroom-As: its token has the scope `{}` or `{}`.",
+        ServiceRight::Act.scope(),
+        ServiceRights::ALL_SCOPE
     );
     Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence)
 }

@@ -34,6 +34,7 @@ mod report;
 mod restriction;
 mod revision;
 mod sample;
+mod scopes;
 mod search;
 mod search_index;
 mod search_words;

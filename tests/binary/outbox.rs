@@ -163,7 +163,9 @@ async fn the_events_of_the_outbox_are_the_log_after_every_crash() {
     let program = Program::new();
     program.run(&["outbox", "on"]).succeeded();
     let stage = Arc::new(Stage::set_up(program).await);
-    let token = stage.program.run(&["token", "--service", "backend"]);
+    let token = stage
+        .program
+        .run(&["token", "--service", "push", "--scope", "outbox"]);
     let token = token.succeeded().trim().to_owned();
     let reader = Arc::new(Mutex::new(Reader::default()));
     let mut dice = Dice::new();

@@ -26,7 +26,7 @@ fn the_graphiql_page_works_in_a_browser() {
     };
     let server_program = Program::new();
     let server = Server::start(&server_program, &["--demo"]);
-    let service = server_program.run(&["token", "--service", "backend"]);
+    let service = server_program.run(&["token", "--service", "backend", "--scope", "act"]);
     let mut driver = Running::spawn(
         tools
             .driver("graphiql.js", &server)

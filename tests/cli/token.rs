@@ -2,6 +2,7 @@
 
 use wideroom::auth::Auth;
 use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::model::ServiceRights;
 
 use super::{Program, mode};
 
@@ -87,15 +88,30 @@ fn a_service_gets_a_token_with_the_scope() {
         .unwrap()
         .verify(ended.succeeded().trim())
         .unwrap();
-    assert!(identity.is_service);
+    assert_eq!(identity.rights, ServiceRights::ALL);
     assert_eq!(identity.user.as_str(), "backend");
     let ended = program.run(&["token", "--user", "alice"]);
     let auth = Auth::open(&program.data()).unwrap();
-    assert!(!auth.verify(ended.succeeded().trim()).unwrap().is_service);
+    assert!(
+        auth.verify(ended.succeeded().trim())
+            .unwrap()
+            .rights
+            .is_empty()
+    );
+    for scopes in [
+        &["--scope", "outbox,wideroom:read"][..],
+        &["--scope", "read", "--scope", "outbox"],
+    ] {
+        let ended = program.run(&[&["token", "--service", "push"], scopes].concat());
+        let rights = auth.verify(ended.succeeded().trim()).unwrap().rights;
+        assert_eq!(rights.scopes(), "wideroom:outbox wideroom:read");
+    }
     for wrong in [
         &["token"][..],
         &["token", "--user", "a", "--service", "b"],
         &["token", "--service", ""],
+        &["token", "--service", "push", "--scope", "everything"],
+        &["token", "--user", "a", "--scope", "read"],
     ] {
         assert_eq!(program.run(wrong).code, Some(2), "{wrong:?}");
     }
@@ -111,7 +127,7 @@ fn a_secret_signs_instead_of_the_key_of_the_data_folder() {
     for name in ["--user", "--service"] {
         let ended = program.run(&["token", name, "alice", "--token-secret-file", secret]);
         let identity = auth.verify(ended.succeeded().trim()).unwrap();
-        assert_eq!(identity.is_service, name == "--service");
+        assert_eq!(!identity.rights.is_empty(), name == "--service");
     }
     assert!(!program.data().exists(), "no key was made");
     std::fs::write(&path, "short").unwrap();

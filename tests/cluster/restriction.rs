@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use wideroom::auth::Auth;
 use wideroom::clock::{Clock as _, SystemClock};
-use wideroom::model::UserId;
+use wideroom::model::{ServiceRights, UserId};
 
 use super::place::migrated;
 use crate::support::cassandra::{say, shared};
@@ -33,7 +33,12 @@ async fn sockets_of_another_server_close_within_four_seconds() {
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     let service = UserId::parse("backend").unwrap();
     let auth = Auth::open(&program.data()).unwrap();
-    let token = auth.issue_service(&service, Duration::from_secs(600), SystemClock.now());
+    let token = auth.issue_service(
+        &service,
+        ServiceRights::ALL,
+        Duration::from_secs(600),
+        SystemClock.now(),
+    );
     let mut service = Caller::connect(one.address(), &token).await.unwrap();
     let acts = [
         (

@@ -13,7 +13,7 @@ use wideroom::server::ServerBounds;
 use wideroom::signed_post::PostTarget;
 
 use super::chat_server::ChatServer;
-use crate::support::door::Door;
+use crate::support::door::{Door, SERVICE};
 use crate::support::receiver::{Received, Receiver, Reply, SECRET};
 use crate::support::world::{Actor, Answer, text};
 
@@ -216,7 +216,7 @@ async fn a_message_that_the_rules_refuse_is_not_asked_about() {
 }
 
 #[tokio::test]
-async fn services_themselves_are_not_asked_about_and_acting_ones_are() {
+async fn services_that_moderate_are_not_asked_about_and_others_are() {
     let setting = Setting::new(HookFailureMode::Allow).await;
     setting.receiver.answer(|_| reject("no"));
     let door = Door::of(&setting.server.chat);
@@ -237,11 +237,17 @@ async fn services_themselves_are_not_asked_about_and_acting_ones_are() {
         "SYSTEM messages neither"
     );
     let acting = door.service().acting_as("alice");
-    let said = door.ask(&acting, SEND, &variables).await;
-    assert_eq!(said.code(), "FORBIDDEN");
+    let narrow = door.scoped(SERVICE, "wideroom:outbox wideroom:read");
+    for badge in [acting, narrow] {
+        let said = door.ask(&badge, SEND, &variables).await;
+        assert_eq!(said.code(), "FORBIDDEN");
+    }
     let asked = setting.receiver.received();
-    assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0].json()["sender"], "alice");
+    let senders: Vec<_> = asked
+        .iter()
+        .map(|one| one.json()["sender"].take())
+        .collect();
+    assert_eq!(senders, ["alice", SERVICE]);
 }
 
 /// Answers that are none, and the outcome of each way to decide without one.

@@ -13,7 +13,7 @@ use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::metrics::Metrics;
-use wideroom::model::UserId;
+use wideroom::model::{ServiceRight, ServiceRights, UserId};
 use wideroom::server::{self, AdmissionBounds, Server, ServerBounds};
 use wideroom::store::StoreAdmin as _;
 use wideroom::store::embedded::{Embedded, Options};
@@ -148,8 +148,13 @@ impl ChatServer {
 
     /// Token of a service, issued so many seconds from now.
     pub(super) fn service_token(&self, name: &str, offset: i64) -> String {
-        let moment = SystemClock.now().plus_micros(offset * 1_000_000);
-        Auth::with_secret(SECRET).issue_service(&UserId::parse(name).unwrap(), LIFE, moment)
+        issue_service(name, ServiceRights::ALL, offset)
+    }
+
+    /// Token of a service that reads the outbox alone.
+    pub(super) fn outbox_token(&self) -> String {
+        let rights = [ServiceRight::Outbox].into_iter().collect();
+        issue_service("push", rights, 0)
     }
 
     /// User who calls the API in this process and pays nothing.
@@ -197,4 +202,9 @@ impl Drop for ChatServer {
     fn drop(&mut self) {
         self.stop.cancel();
     }
+}
+
+fn issue_service(name: &str, rights: ServiceRights, offset: i64) -> String {
+    let moment = SystemClock.now().plus_micros(offset * 1_000_000);
+    Auth::with_secret(SECRET).issue_service(&UserId::parse(name).unwrap(), rights, LIFE, moment)
 }

@@ -308,7 +308,7 @@ async fn a_reader_that_asks_for_notifications_trails_and_others_do_not() {
     let server = server().await;
     let alice = server.user("alice");
     let direct = alice.direct("bob").await;
-    let token = server.service_token("backend", 0);
+    let token = server.outbox_token();
     let mut socket = Socket::connect(server.address, &token).await;
     let document = |types: &str| {
         format!(
@@ -385,7 +385,7 @@ async fn a_large_conversation_notifies_in_pieces() {
             .data(level, json!({"i": input}))
             .await;
     }
-    let token = server.service_token("backend", 0);
+    let token = server.outbox_token();
     let mut socket = Socket::connect(server.address, &token).await;
     let document = "subscription { outbox(types: [NOTIFICATION]) { cursor id event { ... on NotificationEvent { recipients { user { username } reason } } } } }";
     socket.subscribe("all", document).await;

@@ -28,7 +28,7 @@ impl Streamed {
         let head = format!(
             "POST /graphql HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\naccept: {accept}\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            server.service_token("backend", 0),
+            server.outbox_token(),
             body.len()
         );
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -64,7 +64,7 @@ async fn the_outbox_comes_through_every_door_and_resumes_there() {
     let server = ChatServer::with_outbox().await;
     let alice = server.user("alice");
     let direct = alice.direct("bob").await;
-    let service = server.service_token("backend", 0);
+    let service = server.outbox_token();
     for door in ["socket", EVENTS, PARTS] {
         let mut after = "null".to_owned();
         for number in 0..3 {
@@ -108,7 +108,7 @@ async fn the_document_of_a_webhook_is_taken_from_a_service_that_subscribes() {
     let server = ChatServer::with_outbox().await;
     let alice = server.user("alice");
     let direct = alice.direct("bob").await;
-    let service = server.service_token("backend", 0);
+    let service = server.outbox_token();
     let mut socket = Socket::connect(server.address, &service).await;
     socket.subscribe("1", FULL).await;
     socket.told("1").await;
@@ -158,7 +158,7 @@ async fn a_service_reads_more_events_than_its_rate_of_requests() {
     let server = ChatServer::with_outbox().await;
     let alice = server.user("alice");
     let direct = alice.direct("bob").await;
-    let mut socket = Socket::connect(server.address, &server.service_token("backend", 0)).await;
+    let mut socket = Socket::connect(server.address, &server.outbox_token()).await;
     socket.subscribe("1", &document("null")).await;
     socket.told("1").await;
     // No more at once than the queue of a conversation holds.

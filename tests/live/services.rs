@@ -1,6 +1,7 @@
 //! Services over real sockets: `Wideroom-As` by every method of HTTP, and `as` in `connection_init`.
 
 use serde_json::{Value, json};
+use wideroom::model::ServiceRight;
 use wideroom::server::{AdmissionBounds, ServerBounds};
 
 use super::chat_server::ChatServer;
@@ -66,10 +67,14 @@ async fn a_socket_without_the_right_to_act_is_closed() {
     let world = World::start().await;
     let life = std::time::Duration::from_secs(60);
     let (user, service) = (world.token("alice", life), world.service_token("backend"));
+    let others = ServiceRight::ALL.into_iter();
+    let others = others.filter(|right| *right != ServiceRight::Act).collect();
+    let narrow = world.scoped_token("backend", others);
     let long = "x".repeat(129);
     for (token, acted_user, code) in [
         (&user, json!("bob"), 4403),
         (&user, json!("alice"), 4403),
+        (&narrow, json!("alice"), 4403),
         (&user, json!(""), 4403),
         (&service, json!(""), 4400),
         (&service, json!("a\tb"), 4400),

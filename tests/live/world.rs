@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite;
 use tokio_util::sync::CancellationToken;
 use wideroom::auth::Auth;
 use wideroom::clock::{Clock, SystemClock};
-use wideroom::model::UserId;
+use wideroom::model::{ServiceRights, UserId};
 use wideroom::server::{self, Server, ServerBounds, TrustedDocuments};
 
 use super::schema::TestApi;
@@ -84,11 +84,12 @@ impl World {
 
     /// A token with the scope of a service.
     pub(super) fn service_token(&self, name: &str) -> String {
-        Auth::with_secret(SECRET).issue_service(
-            &UserId::parse(name).unwrap(),
-            LIFE,
-            SystemClock.now(),
-        )
+        self.scoped_token(name, ServiceRights::ALL)
+    }
+
+    pub(super) fn scoped_token(&self, name: &str, rights: ServiceRights) -> String {
+        let service = UserId::parse(name).unwrap();
+        Auth::with_secret(SECRET).issue_service(&service, rights, LIFE, SystemClock.now())
     }
 
     pub(super) fn forged(&self) -> String {

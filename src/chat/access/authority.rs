@@ -1,24 +1,25 @@
 //! Authority: the right by which a caller governs a conversation: its participants, settings, pins and messages.
 //!
-//! A service under its own name governs every conversation as an OWNER does, whether it takes part or not. What only
+//! A service that moderates governs every conversation as an OWNER does, whether it takes part or not. What only
 //! participants do (send, edit, react, type, mark, listen), it does where it takes part.
 
 use crate::chat::access::Access;
+use crate::chat::access::restrictions::require;
 use crate::chat::error::{Error, Result};
-use crate::model::{ConversationId, Membership, Role, UserId, Viewer};
+use crate::model::{ConversationId, Membership, Role, ServiceRight, UserId, Viewer};
 use crate::store::Participation;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Authority {
     /// The right of the caller's own membership.
     Membership,
-    /// The right of a service under its own name.
+    /// The right of a service that moderates.
     Service,
 }
 
 impl Authority {
     pub(crate) fn of(caller: &Viewer) -> Self {
-        if caller.is_service() {
+        if caller.may(ServiceRight::Moderate) {
             Self::Service
         } else {
             Self::Membership
@@ -46,6 +47,23 @@ impl Access {
         }
     }
 
+    /// The same by the right of a caller.
+    pub(crate) async fn governing_of(
+        &self,
+        caller: &Viewer,
+        id: ConversationId,
+    ) -> Result<Participation> {
+        let found = self
+            .governing(&caller.user, Authority::of(caller), id)
+            .await;
+        if let Err(error) = &found
+            && self.reads_as_stranger(caller, id, error).await
+        {
+            require(caller, ServiceRight::Moderate)?;
+        }
+        found
+    }
+
     /// The same for a caller who is about to write. Later ids are greater than all that other servers have
     /// written there.
     pub(crate) async fn governing_for_write(
@@ -53,25 +71,27 @@ impl Access {
         caller: &Viewer,
         id: ConversationId,
     ) -> Result<Participation> {
-        let authority = Authority::of(caller);
-        self.for_write(self.governing(&caller.user, authority, id), id)
-            .await
+        self.for_write(self.governing_of(caller, id), id).await
     }
 
-    /// The refusal of a caller who does not take part. A service reads every conversation, so it is told
-    /// that the conversation exists.
+    /// The refusal of a caller who does not take part.
     pub(crate) async fn refusal(&self, caller: &Viewer, id: ConversationId, error: Error) -> Error {
-        let is_stranger = matches!(error, Error::NotFound(_)) && caller.is_service();
-        if is_stranger
-            && self
-                .governing(&caller.user, Authority::Service, id)
-                .await
-                .is_ok()
-        {
+        if self.reads_as_stranger(caller, id, &error).await {
             return Error::Forbidden(
                 "a service does this only in conversations that it takes part in",
             );
         }
         error
+    }
+
+    /// Whether the caller is a service that does not take part, and reads the conversation all the same. It is
+    /// told that the conversation exists.
+    async fn reads_as_stranger(&self, caller: &Viewer, id: ConversationId, error: &Error) -> bool {
+        matches!(error, Error::NotFound(_))
+            && caller.may(ServiceRight::Read)
+            && self
+                .governing(&caller.user, Authority::Service, id)
+                .await
+                .is_ok()
     }
 }

@@ -33,7 +33,7 @@ use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::publisher::Publisher;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, Floor, IdempotencyKey, Membership,
-    MembershipState, Message, OrderKey, OwnFloor, Timestamp, UserId, Viewer,
+    MembershipState, Message, OrderKey, OwnFloor, ServiceRight, Timestamp, UserId, Viewer,
 };
 use crate::store::{Participation, Store};
 
@@ -131,14 +131,14 @@ impl Access {
         Ok(participations.map(visible).collect())
     }
 
-    /// The conversations that the caller may read: those of [`Self::visible`], and for a service under
-    /// its own name every one. A service has no floor of its own.
+    /// The conversations that the caller may read: those of [`Self::visible`], and for a service that
+    /// reads every conversation, all. A service has no floor of its own.
     pub async fn visible_to(
         &self,
         caller: &Viewer,
         ids: &[ConversationId],
     ) -> Result<Vec<Option<VisibleConversation>>> {
-        if !caller.is_service() {
+        if !caller.may(ServiceRight::Read) {
             return self.visible(&caller.user, ids).await;
         }
         let all = self.store.conversations(ids).await?;
@@ -280,14 +280,14 @@ impl Access {
         self.in_flight.now()
     }
 
-    /// The rule of everything that a silenced participant may not do. A service under its own name is
-    /// never silenced.
+    /// The rule of everything that a silenced participant may not do. A service that moderates is never
+    /// silenced.
     pub(crate) fn require_unsilenced(
         &self,
         caller: &Viewer,
         participation: &Participation,
     ) -> Result<()> {
-        match self.is_silenced(&participation.membership) && !caller.is_service() {
+        match self.is_silenced(&participation.membership) && !caller.may(ServiceRight::Moderate) {
             true => Err(silenced()),
             false => Ok(()),
         }

@@ -23,7 +23,7 @@ use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::model::{Restriction, Suspension, Timestamp, UserId, Viewer};
+use crate::model::{Restriction, ServiceRight, Suspension, Timestamp, UserId, Viewer};
 use crate::store::{self, LoggedRestriction, Restricted, RestrictionChange, Store};
 
 /// Interval of the polls: with the time of a write, a change is known everywhere within four seconds.
@@ -259,13 +259,13 @@ impl Restrictions {
     }
 
     /// The rule of every service field, before any look at its target.
-    pub fn require_service(&self, caller: &Viewer) -> Result<()> {
-        require_service(caller)
+    pub fn require(&self, caller: &Viewer, right: ServiceRight) -> Result<()> {
+        require(caller, right)
     }
 
-    /// The restrictions of these users, for a service. Everyone else sees none.
+    /// The restrictions of these users, for a service with the right. Everyone else sees none.
     pub async fn of_users(&self, caller: &Viewer, users: &[UserId]) -> Result<Vec<Restriction>> {
-        if !caller.is_service() {
+        if !caller.may(ServiceRight::Users) {
             return Ok(vec![Restriction::default(); users.len()]);
         }
         let store = self.store.upgrade().ok_or(Error::Busy)?;
@@ -298,7 +298,7 @@ impl Restrictions {
         until: Option<Timestamp>,
         reason: Option<String>,
     ) -> Result<()> {
-        require_service(caller)?;
+        require(caller, ServiceRight::Users)?;
         let now = self.clock.now();
         if until.is_some_and(|until| until <= now) {
             return Err(Error::bad_input(
@@ -329,7 +329,7 @@ impl Restrictions {
 
     /// Ends the suspension of a user. Without one, nothing changes.
     pub async fn restore(&self, caller: &Viewer, user: &UserId) -> Result<()> {
-        require_service(caller)?;
+        require(caller, ServiceRight::Users)?;
         self.change(&Some(user.clone()), &RestrictionChange::Restore)
             .await
     }
@@ -342,7 +342,7 @@ impl Restrictions {
         user: Option<&UserId>,
         issued_before: Option<Timestamp>,
     ) -> Result<Timestamp> {
-        require_service(caller)?;
+        require(caller, ServiceRight::Users)?;
         let now = self.clock.now();
         let moment = issued_before.unwrap_or(now);
         if moment > now {
@@ -486,12 +486,18 @@ impl RestrictionPoller {
 }
 
 /// The rule of every service field, before any look at its target.
-pub(crate) fn require_service(caller: &Viewer) -> Result<()> {
-    if caller.is_service() {
-        Ok(())
-    } else {
-        Err(Error::Forbidden("only a service may do this"))
+pub(crate) fn require(caller: &Viewer, right: ServiceRight) -> Result<()> {
+    if caller.may(right) {
+        return Ok(());
     }
+    Err(Error::Forbidden(match right {
+        ServiceRight::Outbox => "only a service with the scope `wideroom:outbox` may do this",
+        ServiceRight::Read => "only a service with the scope `wideroom:read` may do this",
+        ServiceRight::Act => "only a service with the scope `wideroom:act` may do this",
+        ServiceRight::Moderate => "only a service with the scope `wideroom:moderate` may do this",
+        ServiceRight::Users => "only a service with the scope `wideroom:users` may do this",
+        ServiceRight::Erase => "only a service with the scope `wideroom:erase` may do this",
+    }))
 }
 
 fn check_reason(reason: &str) -> Result<()> {

@@ -17,12 +17,12 @@ use uuid::Uuid;
 
 use self::steps::Steps;
 use crate::chat::access::Access;
-use crate::chat::access::restrictions::require_service;
+use crate::chat::access::restrictions::require;
 use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::write::WriteService;
-use crate::model::{Job, JobId, JobState, UserId, Viewer};
+use crate::model::{Job, JobId, JobState, ServiceRight, UserId, Viewer};
 use crate::store::{FormVersion, Store};
 
 /// Attempts to begin a job while other callers begin or end it.
@@ -62,7 +62,7 @@ impl ErasureService {
     /// Erases a user in the background, for services. A second call answers with the same job, unless the
     /// user was restored since, or the job failed: then it begins again.
     pub async fn erase(self: &Arc<Self>, caller: &Viewer, username: &str) -> Result<Job> {
-        require_service(caller)?;
+        require(caller, ServiceRight::Erase)?;
         let user = parse_erased(username)?;
         if user == caller.user {
             let message = "a service cannot erase itself";
@@ -74,9 +74,9 @@ impl ErasureService {
         Ok(job)
     }
 
-    /// A job, for services. `None` for everyone else.
+    /// A job, for services that erase. `None` for everyone else.
     pub async fn job(&self, caller: &Viewer, id: JobId) -> Result<Option<Job>> {
-        if !caller.is_service() {
+        if !caller.may(ServiceRight::Erase) {
             return Ok(None);
         }
         Ok(self.store.jobs(&[id]).await?.pop().flatten())

@@ -33,13 +33,14 @@ pub use self::shard_feed::{FeedBatch, ShardFeed};
 use self::tail::OutboxTail;
 pub use self::updates::{OutboxUpdate, OutboxUpdates};
 use crate::chat::access::Access;
-use crate::chat::access::restrictions::require_service;
+use crate::chat::access::restrictions::require;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::model::{
-    ConversationId, OrderKey, OutboxEvent, OutboxEventKind, OutboxShard, Timestamp, Viewer,
+    ConversationId, OrderKey, OutboxEvent, OutboxEventKind, OutboxShard, ServiceRight, Timestamp,
+    Viewer,
 };
 use crate::store::Store;
 
@@ -237,7 +238,7 @@ impl OutboxService {
         after: Option<OrderKey>,
         filter: OutboxFilter,
     ) -> Result<OutboxUpdates> {
-        require_service(caller)?;
+        require(caller, ServiceRight::Outbox)?;
         let since = self.store.outbox_since().await?.ok_or(Error::OutboxOff)?;
         let position = match after {
             Some(after) => {

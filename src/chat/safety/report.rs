@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::chat::access::Access;
-use crate::chat::access::restrictions::require_service;
+use crate::chat::access::restrictions::require;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::chat::write_tasks::WriteTasks;
 use crate::metrics::{self, IntCounter, IntGauge, Metrics};
 use crate::model::{
     Body, ConversationId, Direction, MessageId, OrderKey, PageRequest, Report, ReportId,
-    ReportReason, ReportResolution, ReportState, UserId, Viewer,
+    ReportReason, ReportResolution, ReportState, ServiceRight, UserId, Viewer,
 };
 use crate::rate::Rate;
 use crate::store::{FormVersion, ReportQuery, Store};
@@ -185,9 +185,9 @@ impl ReportService {
         self.add(caller, report, conversation).await
     }
 
-    /// A report, for services. `None` for everyone else.
+    /// A report, for services that moderate. `None` for everyone else.
     pub async fn report(&self, caller: &Viewer, id: ReportId) -> Result<Option<Report>> {
-        if !caller.is_service() {
+        if !caller.may(ServiceRight::Moderate) {
             return Ok(None);
         }
         Ok(self.store.reports_by_id(&[id]).await?.pop().flatten())
@@ -201,7 +201,7 @@ impl ReportService {
         state: ReportState,
     ) -> Result<Report> {
         const REPORT: Error = Error::NotFound("the report");
-        require_service(caller)?;
+        require(caller, ServiceRight::Moderate)?;
         let id = id.ok_or(REPORT)?;
         let report = self.report(caller, id).await?.ok_or(REPORT)?;
         let now = self.in_flight.now();
@@ -231,7 +231,7 @@ impl ReportService {
         state: Option<ReportState>,
         request: &PageRequest<OrderKey>,
     ) -> Result<ReportPage> {
-        require_service(caller)?;
+        require(caller, ServiceRight::Moderate)?;
         let ahead = ReportQuery {
             older_than: request.after.unwrap_or(OrderKey::MAX),
             newer_than: request.before.unwrap_or(OrderKey::MIN),

@@ -21,10 +21,7 @@ impl WriteService {
         let slow_mode = settings.slow_mode_seconds;
         let slow_mode = slow_mode.map(Self::parse_slow_mode).transpose()?;
         let access = &self.context.access;
-        let authority = Authority::of(caller);
-        let own = access
-            .governing(&caller.user, authority, conversation)
-            .await?;
+        let own = access.governing_of(caller, conversation).await?;
         let is_group = own.conversation.kind == ConversationKind::Group;
         let sets_history = settings.visibility.is_some() || ttl_seconds.is_some();
         if !is_group && (settings.visibility.is_some() || slow_mode.is_some()) {

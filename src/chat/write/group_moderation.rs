@@ -5,7 +5,6 @@
 
 use super::WriteService;
 use super::command::group::{BanDraft, BanInput, GroupCommand, parse_username};
-use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
 use crate::model::{Ban, Conversation, ConversationId, Timestamp, UserId, Viewer};
 use crate::store::FormVersion;
@@ -151,11 +150,10 @@ impl WriteService {
             .await
     }
 
-    /// Refuses a caller who neither takes part nor is a service under its own name.
+    /// Refuses a caller who neither takes part nor is a service that moderates.
     async fn require_governing(&self, caller: &Viewer, conversation: ConversationId) -> Result<()> {
-        let (user, authority) = (&caller.user, Authority::of(caller));
         let access = &self.context.access;
-        access.governing(user, authority, conversation).await?;
+        access.governing_of(caller, conversation).await?;
         Ok(())
     }
 

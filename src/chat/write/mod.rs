@@ -54,7 +54,7 @@ use crate::chat::write_tasks::WriteTasks;
 use crate::cluster::DeduplicationWindow;
 use crate::metrics::Metrics;
 use crate::model::{
-    ConversationId, DirectIds, Floor, Message, MessageId, Revision, UserId, Viewer,
+    ConversationId, DirectIds, Floor, Message, MessageId, Revision, ServiceRight, UserId, Viewer,
 };
 use crate::rate::Rate;
 use crate::store::{FormVersion, Participation};
@@ -187,7 +187,7 @@ impl WriteService {
                 .require_message(conversation, reply_to, floor)
                 .await?;
         }
-        if !caller.is_service() {
+        if !caller.may(ServiceRight::Moderate) {
             self.check_send(viewer, conversation, &draft).await?;
         }
         self.queues
@@ -220,7 +220,7 @@ impl WriteService {
         if caller.service_name().is_none() {
             self.written.take_all(viewer, kibibytes(draft.bytes()))?;
         }
-        if !caller.is_service() {
+        if !caller.may(ServiceRight::Moderate) {
             self.check_edit(viewer, conversation, &draft, floor).await?;
         }
         self.queues
@@ -313,10 +313,10 @@ impl WriteService {
         let caller = &caller.into();
         let access = &self.context.access;
         let check = self.check_of(caller, Authority::of(caller));
-        match check.authority {
-            Authority::Membership => self.accept_writer(caller, conversation).await?,
-            Authority::Service => access.governing_for_write(caller, conversation).await?,
-        };
+        let own = access.governing_for_write(caller, conversation).await?;
+        if check.authority == Authority::Membership {
+            access.require_writer(caller, &own).await?;
+        }
         access.forms().require(FormVersion::PINS).await?;
         let draft = PinDraft {
             message,

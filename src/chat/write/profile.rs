@@ -1,9 +1,9 @@
 //! Profiles: the display name and avatar that users set for themselves, and all of it as services set it.
 
 use super::WriteService;
-use crate::chat::access::restrictions::require_service;
+use crate::chat::access::restrictions::require;
 use crate::chat::error::{Error, Result};
-use crate::model::{Metadata, Profile, UserId, Viewer, text};
+use crate::model::{Metadata, Profile, ServiceRight, UserId, Viewer, text};
 use crate::store::ProfileChange;
 
 /// Change of a profile as received from the client. `None` keeps a field; `Some(None)` removes it.
@@ -39,7 +39,7 @@ impl WriteService {
         caller: &Viewer,
         profiles: Vec<(String, ProfileInput)>,
     ) -> Result<Vec<UserId>> {
-        require_service(caller)?;
+        require(caller, ServiceRight::Users)?;
         if profiles.is_empty() || profiles.len() > UPSERTED_MAX {
             let message = format!("1 to {UPSERTED_MAX} users in one call");
             return Err(Error::bad_input(USERS_PATH, message));

@@ -54,7 +54,8 @@ impl HistoryMutation {
     }
 
     /// Removes all messages up to and with this one, for everyone. Allowed for OWNERs of a group, else
-    /// FORBIDDEN, and for services. During an upgrade of the deployment: UNAVAILABLE.
+    /// FORBIDDEN, and for services with the scope `wideroom:moderate`. During an upgrade of the
+    /// deployment: UNAVAILABLE.
     async fn truncate_conversation(
         &self,
         ctx: &Context<'_>,

@@ -40,7 +40,8 @@ use crate::model::{ConversationId, MessageId, UserId};
 /// operation are executed one after the other. A field that fails is null and does not stop the
 /// others.
 ///
-/// A service under its own name does in every conversation what an OWNER may.
+/// A service with the scope `wideroom:moderate` does in every conversation what an OWNER may, under its
+/// own name.
 ///
 /// Errors have a code in `extensions.code`, as in `Query`. Errors with a retry also have
 /// `extensions.outcome`: NOT_DONE means that this request stored nothing; it says nothing of an earlier

@@ -12,6 +12,7 @@ use crate::graphql::id::report_id;
 use crate::graphql::scalar::{DateTime, Json};
 use crate::graphql::scope::{ViewerScope, is_service};
 use crate::graphql::types::{Job, Report, ReportState, User};
+use crate::model::ServiceRight;
 
 /// Input of `upsertUsers`.
 #[derive(InputObject)]
@@ -127,8 +128,9 @@ pub(super) struct ServiceMutation;
 
 #[Object]
 impl ServiceMutation {
-    /// For services. Creates or changes the profiles of at most 100 users. Omitted fields stay
-    /// unchanged; null clears a field. All inputs are checked before the first change.
+    /// For services with the scope `wideroom:users`. Creates or changes the profiles of at most 100
+    /// users. Omitted fields stay unchanged; null clears a field. All inputs are checked before the
+    /// first change.
     #[graphql(visible = "is_service")]
     async fn upsert_users(
         &self,
@@ -138,9 +140,9 @@ impl ServiceMutation {
         nullable(upsert_users(ctx, input)).await
     }
 
-    /// For services. Suspends a user, who may not sign in or send until then, and whom no group adds.
-    /// Every server closes the user's sockets and streams within 4 seconds. A second suspension
-    /// replaces the first.
+    /// For services with the scope `wideroom:users`. Suspends a user, who may not sign in or send
+    /// until then, and whom no group adds. Every server closes the user's sockets and streams within
+    /// 4 seconds. A second suspension replaces the first.
     #[graphql(visible = "is_service")]
     async fn suspend_user(
         &self,
@@ -150,7 +152,7 @@ impl ServiceMutation {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
             let restrictions = &scope.chat.restrictions;
-            restrictions.require_service(&scope.caller)?;
+            restrictions.require(&scope.caller, ServiceRight::Users)?;
             let user = username(&input.username)?;
             let until = input.until.map(|until| until.0);
             restrictions
@@ -163,7 +165,7 @@ impl ServiceMutation {
         .await
     }
 
-    /// For services. Ends the suspension of a user.
+    /// For services with the scope `wideroom:users`. Ends the suspension of a user.
     #[graphql(visible = "is_service")]
     async fn restore_user(
         &self,
@@ -173,7 +175,7 @@ impl ServiceMutation {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
             let restrictions = &scope.chat.restrictions;
-            restrictions.require_service(&scope.caller)?;
+            restrictions.require(&scope.caller, ServiceRight::Users)?;
             let user = username(&input.username)?;
             restrictions.restore(&scope.caller, &user).await?;
             Ok(Some(RestoreUserPayload {
@@ -183,11 +185,11 @@ impl ServiceMutation {
         .await
     }
 
-    /// For services. Erases a user in the background: suspends them, removes them from every conversation,
-    /// deletes their messages, reactions, blocks, reports and profile, and puts `wideroom:erased` in
-    /// place of their name where something of them stays. The name may stay for 35 days in logs, and in
-    /// mentions and blocks by others. A second call returns the same job, unless the job failed or the user
-    /// was restored since: then it begins again.
+    /// For services with the scope `wideroom:erase`. Erases a user in the background: suspends them,
+    /// removes them from every conversation, deletes their messages, reactions, blocks, reports and
+    /// profile, and puts `wideroom:erased` in place of their name where something of them stays. The name
+    /// may stay for 35 days in logs, and in mentions and blocks by others. A second call returns the same
+    /// job, unless the job failed or the user was restored since: then it begins again.
     #[graphql(visible = "is_service")]
     async fn erase_user(
         &self,
@@ -203,7 +205,8 @@ impl ServiceMutation {
         .await
     }
 
-    /// For services. Sets the state of a report. Of two changes the later one wins.
+    /// For services with the scope `wideroom:moderate`. Sets the state of a report. Of two changes the
+    /// later one wins.
     #[graphql(visible = "is_service")]
     async fn resolve_report(
         &self,
@@ -222,9 +225,10 @@ impl ServiceMutation {
         .await
     }
 
-    /// For services. Refuses the tokens of a user, or of everyone, that were issued before a moment.
-    /// Every server closes their sockets and streams within 4 seconds. Issue new tokens at or after
-    /// `revokedBefore`. Where too many revocations are held the answer is RATE_LIMITED.
+    /// For services with the scope `wideroom:users`. Refuses the tokens of a user, or of everyone, that
+    /// were issued before a moment. Every server closes their sockets and streams within 4 seconds. Issue
+    /// new tokens at or after `revokedBefore`. Where too many revocations are held the answer is
+    /// RATE_LIMITED.
     #[graphql(visible = "is_service")]
     async fn revoke_tokens(
         &self,
@@ -234,7 +238,7 @@ impl ServiceMutation {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
             let restrictions = &scope.chat.restrictions;
-            restrictions.require_service(&scope.caller)?;
+            restrictions.require(&scope.caller, ServiceRight::Users)?;
             let user = input.username.as_deref().map(username).transpose()?;
             let moment = input.issued_before.map(|moment| moment.0);
             let revoked_before = restrictions

@@ -26,6 +26,7 @@ use super::error::Result;
 use super::id::conversation_of;
 use super::scope::{ViewerScope, is_service};
 use crate::chat::{ConversationUpdate, MessageUpdate, OutboxFilter, TypingUpdate};
+use crate::model::ServiceRight;
 
 /// Whether the document asks where a replay ends. Only such a stream announces it.
 fn selects_is_live(ctx: &Context<'_>) -> bool {
@@ -124,10 +125,11 @@ impl Subscription {
         Ok(inbox::payloads(updates, scope, limits_of(ctx)))
     }
 
-    /// For services. Delivers every event of the listed types, in all conversations: at least once,
-    /// and in order within each conversation. Objects are shown in their current state. The first
-    /// payload has no event, only the position. Of `shards` parallel readers, each conversation
-    /// belongs to exactly one. UNAVAILABLE while the deployment has no outbox.
+    /// For services with the scope `wideroom:outbox`, which covers everything that the document selects.
+    /// Delivers every event of the listed types, in all conversations: at least once, and in order
+    /// within each conversation. Objects are shown in their current state. The first payload has no
+    /// event, only the position. Of `shards` parallel readers, each conversation belongs to exactly
+    /// one. UNAVAILABLE while the deployment has no outbox.
     #[graphql(visible = "is_service")]
     async fn outbox(
         &self,
@@ -150,7 +152,8 @@ impl Subscription {
             return handoff.payloads(ctx);
         }
         let scope = ViewerScope::fresh(ctx)?;
-        scope.chat.restrictions.require_service(&scope.caller)?;
+        let restrictions = &scope.chat.restrictions;
+        restrictions.require(&scope.caller, ServiceRight::Outbox)?;
         let filter = OutboxFilter::parse(outbox_types(types), shard, shards)?;
         let after = after.map(|cursor| outbox_position(&cursor)).transpose()?;
         let updates = scope
@@ -158,7 +161,7 @@ impl Subscription {
             .outbox
             .updates(&scope.caller, after, filter)
             .await?;
-        Ok(outbox::payloads(updates, scope, limits_of(ctx)).boxed())
+        Ok(outbox::payloads(updates, scope.of_outbox(), limits_of(ctx)).boxed())
     }
 
     /// Delivers the users who start or stop typing in a conversation, including the viewer; not those

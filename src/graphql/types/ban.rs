@@ -30,7 +30,8 @@ impl Ban {
     }
 }
 
-/// Ban of a user from a group, for its OWNERs and ADMINs, and for services.
+/// Ban of a user from a group, for its OWNERs and ADMINs, and for services with the scope
+/// `wideroom:moderate`.
 #[Object]
 impl Ban {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.

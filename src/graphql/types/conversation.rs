@@ -85,7 +85,7 @@ impl SyncFields for Conversation {
 }
 
 /// A conversation that the viewer takes part in: direct or a group. It is large once it has had
-/// more than 32 participants. A service sees every conversation.
+/// more than 32 participants. A service with the scope `wideroom:read` sees every conversation.
 #[Object]
 impl Conversation {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.
@@ -160,7 +160,8 @@ impl Conversation {
     }
 
     /// Bans of a group that hold now, ordered by username (bytewise). Null for everyone but its
-    /// OWNERs and ADMINs, and services. Without `first` and `last` a page has 20.
+    /// OWNERs and ADMINs, and services with the scope `wideroom:moderate`. Without `first` and `last`
+    /// a page has 20.
     async fn bans(
         &self,
         #[graphql(

@@ -27,14 +27,15 @@ impl Job {
         Self(job)
     }
 
-    /// Loads a job, for services. `None` for everyone else.
+    /// Loads a job, for services that erase. `None` for everyone else.
     pub(in crate::graphql) async fn load(scope: &ViewerScope, id: JobId) -> Result<Option<Self>> {
         let found = scope.chat.erasure.job(&scope.caller, id).await?;
         Ok(found.map(Self))
     }
 }
 
-/// Work in the background that survives restarts, for services. An ended job is kept for 400 days.
+/// Work in the background that survives restarts, for services with the scope `wideroom:erase`. An
+/// ended job is kept for 400 days.
 #[Object]
 impl Job {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.

@@ -60,7 +60,7 @@ impl Report {
         }
     }
 
-    /// Loads a report, for services. `None` for everyone else.
+    /// Loads a report, for services that moderate. `None` for everyone else.
     pub(in crate::graphql) async fn load(
         scope: &ViewerScope,
         id: ReportId,
@@ -70,7 +70,8 @@ impl Report {
     }
 }
 
-/// Report of a user or a message, for services. It is deleted after 400 days.
+/// Report of a user or a message, for services with the scope `wideroom:moderate`. It is deleted after
+/// 400 days.
 #[Object]
 impl Report {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.

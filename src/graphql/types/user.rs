@@ -122,7 +122,7 @@ impl User {
         .await
     }
 
-    /// Suspension that holds now. Null for everyone but services.
+    /// Suspension that holds now. Null for everyone but services with the scope `wideroom:users`.
     async fn suspension(&self) -> Nullable<Suspension> {
         nullable(async {
             let users = [self.user.clone()];

@@ -83,7 +83,7 @@ subscription NewMessages(
 `, { conversationId: start.conversationId, after: start.cursor }],
   ...(isDemo ? [[`# For a backend, which acts as the user of Wideroom-As. Put
 # its token into the headers below; this prints one:
-#   wideroom token --service backend
+#   wideroom token --service backend --scope act
 mutation SendAsService($input: SendMessageInput!) {
   sendMessage(input: $input) {
     messageEdge { node { id sender { username } body } }

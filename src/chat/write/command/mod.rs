@@ -12,7 +12,7 @@ use crate::chat::access::authority::Authority;
 use crate::chat::access::leave_epoch::RightsMoment;
 use crate::chat::access::restrictions::AdmittedCaller;
 use crate::chat::error::{Error, Result};
-use crate::model::{Role, Viewer};
+use crate::model::{Role, ServiceRight, Viewer};
 use crate::store::Participation;
 
 /// Check of a user who is about to write. The queue repeats it: a command may wait long, also for the hook.
@@ -46,7 +46,9 @@ impl WriterCheck {
 /// Seconds that a participant waits between two sends. In a direct conversation there is no such wait.
 pub(crate) fn slow_mode_of(caller: &Viewer, participation: &Participation) -> u32 {
     match participation.membership.role {
-        Role::Member if !caller.is_service() => participation.conversation.slow_mode_seconds,
+        Role::Member if !caller.may(ServiceRight::Moderate) => {
+            participation.conversation.slow_mode_seconds
+        }
         Role::Member | Role::Admin | Role::Owner => 0,
     }
 }

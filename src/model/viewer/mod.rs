@@ -1,5 +1,8 @@
 //! Viewer: the authenticated caller of an operation.
 
+mod service_rights;
+
+pub use self::service_rights::{ServiceRight, ServiceRights};
 use super::UserId;
 
 /// Authenticated caller of an operation. The operation has the rights of `user`.
@@ -14,17 +17,22 @@ pub struct Viewer {
 pub enum ViewerKind {
     /// The user's own token.
     User,
-    /// A service under its own name.
-    Service,
+    /// A service under its own name, with these rights.
+    Service(ServiceRights),
     /// The named service acts as the user.
     ActingService(UserId),
 }
 
 impl Viewer {
+    /// The service of this name, with all rights.
     pub fn service(user: UserId) -> Self {
+        Self::service_with(user, ServiceRights::ALL)
+    }
+
+    pub fn service_with(user: UserId, rights: ServiceRights) -> Self {
         Self {
             user,
-            kind: ViewerKind::Service,
+            kind: ViewerKind::Service(rights),
         }
     }
 
@@ -36,9 +44,14 @@ impl Viewer {
         }
     }
 
-    /// Whether the caller is a service under its own name: the only caller of service fields.
+    /// Whether the caller is a service under its own name.
     pub fn is_service(&self) -> bool {
-        self.kind == ViewerKind::Service
+        matches!(self.kind, ViewerKind::Service(_))
+    }
+
+    /// Whether the caller is a service under its own name, and has this right.
+    pub fn may(&self, right: ServiceRight) -> bool {
+        matches!(self.kind, ViewerKind::Service(rights) if rights.has(right))
     }
 
     /// Whether the user takes no part in this act: a service acts in the user's name.
@@ -50,7 +63,7 @@ impl Viewer {
     pub fn service_name(&self) -> Option<&UserId> {
         match &self.kind {
             ViewerKind::User => None,
-            ViewerKind::Service => Some(&self.user),
+            ViewerKind::Service(_) => Some(&self.user),
             ViewerKind::ActingService(service) => Some(service),
         }
     }
