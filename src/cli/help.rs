@@ -109,7 +109,7 @@ pub(super) const TOKEN: &str = "\
 Print a signed token for a user, or for a service.
 
 Any name is valid: a user exists once a token names it. The command signs with the key in the data folder, and creates that key if it is \
-missing; with --token-secret-file it signs with that secret. \
+missing; with --token-secret-file it signs with that secret. It refuses where an identity provider alone signs tokens (--token-keys-file). \
 A service is a backend: --scope names its rights, and `act` is the right to act as any user. The command does not open the store, so it works \
 beside a running server. Anyone with the token is that user until the token expires: protect it like a password.";
 

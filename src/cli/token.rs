@@ -45,7 +45,10 @@ pub(super) fn run(flags: &TokenFlags) -> Result<(), Error> {
     if let Some(max) = config.tokens.life_max.filter(|max| flags.ttl > *max) {
         return Err(Error::LongLife(max));
     }
-    // The keys of a provider verify only. Tokens are signed with the secret or the key of the data folder.
+    // The keys of a provider verify only, and replace the key of the data folder.
+    if let (Some(keys), None) = (&config.tokens.keys, &config.tokens.secret) {
+        return Err(Error::OtherIssuer(keys.clone()));
+    }
     let rules = TokenRules {
         secret: None,
         keys: None,

@@ -11,7 +11,7 @@ pub const ACCESS: &[Setting] = &[
     Setting {
         name: "token-keys-file",
         environment: "WIDEROOM_TOKEN_KEYS_FILE",
-        scope: Scope::Serve,
+        scope: Scope::Data,
         value_name: Some("FILE"),
         help: "File of public keys that verify tokens, as PEM or JWKS, instead of the key in the data folder: RS256, ES256, EdDSA. The server reads it again when it changes",
         beyond: None,

@@ -139,3 +139,24 @@ fn a_secret_signs_instead_of_the_key_of_the_data_folder() {
         ended.stderr
     );
 }
+
+/// The server verifies with the provider's keys alone: a token of the data folder's key would be none.
+#[test]
+fn a_token_of_another_issuer_is_not_printed() {
+    let program = Program::new();
+    let file = |name: &str, text: &str| {
+        let path = program.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let keys = file("jwks.json", "{\"keys\": []}");
+    let provider = ["token", "--user", "alice", "--token-keys-file", &keys];
+    let line = format!(
+        "the server accepts the tokens of an identity provider, whose keys {keys} holds (--token-keys-file), and none of this command: get a token there, or name a secret beside them (--token-secret-file)"
+    );
+    program.run(&provider).failed(1, &line);
+    assert!(!program.data().exists(), "no key was made");
+    let secret = file("secret", "a secret of thirty-two bytes, and a few more");
+    let both = [&provider[..], &["--token-secret-file", &secret]].concat();
+    program.run(&both).succeeded();
+}
