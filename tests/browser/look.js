@@ -51,10 +51,10 @@ async function readme() {
   await page.locator("li.message:not(.waiting)", { hasText: "Always." }).waitFor();
   await sendMany(base, "dave", id, [{ body: "With two spoons of sugar, @alice", mentionedUsernames: ["alice"] }]);
   await message(page, "two spoons").waitFor();
-  for (const name of ["bob", "carol", "dave"]) await apiOf(base, name)("mutation($input: MarkReadInput!) { markRead(input: $input) { clientMutationId } }", { input: { conversationId: id, messageId: await page.locator("li.message").last().getAttribute("data-id") } });
+  for (const name of ["bob", "carol", "dave"]) await apiOf(base, name)("mutation($input: MarkReadInput!) { markRead(input: $input) { __typename } }", { input: { conversationId: id, messageId: await page.locator("li.message").last().getAttribute("data-id") } });
   const sign = page.locator("#typing", { hasText: "Bob is typing" });
   while (!(await sign.isVisible())) {
-    await bob("mutation($input: SetTypingInput!) { setTyping(input: $input) { clientMutationId } }", { input: { conversationId: id, typing: true } });
+    await bob("mutation($input: SetTypingInput!) { setTyping(input: $input) { __typename } }", { input: { conversationId: id, typing: true } });
     await page.waitForTimeout(100);
   }
   await page.locator(".tick[data-status=READ]").last().waitFor();

@@ -41,7 +41,7 @@ export const REPORT = `mutation Report($input: ReportMessageInput!) { reportMess
 
 // ---- A conversation, its participants and the viewer's profile. Each mutation `doIt` takes a `DoItInput`.
 
-const mutation = (field, payload = "clientMutationId") => {
+const mutation = (field, payload = "__typename") => {
   const name = field[0].toUpperCase() + field.slice(1);
   return `mutation ${name}($input: ${name}Input!) { ${field}(input: $input) { ${payload} } }`;
 };
