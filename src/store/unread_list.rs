@@ -2,8 +2,15 @@
 //! count behind many rows that do not count (deleted ones, SYSTEM messages, those of blocked senders) becomes exact read
 //! by read.
 
-use crate::model::{MessageId, OrderKey, Unread};
-use crate::store::UnreadQuery;
+use std::num::NonZeroUsize;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use crate::model::{ConversationId, MessageId, OrderKey, Unread, UserId};
+use crate::store::{UnreadQuery, UnreadReader};
+
+const LONG_LISTS_MAX: NonZeroUsize = NonZeroUsize::new(2_048).expect("it is not zero");
 
 /// Ids of the messages that count as unread for a user, in order: all of them from one position up to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,10 +105,69 @@ impl UnreadList {
     }
 }
 
+/// Cache of lists that one read does not suffice for, by conversation and user.
+///
+/// A version says until when the rows behind a list gain no row. It is taken before the first read for the list.
+pub(in crate::store) struct LongUnreadLists<V>(
+    Mutex<LruCache<(ConversationId, UserId), LongUnreadList<V>>>,
+);
+
+#[derive(Clone)]
+pub(in crate::store) struct LongUnreadList<V> {
+    /// [`crate::model::IgnoredSenders::fingerprint`] of the senders that it leaves out.
+    ignored: u64,
+    pub(in crate::store) version: V,
+    pub(in crate::store) list: UnreadList,
+}
+
+impl<V: Copy> LongUnreadLists<V> {
+    pub(in crate::store) fn new() -> Self {
+        Self(Mutex::new(LruCache::new(LONG_LISTS_MAX)))
+    }
+
+    /// Forgets every list.
+    pub(in crate::store) fn clear(&self) {
+        self.0.lock().clear();
+    }
+
+    /// The part of a user's list from which a count continues.
+    pub(in crate::store) fn rest(
+        &self,
+        reader: UnreadReader<'_>,
+        query: &UnreadQuery,
+    ) -> Option<LongUnreadList<V>> {
+        let mut lists = self.0.lock();
+        let known = lists.get(&(query.conversation, reader.user.clone()))?;
+        let is_readers = known.ignored == reader.ignored.fingerprint();
+        let list = known.list.rest(query.after).filter(|_| is_readers)?;
+        Some(LongUnreadList { list, ..*known })
+    }
+
+    pub(in crate::store) fn put(
+        &self,
+        reader: UnreadReader<'_>,
+        conversation: ConversationId,
+        list: LongUnreadList<V>,
+    ) {
+        let key = (conversation, reader.user.clone());
+        self.0.lock().put(key, list);
+    }
+}
+
+impl<V> LongUnreadList<V> {
+    pub(in crate::store) fn new(reader: UnreadReader<'_>, after: OrderKey, version: V) -> Self {
+        Self {
+            ignored: reader.ignored.fingerprint(),
+            version,
+            list: UnreadList::new(after),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ConversationId, Timestamp};
+    use crate::model::Timestamp;
 
     fn id(micros: i64) -> MessageId {
         MessageId::new(Timestamp::from_micros(micros), [0; 8])

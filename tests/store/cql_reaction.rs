@@ -1,14 +1,15 @@
-//! Cost of reactions on Cassandra, in statements: independent of the length of the history, and one read for each message with reactions.
+//! Reactions on Cassandra: when they expire, and their cost in statements: independent of the length of the history, and one read for each message with reactions.
 
 use std::sync::Arc;
 
 use wideroom::clock::ManualClock;
-use wideroom::model::{Change, ChangeKind, Emoji};
+use wideroom::model::{Change, ChangeKind, Emoji, Reaction};
 use wideroom::store::Store;
 use wideroom::store::cql::Cql;
 
 use super::ask::{make, send_all};
 use super::stage::keyspace;
+use crate::support::cassandra::shared;
 use crate::support::words::{NOW, change, conversation_id, id, new_salt_among_others, users};
 
 #[tokio::test]
@@ -50,5 +51,47 @@ async fn a_reaction_costs_few_statements_and_a_message_of_reactions_one() {
     let reactions = store.reactions(&ann, &asked).await.unwrap();
     assert_eq!(reactions.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
     assert_eq!(store.statements_sent() - before, 2);
+    store.close().await.unwrap();
+}
+
+/// The node counts seconds of its own, so that the case allows it ten minutes.
+#[tokio::test]
+async fn a_reaction_that_is_off_expires_after_35_days_and_one_that_is_on_never() {
+    let Some(address) = keyspace().await else {
+        return;
+    };
+    new_salt_among_others();
+    let (on, keyspace) = (conversation_id(1), address.keyspace.clone());
+    let store = Cql::open(address, Arc::new(ManualClock::at(NOW)))
+        .await
+        .unwrap();
+    let [ann, ben] = users(["ann", "ben"]);
+    make(&store, on, &[ann.clone(), ben.clone()]).await;
+    send_all(&store, on, 1..2, &ann).await;
+    let session = shared().await.unwrap().session().await;
+    let select = format!(
+        "SELECT is_on, TTL(is_on) FROM {keyspace}.reactions_by_message WHERE conversation_id = ? ALLOW FILTERING"
+    );
+    let emoji = Emoji::parse("👍").unwrap();
+    let whole = i32::try_from(Reaction::END_LIFETIME_MICROS / 1_000_000).unwrap();
+    assert_eq!(whole, 35 * 24 * 3_600);
+    for (micros, is_on) in (300..).zip([true, false, true, false]) {
+        let change = Change {
+            id: change(micros),
+            kind: ChangeKind::ReactionsChanged,
+            message: id(1),
+            user: ben.clone(),
+        };
+        let reacted = store.react(on, &emoji, is_on, &change).await;
+        assert!(reacted.unwrap().is_some());
+        let rows = session.query_unpaged(select.clone(), (on.0,)).await;
+        let rows = rows.unwrap().into_rows_result().unwrap();
+        let (stored, ttl) = rows.single_row::<(bool, Option<i32>)>().unwrap();
+        assert_eq!(stored, is_on);
+        match ttl {
+            Some(ttl) => assert!(!is_on && (whole - 600..=whole).contains(&ttl), "{ttl}"),
+            None => assert!(is_on, "an ended reaction expires"),
+        }
+    }
     store.close().await.unwrap();
 }

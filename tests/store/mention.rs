@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use wideroom::clock::Clock as _;
 use wideroom::model::{
     Change, Content, IgnoredSenders, Mentions, Message, MessageId, NotificationLevel, OrderKey,
     Revision, Unread, UserId,
@@ -10,9 +11,10 @@ use wideroom::store::{FlagsChange, Store, StoreAdmin, UnreadQuery};
 
 use super::ask::{assert_sound, make, only, row, send_all};
 use super::membership::{changing, joins};
+use super::stage::Stage;
 use crate::support::words::{
-    change, content, conversation_id, crowd, group_row, id, message_row, new, participant_row,
-    text, users,
+    change, content, conversation_id, crowd, group_row, id, id_with, message_row, new,
+    participant_row, text, users,
 };
 
 fn mentioning(users: &[&UserId], everyone: bool) -> Content {
@@ -136,6 +138,80 @@ pub async fn mentions_behind_thousands_of_unread_messages_are_exact(store: &dyn 
     assert!(capped.count == 99 && capped.is_capped);
     let exact = mentions(store, &ben, 5_002, 99, &[]).await;
     assert!(exact.count == 99 && !exact.is_capped, "{exact:?}");
+}
+
+/// Mentions of a user by a sender whom the user blocks.
+const BLOCKED: i64 = 2_100;
+const MINUTE: i64 = 60 * 1_000_000;
+
+/// The count after a position, once it is exact: after as many reads as there are thousands of rows.
+async fn exact(stage: &Stage, after: i64, ignored: &[&UserId]) -> Unread {
+    // A store remembers rows that are a minute old.
+    stage.clock.set(stage.clock.now().plus_micros(MINUTE));
+    let [ann] = users(["ann"]);
+    let mut counted = Unread::default();
+    for _ in 0..=BLOCKED / 1_000 {
+        counted = mentions(stage.store(), &ann, after, 99, ignored).await;
+        if !counted.is_capped || counted.count == 99 {
+            break;
+        }
+    }
+    counted
+}
+
+pub async fn mentions_behind_those_of_blocked_senders_become_exact(stage: &Stage) {
+    let (store, on) = (stage.store(), conversation_id(1));
+    let [ann, ben, cat] = users(["ann", "ben", "cat"]);
+    make(store, on, &[ann.clone(), ben.clone(), cat.clone()]).await;
+    let rows = (1..=BLOCKED + 2).map(|micros| {
+        message_row(match micros {
+            500 | 1_500 => text(on, id(micros), &ben),
+            _ if micros > BLOCKED => message(micros, &ben, &[&ann], false),
+            _ => message(micros, &cat, &[&ann], micros % 2 == 0),
+        })
+    });
+    store.import(&rows.collect::<Vec<_>>()).await.unwrap();
+    let some = |count, first| Unread {
+        count,
+        is_capped: false,
+        first: Some(id(first)),
+    };
+    let blocking: &[&UserId] = &[&cat];
+    assert_eq!(exact(stage, 0, blocking).await, some(2, BLOCKED + 1));
+    say(store, BLOCKED + 3, &ben, &[], true).await;
+    assert_eq!(exact(stage, 0, blocking).await, some(3, BLOCKED + 1));
+    // An edit adds a mention to a message among those that were read, and another one takes it away.
+    edit(store, BLOCKED + 4, 500, &[&ann], false).await;
+    assert_eq!(exact(stage, 0, blocking).await, some(4, 500));
+    edit(store, BLOCKED + 5, 1_500, &[], true).await;
+    assert_eq!(exact(stage, 0, blocking).await, some(5, 500));
+    edit(store, BLOCKED + 6, 500, &[], false).await;
+    assert_eq!(exact(stage, 0, blocking).await, some(4, 1_500));
+    revise(store, BLOCKED + 7, BLOCKED + 1, Revision::Deletion).await;
+    assert_eq!(exact(stage, 0, blocking).await, some(3, 1_500));
+    // A marker that moves on, and back.
+    let later = exact(stage, BLOCKED + 2, blocking).await;
+    assert_eq!(later, some(1, BLOCKED + 3));
+    assert_eq!(exact(stage, 5, blocking).await, some(3, 1_500));
+    let unblocked = Unread {
+        count: 99,
+        is_capped: true,
+        first: Some(id(6)),
+    };
+    assert_eq!(exact(stage, 5, &[]).await, unblocked);
+    assert_eq!(exact(stage, 5, blocking).await, some(3, 1_500));
+    // A mention that comes late, among them.
+    let late = id_with(1_000, [0x80, 2, 1, 0, 0, 0, 0, 0]);
+    let row = Message {
+        id: late,
+        ..message(1_000, &ben, &[&ann], false)
+    };
+    store.import(&[message_row(row)]).await.unwrap();
+    let with_late = Unread {
+        first: Some(late),
+        ..some(4, 0)
+    };
+    assert_eq!(exact(stage, 5, blocking).await, with_late);
 }
 
 pub async fn an_edit_replaces_mentions_and_a_deletion_removes_them(store: &dyn StoreAdmin) {

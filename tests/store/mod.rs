@@ -105,6 +105,14 @@ macro_rules! contract {
                         crate::store::unread::a_count_behind_rows_that_do_not_count_becomes_exact(&stage).await;
                         stage.close().await;
                     }
+
+                    #[tokio::test]
+                    #[$mark]
+                    async fn mentions_behind_those_of_blocked_senders_become_exact() {
+                        let Some(stage) = Stage::$engine().await else { return };
+                        crate::store::mention::mentions_behind_those_of_blocked_senders_become_exact(&stage).await;
+                        stage.close().await;
+                    }
                 }
             };
         }

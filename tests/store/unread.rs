@@ -370,6 +370,29 @@ pub async fn a_count_behind_rows_that_do_not_count_becomes_exact(stage: &Stage) 
     assert_eq!(exact(stage, 5, &blocking).await, with_late);
 }
 
+/// The embedded store remembers in memory how far a count came. A restart costs each reader one capped answer for each
+/// thousand rows that do not count, and then one read.
+#[tokio::test]
+async fn after_a_restart_a_count_is_exact_again_after_a_read_for_each_thousand_rows() {
+    let mut stage = Stage::embedded().await.unwrap();
+    let on = conversation_id(1);
+    let [ann, ben] = users(["ann", "ben"]);
+    make(stage.store(), on, &[ann.clone(), ben.clone()]).await;
+    let silent = (1..=SILENT).map(|micros| deleted(on, id(micros), &ben));
+    let last = text(on, id(SILENT + 1), &ben);
+    let rows: Vec<_> = silent.chain([last]).map(message_row).collect();
+    stage.store().import(&rows).await.unwrap();
+    for _ in 0..2 {
+        for is_capped in [true, true, false, false] {
+            let counted = unread(stage.store(), &ann, on, OrderKey::MIN, 99).await;
+            let count = u32::from(!is_capped);
+            assert_eq!((counted.count, counted.is_capped), (count, is_capped));
+        }
+        stage = stage.reopened().await;
+    }
+    stage.close().await;
+}
+
 pub async fn answers_come_in_the_order_of_their_questions(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     for number in 1..=3 {

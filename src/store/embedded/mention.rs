@@ -3,6 +3,7 @@
 
 use std::iter::Peekable;
 
+use super::cache::mention_list::{MentionLists, MentionVersion};
 use super::engine::committer::{Condition, Op, Write};
 use super::engine::db::{MalformedKey, View, corrupt};
 use super::engine::key::{self, Key, Span};
@@ -11,6 +12,7 @@ use super::read_context::ReadContext;
 use crate::model::{
     ConversationId, Direction, Mentions, Message, MessageId, OrderKey, Unread, UserId,
 };
+use crate::store::unread_list::{LongUnreadList, UnreadList};
 use crate::store::{Result, UnreadQuery, UnreadReader};
 
 const TABLE: &str = "mentions_by_entry";
@@ -87,33 +89,85 @@ pub(super) fn unread(
     queries: &[UnreadQuery],
     cap: u32,
 ) -> Result<Vec<Unread>> {
+    // The versions are taken before the snapshot: a row that the snapshot lacks ends a list that was read from it.
+    let lists = &context.mentions;
+    let version = |query: &UnreadQuery| lists.version(query.conversation);
+    let versions: Vec<_> = queries.iter().map(version).collect();
     let view = context.view();
     queries
         .iter()
-        .map(|query| count(&view, reader, query, cap))
+        .zip(versions)
+        .map(|(query, version)| count(lists, &view, reader, (query, version), cap))
         .collect()
 }
 
+/// Counts by a scan, which continues the remembered list where there is one.
 fn count(
+    lists: &MentionLists,
+    view: &View<'_>,
+    reader: UnreadReader<'_>,
+    (query, version): (&UnreadQuery, MentionVersion),
+    cap: u32,
+) -> Result<Unread> {
+    let mut known = match lists.rest(reader, query, version) {
+        Some(mut known) => {
+            still_mentioned(view, reader, query.conversation, &mut known.list)?;
+            known
+        }
+        None => LongUnreadList::new(reader, query.after, version),
+    };
+    if known.list.count(query, cap).is_none() {
+        extend(view, reader, query, cap, &mut known.list)?;
+    }
+    let unread = known.list.count_or_capped(query, cap);
+    if known.list.is_long() {
+        lists.put(reader, query.conversation, known);
+    }
+    Ok(unread)
+}
+
+/// Removes the mentions whose rows were deleted.
+fn still_mentioned(
+    view: &View<'_>,
+    reader: UnreadReader<'_>,
+    conversation: ConversationId,
+    list: &mut UnreadList,
+) -> Result<()> {
+    let mut ids = Vec::with_capacity(list.ids.len());
+    for id in &list.ids {
+        let at = id.order_key();
+        if view.has(&key::mention(reader.user, conversation, at))?
+            || view.has(&key::everyone(conversation, at))?
+        {
+            ids.push(*id);
+        }
+    }
+    (list.ids, list.is_whole) = (ids, false);
+    Ok(())
+}
+
+/// Extends a list until it holds enough for the query, or [`Unread::ROWS_MAX`] rows were read.
+fn extend(
     view: &View<'_>,
     reader: UnreadReader<'_>,
     query: &UnreadQuery,
     cap: u32,
-) -> Result<Unread> {
-    let range = (query.after, query.up_to.unwrap_or(OrderKey::MAX));
+    list: &mut UnreadList,
+) -> Result<()> {
+    let range = (list.read_up_to, query.up_to.unwrap_or(OrderKey::MAX));
     let mut named = rows(view, key::mentions(reader.user, query.conversation, range));
     let mut everyone = rows(view, key::everyones(query.conversation, range));
-    let mut unread = Unread::default();
     for _ in 0..Unread::ROWS_MAX {
         let Some((message, sender)) = next_of(&mut named, &mut everyone)? else {
-            return Ok(unread);
+            list.is_whole = query.up_to.is_none();
+            list.read_up_to = list.read_up_to.max(query.up_to.unwrap_or_default());
+            return Ok(());
         };
-        if reader.counts(sender.as_str()) && !unread.add(message, cap) {
-            return Ok(unread);
+        if !list.add(message, reader.counts(sender.as_str()), cap) {
+            return Ok(());
         }
     }
-    unread.is_capped = true;
-    Ok(unread)
+    Ok(())
 }
 
 type Row = (MessageId, UserId);

@@ -39,6 +39,7 @@ pub use self::admin::backup::{Copy, CopyError, Pieces};
 use self::admin::compaction::{Rewrites, SearchCompaction};
 use self::admin::maintenance::{self, Disk};
 use self::cache::floor_counts::FloorCounts;
+use self::cache::mention_list::MentionLists;
 use self::cache::state::{ConversationState, States};
 use self::cache::unread_list::UnreadLists;
 use self::engine::committer::{CommitOutcome, Committer, Write};
@@ -161,6 +162,7 @@ impl Embedded {
                 states: Arc::new(States::new()),
                 known: opened.known,
                 unread: UnreadLists::new(),
+                mentions: Arc::new(MentionLists::new()),
                 floors: FloorCounts::new(),
                 outbox: OutboxWriter::new(since.as_deref()),
                 retention: AtomicU32::new(0),

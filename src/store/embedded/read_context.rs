@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::model::{ConversationId, Message, MessageId, UserId};
 use crate::store::Result;
 use crate::store::embedded::cache::floor_counts::FloorCounts;
+use crate::store::embedded::cache::mention_list::MentionLists;
 use crate::store::embedded::cache::row::{Entry, Marks, RowCache};
 use crate::store::embedded::cache::state::{ConversationState, States};
 use crate::store::embedded::cache::unread_list::UnreadLists;
@@ -18,6 +19,7 @@ pub(super) struct ReadContext {
     pub(super) states: Arc<States>,
     pub(super) known: Arc<RowCache>,
     pub(super) unread: UnreadLists,
+    pub(super) mentions: Arc<MentionLists>,
     pub(super) floors: FloorCounts,
     pub(super) outbox: OutboxWriter,
     /// Expiry of all messages in seconds. 0: none.

@@ -138,6 +138,7 @@ impl Admin {
             if repair {
                 let mut writes = Writes::logged();
                 self.inboxes.put_mentions(&mut writes, message, &all, now);
+                self.messages.invalidate_mentions(&mut writes, message);
                 self.executor.write_all(writes).await?;
             }
         }

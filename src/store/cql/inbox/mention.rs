@@ -8,7 +8,7 @@
 //! its last edit or deletion. So of two servers that settle the rows of one message, the one that saw the
 //! later state wins in any order of arrival.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use futures_util::future::{try_join, try_join_all};
 use scylla::value::CqlTimeuuid;
@@ -24,6 +24,8 @@ use crate::store::cql::driver::value::{
     REGISTER_TIMESTAMP, Value, Values, list, order_key, row_limit, time_uuid, time_uuid_bound,
     user, values,
 };
+use crate::store::cql::message::count::SETTLED_MICROS;
+use crate::store::unread_list::{LongUnreadList, UnreadList};
 use crate::store::{Result, UnreadQuery, UnreadReader};
 
 const TABLE: &str = "mentions_by_entry";
@@ -46,6 +48,8 @@ statements! {
     DELETE_MENTIONS: Write "DELETE FROM mentions_by_entry USING TIMESTAMP ? WHERE user_id = ? AND conversation_id = ?";
     SELECT_MENTIONS: Read "SELECT message_id, sender_id FROM mentions_by_entry WHERE user_id = ? AND conversation_id = ? AND message_id > ? AND message_id <= ? ORDER BY message_id ASC LIMIT ?";
     SELECT_EVERYONE: Read "SELECT message_id, sender_id FROM everyone_by_conversation WHERE conversation_id = ? AND message_id > ? AND message_id <= ? ORDER BY message_id ASC LIMIT ?";
+    SELECT_SOME_MENTIONS: Read "SELECT message_id, sender_id FROM mentions_by_entry WHERE user_id = ? AND conversation_id = ? AND message_id IN ?";
+    SELECT_SOME_EVERYONE: Read "SELECT message_id, sender_id FROM everyone_by_conversation WHERE conversation_id = ? AND message_id IN ?";
     SELECT_MENTION: Read "SELECT sender_id FROM mentions_by_entry WHERE user_id = ? AND conversation_id = ? AND message_id = ?";
     SELECT_ONE_EVERYONE: Read "SELECT sender_id FROM everyone_by_conversation WHERE conversation_id = ? AND message_id = ?";
 }
@@ -333,24 +337,94 @@ impl Inboxes {
             .transpose()
     }
 
+    /// Counts a user's unread mentions. As a rule a few rows decide. Behind many rows of blocked senders a count takes
+    /// several reads: this server remembers how far it came for a user, and continues there.
     async fn count_mentions(
         &self,
         reader: UnreadReader<'_>,
         query: &UnreadQuery,
         cap: u32,
     ) -> Result<Unread> {
+        let (conversation, now) = (query.conversation, self.clock.now());
+        let mut known = match self.mention_lists.rest(reader, query) {
+            Some(known) => self.still_mentioned(reader, conversation, known).await?,
+            None => None,
+        }
+        .unwrap_or_else(|| LongUnreadList::new(reader, query.after, now));
+        if known.list.count(query, cap).is_none() {
+            self.extend_mentions(reader, query, cap, &mut known.list)
+                .await?;
+        }
+        let unread = known.list.count_or_capped(query, cap);
+        if known.list.is_long() {
+            let settled = OrderKey::first_at(now.plus_micros(-SETTLED_MICROS));
+            known.list = known.list.before(settled);
+            self.mention_lists.put(reader, conversation, known);
+        }
+        Ok(unread)
+    }
+
+    /// The same list without the mentions whose rows were deleted. `None` if a row may have come among those that it was read from.
+    async fn still_mentioned(
+        &self,
+        reader: UnreadReader<'_>,
+        conversation: ConversationId,
+        mut known: LongUnreadList<Timestamp>,
+    ) -> Result<Option<LongUnreadList<Timestamp>>> {
+        let invalidated_at = self.messages.mentions_invalidated_at(conversation).await?;
+        if invalidated_at > Some(known.version) {
+            return Ok(None);
+        }
+        let pieces = known.list.ids.chunks(PIECE).map(async |piece| {
+            let ids = || list(piece.iter().copied());
+            let own = values![reader.user, conversation, ids()];
+            let everyone = values![conversation, ids()];
+            try_join(
+                self.executor.read::<MentionRow>(&SELECT_SOME_MENTIONS, own),
+                self.executor
+                    .read::<MentionRow>(&SELECT_SOME_EVERYONE, everyone),
+            )
+            .await
+        });
+        let mut present = HashSet::new();
+        for (own, everyone) in concurrently(pieces.collect()).await? {
+            for (message, sender) in own.into_iter().chain(everyone) {
+                if sender.is_some() {
+                    present.insert(time_uuid(TABLE, message)?);
+                }
+            }
+        }
+        known.list.ids.retain(|id| present.contains(id));
+        known.list.is_whole = false;
+        Ok(Some(known))
+    }
+
+    /// Reads the next rows of a list, until it holds enough for the query.
+    async fn extend_mentions(
+        &self,
+        reader: UnreadReader<'_>,
+        query: &UnreadQuery,
+        cap: u32,
+        list: &mut UnreadList,
+    ) -> Result<()> {
+        let rest = UnreadQuery {
+            after: list.read_up_to,
+            ..*query
+        };
         let conversation = query.conversation;
         let mut named =
-            MentionRows::new(&SELECT_MENTIONS, values![reader.user, conversation], query);
-        let mut everyone = MentionRows::new(&SELECT_EVERYONE, values![conversation], query);
-        let limit = ROWS_MIN.max(cap as usize + 2);
-        let mut unread = Unread::default();
-        for _ in 0..Unread::ROWS_MAX {
+            MentionRows::new(&SELECT_MENTIONS, values![reader.user, conversation], &rest);
+        let mut everyone = MentionRows::new(&SELECT_EVERYONE, values![conversation], &rest);
+        let mut limit = ROWS_MIN.max(cap as usize + 2);
+        for row in 0..Unread::ROWS_MAX {
+            if row == limit {
+                limit = Unread::ROWS_MAX;
+            }
             try_join(named.fill(self, limit), everyone.fill(self, limit)).await?;
             let (one, other) = (named.next_position(), everyone.next_position());
             // A message in both lists is one.
             let (is_named, is_everyone) = match (one, other) {
-                (None, None) => return Ok(unread),
+                (None, None) => break,
                 (Some(_), None) => (true, false),
                 (None, Some(_)) => (false, true),
                 (Some(one), Some(other)) => (one <= other, other <= one),
@@ -358,16 +432,21 @@ impl Inboxes {
             let of_everyone = is_everyone.then(|| everyone.rows.pop_front()).flatten();
             let of_user = is_named.then(|| named.rows.pop_front()).flatten();
             let Some((message, sender)) = of_user.or(of_everyone) else {
-                return Ok(unread);
+                break;
             };
-            if reader.counts(&sender) && !unread.add(message, cap) {
-                return Ok(unread);
+            if !list.add(message, reader.counts(&sender), cap) {
+                return Ok(());
             }
         }
-        unread.is_capped = true;
-        Ok(unread)
+        if named.is_empty() && everyone.is_empty() {
+            list.is_whole = query.up_to.is_none();
+            list.read_up_to = list.read_up_to.max(query.up_to.unwrap_or_default());
+        }
+        Ok(())
     }
 }
+
+type MentionRow = (CqlTimeuuid, Option<String>);
 
 /// Rows of one list of mentions, the oldest first, read page by page.
 struct MentionRows {
@@ -406,8 +485,7 @@ impl MentionRows {
             time_uuid_bound(self.up_to),
             row_limit(limit)
         ]);
-        let rows: Vec<(CqlTimeuuid, Option<String>)> =
-            inboxes.executor.read(self.statement, values).await?;
+        let rows: Vec<MentionRow> = inboxes.executor.read(self.statement, values).await?;
         self.is_done = rows.len() < limit;
         for (message, sender) in rows {
             let message = time_uuid(TABLE, message)?;
@@ -416,6 +494,11 @@ impl MentionRows {
             self.rows.extend(sender.map(|sender| (message, sender)));
         }
         Ok(())
+    }
+
+    /// Whether no row is left.
+    fn is_empty(&self) -> bool {
+        self.is_done && self.rows.is_empty()
     }
 
     fn next_position(&self) -> Option<OrderKey> {

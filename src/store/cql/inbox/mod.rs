@@ -18,6 +18,8 @@ use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use super::message::Messages;
 use crate::clock::Clock;
+use crate::model::Timestamp;
+use crate::store::unread_list::LongUnreadLists;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     activity_index::STATEMENTS,
@@ -36,6 +38,8 @@ pub(crate) struct Inboxes {
     clock: Arc<dyn Clock>,
     messages: Arc<Messages>,
     long_inboxes: LongInboxes,
+    /// The version of a list is the moment before the first read for it.
+    mention_lists: LongUnreadLists<Timestamp>,
 }
 
 impl Inboxes {
@@ -49,6 +53,7 @@ impl Inboxes {
             clock,
             messages,
             long_inboxes: LongInboxes::new(),
+            mention_lists: LongUnreadLists::new(),
         }
     }
 }

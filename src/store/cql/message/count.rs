@@ -25,7 +25,11 @@ use crate::store::cql::driver::value::values;
 /// The width in the index row of the summary, whose start is zero. No bucket has it.
 pub(crate) const SUMMARY_WIDTH: i8 = -1;
 
-pub(super) const SETTLED_MICROS: i64 = 60 * 1_000_000;
+/// The start of another row of that width, a register of its write timestamp alone: when a mention was last added to an old message.
+/// A server of the first versions takes the row for a summary that was invalidated, and the summary, which follows it, for the valid one.
+const MENTIONS_START: Timestamp = Timestamp::from_micros(1);
+
+pub(crate) const SETTLED_MICROS: i64 = 60 * 1_000_000;
 const LATE_MICROS: i64 = 30 * 1_000_000;
 /// Clock skew and the time of an attempt, doubled.
 const AHEAD_MICROS: i64 = 15 * 1_000_000;
@@ -34,6 +38,7 @@ const BATCH_ROWS_MAX: usize = 64;
 
 statements! {
     UPDATE_CHECKPOINT: Write "UPDATE buckets_by_conversation USING TIMESTAMP ? SET counted = ? WHERE conversation_id = ? AND width = ? AND start = ?";
+    SELECT_INVALIDATED: Read "SELECT WRITETIME(counted) FROM buckets_by_conversation WHERE conversation_id = ? AND width = ?";
     SELECT_OLDER_CHECKPOINTS: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start < ? LIMIT ?";
 }
 
@@ -103,6 +108,40 @@ impl Messages {
             &UPDATE_CHECKPOINT,
             values![at, none(), conversation, SUMMARY_WIDTH, Timestamp::ZERO],
         );
+    }
+
+    /// Invalidates the lists of unread mentions that may cover a message to which a mention is added.
+    pub(crate) fn invalidate_mentions(&self, writes: &mut Writes, message: &Message) {
+        let now = self.clock.now();
+        if message.id.moment().plus_micros(LATE_MICROS) > now {
+            return;
+        }
+        let (at, none) = (now.plus_micros(AHEAD_MICROS), Checkpoint::INVALIDATED);
+        let conversation = message.conversation;
+        writes.push_once(
+            &UPDATE_CHECKPOINT,
+            values![
+                at,
+                none.to_vec(),
+                conversation,
+                SUMMARY_WIDTH,
+                MENTIONS_START
+            ],
+        );
+    }
+
+    /// When a mention or a late message may last have come before settled ones. An invalidation is ahead of all clocks.
+    pub(crate) async fn mentions_invalidated_at(
+        &self,
+        conversation: ConversationId,
+    ) -> Result<Option<Timestamp>> {
+        let values = values![conversation, SUMMARY_WIDTH];
+        let rows: Vec<(Option<i64>,)> = self.executor.read(&SELECT_INVALIDATED, values).await?;
+        let newest = rows
+            .into_iter()
+            .filter_map(|(written_at,)| written_at)
+            .max();
+        Ok(newest.map(Timestamp::from_micros))
     }
 
     /// Invalidates the checkpoint of the conversation, and that of a bucket, after a removal.

@@ -20,10 +20,11 @@ use std::sync::Arc;
 
 use self::bucket::index::BucketIndex;
 use self::head_cache::HeadCache;
-use self::unread::LongUnreadLists;
 use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use crate::clock::Clock;
+use crate::model::Timestamp;
+use crate::store::unread_list::LongUnreadLists;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     bucket::index::STATEMENTS,
@@ -49,7 +50,8 @@ pub(crate) struct Messages {
     clock: Arc<dyn Clock>,
     heads: HeadCache,
     index: BucketIndex,
-    unread_lists: LongUnreadLists,
+    /// The version of a list is the moment before the first read for it.
+    unread_lists: LongUnreadLists<Timestamp>,
 }
 
 impl Messages {

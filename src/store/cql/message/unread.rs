@@ -6,10 +6,6 @@
 //! checkpoint of the conversation ends it.
 
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
-
-use lru::LruCache;
-use parking_lot::Mutex;
 
 use super::Messages;
 use super::bucket::view::IndexView;
@@ -17,46 +13,13 @@ use super::count::SETTLED_MICROS;
 use super::history::MessageSummary;
 use super::id_range::IdRange;
 use super::silent_runs::SilentRuns;
-use crate::model::{ConversationId, Direction, MessageKind, OrderKey, Timestamp, Unread, UserId};
+use crate::model::{ConversationId, Direction, MessageKind, OrderKey, Timestamp, Unread};
 use crate::store::cql::driver::executor::concurrently;
-use crate::store::unread_list::UnreadList;
+use crate::store::unread_list::{LongUnreadList, UnreadList};
 use crate::store::{Result, UnreadQuery, UnreadReader};
 
 /// Rows that are read for an entry before its list is worth remembering.
 const ROWS_FIRST: usize = 250;
-const LISTS_MAX: NonZeroUsize = NonZeroUsize::new(2_048).expect("it is not zero");
-
-/// Long lists of unread messages, by conversation and user.
-pub(super) struct LongUnreadLists(Mutex<LruCache<(ConversationId, UserId), RememberedList>>);
-
-#[derive(Clone)]
-struct RememberedList {
-    /// [`crate::model::IgnoredSenders::fingerprint`] of the senders that it leaves out.
-    ignored: u64,
-    /// The moment before the first read for it.
-    began_at: Timestamp,
-    list: UnreadList,
-}
-
-impl LongUnreadLists {
-    pub(super) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(LISTS_MAX)))
-    }
-
-    /// The part of a user's list from which a count continues.
-    fn rest(&self, reader: UnreadReader<'_>, query: &UnreadQuery) -> Option<RememberedList> {
-        let mut lists = self.0.lock();
-        let known = lists.get(&(query.conversation, reader.user.clone()))?;
-        let is_readers = known.ignored == reader.ignored.fingerprint();
-        let list = known.list.rest(query.after).filter(|_| is_readers)?;
-        Some(RememberedList { list, ..*known })
-    }
-
-    fn put(&self, reader: UnreadReader<'_>, conversation: ConversationId, known: RememberedList) {
-        let key = (conversation, reader.user.clone());
-        self.0.lock().put(key, known);
-    }
-}
 
 impl Messages {
     /// Unread counts. The caller knows from the inbox row that there is something after the marker, so the head is not read again.
@@ -140,23 +103,19 @@ impl Messages {
         reader: UnreadReader<'_>,
         query: &UnreadQuery,
         cap: u32,
-        known: Option<RememberedList>,
+        known: Option<LongUnreadList<Timestamp>>,
     ) -> Result<Unread> {
         let conversation = query.conversation;
         let now = self.clock.now();
         let mut runs = self.silent_runs(conversation).await?;
         let invalidated_at = runs.invalidated_at;
-        let is_valid = |known: &RememberedList| invalidated_at <= Some(known.began_at);
+        let is_valid = |known: &LongUnreadList<Timestamp>| invalidated_at <= Some(known.version);
         let mut known = match known.filter(is_valid) {
             Some(mut known) => {
                 known.list = self.still_unread(reader, conversation, known.list).await?;
                 known
             }
-            None => RememberedList {
-                ignored: reader.ignored.fingerprint(),
-                began_at: now,
-                list: UnreadList::new(query.after),
-            },
+            None => LongUnreadList::new(reader, query.after, now),
         };
         // The cached index may lack a bucket that a late message opened before the invalidation was read.
         let mut view = IndexView::open_anew(self, conversation).await?;
@@ -166,7 +125,7 @@ impl Messages {
                 .await?;
         }
         let unread = known.list.count_or_capped(query, cap);
-        if invalidated_at < Some(known.began_at) {
+        if invalidated_at < Some(known.version) {
             let settled = OrderKey::first_at(now.plus_micros(-SETTLED_MICROS));
             runs.close();
             self.put_silent_runs(conversation, (&runs, now), settled)

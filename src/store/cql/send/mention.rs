@@ -113,6 +113,9 @@ impl Sends {
         }
         let new: Vec<_> = revision.new.iter().cloned().collect();
         self.inboxes.put_mentions(writes, message, &new, at);
+        if !revision.new.is_subset(&revision.old) {
+            self.messages.invalidate_mentions(writes, message);
+        }
         if revision.new.contains(&Mentioned::Everyone) {
             for user in participants.into_iter().flatten() {
                 self.inboxes
@@ -145,6 +148,8 @@ impl Sends {
         let all: Vec<_> = all.into_iter().collect();
         for some in all.chunks(BATCH_ROWS_MAX) {
             let mut writes = Writes::logged();
+            self.messages
+                .invalidate_mentions(&mut writes, &state.message);
             for one in some {
                 if present.contains(one) {
                     let one = std::slice::from_ref(one);

@@ -129,6 +129,7 @@ fn reopen(store: &OpenStore, reads: OwnedSemaphorePermit) {
     context.states.clear();
     context.known.clear();
     context.unread.clear();
+    context.mentions.clear();
     context.floors.clear();
     let engine = opened
         .engine

@@ -30,6 +30,7 @@ impl StoreAdmin for Embedded {
                 if plan.write.ops.is_empty() || self.write(plan.write).await? == CommitOutcome::Done
                 {
                     self.inner.context.unread.on_import();
+                    self.inner.context.mentions.on_import();
                     fates.extend(plan.fates);
                     tries = 0;
                 } else {

@@ -68,6 +68,7 @@ impl Embedded {
                 return Ok(verified);
             }
             if self.write(write).await? == CommitOutcome::Done {
+                self.inner.context.mentions.on_import();
                 verified.findings.iter_mut().for_each(|finding| {
                     finding.is_repaired = finding::is_repairable(finding.what);
                 });

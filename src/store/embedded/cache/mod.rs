@@ -3,6 +3,7 @@
 pub(in crate::store::embedded) mod coherent;
 pub(in crate::store::embedded) mod floor_counts;
 pub(in crate::store::embedded) mod inbox_index;
+pub(in crate::store::embedded) mod mention_list;
 pub(in crate::store::embedded) mod newest;
 pub(in crate::store::embedded) mod row;
 pub(in crate::store::embedded) mod state;

@@ -82,6 +82,13 @@ fn plan(
         .filter(|_| is_shown)
         .map_or_else(Arc::default, |people| people.joined.clone());
     let mut write = write(context, state, &message, &users, (change, revision));
+    if mentions.iter().any(|op| matches!(op, Op::Put(..))) {
+        let (lists, applied) = (context.mentions.clone(), write.applied.take());
+        write.applied = Some(Box::new(move || {
+            applied.into_iter().for_each(|applied| applied());
+            lists.on_edit(id);
+        }));
+    }
     write.ops.extend(mentions);
     if is_pinned && message.pin.is_none() {
         write.ops.push(Op::Delete(key::pin(id, message.id)));

@@ -316,7 +316,10 @@ impl IndexView {
         for (width, start, counted) in rows {
             let counted = decode_checkpoint(counted)?;
             if width == SUMMARY_WIDTH {
-                self.summary = counted;
+                // The other row of this width holds no checkpoint.
+                if start == 0 {
+                    self.summary = counted;
+                }
             } else {
                 let bucket = Bucket::from_row(width, start)?;
                 buckets.push(bucket);
