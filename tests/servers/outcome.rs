@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Error, Result};
+use wideroom::model::UserId;
 
 use super::pair::{SOON, Server, people, two};
 use crate::store::stage::keyspace;
-use crate::support::world::PATIENCE;
+use crate::support::cassandra::shared;
+use crate::support::world::{Actor, PATIENCE};
 
 /// More than the age at which an event is late, and less than the longest wait for an outcome.
 const LATE: Duration = Duration::from_millis(4_200);
@@ -53,6 +56,100 @@ async fn a_retry_that_cannot_read_its_message_does_not_say_that_nothing_was_done
     let retried = send().await;
     assert!(matches!(retried, Err(Error::OutcomeUnknown)), "{retried:?}");
     assert_eq!(send().await.unwrap().id, first.id);
+}
+
+const SEND: &str = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"once\", idempotencyKey: \"key\"}) { messageEdge { node { uuid conversation { uuid } } } } }";
+
+/// Takes the message of a send away, and leaves the claim of its key: so a server leaves both that dies between them.
+async fn take_away(message: &Value, sender: &UserId) {
+    let keyspace = keyspace().await.unwrap().keyspace;
+    let session = shared().await.unwrap().session().await;
+    let [id, conversation] = ["/uuid", "/conversation/uuid"]
+        .map(|path| message.pointer(path).unwrap().as_str().unwrap());
+    let select = format!(
+        "SELECT width, start FROM {keyspace}.sends_by_key WHERE conversation_id = {conversation} AND sender_id = '{sender}' AND key = 'key'"
+    );
+    let rows = session.query_unpaged(select, ()).await.unwrap();
+    let rows = rows.into_rows_result().unwrap();
+    let (width, start) = rows.single_row::<(i8, i64)>().unwrap();
+    let delete = format!(
+        "DELETE FROM {keyspace}.messages_by_conversation WHERE conversation_id = {conversation} AND width = {width} AND start = {start} AND message_id = {id}"
+    );
+    session.query_unpaged(delete, ()).await.unwrap();
+}
+
+/// On the embedded store a key and its message are one batch, so that neither is found without the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_retry_whose_key_is_claimed_without_a_message_writes_nothing() {
+    let Some(server) = Server::open(0).await else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    let (owner, sender) = (server.actor(&anna), server.actor(&ben));
+    let run = async |actor: &Actor, field: &str, c: &str| {
+        let field = field.replace("BEN", ben.as_str());
+        let field = field.replace("ANNA", anna.as_str());
+        let field = field.replace("CONVERSATION", c);
+        actor
+            .data(
+                &format!("mutation {{ {field} {{ __typename }} }}"),
+                json!({}),
+            )
+            .await;
+    };
+    for (refuse, allow) in [
+        (
+            "silenceParticipant(input: {conversationId: \"CONVERSATION\", username: \"BEN\"})",
+            "unsilenceParticipant(input: {conversationId: \"CONVERSATION\", username: \"BEN\"})",
+        ),
+        (
+            "updateConversation(input: {conversationId: \"CONVERSATION\", slowModeSeconds: 600})",
+            "updateConversation(input: {conversationId: \"CONVERSATION\", slowModeSeconds: 0})",
+        ),
+        (
+            "blockUser(input: {username: \"ANNA\"})",
+            "unblockUser(input: {username: \"ANNA\"})",
+        ),
+    ] {
+        let (c, actor) = match refuse.starts_with("block") {
+            true => (sender.direct(anna.as_str()).await, &sender),
+            false => (owner.group("We", &[ben.as_str()]).await, &owner),
+        };
+        let sent = sender.data(SEND, json!({"c": c})).await;
+        let sent = &sent["sendMessage"]["messageEdge"]["node"];
+        take_away(sent, &ben).await;
+        run(actor, refuse, &c).await;
+        for _ in 0..2 {
+            let answer = sender.ask(SEND, json!({"c": c})).await;
+            let said = (answer.code(), answer.extensions()["outcome"].clone());
+            assert_eq!(
+                said,
+                ("UNAVAILABLE".to_owned(), json!("UNKNOWN")),
+                "{refuse}"
+            );
+        }
+        let texts = "query($c: ID!) { node(id: $c) { ... on Conversation { messages(last: 9) { edges { node { uuid kind } } } } } }";
+        let texts = async || {
+            let data = sender.data(texts, json!({"c": c})).await;
+            let edges = data["node"]["messages"]["edges"]
+                .as_array()
+                .unwrap()
+                .clone();
+            let nodes = edges.into_iter().map(|edge| edge["node"].clone());
+            nodes
+                .filter(|node| node["kind"] == "TEXT")
+                .collect::<Vec<Value>>()
+        };
+        assert_eq!(
+            texts().await,
+            [Value::Null; 0],
+            "{refuse}: nothing is written"
+        );
+        run(actor, allow, &c).await;
+        // The next retry that may send finishes the first one, under its id.
+        let retried = sender.data(SEND, json!({"c": c})).await;
+        assert_eq!(retried["sendMessage"]["messageEdge"]["node"], *sent);
+    }
 }
 
 /// A server that may have two unsettled writes. `None` where no Cassandra can be had.
