@@ -30,6 +30,12 @@ fn the_schema_defines_no_built_in_directive() {
     );
 }
 
+/// Validation has no rule for the values and the variables of such an input: the first one brings it.
+#[test]
+fn no_input_is_one_of_several_fields() {
+    assert!(!wideroom::graphql::sdl().contains("@oneOf"));
+}
+
 #[test]
 fn everything_in_the_schema_has_a_description() {
     let document = parse_schema(wideroom::graphql::sdl()).unwrap();

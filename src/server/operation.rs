@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
+use async_graphql::{Name, Variables};
 use axum::http::{Extensions, HeaderMap, StatusCode};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -27,7 +27,7 @@ use super::metrics::{OpenSubscription, ServerMetrics};
 use super::trace_context::TraceContext;
 use crate::graphql::{
     AnswerAccount, AnswerBudget, CoercedVariables, EventContent, EventResponse, ExecutionLimits,
-    HeldBytes, OperationCost, Prepared,
+    HeldBytes, OperationCost, Prepared, RequestError,
 };
 use crate::metrics::with_store_time;
 use crate::model::{UserId, Viewer};
@@ -319,10 +319,16 @@ impl LogLine {
 
     pub(super) fn operation(&mut self, prepared: &Prepared) {
         self.kind = Some(prepared.operation);
-        self.operation = prepared
-            .name
-            .as_ref()
-            .map(|name| name.chars().take(NAME_CHARS_MAX).collect());
+        self.name(prepared.name.as_ref());
+    }
+
+    /// Notes which operation of a refused document was chosen.
+    pub(super) fn refused(&mut self, reason: &RequestError) {
+        self.name(reason.operation.as_ref());
+    }
+
+    fn name(&mut self, name: Option<&Name>) {
+        self.operation = name.map(|name| name.chars().take(NAME_CHARS_MAX).collect());
     }
 
     pub(super) fn end(&mut self, code: &str) {

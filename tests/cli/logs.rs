@@ -78,7 +78,7 @@ fn each_request_is_one_line_of_json() {
         said,
         [
             ["Who", "alice", "http", "OK"],
-            ["-", "alice", "http", "BAD_USER_INPUT"],
+            ["Deep", "alice", "http", "BAD_USER_INPUT"],
             ["Say", "alice", "http", "NOT_FOUND"]
         ]
     );

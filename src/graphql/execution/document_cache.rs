@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use async_graphql::Name;
+use async_graphql::parser::types::ExecutableDocument;
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -61,14 +63,14 @@ impl DocumentCache {
         text: &str,
         operation_name: Option<&str>,
     ) -> Result<Prepared, RequestError> {
-        let cache = &self.0;
+        let (cache, operation_name) = (&self.0, operation_name.filter(|name| !name.is_empty()));
         let cached = cache.counts.count(cache.lock().get(text));
         let is_cached = cached.is_some();
         let (text, document) = match cached {
             Some(cached) => cached,
-            None => (text.into(), Arc::new(cache.parse(text)?)),
+            None => (text.into(), Arc::new(cache.parse(text, operation_name)?)),
         };
-        let chosen = pick(&document, operation_name.filter(|name| !name.is_empty()))?;
+        let chosen = pick(&document, operation_name)?;
         Ok(Prepared {
             operation: chosen.ty(),
             name: chosen.name.clone(),
@@ -86,15 +88,29 @@ impl DocumentCache {
 }
 
 impl DocumentCacheState {
-    fn parse(&self, text: &str) -> Result<PreparedDocument, RequestError> {
+    fn parse(
+        &self,
+        text: &str,
+        operation_name: Option<&str>,
+    ) -> Result<PreparedDocument, RequestError> {
         let document = Arc::new(syntax::parse(text, &self.bounds)?);
-        guard::check(&document, &self.bounds)?;
-        let mut validation = Validation::of(&self.types, &document)?;
+        self.validate(&document).map_err(|refused| RequestError {
+            operation: chosen_name(&document, operation_name),
+            ..refused
+        })
+    }
+
+    fn validate(
+        &self,
+        document: &Arc<ExecutableDocument>,
+    ) -> Result<PreparedDocument, RequestError> {
+        guard::check(document, &self.bounds)?;
+        let mut validation = Validation::of(&self.types, document)?;
         let operations = document.operations.iter().map(|(name, operation)| {
             let operation = &operation.node;
             let never_null = validation.operation(operation)?;
             let prepared =
-                PreparedOperation::of(&self.types, &document, (name, operation), never_null);
+                PreparedOperation::of(&self.types, document, (name, operation), never_null);
             Ok(Arc::new(prepared))
         });
         let operations = operations.collect::<Result<_, RequestError>>()?;
@@ -152,6 +168,15 @@ fn weight(text: &str, document: &PreparedDocument) -> usize {
     text.len().max(fields * DocumentCache::FIELD_BYTES)
 }
 
+/// Name of the operation that a request chose of a document that is refused.
+fn chosen_name(document: &ExecutableDocument, wanted: Option<&str>) -> Option<Name> {
+    let mut names = document.operations.iter().map(|(name, _)| name);
+    match wanted {
+        Some(wanted) => names.flatten().find(|name| *name == wanted).cloned(),
+        None => names.next()?.filter(|_| names.next().is_none()).cloned(),
+    }
+}
+
 /// Picks the operation to execute.
 fn pick<'d>(
     document: &'d PreparedDocument,
@@ -177,7 +202,6 @@ fn pick<'d>(
 
 #[cfg(test)]
 mod tests {
-    use async_graphql::Name;
     use async_graphql::parser::types::OperationType;
 
     use super::*;
@@ -213,6 +237,22 @@ mod tests {
                 prepare(text, name).unwrap_err().kind,
                 RequestErrorKind::Invalid
             );
+        }
+    }
+
+    #[test]
+    fn a_refused_document_names_the_operation_that_was_chosen() {
+        let both = "query A { a } mutation B { c }";
+        for (text, wanted, chosen) in [
+            ("query A { c }", None, Some("A")),
+            ("{ c }", None, None),
+            (both, Some("A"), Some("A")),
+            (both, Some("C"), None),
+            (both, None, None),
+            ("query A { a", Some("A"), None),
+        ] {
+            let refused = prepare(text, wanted).unwrap_err();
+            assert_eq!(refused.operation.as_deref(), chosen, "{text}");
         }
     }
 

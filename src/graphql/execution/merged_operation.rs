@@ -15,6 +15,7 @@ use async_graphql::{Name, Positioned, Value as ConstValue, Variables};
 use async_graphql_value::Value;
 
 use super::schema_types::{SchemaTypes, innermost};
+use super::selections::Selected;
 
 /// Merges the selections of a valid operation. Each `@skip` and `@include` is applied if there are
 /// variables; without them every selection is included.
@@ -127,22 +128,15 @@ impl<'a> OperationMerger<'a> {
             {
                 continue;
             }
-            let (condition, set) = match &item.node {
-                Selection::Field(field) => {
+            let (condition, set) = match Selected::of(self.document, &item.node) {
+                Selected::Field(field) => {
                     let part = parts
                         .entry(SelectionKey::Field(&field.node.response_key().node))
                         .or_insert_with(|| MergedSelection::Field(field, Vec::new()));
                     part.push(&field.node.selection_set.node);
                     continue;
                 }
-                Selection::InlineFragment(inline) => (
-                    inline.node.type_condition.as_ref(),
-                    &inline.node.selection_set.node,
-                ),
-                Selection::FragmentSpread(spread) => {
-                    let fragment = &self.document.fragments[&spread.node.fragment_name.node].node;
-                    (Some(&fragment.type_condition), &fragment.selection_set.node)
-                }
+                Selected::Fragment(condition, set) => (condition, set),
             };
             match condition.filter(|condition| !self.covers(&condition.node.on.node, parent)) {
                 Some(condition) => parts

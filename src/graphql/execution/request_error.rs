@@ -1,6 +1,6 @@
 //! Request errors: an operation is refused before its execution starts.
 
-use async_graphql::{Pos, Response, Value};
+use async_graphql::{Name, Pos, Response, Value};
 
 use super::guard::GuardError;
 
@@ -11,6 +11,8 @@ pub struct RequestError {
     pub kind: RequestErrorKind,
     pub message: String,
     pub positions: Vec<Pos>,
+    /// Name of the operation that the request chose, if the document could be parsed.
+    pub operation: Option<Name>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,20 +26,21 @@ pub enum RequestErrorKind {
 }
 
 impl RequestError {
-    pub(super) fn variables(message: String) -> Self {
+    fn new(kind: RequestErrorKind, message: String) -> Self {
         Self {
-            kind: RequestErrorKind::Variables,
+            kind,
             message,
             positions: Vec::new(),
+            operation: None,
         }
     }
 
+    pub(super) fn variables(message: String) -> Self {
+        Self::new(RequestErrorKind::Variables, message)
+    }
+
     pub(super) fn invalid(message: String) -> Self {
-        Self {
-            kind: RequestErrorKind::Invalid,
-            message,
-            positions: Vec::new(),
-        }
+        Self::new(RequestErrorKind::Invalid, message)
     }
 
     pub(super) fn invalid_at(message: String, position: Pos) -> Self {
@@ -48,10 +51,10 @@ impl RequestError {
     }
 
     pub(super) fn syntax(problem: String, position: Pos) -> Self {
+        let message = format!("The document cannot be parsed: {problem}.");
         Self {
-            kind: RequestErrorKind::Syntax,
-            message: format!("The document cannot be parsed: {problem}."),
             positions: vec![position],
+            ..Self::new(RequestErrorKind::Syntax, message)
         }
     }
 }

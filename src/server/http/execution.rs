@@ -129,7 +129,10 @@ pub(super) async fn execute(
         .prepare(query, request.operation_name.as_deref())
     {
         Ok(prepared) => prepared,
-        Err(reason) => return refused(reason.into()),
+        Err(reason) => {
+            line.refused(&reason);
+            return refused(reason.into());
+        }
     };
     line.operation(&prepared);
     let format = stream_format(prepared.operation, &context)?;

@@ -222,7 +222,10 @@ impl Socket {
             .server
             .executor
             .prepare(document, request.operation_name.as_deref());
-        let prepared = prepared.map_err(Problem::from)?;
+        let prepared = prepared.map_err(|reason| {
+            line.refused(&reason);
+            Problem::from(reason)
+        })?;
         line.operation(&prepared);
         let variables = request.variables(self.server.bounds.variables_bytes)?;
         let ready = prepared.coerce(variables).map_err(Problem::from)?;

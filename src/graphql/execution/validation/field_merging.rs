@@ -6,13 +6,14 @@
 
 use async_graphql::indexmap::IndexMap;
 use async_graphql::parser::types::{
-    BaseType, ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet, Type,
+    BaseType, ExecutableDocument, Field, OperationDefinition, SelectionSet, Type,
 };
 use async_graphql::{Name, Positioned};
 
 use crate::graphql::execution::RequestError;
 use crate::graphql::execution::guard::within;
 use crate::graphql::execution::schema_types::{SchemaTypes, innermost};
+use crate::graphql::execution::selections::Selected;
 
 /// Visits of fields in one operation. Five for each of the fields that the guard accepts.
 const VISITS_MAX: usize = 5_000;
@@ -96,8 +97,8 @@ impl<'a> FieldMerging<'a> {
         fields: &mut FieldsByKey<'a>,
     ) -> Result<(), RequestError> {
         for item in &set.items {
-            let (condition, set) = match &item.node {
-                Selection::Field(field) => {
+            let (condition, set) = match Selected::of(self.document, &item.node) {
+                Selected::Field(field) => {
                     self.visits += 1;
                     within("comparisons of fields of one name", self.visits, VISITS_MAX)?;
                     let known = self.types.field(parent, &field.node.name.node);
@@ -109,14 +110,7 @@ impl<'a> FieldMerging<'a> {
                         .push(field);
                     continue;
                 }
-                Selection::InlineFragment(inline) => (
-                    inline.node.type_condition.as_ref(),
-                    &inline.node.selection_set.node,
-                ),
-                Selection::FragmentSpread(spread) => {
-                    let fragment = &self.document.fragments[&spread.node.fragment_name.node].node;
-                    (Some(&fragment.type_condition), &fragment.selection_set.node)
-                }
+                Selected::Fragment(condition, set) => (condition, set),
             };
             let parent = condition.map_or(parent, |condition| &condition.node.on.node);
             self.collect(parent, set, fields)?;
