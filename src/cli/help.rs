@@ -153,7 +153,7 @@ message, where it does not directly follow `readUpTo`. docker/IMPORT.md explains
 
 Examples:
   wideroom import chats.jsonl
-  python3 tests/clients/slack.py export.zip | wideroom import - --lossy
+  python3 tests/clients/imports/slack.py export.zip | wideroom import - --lossy
   zcat chats.jsonl.gz | wideroom import - --data /var/lib/wideroom";
 
 pub(super) const EXPORT: &str = "\

@@ -1,5 +1,7 @@
 //! A run of an import: batches into the store, progress into its note, lines that wait into the spool.
 
+mod split_markers;
+
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -206,6 +208,10 @@ impl ImportRun<'_> {
             let (own, rest) = fates.split_at(unit.rows.len());
             fates = rest;
             self.judge(unit, own, missing, tell).await?;
+        }
+        // In an export of ours each part is a message of its own.
+        if self.import.is_lossy && !self.progress.has_header {
+            self.read_to_last_parts(&batch).await?;
         }
         Ok(())
     }

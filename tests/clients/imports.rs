@@ -127,6 +127,9 @@ async fn an_export_of_slack_is_imported() {
             "alice: Lunch & soup at the menu (https://example.com/menu), @bob? (edited) (pinned) (to bob) :party_parrot:2 🎉1 👍🏻1",
             "bob: @here yes (everyone) < Lunch & soup at the menu (https://example.com/menu), @bob?",
             "bob:  [https://files.slack.com/files-pri/T01-F01/menu.pdf]",
+            "USLACKBOT:  (deleted)",
+            "bob: still here < ",
+            "alice: Tasty [https://files.slack.com/files-pri/T01-F01/menu.pdf]",
             "DIRECT  MEMBER unread 0",
             "alice: note to self",
             "DIRECT  MEMBER unread 0",
@@ -147,10 +150,11 @@ async fn an_export_of_mattermost_is_imported() {
         [
             "DIRECT  MEMBER unread 0",
             "bob: psst",
-            "GROUP Town Square MEMBER unread 1",
+            "GROUP Town Square MEMBER unread 2",
             "alice: Lunch? (edited) (pinned) 🎉1",
             "bob: Yes < Lunch?",
             "alice: At noon, @bob. (to bob) < Lunch? [https://files.example/20260301/teams/noteam/channels/c/users/u/f/menu%20list.pdf]",
+            "reminder: Stand-up",
         ]
     );
 }
@@ -179,4 +183,61 @@ async fn rooms_of_matrix_are_imported() {
             "@bob:example.org: psst",
         ]
     );
+}
+
+/// An answer of `/messages` and a chat that Element exported have less: no roles, and perhaps no members.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_of_a_room_of_matrix_is_imported() {
+    let losses = "kept in another way: 0 messages in 0 further ones, 0 reactions by the name of a custom emoji\n";
+    for (sample, second) in [
+        ("samples/matrix_messages.json", "Yes 👍1"),
+        ("samples/element.json", "Yes < Lunch?"),
+    ] {
+        let Some(lines) = converted("matrix.py", &[sample]) else {
+            return;
+        };
+        assert_eq!(
+            imported(&lines, losses, "@alice:example.org").await,
+            [
+                "GROUP Lunch OWNER unread 0".to_owned(),
+                "@alice:example.org: Lunch?".to_owned(),
+                format!("@bob:example.org: {second}"),
+            ]
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_read_a_message_that_is_split_has_read_all_of_it() {
+    let ids = [
+        "a3e39830-e29b-11ef-8001-000000000001",
+        "a3e3bf40-e29b-11ef-8001-000000000001",
+    ];
+    let body = "word ".repeat(10_000);
+    let mut lines = String::new();
+    for (number, order) in [[0, 1, 2], [0, 2, 1]].into_iter().enumerate() {
+        let on = format!(r#""conversationId":"0190a7c4-7a1d-4c3e-8f2b-00000000000{number}""#);
+        let conversation = format!(
+            "{{{},\"type\":\"conversation\"}}",
+            on.replace("conversationId", "id")
+        );
+        let people = [("alice", ids[1]), ("bob", ids[0])].map(|(username, read)| {
+            format!(r#"{{"type":"participant",{on},"username":"{username}","readUpTo":"{read}"}}"#)
+        });
+        let messages = ids.map(|id| {
+            format!(r#"{{"type":"message",{on},"id":"{id}","sender":"cara","body":"{body}"}}"#)
+        });
+        let parts = [conversation, people.join("\n"), messages.join("\n")];
+        for part in order {
+            lines += &format!("{}\n", parts[part]);
+        }
+    }
+    let losses = "kept in another way: 4 messages in 8 further ones, 0 reactions by the name of a custom emoji\n";
+    // Without an OWNER in the file, the first user is one by succession.
+    for (username, role, unread) in [("alice", "OWNER", 0), ("bob", "MEMBER", 3)] {
+        let inbox = imported(&lines, losses, username).await;
+        let entries = inbox.into_iter().filter(|line| line.starts_with("GROUP"));
+        let expected = format!("GROUP  {role} unread {unread}");
+        assert_eq!(entries.collect::<Vec<_>>(), [expected.clone(), expected]);
+    }
 }

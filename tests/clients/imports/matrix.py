@@ -1,7 +1,8 @@
 """Converts rooms of Matrix: `python3 matrix.py FILE [HOMESERVER] | wideroom import -`.
 
 FILE is an answer of `/_matrix/client/v3/sync`, or has the events of one room: an answer of `/messages` (its `chunk` and `state`; the
-admin API of Synapse has the same), or the JSON of Element's "Export chat" (its `messages`, which lack reactions and edits).
+admin API of Synapse has the same), or the JSON of Element's "Export chat" (its `messages`, which lack reactions, and edited ones have their
+last text). A part of a history may lack who is in the room: then its senders are.
 HOMESERVER is the URL behind which media are downloaded. Without it they are left out.
 """
 
@@ -16,15 +17,19 @@ clock = Clock()
 
 
 def rooms(document):
-    """Room ids, each with its events, the oldest first, and the receipts of its users."""
+    """Room ids, each with its events, the oldest first, the receipts of its users, and its name where no event has it."""
     joined = document.get("rooms", {}).get("join", {})
     for room, found in joined.items():
         events = found.get("state", {}).get("events", []) + found.get("timeline", {}).get("events", [])
-        yield room, ordered(events), receipts(found.get("ephemeral", {}).get("events", []))
+        yield room, ordered(events), receipts(found.get("ephemeral", {}).get("events", [])), None
     events = document.get("messages") or document.get("chunk")
     if events:
+        # An answer with `dir=b` has the newest first, also those of one millisecond.
+        if events[0].get("origin_server_ts", 0) > events[-1].get("origin_server_ts", 0):
+            events = events[::-1]
         events = document.get("state", []) + events
-        yield next(event["room_id"] for event in events if "room_id" in event), ordered(events), receipts(events)
+        room = next(event["room_id"] for event in events if "room_id" in event)
+        yield room, ordered(events), receipts(events), document.get("room_name")
 
 
 def ordered(events):
@@ -43,11 +48,13 @@ def receipts(events):
 
 
 class Room:
-    def __init__(self, room, events, read, directs, homeserver):
-        self.room, self.events, self.read, self.homeserver = room, events, read, homeserver
+    def __init__(self, room, events, read, name, directs, homeserver):
+        self.room, self.events, self.read, self.name, self.homeserver = room, events, read, name, homeserver
         state = {(event["type"], event["state_key"]): event for event in events if "state_key" in event}
         self.state = lambda kind: state.get((kind, ""), {}).get("content", {})
         self.members = {key: event["content"] for (kind, key), event in state.items() if kind == "m.room.member"}
+        senders = (event["sender"] for event in events if event["type"] == "m.room.message")
+        self.members |= {user: {"membership": "join"} for user in senders if user not in self.members}
         self.joined = [user for user, content in self.members.items() if content.get("membership") == "join"]
         self.creator = self.state("m.room.create").get("creator") or state.get(("m.room.create", ""), {}).get("sender")
         is_direct = room in directs or any(content.get("is_direct") for content in self.members.values())
@@ -87,7 +94,7 @@ class Room:
             read = self.ids.get(self.read.get(user)) or next(iter(newest), None)
             role = {"role": self.role(user)} if self.kind == "GROUP" else {}
             participants.append({"username": user} | role | ({"readUpTo": read} if read else {}))
-        write("conversation", id=self.id, kind=self.kind, name=self.state("m.room.name").get("name"),
+        write("conversation", id=self.id, kind=self.kind, name=self.state("m.room.name").get("name") or self.name,
               createdAt=moment(self.events[0].get("origin_server_ts", 0) * 1000), createdBy=self.creator, participants=participants)
         for event in self.events:
             if event.get("event_id") in self.ids:
@@ -149,8 +156,8 @@ def main():
     direct = next((event["content"] for event in account if event["type"] == "m.direct"), {})
     directs = {room for rooms in direct.values() for room in rooms}
     homeserver = sys.argv[2] if len(sys.argv) > 2 else None
-    for room, events, read in rooms(document):
-        Room(room, events, read, directs, homeserver).write()
+    for room, events, read, name in rooms(document):
+        Room(room, events, read, name, directs, homeserver).write()
 
 
 main()

@@ -61,8 +61,11 @@ class Import:
             for one in team.get("channels") or []:
                 channel = self.channels.get((team["name"], one["name"]))
                 if channel:
-                    seen = {"viewed": one.get("last_viewed_at"), "role": "ADMIN" if "channel_admin" in one.get("roles", "") else "MEMBER"}
+                    seen = {"viewed": one.get("last_viewed_at"), "role": "ADMIN" if "channel_admin" in (one.get("roles") or "") else "MEMBER"}
                     channel.participants[line["username"]] = seen | ({"pinned": True} if one.get("favorite") else {})
+
+    def bot(self, line):
+        write("user", username=line["username"], displayName=line.get("display_name"))
 
     def post(self, line, channel, reply_to=None):
         if (line.get("type") or "").startswith("system_"):
@@ -73,13 +76,14 @@ class Import:
         files = [self.attachment(path) for path in paths] if self.files else []
         if paths and not self.files:
             warn(f"{channel.names} {line['create_at']}: {len(paths)} files without a URL")
-        if not line.get("message", "").strip() and not files:
+        text = line.get("message") or ""
+        if not text.strip() and not files:
             return warn(f"{channel.names} {line['create_at']}: a post without text")
         edited = line.get("edit_at")
-        named = set(re.findall(r"@([a-z0-9._-]*[a-z0-9_-])", line.get("message", "").lower()))
+        named = set(re.findall(r"@([a-z0-9._-]*[a-z0-9_-])", text.lower()))
         channel.messages.append((line["create_at"], id))
         self.facts.append(("message", dict(
-            conversationId=channel.id, id=id, sender=line["user"], body=line.get("message") or None, attachments=files,
+            conversationId=channel.id, id=id, sender=line["user"], body=text or None, attachments=files,
             mentions=sorted(named & self.users), mentionsEveryone=bool(named & {"all", "channel", "here"}), replyTo=reply_to,
             editedAt=moment(edited * 1000) if edited else None)))
         for one in line.get("reactions") or []:
@@ -103,7 +107,7 @@ def main():
         for line in map(json.loads, filter(str.strip, file)):
             fact = line.get(line["type"])
             match line["type"]:
-                case "channel" | "user" | "direct_channel" as kind:
+                case "channel" | "user" | "bot" | "direct_channel" as kind:
                     getattr(converted, kind)(fact)
                 case "post":
                     converted.post(fact, converted.channels[fact["team"], fact["channel"]])

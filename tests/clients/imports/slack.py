@@ -13,14 +13,15 @@ import zipfile
 from lines import conversation_id, kind_of, message_id, moment, warn, write
 
 # Messages without a subtype, and these, are of people and bots. The others tell of joins, topics and names.
-SUBTYPES = {None, "bot_message", "file_comment", "file_share", "me_message", "reply_broadcast", "thread_broadcast"}
+SUBTYPES = {None, "bot_message", "file_comment", "file_share", "me_message", "reply_broadcast", "thread_broadcast", "tombstone"}
 LISTS = ["channels.json", "groups.json", "dms.json", "mpims.json"]
 
 
 class Export:
     def __init__(self, path):
         self.root = zipfile.Path(zipfile.ZipFile(path)) if zipfile.is_zipfile(path) else pathlib.Path(path)
-        self.users = {user["id"]: user for user in self.read("users.json")}
+        # An export of an organisation has its users in the second file.
+        self.users = {user["id"]: user for name in ("users.json", "org_users.json") for user in self.read(name)}
         self.channels = {one["id"]: one for name in LISTS for one in self.read(name)}
 
     def read(self, name):
@@ -67,9 +68,15 @@ def attachment(file):
 
 def convert_message(export, channel, conversation, message):
     id = message_id(micros(message["ts"]), channel["id"], message["ts"])
-    sender = export.username(message.get("user") or message.get("username") or message.get("bot_id"))
-    body, mentioned, everyone = export.text(message.get("text", ""))
-    files = [one for one in map(attachment, message.get("files", [])) if one]
+    # Old exports have comments on files, and one file a message.
+    comment = message.get("comment") or {}
+    sender = export.username(comment.get("user") or message.get("user") or message.get("username") or message.get("bot_id"))
+    if message.get("subtype") == "tombstone":
+        # The deleted first message of a thread. The export does not say when it was deleted.
+        return write("message", conversationId=conversation, id=id, sender=sender, deletedAt=moment(micros(message["ts"])))
+    body, mentioned, everyone = export.text(comment.get("comment") or message.get("text") or "")
+    found = message.get("files") or [message[name] for name in ("file",) if name in message]
+    files = [one for one in map(attachment, found) if one]
     if not body.strip() and not files:
         # Blocks and attachments of apps alone.
         shown = (one.get("fallback") or one.get("text") for one in message.get("attachments", []))
@@ -99,13 +106,18 @@ def convert_channel(export, channel):
         if creator and not is_direct and participant["username"] == export.username(creator):
             participant["role"] = "OWNER"
     write("conversation", id=conversation, kind=kind_of(members) if is_direct else "GROUP", name=channel.get("name"),
-          createdAt=moment(channel.get("created", 0) * 1_000_000), createdBy=creator and export.username(creator),
+          createdAt=moment(micros(channel.get("created", 0))), createdBy=creator and export.username(creator),
           participants=participants)
     for message in messages:
         convert_message(export, channel, conversation, message)
+    stored = {message["ts"] for message in messages}
     for pin in channel.get("pins", []):
+        # Files can be pinned, too. Some exports have `created` as a text.
+        if pin["id"] not in stored:
+            warn(f"{channel['id']} {pin['id']}: a pin of what is no message")
+            continue
         write("pin", conversationId=conversation, messageId=message_id(micros(pin["id"]), channel["id"], pin["id"]),
-              by=export.username(pin["user"]), at=moment(pin["created"] * 1_000_000))
+              by=export.username(pin["user"]), at=moment(micros(pin["created"])))
 
 
 def main():
