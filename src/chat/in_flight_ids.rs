@@ -26,6 +26,7 @@ use crate::clock::{Clock, IdGenerator};
 use crate::cluster::{Cluster, CursorScope};
 use crate::model::{ConversationId, OrderKey, TimeUuid, Timestamp};
 use crate::store;
+use crate::store::cluster::SKEW_MAX;
 
 /// Maximum lead of an id over the clock on a shared store. With a greater lead, other servers could
 /// not tell which ids are new.
@@ -39,6 +40,12 @@ const RAISED_FOR: Duration = Duration::from_secs(5);
 const RAISED_MIN: usize = 1_024;
 /// How far after now a cursor may lie that was read and not received.
 const CURSOR_AHEAD: Duration = Duration::from_secs(3);
+/// Greatest lead over this server's clock of a cursor that a client brings: another server may have given it.
+pub(crate) const CURSOR_AHEAD_MAX_MICROS: i64 = 6_000_000;
+const _: () = assert!(
+    CURSOR_AHEAD_MAX_MICROS as u128 > CURSOR_AHEAD.as_micros() + SKEW_MAX.as_micros()
+        && CLOCK_LEAD_MAX.as_micros() < CURSOR_AHEAD.as_micros()
+);
 
 /// How far a reader of the outbox of a shared store trails.
 const OUTBOX_TRAIL_MICROS: i64 = 500_000;

@@ -18,7 +18,7 @@ use crate::model::{
 use crate::store::Audience;
 
 /// Deduplication window: longer than a notice of another server is repeated.
-const PUBLISHED_FOR: Duration = Duration::from_secs(15 * 60);
+pub(crate) const PUBLISHED_FOR: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) struct Publisher {
     bus: Bus,

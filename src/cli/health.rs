@@ -14,9 +14,11 @@ use super::print;
 use super::settings::{DATA, SettingFlags};
 use super::signals;
 use crate::config::Config;
+use crate::server::admin::READY_MAX;
 
 /// Deadline of the answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+const _: () = assert!(ANSWER_MAX.as_secs() > READY_MAX.as_secs());
 
 /// Reason why a server is not alive.
 #[derive(Debug, thiserror::Error)]

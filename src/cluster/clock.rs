@@ -22,11 +22,8 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::model::Timestamp;
-use crate::store::cluster::NodeTime;
+use crate::store::cluster::{NodeTime, SKEW_MAX};
 
-/// A smaller skew is corrected. With a greater one, tokens and the times that users see would be
-/// wrong, too: the server refuses writes until its clock is set.
-const SKEW_MAX: Duration = Duration::from_secs(2);
 /// A change of the wall clock against the monotonic one that no sample has seen yet.
 const STEP_MAX: Duration = Duration::from_millis(300);
 /// Nodes whose newest samples count.

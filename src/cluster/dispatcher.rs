@@ -40,10 +40,10 @@ use crate::store::cluster::{
 /// A lane that is silent for so long gets company by the next one.
 const HEDGE_AFTER: Duration = Duration::from_millis(250);
 /// Deadline of one attempt over all lanes.
-const ATTEMPT_MAX: Duration = Duration::from_millis(2_500);
+pub(super) const ATTEMPT_MAX: Duration = Duration::from_millis(2_500);
 /// A receiver reads a lane from eight seconds before its last read: a row that became visible this
 /// late after its id is in it, whatever the two clocks show.
-const FRESH_MAX: Duration = Duration::from_secs(4);
+pub(super) const FRESH_MAX: Duration = Duration::from_secs(4);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(15);
 

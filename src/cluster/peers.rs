@@ -18,12 +18,18 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::tasks::READ_BEATS_EVERY;
 use crate::store;
-use crate::store::cluster::{Beat, ClusterStore, ServerId, ServerState};
+use crate::store::cluster::{BEAT_EVERY, Beat, ClusterStore, ServerId, ServerState};
 
 /// A beat that stands still for so long is that of a dead server.
 const STILL_MAX: Duration = Duration::from_secs(20);
 const STILL_READS: u32 = 4;
+const _: () = assert!(
+    STILL_MAX.as_secs() >= STILL_READS as u64 * READ_BEATS_EVERY.as_secs()
+        && STILL_MAX.as_secs() >= 4 * BEAT_EVERY.as_secs()
+        && BEATS_FOR.as_secs() > STILL_MAX.as_secs()
+);
 /// Ended servers that are remembered. Their rows, and the sessions that name them, expire within a
 /// day or so.
 const ENDED_MAX: NonZeroUsize = NonZeroUsize::new(1 << 16).expect("it is not zero");

@@ -30,17 +30,24 @@ use tokio::time::{Instant, sleep, timeout};
 use super::clock::ClusterClock;
 use super::counters::Counters;
 use super::deduplication_window::DeduplicationWindow;
+use super::dispatcher::{ATTEMPT_MAX, FRESH_MAX};
 use super::follow_ups::FollowUps;
 use super::notice::Letter;
 use super::registry::Registry;
 use crate::clock::Clock as _;
 use crate::model::{OrderKey, TimeUuid, Timestamp};
 use crate::store;
-use crate::store::cluster::{ClusterStore, MailboxLane, MailboxRow, ServerId, ServerState};
+use crate::store::cluster::{
+    ClusterStore, MailboxLane, MailboxRow, SKEW_MAX, ServerId, ServerState,
+};
 
 /// How far before its last successful read a lane is read again: an attempt to write, and twice the
 /// skew of two clocks, and some.
 const BEFORE: Duration = Duration::from_secs(8);
+const _: () = assert!(
+    BEFORE.as_millis() >= ATTEMPT_MAX.as_millis() + 2 * SKEW_MAX.as_millis()
+        && BEFORE.as_millis() >= FRESH_MAX.as_millis() + 2 * SKEW_MAX.as_millis()
+);
 /// How far after now: the clock of a sender may be ahead.
 const AHEAD: Duration = Duration::from_secs(3);
 /// How far after the begin of the last full poll a cursor may lie.

@@ -17,15 +17,13 @@ use super::peers::BeatsRead;
 use super::poller::{Polled, Poller};
 use super::registry::events::{RegistryEvent, RegistryEvents};
 use crate::bus::Bus;
-use crate::store::cluster::{Beat, ServerId};
+use crate::store::cluster::{BEAT_EVERY, Beat, SERVER_ROW_SECONDS, ServerId};
 
 const POLL_EVERY: Duration = Duration::from_secs(1);
 /// While notices also arrive over NATS.
 const POLL_EVERY_WITH_NATS: Duration = Duration::from_secs(3);
-const BEAT_EVERY: Duration = Duration::from_secs(3);
-const READ_BEATS_EVERY: Duration = Duration::from_secs(5);
-/// A server's row lives for 25 hours.
-const RENEW_SERVER_EVERY: Duration = Duration::from_secs(25 * 3_600 / 2);
+pub(super) const READ_BEATS_EVERY: Duration = Duration::from_secs(5);
+const RENEW_SERVER_EVERY: Duration = Duration::from_secs(SERVER_ROW_SECONDS / 2);
 /// Within which all streams read the store after the registrations were lapsed.
 const REREAD_WITHIN: Duration = Duration::from_secs(5);
 /// Pause before the poller is started again after a panic.

@@ -47,6 +47,10 @@ impl Config {
                 "one user may take every socket: write a --user-sockets-max below --sockets-max",
             ),
             (
+                self.chat.rates.is_on && self.chat.rates.typing_interval >= self.chat.typing_lifetime,
+                "a typing signal ends before its user may send the next one: write a --typing-every below --typing-lasts",
+            ),
+            (
                 server.sockets.init_bytes > server.sockets.message_bytes,
                 "a connection_init may be larger than any message: lower --socket-init-max to --socket-message-max",
             ),
@@ -88,6 +92,7 @@ mod tests {
         assert_eq!(config.contradictions(), Vec::<String>::new());
         config.server.connections = config.server.streams.total;
         config.server.sockets.init_bytes = usize::MAX;
-        assert_eq!(config.contradictions().len(), 2);
+        config.chat.rates.typing_interval = config.chat.typing_lifetime;
+        assert_eq!(config.contradictions().len(), 3);
     }
 }

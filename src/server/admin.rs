@@ -32,7 +32,7 @@ const CONNECTIONS_MAX: usize = 64;
 /// Longest stall of a backup's reader, because a backup holds a view of the store.
 const WRITE_MAX: Duration = Duration::from_secs(60);
 /// Longest readiness check; a slower one is "not ready".
-const READY_MAX: Duration = Duration::from_secs(2);
+pub(crate) const READY_MAX: Duration = Duration::from_secs(2);
 /// Time for running responses once the server ends.
 const END_MAX: Duration = Duration::from_secs(1);
 

@@ -12,6 +12,7 @@
 //! order of arrival.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -21,6 +22,19 @@ use crate::model::{
     Change, ChangeId, ConversationId, IdempotencyKey, Message, MessageId, OrderKey, TimeUuid,
     Timestamp, UserId,
 };
+
+/// Greatest difference of a server's clock that the server corrects. With a greater one, tokens and the times that users see would be
+/// wrong, too: the server refuses writes until its clock is set.
+pub const SKEW_MAX: Duration = Duration::from_secs(2);
+/// Longest attempt of a write for which the bounds of what is read again, and of what counts as late, are made. It allows for a `timeout`
+/// of ten seconds; with a longer one, a row that becomes visible after that may be missed.
+pub const WRITE_ATTEMPT_MAX: Duration = Duration::from_millis(10_500);
+
+/// Interval of the beats of a server.
+pub const BEAT_EVERY: Duration = Duration::from_secs(3);
+/// Life of a server's row, and of a registration, in seconds. Each is renewed before.
+pub const SERVER_ROW_SECONDS: u64 = 25 * 3_600;
+pub const REGISTRATION_SECONDS: u64 = 24 * 3_600;
 
 /// Identity of one server process. It is random, and no process ever uses it again.
 #[derive(

@@ -52,6 +52,9 @@ pub struct EntryPreview {
     pub last_message: Option<Arc<Message>>,
 }
 
+/// How long changes are kept, of a conversation and of an inbox. Cursors live less long.
+pub const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
+
 /// A move of a user's read marker.
 #[derive(Debug, Clone, Copy)]
 pub struct MarkerMove {

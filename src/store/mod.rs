@@ -88,7 +88,8 @@ pub use self::error::{Cause, Error, Result, StoreFuture};
 pub use self::forms::FormVersion;
 use self::inbox::UnreadReader;
 pub use self::inbox::{
-    Archive, ChangedRow, EntryPreview, FlagsChange, MarkerMove, PreviewQuery, UnreadQuery,
+    Archive, CHANGE_LIFETIME_MICROS, ChangedRow, EntryPreview, FlagsChange, MarkerMove,
+    PreviewQuery, UnreadQuery,
 };
 pub use self::instrumented::InstrumentedStore;
 pub use self::membership::{
@@ -98,14 +99,16 @@ pub use self::membership::{
 pub use self::message::{Appended, Audience, EarlierSend, NewMessage, Revised};
 pub use self::outbox::{
     DEAD_LETTER_KEPT_MICROS, DeadLetter, HELD_POSITIONS_MAX, HeldPosition, LateChange,
-    NOTE_OUTBOX_SINCE, OUTBOX_KEEP, OUTBOX_KEEP_MAX, OutboxPage, OutboxRead, ReaderLease,
-    ReaderPosition,
+    NOTE_OUTBOX_SINCE, OUTBOX_KEEP, OUTBOX_KEEP_MAX, OUTBOX_SWITCH_KNOWN_FOR, OutboxPage,
+    OutboxRead, ReaderLease, ReaderPosition,
 };
 pub use self::profile::ProfileChange;
 pub use self::read_permit::ReadShares;
 pub use self::report::ReportQuery;
 pub use self::restriction::{LoggedRestriction, Restricted, RestrictionChange};
-pub use self::rules::expiry::{REMOVAL_DELAY_MICROS, hour_of, removal_hour, widest_micros};
+pub use self::rules::expiry::{
+    DUE_KEPT_HOURS, REMOVAL_DELAY_MICROS, hour_of, removal_hour, widest_micros,
+};
 pub use self::rules::pair::of_stored as pair_of_participants;
 use crate::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,

@@ -24,12 +24,17 @@ use crate::chat::error::{Error, Result};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{Restriction, ServiceRight, Suspension, Timestamp, UserId, Viewer};
+use crate::store::cluster::{SKEW_MAX, WRITE_ATTEMPT_MAX};
 use crate::store::{self, LoggedRestriction, Restricted, RestrictionChange, Store};
 
 /// Interval of the polls: with the time of a write, a change is known everywhere within four seconds.
 const POLL_EVERY: Duration = Duration::from_secs(2);
 /// Time before the last read from which a poll reads again: the longest write, and the skew of the clocks.
-const OVERLAP_MICROS: i64 = 14 * 1_000_000;
+const OVERLAP_MICROS: i64 = 15 * 1_000_000;
+const _: () =
+    assert!(OVERLAP_MICROS as u128 >= WRITE_ATTEMPT_MAX.as_micros() + 2 * SKEW_MAX.as_micros());
+/// Time after which every server knows of a change, where the store answers: two polls.
+pub(crate) const KNOWN_WITHIN: Duration = Duration::from_secs(2 * POLL_EVERY.as_secs());
 /// Age of a change of a block, at the last poll that succeeded, up to which a poll publishes it, unless this server did.
 const BLOCKS_SINCE_MICROS: i64 = 10 * 60 * 1_000_000;
 const BLOCKS_AT_ONCE: usize = 16;
@@ -98,6 +103,8 @@ pub struct Restrictions {
 struct RestrictionState {
     everyone: Option<Timestamp>,
     tokens_from: HashMap<UserId, Timestamp>,
+    /// The newest moment of all.
+    newest: Option<Timestamp>,
     /// End of each suspension.
     suspended: HashMap<UserId, Option<Timestamp>>,
     read_at: Instant,
@@ -108,6 +115,7 @@ impl RestrictionState {
         let mut state = Self {
             everyone: None,
             tokens_from: HashMap::new(),
+            newest: None,
             suspended: HashMap::new(),
             read_at: Instant::now(),
         };
@@ -119,6 +127,7 @@ impl RestrictionState {
 
     /// Replaces the restriction of one user, or of everyone. Returns whether anything changed.
     fn put(&mut self, restricted: &Restricted, restriction: &Restriction) -> bool {
+        self.newest = self.newest.max(restriction.tokens_from);
         let Some(user) = restricted else {
             let everyone = self.everyone.max(restriction.tokens_from);
             let is_new = everyone != self.everyone;
@@ -161,6 +170,20 @@ impl RestrictionState {
         // A token without a moment of issue counts as older than every revocation.
         self.tokens_from(subject)
             .is_some_and(|from| issued_at.is_none_or(|issued_at| issued_at < from))
+    }
+
+    /// Whether a revocation lies further ahead of the clock than two clocks differ: a clock that was ahead has made it.
+    fn is_ahead(&self, now: Timestamp) -> bool {
+        let latest = now.plus_micros(SECOND_MICROS + 2 * SKEW_MAX.as_micros() as i64);
+        self.newest > Some(latest)
+    }
+
+    /// Lets the revocations that lie ahead of the clock count from now: none was made later.
+    fn limit(&mut self, now: Timestamp) {
+        let moments = self.tokens_from.values_mut();
+        for moment in moments.chain(&mut self.everyone).chain(&mut self.newest) {
+            *moment = now.min(*moment);
+        }
     }
 
     /// Drops what refuses nobody any more.
@@ -227,7 +250,15 @@ impl Restrictions {
     /// Whether a caller with a valid token is refused, and why. Reads memory alone.
     pub fn check(&self, viewer: &Viewer, issued_at: Option<Timestamp>) -> Result<(), Refusal> {
         let now = self.clock.now();
-        let state = self.state.read();
+        let mut state = self.state.read();
+        if state.is_ahead(now) {
+            drop(state);
+            self.state.write().limit(now);
+            tracing::warn!(
+                "revocations of tokens lay ahead of this server's clock, which was set back; they count from now"
+            );
+            state = self.state.read();
+        }
         if state.is_caller_suspended(viewer, now) {
             return Err(Refusal::Suspended);
         }

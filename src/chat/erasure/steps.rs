@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::sleep;
 
-use crate::chat::access::restrictions::Restrictions;
+use crate::chat::access::restrictions::{KNOWN_WITHIN, Restrictions};
 use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
@@ -29,6 +29,7 @@ const REPORTS: usize = 100;
 const WRITES_AT_ONCE: usize = 8;
 /// Time after which all servers know of a suspension, and have settled the sends from before.
 const SUSPENSION_WAIT: Duration = Duration::from_secs(6);
+const _: () = assert!(SUSPENSION_WAIT.as_secs() > KNOWN_WITHIN.as_secs());
 
 pub(super) struct Steps {
     store: Arc<dyn Store>,

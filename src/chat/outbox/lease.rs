@@ -17,6 +17,7 @@ use super::OutboxService;
 use crate::chat::error::Result;
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::model::{OrderKey, OutboxShard, Timestamp};
+use crate::store::cluster::SKEW_MAX;
 use crate::store::{
     FormVersion, HELD_POSITIONS_MAX, HeldPosition, ReaderLease, ReaderPosition, Store,
 };
@@ -29,7 +30,8 @@ const RENEW_AFTER: Duration = Duration::from_secs(5);
 const QUIET_POSITION_AFTER: Duration = Duration::from_secs(300);
 /// The holder stops this long before its lease ends, and another server waits this long after the
 /// end: the clocks of two servers differ by less.
-const LEASE_MARGIN: Duration = Duration::from_secs(2);
+const LEASE_MARGIN: Duration = SKEW_MAX;
+const _: () = assert!(2 * RENEW_AFTER.as_secs() < LEASE_FOR.as_secs() - LEASE_MARGIN.as_secs());
 const NAME_BYTES_MAX: usize = 64;
 
 /// Name of a reader whose positions the store holds: a webhook.

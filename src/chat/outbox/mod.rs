@@ -37,22 +37,24 @@ use crate::chat::access::restrictions::require;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
-use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::in_flight_ids::{CURSOR_AHEAD_MAX_MICROS, InFlightIds};
 use crate::model::{
     ConversationId, OrderKey, OutboxEvent, OutboxEventKind, OutboxShard, ServiceRight, Timestamp,
     Viewer,
 };
-use crate::store::Store;
+use crate::store::{OUTBOX_SWITCH_KNOWN_FOR, Store};
 
 /// Interval in which a server of a shared store follows the switch of the outbox.
 const SWITCH_EVERY: Duration = Duration::from_secs(5);
 /// Time from the switch to the first event that readers may rely on, where servers run: each has
 /// read the switch by then, or counts it as on.
 pub const OUTBOX_BEGINS_AFTER_MICROS: i64 = 15_000_000;
+const _: () = assert!(
+    SWITCH_EVERY.as_secs() < OUTBOX_SWITCH_KNOWN_FOR.as_secs()
+        && OUTBOX_SWITCH_KNOWN_FOR.as_micros() < OUTBOX_BEGINS_AFTER_MICROS as u128
+);
 /// Greatest number of readers that share the conversations.
 const READERS_MAX: i32 = 16;
-/// Greatest lead of a cursor over the clock.
-const CURSOR_AHEAD_MICROS: i64 = 6_000_000;
 
 /// Types of events that a reader asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -277,7 +279,7 @@ impl OutboxService {
         let now = self.in_flight.now();
         let oldest = now.plus_micros(-self.keep).max(since).max(self.imported_at);
         // No server of a cluster has returned a later one.
-        let newest = now.plus_micros(CURSOR_AHEAD_MICROS);
+        let newest = now.plus_micros(CURSOR_AHEAD_MAX_MICROS);
         let is_ahead = self.in_flight.is_shared() && after.moment() > newest;
         if after.moment() < oldest || is_ahead {
             return Err(Error::CursorExpired);

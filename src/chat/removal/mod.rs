@@ -142,7 +142,7 @@ impl RemovalWorker {
             let done = self.remover.work_through(shard, now, began).await;
             worked = worked.and(done);
         }
-        self.shards.renew(now).await?;
+        self.shards.renew().await?;
         worked
     }
 }

@@ -7,20 +7,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::{PASS_EVERY, PASS_MAX};
 use crate::chat::error::Result;
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::model::{OrderKey, OutboxShard, Timestamp};
-use crate::store::{ReaderLease, ReaderPosition, Store, hour_of};
+use crate::store::cluster::SKEW_MAX;
+use crate::store::{DUE_KEPT_HOURS, ReaderLease, ReaderPosition, Store, hour_of};
 
 /// Name of the positions among those of the readers of the outbox. No webhook can have it.
 const READER: &str = "wideroom:removal";
 /// Life of a lease. Its holder renews it with each pass.
 const LEASE_FOR: Duration = Duration::from_secs(180);
 const LEASE_MARGIN: Duration = Duration::from_secs(10);
+const _: () = assert!(
+    PASS_EVERY.as_secs() + PASS_MAX.as_secs() < LEASE_FOR.as_secs() - LEASE_MARGIN.as_secs()
+        && LEASE_MARGIN.as_secs() > 2 * SKEW_MAX.as_secs()
+);
 /// Hours that are looked at again: a write that took long may list something in an hour that has passed.
 const LATE_HOURS: u32 = 4;
-/// Hours before the present one at which a shard without a position begins. Older entries have expired.
-const FIRST_HOURS: u32 = 35 * 24;
 const HOUR_MICROS: i64 = 3_600 * 1_000_000;
 
 /// A shard that this server works through.
@@ -114,10 +118,11 @@ impl ShardHolder {
             }
             let from = seen
                 .as_ref()
-                .map_or(hour_of(now).saturating_sub(FIRST_HOURS), |seen| {
+                // Entries of earlier hours have expired.
+                .map_or(hour_of(now).saturating_sub(DUE_KEPT_HOURS), |seen| {
                     hour_of(seen.position.moment())
                 });
-            let lease = self.swap(shard, seen.as_ref(), from, now).await?;
+            let lease = self.swap(shard, seen.as_ref(), from).await?;
             self.held.extend(lease.map(|lease| HeldShard {
                 shard,
                 from,
@@ -128,14 +133,14 @@ impl ShardHolder {
     }
 
     /// Renews the leases, with the positions. A shard that another server has acquired is dropped.
-    pub(super) async fn renew(&mut self, now: Timestamp) -> Result<()> {
+    pub(super) async fn renew(&mut self) -> Result<()> {
         let mut renewed = Vec::with_capacity(self.held.len());
         for held in std::mem::take(&mut self.held) {
             let lease = match held.lease {
                 None => None,
                 Some(lease) => {
                     let seen = Some(&lease.state);
-                    match self.swap(held.shard, seen, held.from, now).await? {
+                    match self.swap(held.shard, seen, held.from).await? {
                         Some(lease) => Some(lease),
                         None => continue,
                     }
@@ -152,16 +157,17 @@ impl ShardHolder {
         shard: OutboxShard,
         seen: Option<&ReaderPosition>,
         from: u32,
-        now: Timestamp,
     ) -> Result<Option<HeldLease>> {
+        // Both count from here. The pass may have begun long before: a lease that counts from there would end in the store first.
         let began = Instant::now();
+        let until = self.in_flight.now().plus_micros(micros(LEASE_FOR));
         let begin = Timestamp::from_micros(i64::from(from) * HOUR_MICROS);
         let state = ReaderPosition {
             position: OrderKey::first_at(begin),
             held: Vec::new(),
             lease: Some(ReaderLease {
                 holder: self.holder,
-                until: now.plus_micros(micros(LEASE_FOR)),
+                until,
             }),
         };
         let swapped = self

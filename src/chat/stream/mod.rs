@@ -33,7 +33,7 @@ use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::history::HistoryService;
-use crate::chat::in_flight_ids::{InFlightIds, rewind};
+use crate::chat::in_flight_ids::{CURSOR_AHEAD_MAX_MICROS, InFlightIds, rewind};
 use crate::chat::presence::PresenceService;
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::replay_limiter::ReplayLimiter;
@@ -41,12 +41,11 @@ use crate::cluster::CursorScope;
 use crate::metrics::Metrics;
 use crate::model::{OrderKey, Timestamp, UserId};
 use crate::rate::Rate;
-use crate::store::Store;
+use crate::store::{CHANGE_LIFETIME_MICROS, Store};
 
-/// Lifetime of a cursor. The store retains changes for 35 days.
+/// Lifetime of a cursor.
 const CURSOR_LIFETIME_MICROS: i64 = 30 * 24 * 3_600 * 1_000_000;
-/// Greatest lead of a cursor over the cluster's clock.
-const CURSOR_AHEAD_MICROS: i64 = 6_000_000;
+const _: () = assert!(CURSOR_LIFETIME_MICROS < CHANGE_LIFETIME_MICROS);
 /// A quiet stream repeats its position at this interval, so that a client that reconnects much
 /// later has a recent cursor.
 const POSITION_INTERVAL: Duration = Duration::from_secs(45 * 60);
@@ -127,7 +126,7 @@ impl StreamService {
     /// Refuses cursors that no server of a cluster has returned: ids and cursors are ahead of the
     /// clocks by less.
     fn check_cursor_ahead(&self, after: OrderKey) -> Result<()> {
-        let latest = self.in_flight.now().plus_micros(CURSOR_AHEAD_MICROS);
+        let latest = self.in_flight.now().plus_micros(CURSOR_AHEAD_MAX_MICROS);
         if self.is_shared() && after.moment() > latest {
             return Err(Error::CursorExpired);
         }

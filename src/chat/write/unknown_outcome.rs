@@ -12,12 +12,14 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::chat::in_flight_ids::IdLease;
+use crate::chat::publisher::PUBLISHED_FOR;
 use crate::store;
 
 /// Deadline of the repetitions. Most outages end earlier. Servers publish no write that becomes
 /// visible later, though it is in the history. Clients wait for less: their write has an unknown
 /// outcome, and the writes behind it in the queue are not done.
 const RETRY_DEADLINE: Duration = Duration::from_secs(10 * 60);
+const _: () = assert!(RETRY_DEADLINE.as_secs() < PUBLISHED_FOR.as_secs());
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// A cluster that comes back is met by few repetitions at once.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(15);

@@ -16,11 +16,13 @@ use crate::cli::{RESUMABLE, print, storage};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::store::StoreAdmin;
+use crate::store::cluster::BEAT_EVERY;
 use crate::telemetry;
 use crate::transfer::import::{Import, ImportCounts, ImportOutcome, ImportReport, Losses};
 
-/// A running server beats every three seconds.
+/// A running server beats twice meanwhile.
 const BEATS_WATCHED: Duration = Duration::from_secs(8);
+const _: () = assert!(BEATS_WATCHED.as_secs() > 2 * BEAT_EVERY.as_secs());
 const BEATS_EVERY: Duration = Duration::from_millis(500);
 
 enum ImportInput {

@@ -37,7 +37,7 @@ use crate::store::{self, Error};
 const SESSION_GRACE: Duration = Duration::from_secs(5);
 /// The same for listeners and followers, which cost a write of a shared partition.
 const LISTENER_GRACE: Duration = Duration::from_secs(60);
-/// Rows live for 24 hours. Each is renewed once within this span, at random, so that renewals
+/// Each row is renewed once within this span, at random, so that renewals
 /// spread.
 const RENEW_FROM: Duration = Duration::from_secs(8 * 3_600);
 const RENEW_SPAN: Duration = Duration::from_secs(8 * 3_600);

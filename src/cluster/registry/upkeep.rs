@@ -10,12 +10,16 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::events::RegistryEvent;
 use super::rows::{RegistryRows, RowState};
 use super::{RENEW_FROM, RENEW_SPAN, Registry};
-use crate::store::cluster::{Registration, ServerId, WriteTime};
+use crate::store::cluster::{REGISTRATION_SECONDS, Registration, ServerId, WriteTime};
 
 /// A renewal that failed is tried again after this.
 const RENEW_AGAIN: Duration = Duration::from_secs(60);
 /// A row that was not renewed for so long is lapsed: it may soon be gone.
 const LAPSES_AFTER: Duration = Duration::from_secs(23 * 3_600);
+const _: () = assert!(
+    RENEW_FROM.as_secs() + RENEW_SPAN.as_secs() + RENEW_AGAIN.as_secs() < LAPSES_AFTER.as_secs()
+        && LAPSES_AFTER.as_secs() < REGISTRATION_SECONDS
+);
 /// Rows per second that are registered again under a new identity, in steps of 50 ms.
 const AGAIN_STEP: usize = 100;
 const AGAIN_PAUSE: Duration = Duration::from_millis(50);

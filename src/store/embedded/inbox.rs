@@ -5,7 +5,7 @@ mod first_page;
 
 use std::collections::HashMap;
 
-pub(super) use self::change_log::{CHANGE_LIFETIME_MICROS, change, changes};
+pub(super) use self::change_log::{change, changes};
 pub(super) use self::first_page::inbox_in_memory;
 use self::first_page::keep_index;
 use super::conversation;

@@ -15,6 +15,9 @@ pub(in crate::store) const WIDTHS_MICROS: [i64; 4] =
 /// removal is visible by then, whatever the clocks of the servers.
 pub const REMOVAL_DELAY_MICROS: i64 = HOUR_MICROS;
 
+/// Hours for which the list of removals keeps an entry beyond its hour.
+pub const DUE_KEPT_HOURS: u32 = 35 * 24;
+
 /// The greatest width of the buckets of messages that expire: a tenth of the expiry, or a minute.
 pub fn widest_micros(ttl_seconds: u32) -> i64 {
     let tenth = i64::from(ttl_seconds) * SECOND_MICROS / 10;

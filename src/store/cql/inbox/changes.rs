@@ -13,19 +13,21 @@ use uuid::Uuid;
 use super::Inboxes;
 use super::activity_index::ActivityScan;
 use super::row::with_head;
+use super::writes::CHANGE_DAYS;
 use crate::model::{
     ChangeId, ConversationId, Cut, Direction, InboxKey, InboxRow, OrderKey, TimeUuid, UserId,
 };
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{time_uuid, time_uuid_bound, values};
-use crate::store::cql::message::change_log::day_of;
+use crate::store::cql::message::change_log::{DAY_MICROS, day_of};
 use crate::store::cql::message::head_cache::HeadSummary;
-use crate::store::{ChangedRow, Result};
+use crate::store::{CHANGE_LIFETIME_MICROS, ChangedRow, Result};
 
 /// Changes of one day that one answer reads. With more, the stream must start over.
 const CHANGES_MAX: usize = 10_000;
 /// Days that the log goes back.
-const DAYS_KEPT: i32 = 35;
+const DAYS_KEPT: i32 = (CHANGE_LIFETIME_MICROS / DAY_MICROS) as i32;
+const _: () = assert!(DAYS_KEPT < CHANGE_DAYS);
 const READ_MAX: i32 = 1_000;
 /// Rows read before the limit is checked again.
 const STEP: usize = 640;

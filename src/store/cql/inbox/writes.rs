@@ -15,7 +15,7 @@ use crate::store::cql::message::register::{LastMessage, encode_membership};
 /// The span of an activity hint.
 const SLOT_MICROS: i64 = 3_600 * 1_000_000;
 /// Days for which the changes of an inbox are kept.
-const CHANGE_DAYS: i32 = 36;
+pub(super) const CHANGE_DAYS: i32 = 36;
 /// A send within this time of the last hint in the same slot writes none: an entry is at most so much later than its hint.
 pub(crate) const HINT_LAG_MICROS: i64 = 2_000_000;
 

@@ -15,7 +15,7 @@ const TABLE: &str = "changes_by_conversation";
 const DAYS_KEPT: i32 = 36;
 const DAYS_AT_ONCE: usize = 12;
 const ROWS_MAX: usize = 1_000;
-const DAY_MICROS: i64 = 24 * 3_600 * 1_000_000;
+pub(crate) const DAY_MICROS: i64 = 24 * 3_600 * 1_000_000;
 
 statements! {
     INSERT_CHANGE: Write "INSERT INTO changes_by_conversation (conversation_id, day, change_id, kind, message_id, user_id) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";

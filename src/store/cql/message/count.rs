@@ -16,6 +16,7 @@ use super::Messages;
 use super::bucket::Bucket;
 use crate::model::{ConversationId, Message, OrderKey, Timestamp};
 use crate::store::Result;
+use crate::store::cluster::{SKEW_MAX, WRITE_ATTEMPT_MAX};
 use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
@@ -31,8 +32,12 @@ const MENTIONS_START: Timestamp = Timestamp::from_micros(1);
 
 pub(crate) const SETTLED_MICROS: i64 = 60 * 1_000_000;
 const LATE_MICROS: i64 = 30 * 1_000_000;
-/// Clock skew and the time of an attempt, doubled.
+/// Time of an attempt, and twice the skew of a clock.
 const AHEAD_MICROS: i64 = 15 * 1_000_000;
+const _: () = assert!(
+    AHEAD_MICROS as u128 >= WRITE_ATTEMPT_MAX.as_micros() + 2 * SKEW_MAX.as_micros()
+        && SETTLED_MICROS - LATE_MICROS >= AHEAD_MICROS
+);
 /// Checkpoints in one batch.
 const BATCH_ROWS_MAX: usize = 64;
 

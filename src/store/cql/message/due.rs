@@ -14,7 +14,7 @@ use crate::store::{DueQuery, DueRemoval, Result};
 /// Hours that are read at once.
 const HOURS_AT_ONCE: u32 = 16;
 /// Seconds for which an entry outlives its hour.
-const KEPT_SECONDS: i64 = 35 * 24 * 3_600;
+const KEPT_SECONDS: i64 = expiry::DUE_KEPT_HOURS as i64 * 3_600;
 /// Longest TTL. Some clusters refuse one that ends after 2038; an entry of a later hour has none.
 const TTL_MAX_SECONDS: i64 = 3 * 365 * 24 * 3_600;
 

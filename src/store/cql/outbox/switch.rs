@@ -6,9 +6,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long the last known position of the switch holds while it cannot be read. The outbox counts
-/// from longer after it was switched on, so by then every server writes rows.
-const KNOWN_FOR: Duration = Duration::from_secs(10);
+use crate::store::OUTBOX_SWITCH_KNOWN_FOR;
+
+/// The outbox counts from longer after it was switched on, so by then every server writes rows.
+const KNOWN_FOR: Duration = OUTBOX_SWITCH_KNOWN_FOR;
 
 pub(super) struct OutboxSwitch {
     is_on: AtomicBool,

@@ -9,9 +9,8 @@ use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, ChangeRecord, LoggedChangeKind};
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::{ChangedRow, Result};
+use crate::store::{CHANGE_LIFETIME_MICROS, ChangedRow, Result};
 
-pub(in crate::store::embedded) const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
 /// Bound of changes read for one answer.
 const CHANGES_MAX: usize = 10_000;
 

@@ -16,7 +16,7 @@ use crate::store::embedded::engine::record::{
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, mention};
-use crate::store::{Audience, Result, Revised};
+use crate::store::{Audience, CHANGE_LIFETIME_MICROS, Result, Revised};
 
 impl Embedded {
     pub(in crate::store::embedded) async fn revised(
@@ -134,13 +134,7 @@ fn write(
 /// Operations that log a change of a conversation, with its expiry.
 pub(in crate::store::embedded) fn log(id: ConversationId, change: &Change) -> [Op; 2] {
     let key = key::change_of_conversation(id, change.id.order_key());
-    let expiry = key::expiry(
-        &key,
-        change
-            .id
-            .moment()
-            .plus_micros(inbox::CHANGE_LIFETIME_MICROS),
-    );
+    let expiry = key::expiry(&key, change.id.moment().plus_micros(CHANGE_LIFETIME_MICROS));
     let entry = ConversationChangeRecord {
         kind: change.kind,
         message: change.message,

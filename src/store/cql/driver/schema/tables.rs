@@ -324,3 +324,23 @@ pub(super) const READER_TABLES: &[&str] = &[
     PRIMARY KEY ((reader, day), event_id, kind, part)
 ) WITH default_time_to_live = 2592000 AND ID = {id}",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::CLUSTER_TABLES;
+    use crate::store::cluster::{REGISTRATION_SECONDS, SERVER_ROW_SECONDS};
+
+    #[test]
+    fn rows_of_the_directory_live_as_long_as_their_servers_believe() {
+        for (name, seconds) in [
+            ("servers", SERVER_ROW_SECONDS),
+            ("sessions_by_user", REGISTRATION_SECONDS),
+            ("listeners_by_conversation", REGISTRATION_SECONDS),
+        ] {
+            let begin = format!("CREATE TABLE IF NOT EXISTS {{keyspace}}.{name} (");
+            let table = CLUSTER_TABLES.iter().find(|text| text.starts_with(&begin));
+            let life = format!("default_time_to_live = {seconds} ");
+            assert!(table.unwrap().contains(&life), "{name}");
+        }
+    }
+}

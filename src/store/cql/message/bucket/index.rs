@@ -15,6 +15,7 @@ use super::interval_set::{Interval, IntervalSet};
 use super::{Bucket, Width};
 use crate::model::{ConversationId, MessageId, Timestamp};
 use crate::store::Result;
+use crate::store::cluster::WRITE_ATTEMPT_MAX;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, pair, values};
@@ -23,8 +24,8 @@ use crate::store::cql::message::{Messages, OVERLAP_MICROS};
 
 /// How long the old buckets of a conversation are cached.
 const CACHED_MICROS: i64 = 60 * 1_000_000;
-/// A write has completed or failed after this time: an attempt takes 2 s.
-const LATE_MICROS: i64 = 5 * 1_000_000;
+/// A write has completed or failed after this time.
+const LATE_MICROS: i64 = WRITE_ATTEMPT_MAX.as_micros() as i64;
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
 const PRESENT_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
 /// Pairs in one `IN`.
