@@ -6,6 +6,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use wideroom::clock::Clock as _;
 use wideroom::metrics::Metrics;
+use wideroom::model::UserId;
 
 use crate::support::client::soon;
 use crate::support::clocked_server::{ClockedServer, pass};
@@ -90,4 +91,50 @@ async fn an_outbox_that_was_switched_on_by_a_clock_ahead_begins_at_once() {
     let created = soon(outbox.next()).await.unwrap();
     let kind = &created["data"]["outbox"]["event"]["__typename"];
     assert_eq!(kind, "ConversationCreatedEvent");
+}
+
+#[tokio::test]
+async fn a_revocation_by_a_clock_ahead_counts_from_when_the_clock_is_right() {
+    let mut server = ClockedServer::new().await;
+    let begun = server.clock.now().micros() / 1_000_000;
+    let issued = |server: &ClockedServer, at: i64| {
+        let claims = json!({"sub": "bob", "iat": at, "exp": begun + 3_600});
+        server.door.signed(&claims)
+    };
+    let revoke = "mutation { revokeTokens(input: {username: \"bob\"}) { revokedBefore } }";
+    server.set_ahead(3_600);
+    let service = server.door.service();
+    server.data(&service, revoke, json!({})).await;
+    server.set_ahead(-3_610);
+    // A restart reads the moment from the store again.
+    for _ in 0..2 {
+        let badges = [begun - 60, begun].map(|at| issued(&server, at));
+        let mut told = Vec::new();
+        for badge in &badges {
+            let said = server
+                .door
+                .ask(badge, "{ viewer { id } }", &json!({}))
+                .await;
+            told.push(said.status);
+        }
+        assert_eq!(told, [401, 200]);
+        server = server.restarted().await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_was_last_seen_in_the_future() {
+    let server = ClockedServer::new().await;
+    let bob = server.door.user("bob");
+    let ahead = server.clock.now().plus_micros(3_600 * 1_000_000);
+    let user = UserId::parse("bob").unwrap();
+    server.store.mark_seen(&user, ahead).await.unwrap();
+    let seen = async || {
+        let document = "{ viewer { presence { lastSeenAt } } }";
+        let data = server.data(&bob, document, json!({})).await;
+        data["viewer"]["presence"]["lastSeenAt"].clone()
+    };
+    assert_eq!(seen().await, Value::Null);
+    server.set_ahead(3_600);
+    assert!(seen().await.is_string());
 }

@@ -24,9 +24,10 @@ use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::publisher::Publisher;
+use crate::clock::Clock;
 use crate::cluster::{Cluster, Lease};
 use crate::model::{Presence, Timestamp, Topic, UserId, Viewer};
-use crate::store::cluster::{Registration, ServerId, SessionKind};
+use crate::store::cluster::{Registration, SKEW_MAX, ServerId, SessionKind};
 use crate::store::{self, Store};
 
 /// Pause before a user is registered again after a failure.
@@ -46,6 +47,7 @@ pub struct PresenceGuard {
 
 pub struct PresenceService {
     store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
     relationships: Arc<Relationships>,
     blocks: Arc<BlockLists>,
     publisher: Arc<Publisher>,
@@ -64,11 +66,12 @@ impl PresenceService {
             ..
         } = components;
         let stop = CancellationToken::new();
-        let clock = Arc::clone(clock);
-        let table = PresenceTable::new(Arc::clone(publisher), clock, bounds, stop.clone());
+        let (publisher_of_table, clock_of_table) = (Arc::clone(publisher), Arc::clone(clock));
+        let table = PresenceTable::new(publisher_of_table, clock_of_table, bounds, stop.clone());
         let table = Arc::new(table);
         Self {
             store: Arc::clone(store),
+            clock: Arc::clone(clock),
             relationships: Arc::clone(relationships),
             blocks: Arc::clone(components.access.blocks()),
             publisher: Arc::clone(publisher),
@@ -140,6 +143,8 @@ impl PresenceService {
     async fn presences_of(&self, users: &[UserId]) -> Result<Vec<Presence>> {
         let (profiles, elsewhere) =
             try_join(self.store.profiles(users), self.online_elsewhere(users)).await?;
+        // Nobody was seen later than now: a clock that was ahead has noted such a moment.
+        let latest = self.clock.now().plus_micros(SKEW_MAX.as_micros() as i64);
         let presence = |(user, persisted): (&UserId, Option<Timestamp>)| {
             let (is_online_here, seen_at) = self
                 .table
@@ -147,7 +152,11 @@ impl PresenceService {
                 .map_or((false, None), |(is_online, at)| (is_online, Some(at)));
             Presence {
                 is_online: is_online_here || elsewhere.contains(user),
-                last_seen_at: persisted.max(seen_at),
+                last_seen_at: [persisted, seen_at]
+                    .into_iter()
+                    .flatten()
+                    .filter(|at| *at <= latest)
+                    .max(),
             }
         };
         let persisted = profiles
