@@ -13,13 +13,13 @@ use super::group_policy::{BanDecision, GroupDecision, GroupPolicy};
 use super::outgoing::OutgoingEvents;
 use super::unknown_outcome::retry_until_known;
 use super::write_context::WriteContext;
-use crate::chat::access::floor::bound_before;
+use crate::chat::access::floor::{bound_before, expired_at};
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::IdLease;
 use crate::chat::removal::hour_of_change;
 use crate::model::{
-    Ban, Change, ChangeKind, Content, Conversation, Event, MembershipState, Message, MessageKind,
-    Metadata, PageRequest, Timestamp, UserId,
+    Ban, Change, ChangeKind, Content, Conversation, Event, HistorySettings, MembershipState,
+    Message, MessageKind, Metadata, OrderKey, PageRequest, Timestamp, UserId,
 };
 use crate::store::{
     self, Audience, BanChange, DueRemoval, MembershipChange, MembershipSnapshot,
@@ -202,6 +202,7 @@ impl ConversationWriter {
             name,
             slow_mode_seconds,
             history,
+            expired_by,
             is_visible_since_joining,
             mut transitions,
             changes,
@@ -244,6 +245,13 @@ impl ConversationWriter {
                 transition.membership.visible_from = bound_before(version.moment());
             }
         }
+        // The position of the change, unless ids lead the clock by which messages expire.
+        let at = version.moment().min(self.context().in_flight.now());
+        let expired = expired_by.map_or(OrderKey::MIN, |seconds| expired_at(at, seconds));
+        let history = history.map(|history| HistorySettings {
+            floor: history.floor.max(expired),
+            ..history
+        });
         let bans = bans
             .into_iter()
             .map(|ban| ban_change(actor, ban, version.moment()))

@@ -29,6 +29,8 @@ pub(crate) struct GroupDecision {
     pub(crate) slow_mode_seconds: Option<u32>,
     /// Settings of the history after the change.
     pub(crate) history: Option<HistorySettings>,
+    /// The expiry before, in seconds: messages that have expired by it at the position of the change stay away.
+    pub(crate) expired_by: Option<u32>,
     /// Whether users who join see the messages from their joining on.
     pub(crate) is_visible_since_joining: bool,
     /// Changes of memberships. The time of a joining or leaving is set with the id.

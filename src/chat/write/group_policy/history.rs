@@ -6,7 +6,7 @@
 use serde_json::json;
 
 use super::{GroupDecision, GroupPolicy, staying};
-use crate::chat::access::floor::{bound_before, expired_at};
+use crate::chat::access::floor::bound_before;
 use crate::chat::error::{Error, Result};
 use crate::chat::write::command::history::HistoryCommand;
 use crate::model::{
@@ -72,10 +72,6 @@ impl GroupPolicy<'_> {
         if before.ttl_seconds == seconds {
             return None;
         }
-        // Messages that have expired stay away, whatever the new expiry.
-        let expired = before
-            .ttl_seconds
-            .map_or(OrderKey::MIN, |seconds| expired_at(self.now, seconds));
         let mut changes = vec![(ChangeKind::ConversationUpdated, self.actor.clone())];
         let is_shorter =
             seconds.is_some_and(|after| before.ttl_seconds.is_none_or(|before| after < before));
@@ -86,9 +82,9 @@ impl GroupPolicy<'_> {
         Some(GroupDecision {
             history: Some(HistorySettings {
                 ttl_seconds: seconds,
-                floor: before.floor.max(expired),
                 ..before
             }),
+            expired_by: before.ttl_seconds,
             changes,
             metadata: Some(metadata),
             ..GroupDecision::default()
