@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat};
-use wideroom::clock::SystemClock;
+use wideroom::clock::{Clock, ManualClock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::metrics::Metrics;
 use wideroom::model::{ConversationId, MessageId, TimeUuid, UserId};
@@ -591,19 +591,13 @@ async fn a_resumed_stream_brings_what_is_no_message_from_below_the_floor_too() {
     assert_eq!(of_alice, changes, "a truncation takes messages alone");
 }
 
-#[tokio::test]
-async fn a_replay_reads_none_of_the_messages_below_the_floor() {
-    const BATCHES: i64 = 100;
-    const BATCH: i64 = 64;
-    let world = World::open().await;
-    let alice = world.user("alice");
-    let c = alice.group("friends", &["bob"]).await;
-    let start = cursor(&alice, &c).await;
-    let first = TimeUuid::parse(&alice.send(&c, "first").await.uuid).unwrap();
-    let bytes = URL_SAFE_NO_PAD.decode(&c).unwrap();
+/// Sends many messages, as their store takes them.
+async fn fill(world: &World, c: &str, first: TimeUuid, count: i64) {
+    const BATCH: i64 = 250;
+    let bytes = URL_SAFE_NO_PAD.decode(c).unwrap();
     let on = ConversationId(Uuid::from_slice(&bytes[2..]).unwrap());
     let sender = UserId::parse("alice").unwrap();
-    for batch in 0..BATCHES {
+    for batch in 0..count / BATCH {
         let messages = (1..=BATCH).map(|number| {
             let moment = first.moment().plus_micros(batch * BATCH + number);
             words::new(words::text(on, MessageId::new(moment, [0; 8]), &sender))
@@ -611,6 +605,35 @@ async fn a_replay_reads_none_of_the_messages_below_the_floor() {
         let messages: Vec<_> = messages.collect();
         world.store.append_messages(on, &messages).await.unwrap();
     }
+}
+
+/// A server on the store of a world, by this clock, and the metrics of its reads.
+async fn measured(world: &World, clock: Arc<dyn Clock>) -> (Arc<Api>, Metrics) {
+    let store = InstrumentedStore::new(Arc::clone(&world.store));
+    let metrics = Metrics::default();
+    store.register(&metrics);
+    let (bus, bounds) = (Bus::default(), Bounds::default());
+    let chat = Chat::open(Arc::new(store), bus, clock, bounds).await;
+    let api = Api::new(chat.unwrap(), DocumentBounds::default());
+    (Arc::new(api), metrics)
+}
+
+/// Pages of a hundred rows that were read so far.
+fn pages(metrics: &Metrics, operation: &str) -> u64 {
+    let name = format!("operation_seconds_count{{operation=\"{operation}\"}} ");
+    let told = metrics.text();
+    let (_, count) = told.split_once(&name).unwrap();
+    count.lines().next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_replay_reads_none_of_the_messages_below_the_floor() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let c = alice.group("friends", &["bob"]).await;
+    let start = cursor(&alice, &c).await;
+    let first = TimeUuid::parse(&alice.send(&c, "first").await.uuid).unwrap();
+    fill(&world, &c, first, 6_000).await;
     let newest =
         "query($c: ID!) { conversation(id: $c) { messages(first: 1) { edges { node { id } } } } }";
     let data = alice.data(newest, json!({"c": c})).await;
@@ -618,24 +641,43 @@ async fn a_replay_reads_none_of_the_messages_below_the_floor() {
     truncate(&alice, &c, &last).await.data();
     alice.send(&c, "second").await;
 
-    let measured = InstrumentedStore::new(Arc::clone(&world.store));
-    let metrics = Metrics::default();
-    measured.register(&metrics);
-    let bounds = Bounds::default();
-    let clock = Arc::new(SystemClock);
-    let chat = Chat::open(Arc::new(measured), Bus::default(), clock, bounds)
-        .await
-        .unwrap();
-    let api = Arc::new(Api::new(chat, DocumentBounds::default()));
+    let (api, metrics) = measured(&world, Arc::new(SystemClock)).await;
     let variables = json!({"c": c, "after": start});
+    let sender = UserId::parse("alice").unwrap();
     let mut resumed = Actor::of(&api, &sender).subscribe(EVENTS, variables);
     let names = events_before_a_text(&mut resumed).await;
     assert_eq!(names, ["HistoryExpiredEvent"]);
     for operation in ["history", "changes"] {
-        let name = format!("operation_seconds_count{{operation=\"{operation}\"}} ");
-        let told = metrics.text();
-        let (_, count) = told.split_once(&name).unwrap();
-        let count: u64 = count.lines().next().unwrap().parse().unwrap();
+        let count = pages(&metrics, operation);
         assert!(count <= 2, "{count} pages of {operation}");
     }
+}
+
+/// The store of one server, whose clock is moved past the expiry.
+#[tokio::test]
+async fn a_replay_reads_none_of_the_expired_messages_however_many_there_are() {
+    let mut read = Vec::new();
+    for count in [1_000, 100_000] {
+        let world = World::open().await;
+        let alice = world.user("alice");
+        let c = alice.group("friends", &["bob"]).await;
+        update(&alice, &c, "messageTtlSeconds: 60").await.data();
+        let start = cursor(&alice, &c).await;
+        let first = TimeUuid::parse(&alice.send(&c, "first").await.uuid).unwrap();
+        fill(&world, &c, first, count).await;
+        let later = SystemClock.now().plus_micros(120_000_000);
+        let (api, metrics) = measured(&world, Arc::new(ManualClock::at(later))).await;
+        let sender = UserId::parse("alice").unwrap();
+        let alice = Actor::of(&api, &sender);
+        alice.send(&c, "second").await;
+        let before = ["history", "changes"].map(|operation| pages(&metrics, operation));
+        let mut resumed = alice.subscribe(EVENTS, json!({"c": c, "after": start}));
+        let names = events_before_a_text(&mut resumed).await;
+        assert_eq!(names, [""; 0], "nothing but the message that lives");
+        let after = ["history", "changes"].map(|operation| pages(&metrics, operation));
+        let told = [after[0] - before[0], after[1] - before[1]];
+        assert!(told.iter().all(|pages| *pages <= 2), "{told:?}");
+        read.push(told);
+    }
+    assert_eq!(read[0], read[1]);
 }

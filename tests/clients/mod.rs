@@ -3,6 +3,11 @@
 
 mod imports;
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::support::client::http;
 use crate::support::nginx::Nginx;
 use crate::support::node::Node;
 use crate::support::program::Program;
@@ -115,6 +120,41 @@ fn events_pass_nginx_and_a_dev_server_that_compresses() {
         node.run("proxied.js", &[&nginx.url(), &alice, &bob]);
     }
     assert_eq!(server.kill(), "");
+}
+
+/// The pool of the proxy closes idle connections before the server does, in the ratio of the file for operators, in seconds. Where the server
+/// is first, a mutation may meet a connection that closes: nginx must not repeat what it has sent, and answers 502.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_mutation_meets_a_connection_of_a_pool_that_closes() {
+    const AT_ONCE: usize = 32;
+    let program = Program::new();
+    let arguments = [
+        "--rates",
+        "off",
+        "--trusted-proxies",
+        "127.0.0.1",
+        "--idle-wait",
+        "2500ms",
+    ];
+    let server = Server::start(&program, &arguments);
+    let Some(nginx) = Nginx::with_pool(&program, server.address(), "2s") else {
+        return;
+    };
+    let bearer = format!("Bearer {}", program.token("alice"));
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+    ];
+    let body = br#"{"query": "mutation { updateProfile(input: {displayName: \"Alice\"}) { clientMutationId } }"}"#;
+    let send = async || {
+        let reply = http(nginx.address(), "POST", "/graphql", &headers, body).await;
+        reply.status
+    };
+    for quiet in (1_900..2_700).step_by(100) {
+        let statuses = join_all((0..AT_ONCE).map(|_| send())).await;
+        assert_eq!(statuses, [200; AT_ONCE], "{quiet}");
+        tokio::time::sleep(Duration::from_millis(quiet)).await;
+    }
 }
 
 #[test]

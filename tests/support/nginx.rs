@@ -22,6 +22,11 @@ pub(crate) struct Nginx {
 impl Nginx {
     /// Started in the folder of a program. `None` where it is missing.
     pub(crate) fn start(program: &Program, upstream: SocketAddr) -> Option<Self> {
+        Self::with_pool(program, upstream, "60s")
+    }
+
+    /// The same, whose pool closes connections that are idle for so long.
+    pub(crate) fn with_pool(program: &Program, upstream: SocketAddr, idle: &str) -> Option<Self> {
         let Some(nginx) = PLACES.iter().find(|place| Path::new(place).is_file()) else {
             assert!(
                 std::env::var_os("CI").is_none_or(|value| value != "true"),
@@ -38,7 +43,10 @@ impl Nginx {
             .unwrap()
             .local_addr()
             .unwrap();
+        let pool = format!("keepalive_timeout {idle};");
         let config = configuration(&folder, address, upstream);
+        let config = config.replace("keepalive_timeout 60s;", &pool);
+        assert!(config.contains(&pool));
         let path = program.write("nginx.conf", &config);
         let mut command = Command::new(nginx);
         command
@@ -55,6 +63,10 @@ impl Nginx {
             _process: process,
             address,
         })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     pub(crate) fn url(&self) -> String {
