@@ -38,7 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "analysis", "chat", "metrics", "model", "rate", "store", "weak_map",
         ],
     ),
-    ("auth", &["clock", "model"]),
+    ("auth", &["clock", "model", "signed_post"]),
     (
         "server",
         &[

@@ -1,4 +1,5 @@
-//! Keyring: the keys that verify tokens, and their files, which are reloaded after a change.
+//! Keyring: the keys that verify tokens, those of an identity provider (see `jwks`), and files, which are reloaded after a
+//! change.
 //!
 //! A thread of its own polls the files every few seconds, so that no task waits for a disk. An unknown key in a token
 //! triggers a poll too, at most once a second. While a file is broken or missing the previous keys stay in use: a failed
@@ -14,7 +15,8 @@ use std::thread;
 use std::time::Duration;
 
 use jsonwebtoken::Algorithm;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 
 use super::KeyFileError;
 use super::exposure::{self, ExposedPath};
@@ -35,21 +37,70 @@ pub(super) enum FileKind {
 
 pub(super) struct Keyring {
     keys: RwLock<Arc<[VerificationKey]>>,
-    /// Fault of a file whose previous keys are in use.
-    fault: RwLock<Option<String>>,
+    sources: Mutex<[KeySource; 2]>,
     /// Requests a poll of the files. Without files no thread receives it.
     ask: SyncSender<()>,
+    /// Requests the keys of the identity provider.
+    ask_provider: Notify,
 }
+
+/// Keys of the files, and those of the identity provider.
+#[derive(Default)]
+struct KeySource {
+    keys: Vec<VerificationKey>,
+    /// Fault of the source whose previous keys are in use.
+    fault: Option<String>,
+}
+
+const FILES: usize = 0;
+const PROVIDER: usize = 1;
 
 impl Keyring {
     /// Keyring of fixed keys.
     pub(super) fn fixed(key: VerificationKey) -> Arc<Self> {
         let (ask, _) = sync_channel(1);
-        Arc::new(Self {
-            keys: RwLock::new([key].into()),
-            fault: RwLock::default(),
+        Self::new(vec![key], ask)
+    }
+
+    fn new(keys: Vec<VerificationKey>, ask: SyncSender<()>) -> Arc<Self> {
+        let ring = Arc::new(Self {
+            keys: RwLock::new(Arc::default()),
+            sources: Mutex::default(),
             ask,
-        })
+            ask_provider: Notify::new(),
+        });
+        ring.put(FILES, Some(keys), None);
+        ring
+    }
+
+    /// Puts the keys of a source in place of its previous ones, or leaves those, and its fault.
+    fn put(&self, source: usize, keys: Option<Vec<VerificationKey>>, fault: Option<String>) {
+        let mut sources = self.sources.lock();
+        sources[source].fault = fault;
+        if let Some(keys) = keys {
+            sources[source].keys = keys;
+            let all = sources
+                .iter()
+                .flat_map(|source| source.keys.iter().cloned());
+            *self.keys.write() = all.collect();
+        }
+    }
+
+    /// Puts what the identity provider has answered: its keys, none once they are too old, or the fault alone.
+    pub(super) fn put_provider(&self, keys: Option<Vec<VerificationKey>>, fault: Option<String>) {
+        self.put(PROVIDER, keys, fault);
+    }
+
+    /// Completes when no key fits a token: the identity provider may have a new one.
+    pub(super) async fn asked_provider(&self) {
+        self.ask_provider.notified().await;
+    }
+
+    /// Fault of the identity provider, while there are no keys of it.
+    pub(super) fn missing_keys(&self) -> Option<String> {
+        let sources = self.sources.lock();
+        let provider = &sources[PROVIDER];
+        provider.fault.clone().filter(|_| provider.keys.is_empty())
     }
 
     /// Keyring of files, which must be valid now. Blocks.
@@ -67,11 +118,10 @@ impl Keyring {
             });
         }
         let (ask, asked) = sync_channel(1);
-        let ring = Arc::new(Self {
-            keys: RwLock::new(all(&watched)),
-            fault: RwLock::default(),
-            ask,
-        });
+        let ring = Self::new(all(&watched), ask);
+        if watched.is_empty() {
+            return Ok(ring);
+        }
         let weak = Arc::downgrade(&ring);
         let thread = thread::Builder::new().name("wideroom-keys".to_owned());
         thread
@@ -85,11 +135,13 @@ impl Keyring {
     }
 
     pub(super) fn fault(&self) -> Option<String> {
-        self.fault.read().clone()
+        let sources = self.sources.lock();
+        sources.iter().find_map(|source| source.fault.clone())
     }
 
-    /// Requests a poll because no key fits a token: the files may hold a new one.
+    /// Requests the keys anew because none fits a token: the files or the identity provider may hold a new one.
     pub(super) fn look(&self) {
+        self.ask_provider.notify_one();
         // A full channel means that a poll is pending.
         let _ = self.ask.try_send(());
     }
@@ -172,17 +224,14 @@ fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<Watched>) {
             .filter_map(|file| file.look().then_some(()))
             .count();
         let Some(ring) = ring.upgrade() else { return };
-        if changed > 0 {
-            *ring.keys.write() = all(&files);
-        }
         let fault = files.iter().find_map(|file| file.fault.clone());
-        *ring.fault.write() = fault;
+        ring.put(FILES, (changed > 0).then(|| all(&files)), fault);
         drop(ring);
         thread::sleep(LOOK_AGAIN);
     }
 }
 
-fn all(files: &[Watched]) -> Arc<[VerificationKey]> {
+fn all(files: &[Watched]) -> Vec<VerificationKey> {
     files
         .iter()
         .flat_map(|file| file.keys.iter().cloned())

@@ -163,6 +163,18 @@ pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<VerificationKe
     Ok(keys)
 }
 
+/// Parses the answer of an identity provider: a JWKS of public keys. Secrets in it are passed over.
+pub(super) fn parse_provider_keys(bytes: &[u8]) -> Result<Vec<VerificationKey>, &'static str> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is no JWKS")?;
+    let mut keys = jwks(without_byte_order_mark(text))?;
+    keys.retain(|key| key.algorithm != Algorithm::HS256);
+    match keys.len() {
+        0 => Err("it holds no public key that signs with RS256, ES256 or EdDSA"),
+        1..=KEYS_MAX => Ok(keys),
+        _ => Err("it holds more than 32 keys"),
+    }
+}
+
 fn pem(text: &str) -> Result<Vec<VerificationKey>, &'static str> {
     if text.contains("PRIVATE KEY-----") {
         return Err(

@@ -1,6 +1,7 @@
 //! Authentication: signed tokens that the server verifies and `wideroom token` issues.
 //!
-//! The key of the data folder verifies them, or the keys in the operator's own files instead (see `keyring`).
+//! The key of the data folder verifies them, or the keys in the operator's own files and of an identity provider instead (see
+//! `keyring` and `jwks`).
 //!
 //! An invalid token identifies no user. Its error is one public sentence. The server never shows or logs a token or a key,
 //! and no error contains one.
@@ -8,6 +9,7 @@
 mod claims_cache;
 mod error;
 pub mod exposure;
+mod jwks;
 mod key;
 mod keyring;
 mod keys;
@@ -23,11 +25,13 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
 
 use self::claims_cache::ClaimsCache;
 pub use self::error::Error;
+pub use self::jwks::ProviderKeys;
 pub use self::key::{FILE_NAME as KEY_FILE, KeyFileError};
 use self::keyring::{FileKind, Keyring};
 use self::keys::VerificationKey;
 use crate::clock::{Clock, SystemClock};
 use crate::model::{ServiceRights, Timestamp, UserId};
+use crate::signed_post::PostTarget;
 
 /// Longest token that the server parses.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -52,6 +56,8 @@ pub struct TokenRules {
     pub secret: Option<PathBuf>,
     /// File of public keys, as PEM or a JWKS.
     pub keys: Option<PathBuf>,
+    /// Address of an identity provider's public keys, a JWKS.
+    pub keys_url: Option<PostTarget>,
     /// Required audience. Without it, tokens must not have one.
     pub audience: Option<String>,
     /// Required issuer.
@@ -59,7 +65,7 @@ pub struct TokenRules {
     pub leeway: Duration,
     /// Longest life of a token, from `iat` to `exp`. `None` accepts any.
     pub life_max: Option<Duration>,
-    /// Subjects that are services by tokens of an identity provider (`keys`). Tokens of `secret` and of
+    /// Subjects that are services by tokens of an identity provider (`keys`, `keys_url`). Tokens of `secret` and of
     /// the data folder need no entry.
     pub service_subjects: BTreeSet<UserId>,
 }
@@ -69,6 +75,7 @@ impl Default for TokenRules {
         Self {
             secret: None,
             keys: None,
+            keys_url: None,
             audience: None,
             issuer: None,
             leeway: LEEWAY,
@@ -81,7 +88,7 @@ impl Default for TokenRules {
 impl TokenRules {
     /// Whether other keys replace the key of the data folder.
     pub fn has_keys_of_its_own(&self) -> bool {
-        self.secret.is_some() || self.keys.is_some()
+        self.secret.is_some() || self.keys.is_some() || self.keys_url.is_some()
     }
 }
 
@@ -179,10 +186,10 @@ impl Auth {
         let secret = rules.secret.clone().map(|path| (FileKind::Secret, path));
         let keys = rules.keys.clone().map(|path| (FileKind::Keys, path));
         let files: Vec<_> = secret.into_iter().chain(keys).collect();
-        let trusted = if files.is_empty() {
-            self.trusted
-        } else {
+        let trusted = if rules.has_keys_of_its_own() {
             Keyring::open(files)?
+        } else {
+            self.trusted
         };
         let validations = ALGORITHMS.map(|algorithm| validation(algorithm, &rules));
         Ok(Self {
@@ -301,6 +308,17 @@ impl Auth {
         }
         self.trusted.look();
         Err(Error::Signature)
+    }
+
+    /// Keys of the identity provider, to be refreshed while the server runs. Until then there are none.
+    pub fn provider_keys(&self) -> Option<ProviderKeys> {
+        let target = self.rules.keys_url.clone()?;
+        Some(ProviderKeys::of(&self.trusted, target))
+    }
+
+    /// Reason why there are no keys of the identity provider: the server is not ready.
+    pub fn missing_keys(&self) -> Option<String> {
+        self.trusted.missing_keys()
     }
 
     /// Fault of a key file whose previous keys are in use: a sentence for operators. `None` while the files are valid.

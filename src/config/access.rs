@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{PageChoice, Scope, Setting, value};
 use crate::auth::{BACKUP_AUDIENCE, DEMO_AUDIENCE};
 use crate::model::UserId;
+use crate::signed_post::PostTarget;
 
 /// Settings of access, in the order of the help.
 pub const ACCESS: &[Setting] = &[
@@ -17,6 +18,28 @@ pub const ACCESS: &[Setting] = &[
         beyond: None,
         get: |config| show_path(config.tokens.keys.as_deref()),
         set: |config, text| value::set_option(&mut config.tokens.keys, text),
+    },
+    Setting {
+        name: "jwks-url",
+        environment: "WIDEROOM_JWKS_URL",
+        scope: Scope::Serve,
+        value_name: Some("URL"),
+        help: "Address (https) of an identity provider's public keys, a JWKS, that verify tokens instead of the key in the data folder: RS256, ES256, EdDSA. The server fetches it every ten minutes, and uses the last keys for a day while the provider is away",
+        beyond: None,
+        get: |config| {
+            let url = config.tokens.keys_url.as_ref();
+            url.map_or_else(|| "none".to_owned(), ToString::to_string)
+        },
+        set: |config, text| {
+            config.tokens.keys_url = match text {
+                "none" => None,
+                text if text.starts_with("http:") => {
+                    return Err("must begin with https://".to_owned());
+                }
+                text => Some(PostTarget::parse(text, false)?),
+            };
+            Ok(())
+        },
     },
     Setting {
         name: "token-secret-file",
@@ -110,7 +133,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_SERVICE_SUBJECTS",
         scope: Scope::Serve,
         value_name: Some("NAMES"),
-        help: "Subjects, with commas between them, that are services when a key of token-keys-file signed their token and it has a scope of services, such as `wideroom:service`",
+        help: "Subjects, with commas between them, that are services when a key of token-keys-file or jwks-url signed their token and it has a scope of services, such as `wideroom:service`",
         beyond: None,
         get: |config| {
             let names = &config.tokens.service_subjects;

@@ -42,6 +42,48 @@ pub struct SignedMessage {
     pub body: Bytes,
 }
 
+/// Reads documents from one address, each over a connection of its own, without a signature.
+pub struct GetClient {
+    target: PostTarget,
+    tls: Option<TlsConnector>,
+}
+
+impl GetClient {
+    /// Reads the root certificates of the system, if the address is https. Blocks.
+    pub fn new(target: PostTarget) -> Result<Self, PostError> {
+        let tls = target.is_https.then(connector).transpose()?;
+        Ok(Self { target, tls })
+    }
+
+    /// Asks once, and reads the answer within the limits.
+    pub async fn get(&self, limits: PostLimits) -> Result<PostAnswer, PostError> {
+        let deadline = Instant::now() + limits.deadline;
+        let exchange = async {
+            let mut sender = connect(&self.target, self.tls.as_ref()).await?;
+            let request = Request::get(&self.target.path)
+                .header(header::HOST, &self.target.authority)
+                .header(header::USER_AGENT, USER_AGENT)
+                .header(header::ACCEPT, HeaderValue::from_static("application/json"))
+                .header(header::CONNECTION, HeaderValue::from_static("close"))
+                .body(Full::default())
+                .map_err(|error| PostError::Connect(error.to_string()))?;
+            let response = sender.send_request(request).await;
+            response.map_err(|error| PostError::Broken(error.to_string()))
+        };
+        let response = timeout_at(deadline, exchange)
+            .await
+            .map_err(|_| PostError::Timeout)??;
+        let status = response.status().as_u16();
+        let retry_after = retry_after(&response);
+        let body = timeout_at(deadline, read(response, limits.answer_bytes)).await;
+        Ok(PostAnswer {
+            status,
+            retry_after,
+            body: body.ok().flatten(),
+        })
+    }
+}
+
 /// Bounds of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct PostLimits {
@@ -155,7 +197,7 @@ impl PostClient {
         {
             return Ok((sender, response));
         }
-        let mut sender = self.connect().await?;
+        let mut sender = connect(&self.target, self.tls.as_ref()).await?;
         let broken = |error: hyper::Error| PostError::Broken(error.to_string());
         sender.ready().await.map_err(broken)?;
         let request = self.request(message, signature)?;
@@ -195,29 +237,35 @@ impl PostClient {
             idle.push(IdleConnection { sender, since });
         }
     }
+}
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, PostError> {
-        timeout(CONNECT_MAX, self.open_connection())
-            .await
-            .map_err(|_| PostError::Timeout)?
-    }
+async fn connect(
+    target: &PostTarget,
+    tls: Option<&TlsConnector>,
+) -> Result<SendRequest<Full<Bytes>>, PostError> {
+    timeout(CONNECT_MAX, open_connection(target, tls))
+        .await
+        .map_err(|_| PostError::Timeout)?
+}
 
-    async fn open_connection(&self) -> Result<SendRequest<Full<Bytes>>, PostError> {
-        let failed = |error: std::io::Error| PostError::Connect(error.to_string());
-        if let Some(dialer) = &self.target.dialer {
-            return handshake(TokioIo::new((dialer.0)().map_err(failed)?)).await;
-        }
-        let address = (self.target.host.as_str(), self.target.port);
-        let stream = TcpStream::connect(address).await.map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        let Some(tls) = &self.tls else {
-            return handshake(TokioIo::new(stream)).await;
-        };
-        let name = ServerName::try_from(self.target.host.clone())
-            .map_err(|error| PostError::Connect(error.to_string()))?;
-        let stream = tls.connect(name, stream).await.map_err(failed)?;
-        handshake(TokioIo::new(stream)).await
+async fn open_connection(
+    target: &PostTarget,
+    tls: Option<&TlsConnector>,
+) -> Result<SendRequest<Full<Bytes>>, PostError> {
+    let failed = |error: std::io::Error| PostError::Connect(error.to_string());
+    if let Some(dialer) = &target.dialer {
+        return handshake(TokioIo::new((dialer.0)().map_err(failed)?)).await;
     }
+    let address = (target.host.as_str(), target.port);
+    let stream = TcpStream::connect(address).await.map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    let Some(tls) = tls else {
+        return handshake(TokioIo::new(stream)).await;
+    };
+    let name = ServerName::try_from(target.host.clone())
+        .map_err(|error| PostError::Connect(error.to_string()))?;
+    let stream = tls.connect(name, stream).await.map_err(failed)?;
+    handshake(TokioIo::new(stream)).await
 }
 
 async fn handshake<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, PostError>

@@ -150,7 +150,7 @@ pub(super) fn assert_alice(verified: Result<Identity, Error>) {
 }
 
 /// Output of the `openssl` program, which these tests require.
-fn openssl(arguments: &[&str], file: Option<&Path>) -> String {
+pub(super) fn openssl(arguments: &[&str], file: Option<&Path>) -> String {
     let output = Command::new("openssl")
         .args(arguments)
         .args(file)

@@ -2,4 +2,5 @@
 
 pub(crate) mod files;
 mod kinds;
+mod provider;
 mod reload;

@@ -24,19 +24,22 @@ impl Server {
     /// The same, on an address that the arguments name.
     pub(crate) fn start_with(program: &Program, arguments: &[&str]) -> (Self, Admin) {
         let server = Self::start(program, arguments);
-        let line = server.logs("listens for metrics, health and backups");
-        let (_, address) = line.split_once("address").unwrap();
-        let address = address.trim_matches(|char: char| !char.is_ascii_digit());
-        (
-            server,
-            Admin {
-                address: address.parse().unwrap_or_else(|_| panic!("{line}")),
-            },
-        )
+        let admin = Admin::of(&server);
+        (server, admin)
     }
 }
 
 impl Admin {
+    /// Operator of a server whose arguments have [`ON`].
+    pub(crate) fn of(server: &Server) -> Self {
+        let line = server.logs("listens for metrics, health and backups");
+        let (_, address) = line.split_once("address").unwrap();
+        let address = address.trim_matches(|char: char| !char.is_ascii_digit());
+        Self {
+            address: address.parse().unwrap_or_else(|_| panic!("{line}")),
+        }
+    }
+
     /// The status and the body.
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &str) -> (u16, String) {
         self.exchange(&format!(

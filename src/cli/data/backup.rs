@@ -90,7 +90,12 @@ pub(in crate::cli) fn run(flags: &BackupFlags) -> Result<(), Error> {
     };
     let now = SystemClock.now();
     let copy = dated_backups::dated(&dir, now);
-    signals::run(async move |stop| backup(&config, &copy, new_key, stop).await)?;
+    let folder = copy.clone();
+    let copied = signals::run(async move |stop| backup(&config, &folder, new_key, stop).await);
+    copied.inspect_err(|_| {
+        // It is empty, unless the command has said what is left in it.
+        let _ = fs::remove_dir(&copy);
+    })?;
     let removed = dated_backups::retain(&flags.dir, keep.into(), now);
     match removed.map_err(BackupError::Retention)? {
         0 => Ok(()),

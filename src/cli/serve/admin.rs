@@ -129,6 +129,9 @@ impl AdminBackend for RunningServer {
             let Some(store) = self.store.get() else {
                 return Err(self.waits_for.lock().clone());
             };
+            if let Some(missing) = self.auth.missing_keys() {
+                return Err(missing);
+            }
             store.store.health()?;
             self.chat.get().ok_or(STARTING)?.health()?;
             store.answers().await.map_err(|error| error.to_string())

@@ -65,6 +65,9 @@ async fn serve(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::default();
     process::register(&metrics);
+    if let Some(keys) = auth.provider_keys() {
+        tokio::spawn(keys.refresh());
+    }
     let running = Arc::new(RunningServer::new(auth, stop.clone()));
     let admin = AdminListener {
         running: running.clone(),
