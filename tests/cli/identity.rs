@@ -36,6 +36,59 @@ async fn demo_token(server: &Server) -> String {
     reply.body["token"].as_str().unwrap().to_owned()
 }
 
+/// Pages of a dev server ask for a token of the demo, and read how late it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_demo_gives_tokens_to_pages_of_listed_origins() {
+    const LISTED: &str = "http://localhost:5173";
+    const OTHER: &str = "http://localhost:5174";
+    let program = Program::new();
+    let demo = Server::start(&program, &["--demo", "--cors-origins", LISTED]);
+    let asked = |origin: &str| {
+        super::serve::get(
+            &demo.url,
+            &format!(
+                "OPTIONS /demo/token HTTP/1.1\r\nOrigin: {origin}\r\nAccess-Control-Request-Method: POST\r\n\
+                 Access-Control-Request-Headers: content-type"
+            ),
+        )
+    };
+    let told = asked(LISTED);
+    for line in [
+        "HTTP/1.1 200",
+        "access-control-allow-origin: http://localhost:5173\r\n",
+        "access-control-allow-methods: GET,POST\r\n",
+        "access-control-allow-headers: content-type\r\n",
+    ] {
+        assert!(told.contains(line), "{told}");
+    }
+    let told = asked(OTHER);
+    assert!(!told.contains("access-control-allow-origin"), "{told}");
+
+    let given = async |origin: &str| {
+        let headers = [("content-type", "application/json"), ("origin", origin)];
+        let body = br#"{"username":"alice"}"#;
+        client::http(demo.address(), "POST", "/demo/token", &headers, body).await
+    };
+    let allowed = "access-control-allow-origin";
+    let reply = given(LISTED).await;
+    assert_eq!((reply.status, reply.header(allowed)), (200, LISTED));
+    let exposed = reply.header("access-control-expose-headers");
+    assert!(exposed.split(',').any(|name| name == "date"), "{exposed}");
+    assert!(!reply.header("date").is_empty());
+    // A browser shows the answer to no other page.
+    assert_eq!(given(OTHER).await.header(allowed), "");
+
+    // The package holds no data, so every page may import it.
+    for (origin, told) in [(LISTED, LISTED), (OTHER, "*")] {
+        let request = format!("GET /client/index.js HTTP/1.1\r\nOrigin: {origin}");
+        let module = super::serve::get(&demo.url, &request);
+        let expected = format!("{allowed}: {told}\r\n");
+        assert_eq!(module.matches(allowed).count(), 1, "{module}");
+        assert!(module.contains(&expected), "{module}");
+    }
+    end(demo);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_of_a_demo_open_a_demo_and_nothing_else() {
     let program = Program::new();
