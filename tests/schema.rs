@@ -5,6 +5,9 @@ use std::{env, fs};
 
 use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{InputValueDefinition, TypeKind, TypeSystemDefinition};
+use serde_json::json;
+
+use crate::support::world::{World, text};
 
 #[test]
 fn the_committed_schema_is_the_one_that_is_served() {
@@ -18,6 +21,23 @@ fn the_committed_schema_is_the_one_that_is_served() {
         committed == served,
         "schema.graphql is stale: run `UPDATE_SCHEMA=1 cargo test schema` and commit it"
     );
+}
+
+#[tokio::test]
+async fn the_schema_says_where_to_start_in_its_text_and_when_it_is_asked() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let document = "{ __schema { description } a: __schema { ...page } } fragment page on __Schema { text: description queryType { name } }";
+    let data = alice.data(document, json!({})).await;
+    let description = text(&data["__schema"]["description"]);
+    assert!(description.contains("**Start here.**"), "{description}");
+    assert_eq!(
+        data["a"],
+        json!({"text": description, "queryType": {"name": "Query"}})
+    );
+    assert!((10..=15).contains(&description.lines().count()));
+    let printed = format!("\n\"\"\"\n{description}\n\"\"\"\nschema {{\n");
+    assert!(wideroom::graphql::sdl().contains(&printed), "{printed}");
 }
 
 #[test]
@@ -38,7 +58,7 @@ fn no_input_is_one_of_several_fields() {
 
 #[test]
 fn everything_in_the_schema_has_a_description() {
-    let document = parse_schema(wideroom::graphql::sdl()).unwrap();
+    let document = parse_schema(wideroom::graphql::types_sdl()).unwrap();
     let mut bare = Vec::new();
     for definition in &document.definitions {
         let TypeSystemDefinition::Type(definition) = definition else {
@@ -93,7 +113,7 @@ fn everything_in_the_schema_has_a_description() {
 
 #[test]
 fn every_scalar_says_where_it_is_specified() {
-    let document = parse_schema(wideroom::graphql::sdl()).unwrap();
+    let document = parse_schema(wideroom::graphql::types_sdl()).unwrap();
     let mut scalars = 0;
     for definition in &document.definitions {
         let TypeSystemDefinition::Type(definition) = definition else {

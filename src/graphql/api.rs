@@ -105,6 +105,10 @@ impl OperationExecutor for Api {
                 Some(viewer) => *self.chat.reading_for(&viewer.user, execution).await,
                 None => *execution.await,
             };
+            schema::describe(
+                &prepared.definition().selection_set.node,
+                &mut response.data,
+            );
             if prepared.operation == OperationType::Mutation {
                 settle_outcomes(&mut response.errors);
             }

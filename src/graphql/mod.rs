@@ -35,7 +35,7 @@ pub use mutation::Mutation;
 pub use outbox_document::{OutboxDocument, RenderedEvent};
 pub use query::Query;
 pub use scalar::AnswerJson;
-pub use schema::{ChatSchema, sdl};
+pub use schema::{ChatSchema, sdl, types_sdl};
 pub use subscription::Subscription;
 
 use std::sync::Arc;

@@ -1,8 +1,27 @@
 //! The schema: its build, and its text.
 
-use async_graphql::{SDLExportOptions, Schema, ValidationMode};
+use async_graphql::parser::types::SelectionSet;
+use async_graphql::{SDLExportOptions, Schema, ValidationMode, Value};
 
+use super::execution::each_field;
 use super::{Mutation, Query, Subscription};
+
+/// First page of the schema's documentation.
+const DESCRIPTION: &str = "\
+Wideroom is a chat: conversations of two or more users, their messages, and the inbox of each user.
+
+**Start here.** `inbox` lists the viewer's conversations, `conversation` shows one with its `messages`. `sendMessage` writes one; with
+an `idempotencyKey` a retry stores it once. `conversationEvents` delivers everything that happens in a conversation, `inboxUpdated` every
+change of the inbox.
+
+**Lists** are Relay connections with 20 edges a page, 100 at most. In `messages`, `first` and `after` page from the newest message to
+older ones; `orderKey` sorts messages of several pages and streams. `node` finds any object by its `id`.
+
+**Cursors** are opaque, and belong to their list or stream. Read `eventsCursor` or `updatesCursor` together with the list, and subscribe
+with it as `after`: no event is missed. Each response holds the next cursor in `extensions.cursor`; after a cut, subscribe with the last.
+
+**Errors** have an `extensions.code`: UNAUTHENTICATED, FORBIDDEN, NOT_FOUND, BAD_USER_INPUT, CONFLICT, RATE_LIMITED (retry after
+`retryAfterMs`), CURSOR_EXPIRED (read the list again), UNAVAILABLE (retry; `outcome` says whether a write was done) or INTERNAL.";
 
 /// The schema that the server serves; `schema.graphql` is its text.
 pub type ChatSchema = Schema<Query, Mutation, Subscription>;
@@ -18,6 +37,12 @@ pub(super) fn build() -> ChatSchema {
 /// Text of the schema in GraphQL's schema definition language, without definitions of built-in
 /// directives, which every tool knows.
 pub fn sdl() -> String {
+    let described = format!("\n\"\"\"\n{DESCRIPTION}\n\"\"\"\nschema {{");
+    types_sdl().replacen("\nschema {", &described, 1)
+}
+
+/// The same without the description of the schema, which the parser of async-graphql does not read.
+pub fn types_sdl() -> String {
     let options = SDLExportOptions::new()
         .include_specified_by()
         .use_space_ident()
@@ -25,6 +50,27 @@ pub fn sdl() -> String {
         .prefer_single_line_descriptions();
     let text = build().sdl_with_options(options);
     without_built_in_directives(&text)
+}
+
+/// The description that async-graphql answers for every schema. It cannot hold another one.
+const LIBRARY_DESCRIPTION: &str = "A GraphQL Schema defines the capabilities of a GraphQL server.";
+
+/// Puts our description into the answers to `__schema`.
+pub(super) fn describe(roots: &SelectionSet, data: &mut Value) {
+    let Value::Object(data) = data else { return };
+    each_field(roots, &mut |field| {
+        if field.name.node != "__schema" {
+            return;
+        }
+        let Some(Value::Object(schema)) = data.get_mut(&field.response_key().node) else {
+            return;
+        };
+        for value in schema.values_mut() {
+            if matches!(value, Value::String(text) if text.starts_with(LIBRARY_DESCRIPTION)) {
+                *value = DESCRIPTION.into();
+            }
+        }
+    });
 }
 
 /// Directives that the GraphQL specification defines. A schema need not repeat them.

@@ -32,7 +32,7 @@ struct Schema(HashMap<String, TypeKind>);
 
 impl Schema {
     fn read() -> Self {
-        let ServiceDocument { definitions } = parse_schema(wideroom::graphql::sdl()).unwrap();
+        let ServiceDocument { definitions } = parse_schema(wideroom::graphql::types_sdl()).unwrap();
         let kinds = definitions
             .into_iter()
             .filter_map(|definition| match definition {

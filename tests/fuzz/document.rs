@@ -52,7 +52,7 @@ pub(super) struct Schema {
 
 impl Schema {
     pub(super) fn served() -> Self {
-        let document = parse_schema(wideroom::graphql::sdl()).unwrap();
+        let document = parse_schema(wideroom::graphql::types_sdl()).unwrap();
         let named = document
             .definitions
             .into_iter()

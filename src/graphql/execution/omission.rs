@@ -63,7 +63,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::graphql::sdl;
+    use crate::graphql::types_sdl;
 
     fn executed(text: &str, variables: serde_json::Value) -> String {
         let document = parse_query(text).unwrap();
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn every_optional_field_of_an_input_may_be_left_out() {
-        let schema = parse_schema(sdl()).unwrap();
+        let schema = parse_schema(types_sdl()).unwrap();
         let mut fields = 0;
         for definition in &schema.definitions {
             let TypeSystemDefinition::Type(definition) = definition else {
