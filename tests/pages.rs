@@ -97,6 +97,15 @@ async fn every_file_that_the_page_names_is_there_and_may_be_kept_for_good() {
         };
         assert_eq!(file.headers()[CONTENT_TYPE], kind, "{name}");
         assert!(!file.body().is_empty(), "{name}");
+        // Modules of the playground are beside it, each named by its hash.
+        if name.starts_with("assets/page-") {
+            for module in file.body().split(" from \"./").skip(1) {
+                let module = module.split('"').next().unwrap();
+                assert!(module.contains('-'), "{module}");
+                let beside = pages.get(&format!("/assets/{module}")).await;
+                assert_eq!(beside.status(), StatusCode::OK, "{module}");
+            }
+        }
     }
     assert_eq!(
         pages.get("/assets/index.html").await.status(),

@@ -3,10 +3,14 @@
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { fits, launch } from "./page.js";
+import { sendMany } from "./chat.js";
+import { fits, launch, paleTexts } from "./page.js";
 
 const [base, executablePath, folder, serviceToken] = process.argv.slice(2);
 const { newContext, open, check, close } = await launch(base, executablePath);
+
+/** Characters that a line of the editor shows on a laptop. */
+const LINE_MOST = 60;
 
 /** Element of CodeMirror, which holds the whole text. The document shows only the visible lines. */
 const RESULT = ".result-window .CodeMirror";
@@ -27,17 +31,21 @@ async function setVariables(page, change) {
   await page.evaluate(([selector, text]) => document.querySelector(selector).CodeMirror.setValue(text), [VARIABLES, JSON.stringify(variables)]);
 }
 
-/** Fills the token into the headers that the tab holds. */
-async function setToken(page, token) {
+/** Puts headers into the tab, as the comment of the tab shows them. */
+async function setHeaders(page, headers) {
   await page.getByRole("button", { name: "Headers", exact: true }).click();
-  await page.evaluate((value) => {
-    const editor = [...document.querySelectorAll(".graphiql-editor-tool .CodeMirror")]
-      .map((element) => element.CodeMirror).find((one) => one.getValue().includes("Wideroom-As"));
-    editor.setValue(editor.getValue().replace("PASTE-THE-TOKEN", value));
-  }, token);
+  const editor = page.locator(".graphiql-editor-tool .CodeMirror:visible");
+  await editor.evaluate((element, text) => element.CodeMirror.setValue(text), JSON.stringify(headers));
 }
 
 const execute = (page) => page.locator(".graphiql-execute-button").click();
+
+/** Runs the subscription of this name, until the server has answered. */
+async function listen(page, name) {
+  await toTab(page, name);
+  await execute(page);
+  await page.locator("#socket[data-state=connected]", { hasText: "live: on" }).waitFor();
+}
 
 /** Runs the query or mutation of this name, which is in the editor, and gives its answer. GraphiQL asks things of its own meanwhile. */
 async function run(page, name) {
@@ -60,7 +68,13 @@ try {
   assert.deepEqual(inbox.inbox.edges.map(({ node }) => node.unreadCount), [0, 1, 3]);
   await alice.screenshot({ path: join(folder, "inbox.png") });
 
+  // GraphiQL writes its tabs down by and by.
+  await alice.waitForFunction(() => localStorage.getItem("wideroom:alice:graphiql:tabState")?.includes("Mentions"));
+  const tabs = await alice.evaluate(() => JSON.parse(localStorage.getItem("wideroom:alice:graphiql:tabState")).tabs);
+  assert.equal(tabs.length, 9);
+  for (const line of tabs.flatMap(({ query }) => query.split("\n"))) assert.ok(line.length <= LINE_MOST, line);
   await toTab(alice, "Conversation");
+  assert.match(await textOf(alice, ".graphiql-query-editor .CodeMirror"), /^# The conversation is Alice & Bob\.$/m);
   const newest = (await run(alice, "Conversation")).conversation.messages;
   assert.equal(newest.edges.length, 5);
   await setVariables(alice, (variables) => { variables.after = newest.pageInfo.endCursor; });
@@ -70,14 +84,14 @@ try {
   const bob = await open(context, "/?as=bob");
   // The page runs its first query by itself, and its button would stop that one.
   await waitForResult(bob, "Alice & Bob");
-  await toTab(bob, "NewMessages");
-  await execute(bob);
-  await bob.locator("#socket[data-state=connected]").waitFor();
-  await waitForResult(bob, newest.edges[0].node.body);
+  await listen(bob, "NewMessages");
+  // Two messages are replayed, and both are shown.
+  for (const { node } of newest.edges.slice(0, 2)) await waitForResult(bob, node.body);
 
   const body = `From one window to the other, ${Date.now()}`;
   await toTab(alice, "Send");
-  await setVariables(alice, (variables) => { variables.input.body = body; });
+  let conversationId;
+  await setVariables(alice, (variables) => { ({ conversationId } = variables.input); variables.input.body = body; });
   const sent = (await run(alice, "Send")).sendMessage.messageEdge.node;
   assert.equal((await run(alice, "Send")).sendMessage.messageEdge.node.id, sent.id, "a retry with the same key is the same message");
   await waitForResult(bob, body);
@@ -86,28 +100,63 @@ try {
   await toTab(alice, "MarkRead");
   assert.equal((await run(alice, "MarkRead")).markRead.inboxEntry.unreadCount, 0);
 
-  await toTab(alice, "SendAsService");
-  await setToken(alice, serviceToken);
-  const shipped = (await run(alice, "SendAsService")).sendMessage.messageEdge.node;
+  await toTab(alice, "Search");
+  assert.ok((await run(alice, "Search")).searchMessages.edges.length > 0, "it finds a word of the conversation");
+  await sendMany(base, "bob", conversationId, [{ body: "Soup, @alice?", mentionedUsernames: ["alice"] }]);
+  await toTab(alice, "Mentions");
+  const mentions = await run(alice, "Mentions");
+  for (const list of [mentions.searchMessages, mentions.inbox]) assert.equal(list.edges.length, 1);
+
+  // Both streams of an app; bob's tells of what alice sends as a service.
+  await listen(bob, "InboxUpdated");
+  await waitForResult(bob, "isLive");
+  const dave = await open(context, "/?as=dave");
+  await waitForResult(dave, "Project Phoenix");
+  await listen(dave, "ConversationEvents");
+  await waitForResult(dave, "\"isLive\": true");
+
+  await toTab(alice, "Send");
+  await setHeaders(alice, { Authorization: `Bearer ${serviceToken}`, "Wideroom-As": "alice" });
+  await setVariables(alice, (variables) => { variables.input = { conversationId, body: "Your order was shipped" }; });
+  const shipped = (await run(alice, "Send")).sendMessage.messageEdge.node;
   assert.deepEqual([shipped.sender.username, shipped.body], ["alice", "Your order was shipped"], "the service acts as alice");
   await waitForResult(bob, shipped.body);
   await alice.screenshot({ path: join(folder, "service.png") });
 
   await bob.locator("#person").selectOption("carol");
-  await bob.locator("#socket[data-state=idle]").waitFor();
+  await bob.locator("#socket[data-state=idle]", { hasText: "live: off" }).waitFor();
   await waitForResult(bob, "Project Phoenix");
   assert.ok(!(await textOf(bob, RESULT)).includes("Alice & Bob"), "carol sees her own inbox only");
   await alice.reload();
   assert.equal(await alice.locator("#person").inputValue(), "alice", "a window keeps its person");
 
-  for (const [name, width, height] of [["wide", 1440, 900], ["narrow", 390, 844]]) {
+  for (const [name, width, height] of [["wide", 1440, 900], ["tablet", 1024, 768], ["narrow", 390, 844]]) {
     for (const colorScheme of ["light", "dark"]) {
-      const look = await newContext({ viewport: { width, height }, colorScheme, hasTouch: name === "narrow" });
-      const page = await open(look, "/");
+      const context = await newContext({ viewport: { width, height }, colorScheme, hasTouch: name === "narrow" });
+      const page = await open(context, "/");
       await waitForResult(page, "Alice & Bob");
-      await fits(page, name);
-      await page.screenshot({ path: join(folder, `${name}-${colorScheme}.png`) });
-      await look.close();
+      const look = async (what) => {
+        await fits(page, name);
+        assert.deepEqual(await page.evaluate(paleTexts), [], `${name}, ${colorScheme}, ${what}: contrast`);
+        await page.screenshot({ path: join(folder, `${name}-${colorScheme}-${what}.png`) });
+      };
+      await look("inbox");
+      await toTab(page, "Send");
+      await look("send");
+      await page.evaluate((selector) => {
+        const { CodeMirror: editor } = document.querySelector(selector);
+        editor.setValue("query Faulty { nothing inbox {  } }");
+        editor.setCursor(0, 31);
+        editor.focus();
+      }, ".graphiql-query-editor .CodeMirror");
+      await page.keyboard.press("Control+Space");
+      await page.locator(".CodeMirror-hint").first().waitFor();
+      await look("hints");
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: /documentation/i }).click();
+      await page.locator(".graphiql-doc-explorer", { hasText: "Start here." }).waitFor();
+      await look("docs");
+      await context.close();
     }
   }
 

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { apiOf, chooseAction, entry, message, openId, send, sendMany } from "./chat.js";
-import { fits, launch } from "./page.js";
+import { fits, launch, paleTexts } from "./page.js";
 
 const [base, executablePath, folder] = process.argv.slice(2);
 const { newContext, open, check, pictures, close } = await launch(base, executablePath);
@@ -60,39 +60,6 @@ async function readme() {
   await page.locator(".tick[data-status=READ]").last().waitFor();
   await page.screenshot({ path: join(folder, "chat.png") });
   await context.close();
-}
-
-/** Runs in the page. Returns the visible texts with too little contrast. */
-function paleTexts() {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const rgba = (color) => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = color;
-    canvas.fillRect(0, 0, 1, 1);
-    const [red, green, blue, alpha] = canvas.getImageData(0, 0, 1, 1).data;
-    return [red, green, blue, alpha / 255];
-  };
-  const over = (top, under) => [0, 1, 2].map((index) => top[index] * top[3] + under[index] * (1 - top[3])).concat(1);
-  const luminance = (color) => {
-    const [red, green, blue] = color.slice(0, 3).map((value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  };
-  const under = (element) => {
-    const layers = [];
-    for (let node = element; node; node = node.parentElement) layers.unshift(rgba(getComputedStyle(node).backgroundColor));
-    return layers.reduce((color, layer) => over(layer, color), [255, 255, 255, 1]);
-  };
-  const pale = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let text = walker.nextNode(); text; text = walker.nextNode()) {
-    const element = text.parentElement;
-    if (!text.textContent.trim() || element.closest(".sr, script, noscript") || !element.checkVisibility({ opacityProperty: true })) continue;
-    const ground = under(element);
-    const [light, dark] = [luminance(over(rgba(getComputedStyle(element).color), ground)), luminance(ground)].sort((a, b) => b - a);
-    const contrast = (light + 0.05) / (dark + 0.05);
-    if (contrast < 4.5) pale.push(`${contrast.toFixed(2)} ${element.outerHTML.slice(0, 90)}`);
-  }
-  return pale;
 }
 
 /** Runs in the page. */

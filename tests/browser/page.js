@@ -56,3 +56,36 @@ export async function fits(page, name) {
   const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   assert.ok(overflow <= 0, `${name}: ${overflow} px too wide`);
 }
+
+/** Runs in the page. Returns the visible texts with too little contrast. */
+export function paleTexts() {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (color) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = color;
+    canvas.fillRect(0, 0, 1, 1);
+    const [red, green, blue, alpha] = canvas.getImageData(0, 0, 1, 1).data;
+    return [red, green, blue, alpha / 255];
+  };
+  const over = (top, under) => [0, 1, 2].map((index) => top[index] * top[3] + under[index] * (1 - top[3])).concat(1);
+  const luminance = (color) => {
+    const [red, green, blue] = color.slice(0, 3).map((value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const under = (element) => {
+    const layers = [];
+    for (let node = element; node; node = node.parentElement) layers.unshift(rgba(getComputedStyle(node).backgroundColor));
+    return layers.reduce((color, layer) => over(layer, color), [255, 255, 255, 1]);
+  };
+  const pale = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+    const element = text.parentElement;
+    if (!text.textContent.trim() || element.closest(".sr, script, noscript") || !element.checkVisibility({ opacityProperty: true })) continue;
+    const ground = under(element);
+    const [light, dark] = [luminance(over(rgba(getComputedStyle(element).color), ground)), luminance(ground)].sort((a, b) => b - a);
+    const contrast = (light + 0.05) / (dark + 0.05);
+    if (contrast < 4.5) pale.push(`${contrast.toFixed(2)} ${element.outerHTML.slice(0, 90)}`);
+  }
+  return pale;
+}

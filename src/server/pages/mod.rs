@@ -129,9 +129,11 @@ struct Pages {
 impl Pages {
     fn new(people: &str) -> Self {
         let css = include_bytes!("page.css");
-        let js = include_bytes!("page.js");
+        let examples = include_bytes!("examples.js");
         let css_name = format!("page-{}.css", fingerprint(css));
-        let js_name = format!("page-{}.js", fingerprint(js));
+        let examples_name = format!("examples-{}.js", fingerprint(examples));
+        let js = include_str!("page.js").replace("examples.js", &examples_name);
+        let js_name = format!("page-{}.js", fingerprint(js.as_bytes()));
 
         let mut styles = String::new();
         let mut scripts = String::new();
@@ -158,16 +160,16 @@ impl Pages {
         scripts.push_str(&format!(
             "    <script type=\"module\" src=\"assets/{js_name}\"></script>"
         ));
-        assets.push(Asset {
-            name: css_name,
-            content_type: CSS,
-            bytes: Bytes::from_static(css),
-        });
-        assets.push(Asset {
-            name: js_name,
-            content_type: JS,
-            bytes: Bytes::from_static(js),
-        });
+        let own = [
+            (css_name, CSS, Bytes::from_static(css)),
+            (examples_name, JS, Bytes::from_static(examples)),
+            (js_name, JS, Bytes::from(js)),
+        ];
+        assets.extend(own.map(|(name, content_type, bytes)| Asset {
+            name,
+            content_type,
+            bytes,
+        }));
         if !LICENCES.is_empty() {
             let name = format!("licences-{}.txt", fingerprint(LICENCES));
             styles.push_str(&format!(

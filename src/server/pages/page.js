@@ -1,106 +1,11 @@
 // GraphiQL with our defaults: who one is, where the socket is, and tabs that run as they stand.
 // It uses the public API only: POST /graphql, and graphql-transport-ws at /graphql/ws.
 
+import { START, examples, startOf } from "./examples.js";
+
 const people = JSON.parse(document.querySelector("meta[name=people]").content);
 const isDemo = people.length > 0;
 const part = (id) => document.getElementById(id);
-
-// ---- The example tabs. Their comments are as wide as the editor on a laptop.
-
-const examples = (start) => [
-  [`# Your conversations, the most recently active first,
-# each with its unread count.
-query Inbox {
-  viewer { username }
-  inboxSummary { unreadConversationCount }
-  inbox(first: 20) {
-    edges {
-      node {
-        conversation { id name kind }
-        unreadCount
-        lastActivityAt
-        lastMessage { sender { username } body }
-      }
-    }
-    pageInfo { hasNextPage endCursor }
-  }
-}
-`, {}],
-  [`# One page of a conversation, the newest message first.
-# For older ones put endCursor into the variable "after".
-query Conversation($conversationId: ID!, $after: String) {
-  conversation(id: $conversationId) {
-    name
-    messageCount
-    messages(first: 5, after: $after) {
-      edges {
-        node { id sender { username } body createdAt }
-      }
-      pageInfo { hasNextPage endCursor }
-    }
-  }
-}
-`, { conversationId: start.conversationId, after: null }],
-  [`# Run it twice: a retry with the same idempotencyKey
-# answers with the same message. A new one wants a new key.
-mutation Send($input: SendMessageInput!) {
-  sendMessage(input: $input) {
-    messageEdge {
-      cursor
-      node { id body createdAt clientKey }
-    }
-  }
-}
-`, { input: { conversationId: start.conversationId, body: "Hello from GraphiQL", idempotencyKey: crypto.randomUUID() } }],
-  [`# Moves your read marker to the newest message, or to the
-# one you name as "messageId" in the input; never back.
-mutation MarkRead($input: MarkReadInput!) {
-  markRead(input: $input) {
-    inboxEntry {
-      unreadCount
-      readUpTo { id body }
-      conversation { name }
-    }
-  }
-}
-`, { input: { conversationId: start.conversationId } }],
-  [`# Every message after the cursor, then live: send one from
-# another window. After a cut it goes on from the last one.
-subscription NewMessages(
-  $conversationId: ID!
-  $after: String
-) {
-  messageAdded(
-    conversationId: $conversationId
-    after: $after
-  ) {
-    messageEdge {
-      cursor
-      node { sender { username } body createdAt }
-    }
-  }
-}
-`, { conversationId: start.conversationId, after: start.cursor }],
-  ...(isDemo ? [[`# For a backend, which acts as the user of Wideroom-As. Put
-# its token into the headers below; this prints one:
-#   wideroom token --service backend --scope act
-mutation SendAsService($input: SendMessageInput!) {
-  sendMessage(input: $input) {
-    messageEdge { node { id sender { username } body } }
-  }
-}
-`, { input: { conversationId: start.conversationId, body: "Your order was shipped" } },
-  { Authorization: "Bearer PASTE-THE-TOKEN", "Wideroom-As": start.username }]] : []),
-].map(([query, variables, headers]) => ({
-  query,
-  variables: Object.keys(variables).length ? JSON.stringify(variables, null, 2) : "",
-  ...(headers && { headers: JSON.stringify(headers, null, 2) }),
-}));
-
-const START = `query Start {
-  viewer { username }
-  inbox(first: 1) { edges { node { conversation { id messages(first: 3) { edges { cursor } } } } } }
-}`;
 
 // ---- What is remembered. A token lives in its window only and goes with it; of a demo the browser remembers the last person that was chosen.
 
@@ -133,9 +38,11 @@ function say(words) {
   part("notice").hidden = !words;
 }
 
+const LIVE = { idle: "off", connecting: "connecting", connected: "on", reconnecting: "connecting again", refused: "token refused" };
+
 function showSocket(state) {
   part("socket").dataset.state = state;
-  part("socket").firstChild.textContent = state === "refused" ? "socket: token refused" : `socket ${state}`;
+  part("socket").firstChild.textContent = `live: ${LIVE[state]}`;
 }
 
 const HOW = "Paste a new one above; wideroom token --user NAME prints it.";
@@ -232,6 +139,8 @@ async function ask(params, headers = {}) {
 
 // ---- The socket. It is open while a subscription runs, comes back after every cut, and the strip says where it is.
 
+const EARLIER_SHOWN = 20;
+
 let socket;
 let running = 0;
 
@@ -273,20 +182,24 @@ function newSocket() {
   return client;
 }
 
-/** A running subscription. The client sends its variables again after a cut, so they are kept at the last cursor seen. */
+/**
+ * A running subscription. The client sends its variables again after a cut, so they are kept at the last cursor seen. GraphiQL shows one
+ * result: the payloads before it are a part of it.
+ */
 function subscribe(params, takesAfter) {
   return {
     subscribe(sink) {
       const own = socket;
       const payload = { ...params, variables: { ...params.variables } };
+      let earlier = [];
       const end = () => { running -= 1; if (!running && own === socket) showSocket("idle"); };
       running += 1;
       const unsubscribe = own.subscribe(payload, {
         next(result) {
-          const field = Object.values(result.data ?? {})[0];
-          const cursor = field?.cursor ?? field?.messageEdge?.cursor;
-          if (takesAfter && cursor) payload.variables.after = cursor;
-          sink.next(result);
+          const { data, errors, extensions } = result;
+          if (takesAfter && extensions?.cursor) payload.variables.after = extensions.cursor;
+          sink.next(earlier.length ? { ...result, earlier } : result);
+          earlier = [data ?? { errors }, ...earlier].slice(0, EARLIER_SHOWN);
         },
         error(error) {
           end();
@@ -322,7 +235,7 @@ function mount(username, start, isSwitch) {
     key: username,
     fetcher,
     storage,
-    defaultTabs: examples(start),
+    defaultTabs: examples(start, isDemo),
     defaultQuery: "# Ctrl-Space completes, Ctrl-Enter runs.\n\n",
     defaultEditorToolsVisibility: "variables",
     // The token is the strip's, for requests and socket alike; in a demo a tab may have a service's. Headers are never stored.
@@ -356,10 +269,8 @@ function runWhenReady() {
 async function signIn() {
   const { data } = token || isDemo ? await ask({ query: START }) : { data: null };
   const was = viewer;
-  viewer = data?.viewer.username ?? "";
-  const conversation = data?.inbox.edges[0]?.node.conversation;
-  const edges = conversation?.messages.edges ?? [];
-  const start = { username: viewer, conversationId: conversation?.id ?? "", cursor: edges.at(-1)?.cursor ?? null };
+  const start = startOf(data);
+  viewer = start.username;
   if (!isDemo) {
     part("sign-in").hidden = Boolean(viewer);
     part("signed-in").hidden = !viewer;
@@ -378,7 +289,7 @@ async function enter(newToken) {
     await signIn();
   } catch (error) {
     say(error.message);
-    if (!root) mount("", { username: "", conversationId: "", cursor: null }, false);
+    if (!root) mount("", startOf(null), false);
   }
 }
 
