@@ -408,6 +408,7 @@ const REAL_CLOCKS: &[&str] = &[
     "browser/mod.rs",
     "cli/access.rs",
     "cli/store_away.rs",
+    "clients/mod.rs",
     "cluster/answers.rs",
     "cluster/chaos.rs",
     "cluster/club.rs",

@@ -176,16 +176,23 @@ mod tests {
         let provider = provider();
         sleep(MINUTE / 60).await;
         assert_eq!((provider.keys(), provider.asked()), (1, 1));
+        let verifying = provider.ring.keys();
+        sleep(10 * MINUTE).await;
+        assert_eq!(provider.asked(), 2);
+        assert!(
+            Arc::ptr_eq(&verifying, &provider.ring.keys()),
+            "what they verified stays"
+        );
         *provider.answer.lock() = Ok(2);
         sleep(10 * MINUTE).await;
-        assert_eq!((provider.keys(), provider.asked()), (2, 2));
+        assert_eq!((provider.keys(), provider.asked()), (2, 3));
         // Unknown keys, each second for ten minutes.
         for _ in 0..600 {
             provider.ring.look();
             sleep(MINUTE / 60).await;
         }
         assert!(
-            (9..=11).contains(&(provider.asked() - 2)),
+            (9..=11).contains(&(provider.asked() - 3)),
             "{}",
             provider.asked()
         );

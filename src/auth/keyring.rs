@@ -37,7 +37,7 @@ pub(super) enum FileKind {
 
 pub(super) struct Keyring {
     keys: RwLock<Arc<[VerificationKey]>>,
-    sources: Mutex<[KeySource; 2]>,
+    sources: Mutex<[SourceKeys; 2]>,
     /// Requests a poll of the files. Without files no thread receives it.
     ask: SyncSender<()>,
     /// Requests the keys of the identity provider.
@@ -46,7 +46,7 @@ pub(super) struct Keyring {
 
 /// Keys of the files, and those of the identity provider.
 #[derive(Default)]
-struct KeySource {
+struct SourceKeys {
     keys: Vec<VerificationKey>,
     /// Fault of the source whose previous keys are in use.
     fault: Option<String>,
@@ -73,11 +73,17 @@ impl Keyring {
         ring
     }
 
-    /// Puts the keys of a source in place of its previous ones, or leaves those, and its fault.
+    /// Puts the keys of a source in place of its previous ones, or leaves those, and its fault. Equal keys leave what was
+    /// verified by them in the cache.
     fn put(&self, source: usize, keys: Option<Vec<VerificationKey>>, fault: Option<String>) {
         let mut sources = self.sources.lock();
         sources[source].fault = fault;
         if let Some(keys) = keys {
+            let previous = &sources[source].keys;
+            let mut pairs = previous.iter().zip(&keys);
+            if previous.len() == keys.len() && pairs.all(|(one, other)| one.is_same(other)) {
+                return;
+            }
             sources[source].keys = keys;
             let all = sources
                 .iter()

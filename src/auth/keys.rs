@@ -66,6 +66,24 @@ impl VerificationKey {
         })
     }
 
+    /// Whether both are one key under one name.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        use DecodingKeyKind::{RsaModulusExponent, SecretOrDer};
+        let is_one_key = match (self.checking.kind(), other.checking.kind()) {
+            (SecretOrDer(one), SecretOrDer(other)) => one == other,
+            (
+                RsaModulusExponent { n, e },
+                RsaModulusExponent {
+                    n: other,
+                    e: exponent,
+                },
+            ) => (n, e) == (other, exponent),
+            (SecretOrDer(_), RsaModulusExponent { .. })
+            | (RsaModulusExponent { .. }, SecretOrDer(_)) => false,
+        };
+        is_one_key && self.id == other.id && self.algorithm == other.algorithm
+    }
+
     /// Whether the key fits a token with this algorithm and `kid`.
     pub(super) fn is_meant_by(&self, algorithm: Algorithm, id: Option<&str>) -> bool {
         let is_named = match (self.id.as_deref(), id) {

@@ -303,10 +303,10 @@ impl Auth {
                 }
             }
         }
+        self.trusted.look();
         if keys.iter().all(|key| key.algorithm != header.alg) {
             return Err(Error::Invalid);
         }
-        self.trusted.look();
         Err(Error::Signature)
     }
 

@@ -57,10 +57,9 @@ pub(super) enum Error {
     #[error("--ttl: the server accepts tokens with a life of at most {} (--token-life-max)", config::show_duration(*.0))]
     LongLife(Duration),
     #[error(
-        "the server accepts the tokens of an identity provider, whose keys {} holds (--token-keys-file), and none of this command: get a token there, or name a secret beside them (--token-secret-file)",
-        .0.display()
+        "the server accepts the tokens of an identity provider, whose keys {0} holds (--token-keys-file, --jwks-url), and none of this command: get a token there, or name a secret beside them (--token-secret-file)"
     )]
-    OtherIssuer(PathBuf),
+    OtherIssuer(String),
     #[error("inconsistencies: {0}; `wideroom verify --repair` repairs them")]
     NotSound(u64),
     #[error("inconsistencies that could not be repaired: {0}")]

@@ -46,12 +46,16 @@ pub(super) fn run(flags: &TokenFlags) -> Result<(), Error> {
         return Err(Error::LongLife(max));
     }
     // The keys of a provider verify only, and replace the key of the data folder.
-    if let (Some(keys), None) = (&config.tokens.keys, &config.tokens.secret) {
-        return Err(Error::OtherIssuer(keys.clone()));
+    let TokenRules { keys, keys_url, .. } = &config.tokens;
+    let keys = keys.as_ref().map(|path| path.display().to_string());
+    let provider = keys.or_else(|| keys_url.as_ref().map(ToString::to_string));
+    if let (Some(provider), None) = (provider, &config.tokens.secret) {
+        return Err(Error::OtherIssuer(provider));
     }
     let rules = TokenRules {
         secret: None,
         keys: None,
+        keys_url: None,
         ..config.tokens.clone()
     };
     let auth = match &config.tokens.secret {

@@ -22,7 +22,7 @@ pub const ACCESS: &[Setting] = &[
     Setting {
         name: "jwks-url",
         environment: "WIDEROOM_JWKS_URL",
-        scope: Scope::Serve,
+        scope: Scope::Data,
         value_name: Some("URL"),
         help: "Address (https) of an identity provider's public keys, a JWKS, that verify tokens instead of the key in the data folder: RS256, ES256, EdDSA. The server fetches it every ten minutes, and uses the last keys for a day while the provider is away",
         beyond: None,

@@ -205,7 +205,7 @@ pub enum Error {
     #[error("--demo is only for this machine: {0} is not a loopback address")]
     DemoIsPublic(SocketAddr),
     #[error(
-        "--demo signs its people in with the key of the data folder: leave --token-keys-file and --token-secret-file out"
+        "--demo signs its people in with the key of the data folder: leave --token-keys-file, --jwks-url and --token-secret-file out"
     )]
     DemoKeys,
 }

@@ -6,7 +6,8 @@
 //!
 //! A revocation has no expiry but that of the tokens that it refuses. Where tokens have a longest life, one that
 //! is older than it is dropped. Otherwise the number of held revocations is the bound; revoking everyone's tokens
-//! replaces all of them.
+//! replaces all of them. One that a clock ahead has made is not corrected: which of two clocks is wrong nobody can tell,
+//! and a revocation is never undone. It refuses every token until the clock has passed it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
@@ -103,8 +104,6 @@ pub struct Restrictions {
 struct RestrictionState {
     everyone: Option<Timestamp>,
     tokens_from: HashMap<UserId, Timestamp>,
-    /// The newest moment of all.
-    newest: Option<Timestamp>,
     /// End of each suspension.
     suspended: HashMap<UserId, Option<Timestamp>>,
     read_at: Instant,
@@ -115,7 +114,6 @@ impl RestrictionState {
         let mut state = Self {
             everyone: None,
             tokens_from: HashMap::new(),
-            newest: None,
             suspended: HashMap::new(),
             read_at: Instant::now(),
         };
@@ -127,7 +125,6 @@ impl RestrictionState {
 
     /// Replaces the restriction of one user, or of everyone. Returns whether anything changed.
     fn put(&mut self, restricted: &Restricted, restriction: &Restriction) -> bool {
-        self.newest = self.newest.max(restriction.tokens_from);
         let Some(user) = restricted else {
             let everyone = self.everyone.max(restriction.tokens_from);
             let is_new = everyone != self.everyone;
@@ -170,20 +167,6 @@ impl RestrictionState {
         // A token without a moment of issue counts as older than every revocation.
         self.tokens_from(subject)
             .is_some_and(|from| issued_at.is_none_or(|issued_at| issued_at < from))
-    }
-
-    /// Whether a revocation lies further ahead of the clock than two clocks differ: a clock that was ahead has made it.
-    fn is_ahead(&self, now: Timestamp) -> bool {
-        let latest = now.plus_micros(SECOND_MICROS + 2 * SKEW_MAX.as_micros() as i64);
-        self.newest > Some(latest)
-    }
-
-    /// Lets the revocations that lie ahead of the clock count from now: none was made later.
-    fn limit(&mut self, now: Timestamp) {
-        let moments = self.tokens_from.values_mut();
-        for moment in moments.chain(&mut self.everyone).chain(&mut self.newest) {
-            *moment = now.min(*moment);
-        }
     }
 
     /// Drops what refuses nobody any more.
@@ -250,15 +233,7 @@ impl Restrictions {
     /// Whether a caller with a valid token is refused, and why. Reads memory alone.
     pub fn check(&self, viewer: &Viewer, issued_at: Option<Timestamp>) -> Result<(), Refusal> {
         let now = self.clock.now();
-        let mut state = self.state.read();
-        if state.is_ahead(now) {
-            drop(state);
-            self.state.write().limit(now);
-            tracing::warn!(
-                "revocations of tokens lay ahead of this server's clock, which was set back; they count from now"
-            );
-            state = self.state.read();
-        }
+        let state = self.state.read();
         if state.is_caller_suspended(viewer, now) {
             return Err(Refusal::Suspended);
         }

@@ -23,16 +23,17 @@ fn name_of(moment: Timestamp) -> String {
     format!("{millis}Z")
 }
 
-/// Removes the oldest backups but so many, and what killed processes have left. Other folders stay. Returns the number of
-/// removed folders.
+/// Removes the oldest backups but so many, the new one included, and what killed processes have left. Other folders stay, and
+/// the new one, whatever the clock said of the others. Returns the number of removed folders.
 pub(super) fn retain(root: &Path, keep: usize, now: Timestamp) -> io::Result<usize> {
     let mut finished = Vec::new();
     let mut removed = Vec::new();
+    let new = name_of(now);
     let left_before = name_of(now.plus_micros(-UNFINISHED_MAX_MICROS));
     for entry in fs::read_dir(root)? {
         let entry = entry?;
         let name = entry.file_name().into_string().unwrap_or_default();
-        if !has_shape(&name) || !entry.file_type()?.is_dir() {
+        if !has_shape(&name) || name == new || !entry.file_type()?.is_dir() {
             continue;
         }
         match Copy::is_finished(&entry.path()) {
@@ -42,7 +43,7 @@ pub(super) fn retain(root: &Path, keep: usize, now: Timestamp) -> io::Result<usi
         }
     }
     finished.sort_unstable();
-    removed.extend(finished.drain(..finished.len().saturating_sub(keep)));
+    removed.extend(finished.drain(..finished.len().saturating_sub(keep - 1)));
     for name in &removed {
         fs::remove_dir_all(root.join(name))?;
     }
@@ -80,7 +81,10 @@ mod tests {
         make("2026-03-01T03-00-00.000Z", &[]);
         make("2026-03-09T03-00-00.000Z", &["unfinished-backup"]);
         make("2026-03-15T12-00-00.000Z", &["unfinished-backup"]);
-        assert_eq!(retain(root.path(), 3, now).unwrap(), 2);
+        // The new one, and one of a day when the clock was ahead.
+        make("2026-03-15T12-05-00.123Z", &finished);
+        make("2027-01-01T03-00-00.000Z", &finished);
+        assert_eq!(retain(root.path(), 3, now).unwrap(), 4);
         let mut names: Vec<_> = fs::read_dir(root.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -90,10 +94,10 @@ mod tests {
             names,
             [
                 "2026-03-01T03-00-00.000Z",
-                "2026-03-11T03-00-00.000Z",
-                "2026-03-12T03-00-00.000Z",
                 "2026-03-13T03-00-00.000Z",
                 "2026-03-15T12-00-00.000Z",
+                "2026-03-15T12-05-00.123Z",
+                "2027-01-01T03-00-00.000Z",
                 "monday",
             ]
         );

@@ -227,7 +227,8 @@ impl ServiceMutation {
 
     /// For services with the scope `wideroom:users`. Refuses the tokens of a user, or of everyone, that
     /// were issued before a moment. Every server closes their sockets and streams within 4 seconds. Issue
-    /// new tokens at or after `revokedBefore`. Where too many revocations are held the answer is
+    /// new tokens at or after `revokedBefore`. A revocation is never undone: one that a server's clock made
+    /// while it was ahead holds until the clock has passed it. Where too many revocations are held the answer is
     /// RATE_LIMITED.
     #[graphql(visible = "is_service")]
     async fn revoke_tokens(
