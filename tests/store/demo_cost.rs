@@ -51,25 +51,25 @@ fn documents() -> Option<BTreeMap<String, String>> {
 }
 
 /// A chat on one of the stores, and the counter of what it asks of that store.
-struct Stand {
-    api: Api,
+pub(super) struct Stand {
+    pub(super) api: Arc<Api>,
     documents: BTreeMap<String, String>,
-    spent: Box<dyn Fn() -> u64>,
+    pub(super) spent: Box<dyn Fn() -> u64>,
     /// Document, least cost, allowed cost.
     costs: Vec<(String, u64, u64)>,
     folder: Option<tempfile::TempDir>,
 }
 
 impl Stand {
-    async fn cassandra() -> Option<Self> {
+    pub(super) async fn cassandra() -> Option<Self> {
         let address = keyspace().await?;
         new_salt_among_others();
         let store = Arc::new(Cql::open(address, Arc::new(SystemClock)).await.unwrap());
         let counted = Arc::clone(&store);
-        Self::of(store, Box::new(move || counted.statements_sent()), None).await
+        Some(Self::of(store, Box::new(move || counted.statements_sent()), None).await)
     }
 
-    async fn embedded() -> Option<Self> {
+    pub(super) async fn embedded() -> Self {
         new_salt();
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
@@ -98,8 +98,7 @@ impl Stand {
         store: Arc<dyn StoreAdmin>,
         spent: Box<dyn Fn() -> u64>,
         folder: Option<tempfile::TempDir>,
-    ) -> Option<Self> {
-        let documents = documents()?;
+    ) -> Self {
         let bounds = Bounds {
             rates: RateBounds {
                 is_on: false,
@@ -110,13 +109,13 @@ impl Stand {
         let chat = Chat::open(store, Bus::default(), Arc::new(SystemClock), bounds)
             .await
             .unwrap();
-        Some(Self {
-            api: Api::new(chat, DocumentBounds::default()),
-            documents,
+        Self {
+            api: Arc::new(Api::new(chat, DocumentBounds::default())),
+            documents: BTreeMap::new(),
             spent,
             costs: Vec::new(),
             folder,
-        })
+        }
     }
 
     async fn ask(&self, viewer: &UserId, name: &str, variables: Value) -> Value {
@@ -306,9 +305,13 @@ async fn the_documents_cost(stand: &mut Stand, most: Costs) {
 
 #[tokio::test]
 async fn the_demo_pages_documents_cost_few_statements_on_cassandra() {
+    let Some(documents) = documents() else {
+        return;
+    };
     let Some(mut stand) = Stand::cassandra().await else {
         return;
     };
+    stand.documents = documents;
     // The inbox reads the rows and the large conversations, the memberships of 31 entries, their bucket indexes and the profiles of 30 senders,
     // each 16 to a statement; one read of each conversation's newest messages, and a second one where more than a few are unread.
     // If messages expire, the page asks for the expiry of the first unread one apart. The mentions and the blocked senders of a page are
@@ -332,9 +335,11 @@ async fn the_demo_pages_documents_cost_few_statements_on_cassandra() {
 
 #[tokio::test]
 async fn the_demo_pages_documents_cost_few_operations_on_the_embedded_store() {
-    let Some(mut stand) = Stand::embedded().await else {
+    let Some(documents) = documents() else {
         return;
     };
+    let mut stand = Stand::embedded().await;
+    stand.documents = documents;
     let most = Costs {
         inbox: 6,
         busy_inbox: 6,

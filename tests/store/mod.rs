@@ -25,6 +25,7 @@ mod disk;
 mod erasure;
 mod expiry;
 mod export;
+mod field_cost;
 mod flags;
 mod floor;
 mod history;

@@ -39,8 +39,10 @@ const PAGES: [&str; 9] = [
 ];
 
 /// Prices of fields that read more than one row.
-const PRICES: [(&str, usize); 8] = [
+const PRICES: [(&str, usize); 10] = [
     ("presence", 2),
+    ("deliveredToAllUpTo", 4),
+    ("readByAllUpTo", 4),
     ("messageCount", 5),
     ("pinnedMessages", 5),
     ("unreadConversationCount", 20),
@@ -242,13 +244,14 @@ mod tests {
     use crate::graphql::execution::{DocumentBounds, DocumentCache};
 
     /// Every field that a price names, beside others.
-    const SDL: &str = "schema { query: Q mutation: Q }
+    const SDL: &str = "schema { query: Q mutation: Q subscription: Q }
         input F { unreadOnly: Boolean }
         type Q {
           viewer: Q user: Q conversation: Q entry: Q node: Q id: ID username: ID b: ID x: ID cursor: ID endCursor: ID emoji: ID
           inbox(first: Int, last: Int, filter: F): Q messages: Q a(first: Int): Q edges: [Q] pageInfo: Q markRead: Q
           reactions: [Q] users(first: Int): [Q] nodes(ids: [ID!]!): [Q] presence: Q isOnline: ID isCapped: ID messageCount: ID
           unreadCount: ID unreadCountIsCapped: ID firstUnreadMessage: Q inboxSummary: Q unreadConversationCount: ID
+          unreadMessageCount: ID inboxUpdated: Q isLive: ID summary: Q deliveredToAllUpTo: Q readByAllUpTo: Q orderKey: ID
         }";
 
     fn cost(text: &str, variables: serde_json::Value) -> OperationCost {
@@ -321,6 +324,22 @@ mod tests {
         assert_eq!(
             fields("{ inboxSummary { isCapped unreadConversationCount } }"),
             100 + 1 + 20
+        );
+        assert_eq!(
+            fields("{ inboxSummary { isCapped unreadMessageCount } }"),
+            100 + 1 + 100
+        );
+        assert_eq!(
+            fields(
+                "subscription { inboxUpdated { cursor isLive summary { unreadMessageCount } } }"
+            ),
+            1 + 2 + 100 + 100
+        );
+        assert_eq!(
+            fields(
+                "{ conversation { deliveredToAllUpTo { orderKey } readByAllUpTo { orderKey } } }"
+            ),
+            1 + 4 + 1 + 4 + 1
         );
         assert_eq!(
             fields("{ inbox(first: 5, filter: {unreadOnly: true}) { edges { cursor } } }"),
