@@ -140,6 +140,7 @@ pub mod cluster;
 pub mod config;
 pub mod graphql;
 pub mod load;
+pub mod log_quota;
 pub mod metrics;
 pub mod model;
 pub mod rate;

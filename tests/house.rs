@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("analysis", &[]),
     ("clock", &["model"]),
     ("metrics", &[]),
+    ("log_quota", &[]),
     ("weak_map", &[]),
     ("signed_post", &[]),
     ("store", &["clock", "metrics", "model", "weak_map"]),
@@ -42,7 +43,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "server",
         &[
-            "auth", "clock", "graphql", "metrics", "model", "rate", "weak_map",
+            "auth",
+            "clock",
+            "graphql",
+            "log_quota",
+            "metrics",
+            "model",
+            "rate",
+            "weak_map",
         ],
     ),
     (
@@ -70,7 +78,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "webhook",
         ],
     ),
-    ("telemetry", &["config"]),
+    ("telemetry", &["config", "log_quota"]),
     ("transfer", &["clock", "model", "store"]),
     // A client that uses only the public API.
     ("load", &["auth", "clock", "config", "model"]),
@@ -178,6 +186,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "answer",
             "chunks",
             "metrics",
+            "request_log",
             "token_expiry",
             "trace_context",
             "trusted_documents",

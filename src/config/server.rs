@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{LogFormat, Scope, Setting, StoreChoice, parse_duration, value};
 use crate::bus::NatsAddressError;
+use crate::server::RequestLines;
 use crate::store::OUTBOX_KEEP_MAX;
 use crate::store::cql::AddressError;
 
@@ -290,6 +291,31 @@ pub const SETTINGS: &[Setting] = &[
             config.server.slow_request = match text {
                 "none" => None,
                 text => Some(parse_duration(text)?),
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "log-requests",
+        environment: "WIDEROOM_LOG_REQUESTS",
+        scope: Scope::Serve,
+        value_name: Some("WHICH"),
+        help: "Operations that have a line in the log: all, slow or off. A minute has at most 60,000 lines of those that succeed and 60 of each code of refusals; further ones are counted",
+        beyond: None,
+        get: |config| {
+            let which = match config.server.log_requests {
+                RequestLines::All => "all",
+                RequestLines::Slow => "slow",
+                RequestLines::Off => "off",
+            };
+            which.to_owned()
+        },
+        set: |config, text| {
+            config.server.log_requests = match text {
+                "all" => RequestLines::All,
+                "slow" => RequestLines::Slow,
+                "off" => RequestLines::Off,
+                _ => return Err("must be all, slow or off".to_owned()),
             };
             Ok(())
         },

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::admission::{AdmissionBounds, TrustedProxies};
 use super::connection::{HeadBounds, PaceBounds};
 use super::origin::Origins;
+use super::request_log::RequestLines;
 use crate::graphql::ANSWER_BYTES_MAX;
 
 /// Limits and deadlines of the public listener.
@@ -27,6 +28,7 @@ pub struct ServerBounds {
     pub request: Duration,
     /// Time from which a request is logged as slow. `None` logs none.
     pub slow_request: Option<Duration>,
+    pub log_requests: RequestLines,
     /// Time from the shutdown until the server cuts what still runs.
     pub drain: Duration,
     pub streams: StreamBounds,
@@ -89,6 +91,7 @@ impl Default for ServerBounds {
             pace: PaceBounds::default(),
             request: Duration::from_secs(10),
             slow_request: Some(Duration::from_secs(1)),
+            log_requests: RequestLines::All,
             drain: Duration::from_secs(10),
             streams: StreamBounds::default(),
             sockets: SocketBounds::default(),

@@ -12,6 +12,7 @@ use super::admission::{Admission, AnswerQuotas};
 use super::bounds::ServerBounds;
 use super::connection::Permits;
 use super::metrics::ServerMetrics;
+use super::request_log::RequestLog;
 use super::trusted_documents::TrustedDocuments;
 use crate::auth::Auth;
 use crate::clock::Clock;
@@ -34,6 +35,7 @@ pub struct Server {
     pub(super) stop: CancellationToken,
     pub(super) trusted_documents: Option<TrustedDocuments>,
     pub(super) metrics: Arc<ServerMetrics>,
+    pub(super) request_log: Arc<RequestLog>,
     pub(super) connections: TaskTracker,
     /// Time of the last warning of a proxy that is not named.
     pub(super) proxy_warned_at: Mutex<Option<Instant>>,
@@ -70,6 +72,7 @@ impl Server {
             executor,
             auth,
             clock,
+            request_log: Arc::new(RequestLog::new(bounds.log_requests)),
             bounds,
             admission,
             quotas,
@@ -120,6 +123,16 @@ impl Server {
             "1 while the server drains and accepts no new work, else 0.",
             move || f64::from(u8::from(stop.is_cancelled())),
         );
+    }
+
+    /// Renews the quota of request lines, and logs how many were left out. Runs until it is dropped.
+    pub async fn renew_request_log(&self) {
+        self.request_log.renew().await;
+    }
+
+    /// Logs how many request lines were left out since the last renewal.
+    pub fn log_left_out(&self) {
+        self.request_log.log_left_out();
     }
 
     /// Number of open WebSockets.

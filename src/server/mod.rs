@@ -22,6 +22,7 @@ mod operation;
 mod origin;
 pub mod pages;
 mod request;
+mod request_log;
 mod security_headers;
 mod token_expiry;
 mod trace_context;
@@ -49,6 +50,7 @@ pub use self::connection::{HeadBounds, PaceBounds};
 use self::connection::{ListenerConfig, accept};
 pub use self::context::Server;
 pub use self::origin::Origins;
+pub use self::request_log::RequestLines;
 pub use self::trusted_documents::{TrustedDocuments, TrustedError};
 
 /// Length of the accept queue. The usual 128 drops part of a burst, and those clients retry only after a second.

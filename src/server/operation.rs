@@ -24,6 +24,7 @@ use super::chunks::ChunkedText;
 use super::connection::ConnectionState;
 use super::context::Server;
 use super::metrics::{OpenSubscription, ServerMetrics};
+use super::request_log::RequestLog;
 use super::trace_context::TraceContext;
 use crate::graphql::{
     AnswerAccount, AnswerBudget, CoercedVariables, EventContent, EventResponse, ExecutionLimits,
@@ -264,6 +265,7 @@ fn overdue(operation: OperationType, after: Duration) -> Answer {
 /// A line that is dropped before its end belongs to a client that disconnected.
 pub(super) struct LogLine {
     metrics: Arc<ServerMetrics>,
+    log: Arc<RequestLog>,
     started: Instant,
     transport: &'static str,
     kind: Option<OperationType>,
@@ -281,6 +283,7 @@ impl LogLine {
         let metrics = Arc::clone(&server.metrics);
         Self {
             metrics,
+            log: Arc::clone(&server.request_log),
             started: Instant::now(),
             transport,
             kind: None,
@@ -338,6 +341,9 @@ impl LogLine {
         // A subscription lasts as long as its client wants it.
         let is_slow = self.kind != Some(OperationType::Subscription)
             && self.slow_over.is_some_and(|over| took >= over);
+        if !self.log.admits(code, is_slow) {
+            return;
+        }
         macro_rules! log {
             ($level:ident, $message:literal $(, $($field:ident).+ = $value:expr)*) => {
                 tracing::$level!(

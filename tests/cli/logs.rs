@@ -157,6 +157,60 @@ async fn a_slow_request_is_a_warning_with_its_trace_cost_and_store_time() {
 }
 
 #[test]
+fn a_proxy_that_is_not_named_is_one_warning() {
+    for (proxies, warnings) in [("none", 1), ("127.0.0.0/8", 0)] {
+        let program = Program::new();
+        let server = Server::start(&program, &["--trusted-proxies", proxies]);
+        for _ in 0..5 {
+            get(
+                &server.url,
+                "GET /graphql?query=%7Bviewer%7Busername%7D%7D HTTP/1.1\r\nX-Forwarded-For: 192.0.2.1",
+            );
+        }
+        server.signal("-TERM");
+        let (code, _, log) = server.end();
+        assert_eq!(code, Some(0), "{log}");
+        let line = "Name the proxy in --trusted-proxies";
+        assert_eq!(log.matches(line).count(), warnings, "{log}");
+        assert!(!log.contains("192.0.2.1"), "{log}");
+    }
+}
+
+#[test]
+fn refused_requests_that_repeat_are_counted_and_lines_are_a_choice() {
+    let requests = |log: &str| log.matches(" request ").count();
+    let run = |arguments: &[&str]| {
+        let program = Program::new();
+        let server = Server::start(&program, arguments);
+        for _ in 0..100 {
+            get(
+                &server.url,
+                "GET /graphql?query=%7Bviewer%7Busername%7D%7D HTTP/1.1",
+            );
+        }
+        server.signal("-TERM");
+        let (code, _, log) = server.end();
+        assert_eq!(code, Some(0), "{log}");
+        log
+    };
+    let log = run(&["--rates", "off"]);
+    assert_eq!(requests(&log), 60, "{log}");
+    let left_out = "the log left out further lines of requests with this code";
+    let line = log.lines().find(|line| line.contains(left_out)).unwrap();
+    assert!(
+        line.contains("code=\"UNAUTHENTICATED\"") && line.contains("lines=40"),
+        "{line}"
+    );
+    for which in ["slow", "off"] {
+        let log = run(&["--rates", "off", "--log-requests", which]);
+        assert!(requests(&log) == 0 && !log.contains(left_out), "{log}");
+    }
+    Program::new()
+        .run(&["check-config", "--log-requests", "some"])
+        .failed(2, "--log-requests: must be all, slow or off");
+}
+
+#[test]
 fn each_request_is_one_line_of_text() {
     let (log, token) = log_of("text");
     assert!(!log.contains(SECRET) && !log.contains(&token), "{log}");

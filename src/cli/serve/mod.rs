@@ -41,7 +41,7 @@ const DEMO_TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 pub(super) fn run(given: &SettingFlags<SERVE>) -> Result<(), Error> {
     let (mut config, sources) = given.resolve()?;
     let is_admin_given = sources.contains_key(ADMIN_LISTEN);
-    telemetry::init(&config.log, config.log_format)?;
+    telemetry::init_server(&config.log, config.log_format)?;
     for warning in warnings(&config) {
         tracing::warn!("{warning}");
     }
@@ -62,6 +62,7 @@ async fn serve(
     stop: Stop,
 ) -> Result<(), Error> {
     signals::survive_hangup().map_err(Error::Runtime)?;
+    let log_task = tokio::spawn(telemetry::renew_quota());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::default();
     process::register(&metrics);
@@ -86,6 +87,8 @@ async fn serve(
         // The runtime's hook logs a panic of this task.
         let _ = admin_task.await;
     }
+    log_task.abort();
+    telemetry::log_left_out();
     served?;
     tracing::info!("the server has shut down cleanly");
     Ok(())
@@ -152,9 +155,11 @@ async fn serve_chat(
     let removals = tokio::spawn(chat.removals.worker().run());
     let watched = chat.clone();
     let clock_watch = tokio::spawn(async move { watched.watch_lead().await });
+    let logged = Arc::clone(&server);
+    let request_log = tokio::spawn(async move { logged.renew_request_log().await });
     let mut interrupts = signals::interrupts().map_err(Error::Runtime)?;
     let (delay, drain) = (config.drain_delay, config.server.drain);
-    let leaving = Arc::clone(&server);
+    let (leaving, ended) = (Arc::clone(&server), Arc::clone(&server));
     let stop = running.stop.clone();
     let stopping = async move {
         stop.cancelled().await;
@@ -171,6 +176,8 @@ async fn serve_chat(
     let served = server::run(listener, server, pages, stopping).await;
     removals.abort();
     clock_watch.abort();
+    request_log.abort();
+    ended.log_left_out();
     webhooks.finish().await;
     chat.finish().await;
     served.map_err(Error::Serve)

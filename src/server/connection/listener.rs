@@ -16,6 +16,7 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,6 +28,8 @@ use crate::server::admission::{Peer, TooManyConnections};
 
 /// Wait after the system ran out of file descriptors.
 const EXHAUSTED: Duration = Duration::from_millis(200);
+/// Pause between two log lines about that.
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Smallest read buffer of hyper.
 const BUFFER_MIN: usize = 8 * 1024;
@@ -55,8 +58,9 @@ pub(crate) async fn accept<P: Send + 'static>(
     permit_of: impl Fn(IpAddr) -> Result<P, TooManyConnections>,
 ) {
     let permits = Permits::new(config.connections);
+    let mut exhaustion = Exhaustion::default();
     loop {
-        let (stream, peer) = next(listener).await;
+        let (stream, peer) = next(listener, &mut exhaustion).await;
         // First, so that an address over its limit evicts no connection of others.
         let Ok(peer_permit) = permit_of(peer.ip()) else {
             continue;
@@ -138,10 +142,34 @@ impl Service<Request<Incoming>> for ConnectionService {
     }
 }
 
-async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+/// Lack of descriptors for connections, as the log shows it: at most once a minute, and once when it is over.
+#[derive(Default)]
+struct Exhaustion {
+    logged_at: Option<Instant>,
+    is_logged: bool,
+}
+
+impl Exhaustion {
+    fn begin(&mut self, error: &io::Error) {
+        if self.logged_at.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
+            self.logged_at = Some(Instant::now());
+            self.is_logged = true;
+            tracing::error!(%error, "the server cannot accept connections and retries; check the limit of open files");
+        }
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.is_logged) {
+            tracing::info!("the server accepts connections again");
+        }
+    }
+}
+
+async fn next(listener: &TcpListener, exhaustion: &mut Exhaustion) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                exhaustion.end();
                 // Nagle's algorithm could delay a small answer by 40 ms, until the client's delayed acknowledgement.
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "the server failed to disable Nagle's algorithm on a connection");
@@ -151,7 +179,7 @@ async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             // The client closed this connection before it was accepted.
             Err(error) if is_connection_error(&error) => {}
             Err(error) => {
-                tracing::error!(%error, "the server cannot accept connections and retries; check the limit of open files");
+                exhaustion.begin(&error);
                 tokio::time::sleep(EXHAUSTED).await;
             }
         }
