@@ -114,14 +114,16 @@ pub(super) enum Error {
     Write(#[source] io::Error),
 }
 
-/// Longest wait of a server for the lock of its data folder, as during a restart that overlaps.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Exit code of a store that only an operator can mend: damage, lost commits, another format. A supervisor need not restart.
+const STORE_NEEDS_OPERATOR: u8 = 3;
+/// Exit code of a store whose folder another process holds.
+const STORE_IN_USE: u8 = 4;
 
 impl Error {
     /// Whether the cause of a store that cannot be opened may end without the operator, after a wait so far.
     pub(super) fn is_transient(&self, waited: Duration) -> bool {
-        if let Self::Open(embedded::OpenError::InUse(_)) = self {
-            return waited < LOCK_WAIT_MAX;
+        if let Self::Open(error) = self {
+            return error.may_pass(waited);
         }
         if let Self::Cluster(error) = self {
             return error.is_transient();
@@ -130,10 +132,18 @@ impl Error {
     }
 
     pub(super) fn exit_code(&self) -> ExitCode {
-        let is_usage = matches!(
-            self,
-            Self::Config(config::Error::Value { is_usage: true, .. })
-        );
-        ExitCode::from(if is_usage { 2 } else { 1 })
+        ExitCode::from(
+            if let Self::Config(config::Error::Value { is_usage: true, .. }) = self {
+                2
+            } else if let Self::Open(embedded::OpenError::InUse(_)) = self {
+                STORE_IN_USE
+            } else if let Self::Open(error) = self
+                && error.needs_operator()
+            {
+                STORE_NEEDS_OPERATOR
+            } else {
+                1
+            },
+        )
     }
 }

@@ -1,6 +1,7 @@
 //! The command line: commands, their flags, and how the program ends.
 //!
-//! Exit codes: 0; 1 after one clear line on stderr; 2 for wrong usage.
+//! Exit codes: 0; 1 after one clear line on stderr; 2 for wrong usage; 3 if the embedded store is damaged, lacks commits or has
+//! another format; 4 if another process uses its folder.
 
 mod admin_client;
 mod bench;

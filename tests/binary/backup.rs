@@ -257,7 +257,7 @@ fn half_a_copy_never_looks_whole() {
             .into();
         assert_eq!(
             (ended.code, ended.stderr.lines().last()),
-            (Some(1), Some(format!("wideroom: {line}").as_str()))
+            (Some(3), Some(format!("wideroom: {line}").as_str()))
         );
         backup(&program, &admin, &dir).failed(
             1,

@@ -190,7 +190,7 @@ fn a_store_that_nobody_serves_is_erased_by_the_command() {
     );
     let server = Server::start(&program, &[]);
     let refused = program.run(&["erase", "--user", "alice"]);
-    assert_eq!(refused.code, Some(1));
+    assert_eq!(refused.code, Some(4));
     assert!(refused.stderr.contains("is in use by another wideroom"));
     ends(server);
     for name in ["", "wideroom:erased"] {

@@ -54,7 +54,7 @@ fn the_command_switches_the_outbox_and_says_whether_it_is_on() {
     assert_eq!(program.run(&["outbox", "maybe"]).code, Some(2));
     let server = Server::start(&program, &["--log", "warn"]);
     let refused = program.run(&["outbox", "on"]);
-    assert_eq!(refused.code, Some(1));
+    assert_eq!(refused.code, Some(4));
     assert!(
         refused.stderr.contains("is in use by another wideroom"),
         "{}",

@@ -85,7 +85,7 @@ fn the_folder_is_locked(stage: &Stage) {
     let line =
         "is in use by another wideroom (serve, import, …): stop it first, or name another folder";
     let line = format!("{} {line}", stage.program.data().display());
-    stage.program.run(&["verify"]).failed(1, &line);
+    stage.program.run(&["verify"]).failed(4, &line);
 }
 
 type Acknowledged = Vec<(String, String)>;

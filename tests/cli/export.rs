@@ -120,7 +120,7 @@ fn a_store_that_is_served_is_refused() {
         "{} is in use by another wideroom (serve, import, …): stop it first, or name another folder",
         program.data().display()
     );
-    program.run(&["export", "all.jsonl"]).failed(1, &sentence);
+    program.run(&["export", "all.jsonl"]).failed(4, &sentence);
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
     program.run(&["export", "all.jsonl"]).succeeded();

@@ -59,7 +59,7 @@ fn a_server_waits_for_the_lock_of_its_folder() {
     );
     program
         .run_with_input(&["import", "-"], "")
-        .failed(1, &line);
+        .failed(4, &line);
     program.run(&["token", "--user", "alice"]).succeeded();
     let second = std::thread::scope(|scope| {
         let starting = scope.spawn(|| Server::start_with_admin(&program, &[]).0);

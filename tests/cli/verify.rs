@@ -33,7 +33,7 @@ fn a_store_that_is_served_or_not_there_is_refused() {
         "{} is in use by another wideroom (serve, import, …): stop it first, or name another folder",
         data.display()
     );
-    program.run(&["verify"]).failed(1, &sentence);
+    program.run(&["verify"]).failed(4, &sentence);
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
 }

@@ -103,8 +103,19 @@ async fn serve_store(
     running: &RunningServer,
 ) -> Result<(), Error> {
     let store = opened.store.clone();
+    let lost = opened.lost();
     let _ = running.store.set(opened);
-    let served = serve_chat(config, &store, clock, metrics, running).await;
+    let serving = serve_chat(config, &store, clock, metrics, running);
+    tokio::pin!(serving);
+    let served = tokio::select! {
+        served = &mut serving => served,
+        error = lost => {
+            // Clients are sent away as after a signal: another server may answer them.
+            running.stop.cancel();
+            let _ = serving.await;
+            Err(error.into())
+        }
+    };
     let closed = store.close().await;
     served?;
     Ok(closed?)

@@ -11,7 +11,7 @@ use crate::cli::storage;
 use crate::clock::Clock;
 use crate::config::{Config, StoreChoice};
 use crate::metrics::Metrics;
-use crate::store::embedded::Embedded;
+use crate::store::embedded::{Embedded, OpenError};
 use crate::store::{self, InstrumentedStore, StoreAdmin};
 
 /// Pause between two tries.
@@ -89,6 +89,17 @@ impl ServedStore {
         answers(self.store.as_ref()).await
     }
 }
+
+    /// Waits until an embedded store cannot be opened again after a fault, and no retry mends that.
+    pub(super) fn lost(&self) -> impl Future<Output = OpenError> + use<> {
+        let embedded = self.embedded.clone();
+        async move {
+            match embedded {
+                Some(store) => store.lost().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
 
 /// A read that every store must look up.
 async fn answers(store: &dyn StoreAdmin) -> store::Result<()> {

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, spawn_blocking};
 
 pub use self::admin::backup::{Copy, CopyError, Pieces};
@@ -91,6 +91,7 @@ impl Options {
 pub struct Embedded {
     inner: Arc<OpenStore>,
     upkeep: AbortHandle,
+    lost: tokio::sync::Mutex<mpsc::Receiver<OpenError>>,
 }
 
 struct OpenStore {
@@ -109,6 +110,8 @@ struct OpenStore {
     /// Files to rewrite after removals.
     rewrites: tokio::sync::Mutex<Rewrites>,
     search_compaction: SearchCompaction,
+    /// Reports that the engine cannot be opened again.
+    lost: mpsc::Sender<OpenError>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -142,6 +145,7 @@ impl Embedded {
             path: path.clone(),
             source,
         };
+        let (lost, is_lost) = mpsc::channel(1);
         let opening = spawn_blocking(move || {
             let opened = open::open(&options.path, options.cache_bytes, options.accept_loss)?;
             let on_disk = |source| OpenError::Disk {
@@ -154,9 +158,9 @@ impl Embedded {
                 .db
                 .view()
                 .record(&key::note(NOTE_OUTBOX_SINCE))
-                .map_err(|error| open::engine_error(&options.path, error))?;
+                .map_err(|error| open::engine_error(&options.path, Box::new(error)))?;
             let rewrites = Rewrites::open(&opened.db.view())
-                .map_err(|error| open::engine_error(&options.path, error))?;
+                .map_err(|error| open::engine_error(&options.path, Box::new(error)))?;
             let context = Arc::new(ReadContext {
                 db: opened.db,
                 states: Arc::new(States::new()),
@@ -186,11 +190,25 @@ impl Embedded {
                 import,
                 rewrites: tokio::sync::Mutex::new(rewrites),
                 search_compaction: SearchCompaction::since(clock.now()),
+                lost,
             }))
         });
         let inner = opening.await.map_err(|error| failed(Box::new(error)))??;
         let upkeep = maintenance::spawn(&inner);
-        Ok(Self { inner, upkeep })
+        Ok(Self {
+            inner,
+            upkeep,
+            lost: tokio::sync::Mutex::new(is_lost),
+        })
+    }
+
+    /// Waits until the engine could not be opened again after a transient fault, and no retry can mend that: every read
+    /// fails from then on. Returns the reason, once.
+    pub async fn lost(&self) -> OpenError {
+        match self.lost.lock().await.recv().await {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
     }
 
     /// Reason why the store refuses all writes until the process is restarted. `None` while it accepts them, and while it

@@ -5,17 +5,20 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fjall::Slice;
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::store::embedded::cache::row::{RowCache, Touched};
 use crate::store::embedded::engine::committer::{COMMIT, Engine, Rows};
 use crate::store::embedded::engine::db::Db;
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record::{self, CommitRecord};
+use crate::store::embedded::engine::transient;
 use crate::store::embedded::engine::write_buffers::WriteBuffers;
-use crate::store::{Cause, Error, Result};
+use crate::store::{Cause, Result};
 
 /// Format version of keys and values.
 const FORMAT: u32 = 1;
@@ -56,6 +59,32 @@ pub enum OpenError {
         #[source]
         source: Cause,
     },
+}
+
+impl OpenError {
+    /// Longest wait for the lock of a folder: another process that ends holds it no longer.
+    const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
+
+    /// Whether the fault may end without an operator, after a wait so far: a lock, and a lack of descriptors or space.
+    pub fn may_pass(&self, waited: Duration) -> bool {
+        match self {
+            Self::InUse(_) => waited < Self::LOCK_WAIT_MAX,
+            Self::Disk { source, .. } => transient::is_shortage(source),
+            Self::Format { .. } | Self::Lost { .. } | Self::Unfinished(_) | Self::Engine { .. } => {
+                false
+            }
+        }
+    }
+
+    /// Whether the data itself is at fault, so that no restart opens the folder: only an operator can mend it.
+    pub fn needs_operator(&self) -> bool {
+        match self {
+            Self::Format { .. } | Self::Lost { .. } | Self::Unfinished(_) | Self::Engine { .. } => {
+                true
+            }
+            Self::InUse(_) | Self::Disk { .. } => false,
+        }
+    }
 }
 
 pub(super) struct Opened {
@@ -130,42 +159,47 @@ pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Error of a row that is read while the store opens.
-pub(super) fn engine_error(path: &Path, error: Error) -> OpenError {
-    OpenError::Engine {
-        path: path.to_owned(),
-        source: Box::new(error),
+/// Error of the engine as it opens: the disk's where the system named one, else damage of the engine's files. One that is
+/// missing is damage, too.
+pub(super) fn engine_error(path: &Path, source: Cause) -> OpenError {
+    let path = path.to_owned();
+    let missing = Errno::NOENT.raw_os_error();
+    match system_error(source.as_ref()).filter(|number| *number != missing) {
+        Some(number) => OpenError::Disk {
+            path,
+            source: io::Error::from_raw_os_error(number),
+        },
+        None => OpenError::Engine { path, source },
     }
 }
 
+/// Error number of the system, where that is the cause.
+fn system_error(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+    let number = error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::raw_os_error);
+    number.or_else(|| system_error(error.source()?))
+}
+
 fn open_error(path: &Path, error: fjall::Error) -> OpenError {
-    let path = path.to_owned();
-    if let fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) = error {
-        OpenError::Disk { path, source }
-    } else if let fjall::Error::Locked = error {
-        OpenError::InUse(path)
+    if let fjall::Error::Locked = error {
+        OpenError::InUse(path.to_owned())
     } else if let fjall::Error::InvalidVersion(found) = error {
         OpenError::Format {
-            path,
+            path: path.to_owned(),
             found: found.map_or_else(
                 || "of an unknown engine".to_owned(),
                 |version| format!("engine {version}"),
             ),
         }
     } else {
-        OpenError::Engine {
-            path,
-            source: Box::new(error),
-        }
+        engine_error(path, Box::new(error))
     }
 }
 
 /// Reads the last commit. A store without a format row is new, unless it holds other rows.
 pub(super) fn last_commit(path: &Path, db: &Db) -> Result<CommitRecord, OpenError> {
-    let failed = |source: Cause| OpenError::Engine {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source: Cause| engine_error(path, source);
     let view = db.view();
     let format: Option<u32> = view
         .record(&key::meta(FORMAT_ROW))
@@ -250,5 +284,40 @@ impl Engine for DbEngine {
 
     fn sync(&mut self) -> Result<(), Cause> {
         Ok(self.db.sync()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_passes_a_lock_for_a_minute_and_damage_never() {
+        let path = || PathBuf::from("data");
+        let system = |errno: Errno| -> Cause {
+            let source = io::Error::from_raw_os_error(errno.raw_os_error());
+            Box::new(crate::store::Error::Unavailable(Box::new(
+                fjall::Error::Storage(fjall::LsmError::Io(source)),
+            )))
+        };
+        let opening = |source| engine_error(&path(), source);
+        let (at_once, later) = (Duration::ZERO, Duration::from_secs(60));
+        // Each with whether it passes at once, whether it does after a minute, and whether it needs an operator.
+        for (error, expected) in [
+            (OpenError::InUse(path()), (true, false, false)),
+            (opening(system(Errno::MFILE)), (true, true, false)),
+            (opening(system(Errno::NOSPC)), (true, true, false)),
+            (opening(system(Errno::IO)), (false, false, false)),
+            (opening(system(Errno::NOENT)), (false, false, true)),
+            (opening("the row ends early".into()), (false, false, true)),
+            (OpenError::Unfinished(path()), (false, false, true)),
+        ] {
+            let found = (
+                error.may_pass(at_once),
+                error.may_pass(later),
+                error.needs_operator(),
+            );
+            assert_eq!(found, expected, "{error}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::sleep;
@@ -92,7 +93,7 @@ fn probe(folder: &Path) -> io::Result<()> {
     written
 }
 
-/// Closes the engine and opens it until that succeeds. Blocks.
+/// Closes the engine and opens it until that succeeds, or until no retry can. Blocks.
 fn reopen(store: &OpenStore, reads: OwnedSemaphorePermit) {
     let context = &store.context;
     let acknowledged = store.committer.stop();
@@ -103,27 +104,8 @@ fn reopen(store: &OpenStore, reads: OwnedSemaphorePermit) {
         return;
     };
     engine.close();
-    let mut pause = OPEN_PAUSE;
-    let mut last_error = String::new();
-    let opened = loop {
-        let opened = open_without_unknown(&store.path, store.cache_bytes, acknowledged);
-        let error = match opened {
-            Ok(opened) => break opened,
-            Err(OpenError::InUse(_)) => "the engine is still in use".to_owned(),
-            Err(error) => error.to_string(),
-        };
-        if store.is_closed() {
-            return;
-        }
-        if error != last_error {
-            tracing::error!(
-                error,
-                "the store cannot be opened again; it retries, and reads fail meanwhile"
-            );
-            last_error = error;
-        }
-        sleep(pause);
-        pause = (pause * 2).min(OPEN_PAUSE_MAX);
+    let Some(opened) = open_with_retries(store, acknowledged) else {
+        return;
     };
     engine.put(opened.db);
     context.states.clear();
@@ -141,6 +123,42 @@ fn reopen(store: &OpenStore, reads: OwnedSemaphorePermit) {
     drop(reads);
 }
 
+/// Opens the engine, however long a transient fault lasts. Reports any other one, and then only waits for the end. `None`:
+/// the store is closed.
+fn open_with_retries(store: &OpenStore, acknowledged: u64) -> Option<Opened> {
+    let began = Instant::now();
+    let mut pause = OPEN_PAUSE;
+    let mut last_error = String::new();
+    let open = || open_without_unknown(&store.path, store.cache_bytes, acknowledged);
+    while !store.is_closed() {
+        // The engine may meet damage with a panic, which the panic hook logs.
+        let error = match catch_unwind(AssertUnwindSafe(open)) {
+            Ok(Ok(opened)) => return Some(opened),
+            Ok(Err(error)) => error,
+            Err(_) => open::engine_error(&store.path, "the engine panicked".into()),
+        };
+        if !error.may_pass(began.elapsed()) {
+            tracing::error!(%error, "the store cannot be opened again, and no retry mends that: the server ends");
+            let _ = store.lost.try_send(error);
+            while !store.is_closed() {
+                sleep(OPEN_PAUSE);
+            }
+            return None;
+        }
+        let error = error.to_string();
+        if error != last_error {
+            tracing::error!(
+                error,
+                "the store cannot be opened again; it retries, and reads fail meanwhile"
+            );
+            last_error = error;
+        }
+        sleep(pause);
+        pause = (pause * 2).min(OPEN_PAUSE_MAX);
+    }
+    None
+}
+
 /// Opens the engine without a write after the last acknowledged one: its sync failed, so that its bytes may be only in memory.
 fn open_without_unknown(
     path: &Path,
@@ -148,17 +166,25 @@ fn open_without_unknown(
     acknowledged: u64,
 ) -> Result<Opened, OpenError> {
     let open = || open::open(path, cache_bytes, false);
-    let opened = open()?;
-    if opened.last.number <= acknowledged {
-        return Ok(opened);
+    let mut opened = open()?;
+    if opened.last.number > acknowledged {
+        drop(opened);
+        let dropped = journal::drop_last_batch(&path.join(ENGINE_FOLDER));
+        dropped.map_err(|source| OpenError::Disk {
+            path: path.to_owned(),
+            source,
+        })?;
+        opened = open()?;
     }
-    drop(opened);
-    let dropped = journal::drop_last_batch(&path.join(ENGINE_FOLDER));
-    dropped.map_err(|source| OpenError::Disk {
-        path: path.to_owned(),
-        source,
-    })?;
-    open()
+    // The note file may be missing, as the whole folder may.
+    if opened.last.number < acknowledged {
+        return Err(OpenError::Lost {
+            path: path.to_owned(),
+            noted: acknowledged,
+            found: opened.last.number,
+        });
+    }
+    Ok(opened)
 }
 
 #[cfg(test)]
@@ -190,6 +216,21 @@ mod tests {
         assert_eq!(opened.last.number, 2);
         let is_there = [1, 2, 3].map(|number| opened.db.get(&row(number)).unwrap().is_some());
         assert_eq!(is_there, [true, true, false]);
+    }
+
+    #[test]
+    fn a_folder_that_lost_acknowledged_writes_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open::open(folder.path(), 1 << 20, false).unwrap());
+        let refused = open_without_unknown(folder.path(), 1 << 20, 2).err();
+        assert!(matches!(
+            refused,
+            Some(OpenError::Lost {
+                noted: 2,
+                found: 0,
+                ..
+            })
+        ));
     }
 
     #[test]
