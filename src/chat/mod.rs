@@ -154,8 +154,14 @@ impl Chat {
             ids.observe(newest);
         }
         let imported_at = store.imported_at().await?.unwrap_or_default();
-        // Later ids are greater than the import, even if the clock was set back since.
-        ids.pass(imported_at);
+        // Events before either time may be missing, or may have been others.
+        let resumable_since = store
+            .restored_at()
+            .await?
+            .unwrap_or_default()
+            .max(imported_at);
+        // Later ids are greater, even if the clock was set back since.
+        ids.pass(resumable_since);
         if store.cluster().is_none() {
             // So are they greater than the beginning of the outbox, before which readers read nothing.
             ids.pass(store.outbox_since().await?.unwrap_or_default());
@@ -180,16 +186,22 @@ impl Chat {
             &bounds,
             imported_at,
         );
-        let services = Services::new(components, bounds, imported_at);
+        let services = Services::new(components, bounds, imported_at, resumable_since);
         services.erasure.resume().await?;
         Ok(Self(Arc::new(services)))
     }
 }
 
 impl Services {
-    fn new(components: Components, bounds: Bounds, imported_at: Timestamp) -> Self {
+    fn new(
+        components: Components,
+        bounds: Bounds,
+        imported_at: Timestamp,
+        resumable_since: Timestamp,
+    ) -> Self {
         let presence = Arc::new(PresenceService::new(&components, &bounds));
-        let streams = StreamService::new(&components, Arc::clone(&presence), &bounds, imported_at);
+        let streams =
+            StreamService::new(&components, Arc::clone(&presence), &bounds, resumable_since);
         let remote_notices = components.in_flight.cluster().map(|cluster| {
             let notices = RemoteNotices::new(&components, Arc::clone(&presence));
             let handler: Arc<dyn NoticeHandler> = Arc::clone(&notices) as Arc<_>;
@@ -204,6 +216,7 @@ impl Services {
             Arc::clone(&notifications),
             &bounds,
             imported_at,
+            resumable_since,
         );
         let writes = Arc::new(WriteService::new(&components, &bounds));
         let erasure = Arc::new(ErasureService::new(&components, &writes));

@@ -40,14 +40,11 @@ pub(super) enum Error {
     Import(#[from] transfer::import::Error),
     #[error(transparent)]
     Export(#[from] transfer::export::Error),
-    #[error(
-        "servers run on this cluster ({0} of them): stop all of them, then import; they would learn of the data late"
-    )]
-    Served(usize),
-    #[error(
-        "servers run on this cluster ({0} of them): stop all of them, or ask one of them with the mutation eraseUser"
-    )]
-    ServedErasure(usize),
+    #[error("servers run on this cluster ({servers} of them): {advice}")]
+    Served {
+        servers: usize,
+        advice: &'static str,
+    },
     #[error("the user is not erased yet: {0}; the same command resumes from here")]
     Erasure(String),
     #[error("the search index cannot be read or built: {0}; searches read history meanwhile")]

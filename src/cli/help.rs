@@ -92,6 +92,18 @@ Examples:
   wideroom outbox status --store cql://cassandra/wideroom
   wideroom outbox off --store cql://cassandra/wideroom";
 
+pub(super) const RESTORED: &str = "\
+Note that the store was restored from copied files, so that no client trusts a cursor from before.
+
+Run it once after a data folder was replaced by a plain copy of its files, or a cluster by a snapshot, and before the first server starts. \
+A client that resumes a stream with a cursor from before gets CURSOR_EXPIRED and reads again; it would miss what the copy lacks otherwise. \
+Cursors of lists go on. A server that starts on a folder of `wideroom backup`, or with --accept-loss, notes it by itself.";
+
+pub(super) const RESTORED_EXAMPLES: &str = "\
+Examples:
+  wideroom restored --data /var/lib/wideroom
+  wideroom restored --store cql://cassandra/wideroom";
+
 pub(super) const WEBHOOK: &str = "\
 List the webhooks of a running server, and redeliver the events that their receivers refused.
 

@@ -30,7 +30,7 @@ use self::bench::{BENCH, BENCH_EXAMPLES, BenchFlags};
 use self::client::{CLIENT, CLIENT_EXAMPLES, ClientFlags};
 use self::data::{
     BackupFlags, EraseFlags, ExportFlags, ImportFlags, MigrateFlags, OutboxFlags, ReindexFlags,
-    VerifyFlags, WebhookFlags,
+    RestoredFlags, VerifyFlags, WebhookFlags,
 };
 use self::error::Error;
 use self::health::HealthFlags;
@@ -38,8 +38,8 @@ use self::help::{
     BACKUP, BACKUP_EXAMPLES, CHECK_CONFIG, CHECK_CONFIG_EXAMPLES, DEFAULT_CONFIG,
     DEFAULT_CONFIG_EXAMPLES, ERASE, ERASE_EXAMPLES, EXAMPLES, EXPORT, EXPORT_EXAMPLES, HEALTH,
     HEALTH_EXAMPLES, IMPORT, IMPORT_EXAMPLES, MIGRATE, MIGRATE_EXAMPLES, OUTBOX, OUTBOX_EXAMPLES,
-    REINDEX, REINDEX_EXAMPLES, SCHEMA, SCHEMA_EXAMPLES, SERVE, SERVE_EXAMPLES, TOKEN,
-    TOKEN_EXAMPLES, VERIFY, VERIFY_EXAMPLES, WEBHOOK, WEBHOOK_EXAMPLES,
+    REINDEX, REINDEX_EXAMPLES, RESTORED, RESTORED_EXAMPLES, SCHEMA, SCHEMA_EXAMPLES, SERVE,
+    SERVE_EXAMPLES, TOKEN, TOKEN_EXAMPLES, VERIFY, VERIFY_EXAMPLES, WEBHOOK, WEBHOOK_EXAMPLES,
 };
 use self::settings::SettingFlags;
 use self::token::TokenFlags;
@@ -83,6 +83,8 @@ enum Command {
     Webhook(WebhookFlags),
     #[command(about = "Copy the store of a running server", long_about = BACKUP, after_help = BACKUP_EXAMPLES)]
     Backup(BackupFlags),
+    #[command(about = "Note that the store was restored from copied files", long_about = RESTORED, after_help = RESTORED_EXAMPLES)]
+    Restored(RestoredFlags),
     #[command(about = "Ask whether the server of a data folder is alive", long_about = HEALTH, after_help = HEALTH_EXAMPLES)]
     Health(HealthFlags),
     #[command(about = "Measure a running server under a load", long_about = BENCH, after_help = BENCH_EXAMPLES)]
@@ -154,6 +156,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
         Some(Command::Outbox(flags)) => data::outbox(flags),
         Some(Command::Webhook(flags)) => data::webhook(flags),
         Some(Command::Backup(flags)) => data::backup(flags),
+        Some(Command::Restored(flags)) => data::restored(flags),
         Some(Command::Health(flags)) => health::run(flags),
         Some(Command::Bench(flags)) => bench::run(flags),
         Some(Command::Client(flags)) => client::run(flags),

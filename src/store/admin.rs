@@ -14,6 +14,20 @@ pub const NOTE_DIRECT_SECRET: &str = "direct_secret";
 /// Name of the note with [`Store::imported_at`], in RFC 3339.
 pub const NOTE_IMPORTED_AT: &str = "imported_at";
 
+/// Name of the note with [`Store::restored_at`], in RFC 3339.
+pub const NOTE_RESTORED_AT: &str = "restored_at";
+
+/// Name of the note that marks a store as an earlier state of itself: a backup, until a server is started on it, and a store that
+/// lost commits.
+pub const NOTE_EARLIER_STATE: &str = "earlier_state";
+
+/// Notes that a store was restored from a copy: cursors of streams from before are expired.
+pub async fn note_restored(store: &dyn StoreAdmin, now: Timestamp) -> Result<()> {
+    let restored_at = now.to_string();
+    store.set_note(NOTE_RESTORED_AT, Some(&restored_at)).await?;
+    store.set_note(NOTE_EARLIER_STATE, None).await
+}
+
 /// The operator's side of a store: whole-store reads and writes that no client causes.
 ///
 /// An export reads `all_…` in pieces that continue after any position. Writes that run meanwhile

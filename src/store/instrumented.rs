@@ -144,6 +144,7 @@ instrumented! {
             newest_id() -> Option<TimeUuid>;
             form_version() -> FormVersion;
             imported_at() -> Option<Timestamp>;
+            restored_at() -> Option<Timestamp>;
             direct_ids() -> DirectIds;
             participations(viewer: &'a UserId, conversations: &'a [ConversationId]) -> Vec<Option<Participation>>;
             direct_conversation(one: &'a UserId, other: &'a UserId) -> Option<ConversationId>;

@@ -75,7 +75,8 @@ use futures_util::future::try_join;
 
 pub use self::admin::{
     DAMAGED_MESSAGE, Finding, ImportPositions, ImportRow, Imported, NOTE_DIRECT_SECRET,
-    NOTE_IMPORTED_AT, StoreAdmin, StoredMessage, Verified, VerifyPosition, activity_to_give,
+    NOTE_EARLIER_STATE, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, StoreAdmin, StoredMessage, Verified,
+    VerifyPosition, activity_to_give, note_restored,
 };
 pub use self::background::erasure::{ConversationsPiece, ErasureStore};
 pub use self::background::removal::{
@@ -154,6 +155,10 @@ pub trait Store:
 
     /// The time of the newest import ([`StoreAdmin::import`]): cursors from before are expired.
     fn imported_at(&self) -> StoreFuture<'_, Option<Timestamp>>;
+
+    /// The time when the store was last restored from a copy of an earlier state. Cursors of streams from before are expired:
+    /// they may stand after messages that the copy does not have.
+    fn restored_at(&self) -> StoreFuture<'_, Option<Timestamp>>;
 
     /// The generator of ids for direct conversations. Its secret is created at first use
     /// (compare-and-set), so all servers of a store have the same.

@@ -344,6 +344,9 @@ impl Store for Memory {
     fn imported_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
         Box::pin(async move { unreachable!("not part of an import") })
     }
+    fn restored_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
     fn direct_ids(&self) -> StoreFuture<'_, DirectIds> {
         Box::pin(async move { unreachable!("not part of an import") })
     }

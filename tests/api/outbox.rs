@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::graphql::{CursorKey as _, List};
 use wideroom::model::{ConversationId, OrderKey, OutboxShard};
+use wideroom::store::note_restored;
 
 use crate::support::client::soon;
 use crate::support::door::{Badge, Door};
@@ -391,6 +392,18 @@ async fn without_an_outbox_there_is_none_and_older_cursors_expire() {
     let old = SystemClock.now().plus_micros(-week - 1);
     let old = OrderKey::first_at(old).encode(List::Outbox);
     assert_eq!(refused(&door, json!({"a": old})).await.0, "CURSOR_EXPIRED");
+    // A reader may have events that a restored copy lacks.
+    let restored = World::open().await;
+    switch(&restored, true).await;
+    note_restored(&*restored.store, SystemClock.now().plus_micros(60_000_000))
+        .await
+        .unwrap();
+    let restored = restored.restarted().await;
+    let now = OrderKey::first_at(SystemClock.now()).encode(List::Outbox);
+    let code = refused(&Door::of(&restored.chat), json!({"a": now}))
+        .await
+        .0;
+    assert_eq!(code, "CURSOR_EXPIRED");
     switch(&world, false).await;
     assert_eq!(
         refused(&door, json!({"a": first["cursor"]})).await.0,

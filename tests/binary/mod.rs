@@ -19,6 +19,7 @@ mod presence;
 pub(crate) mod read;
 mod refusals;
 mod removal;
+mod restored;
 mod sample;
 mod shutdown;
 mod socket_doors;

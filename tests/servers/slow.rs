@@ -154,6 +154,10 @@ impl Store for Slow {
         self.inner.imported_at()
     }
 
+    fn restored_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        self.inner.restored_at()
+    }
+
     fn direct_ids(&self) -> StoreFuture<'_, DirectIds> {
         self.inner.direct_ids()
     }

@@ -8,7 +8,8 @@ use wideroom::model::{
     PageRequest, Role, UserId,
 };
 use wideroom::store::{
-    Created, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, Store, StoreAdmin, UnreadQuery,
+    Created, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, NewConversation, Store,
+    StoreAdmin, UnreadQuery,
 };
 
 use super::ask::{
@@ -491,7 +492,7 @@ pub async fn concurrent_callers_get_the_same_direct_ids(store: &dyn StoreAdmin) 
     assert_eq!(kept.id(&ben, &ann), ids[0], "the note holds the secret");
 }
 
-pub async fn the_time_of_the_newest_import_is_read_back(store: &dyn StoreAdmin) {
+pub async fn the_times_of_the_newest_import_and_restoration_are_read_back(store: &dyn StoreAdmin) {
     for (note, time) in [
         (None, None),
         (Some(START.to_string()), Some(START)),
@@ -500,6 +501,8 @@ pub async fn the_time_of_the_newest_import_is_read_back(store: &dyn StoreAdmin) 
         let (name, note) = (NOTE_IMPORTED_AT, note.as_deref());
         store.set_note(name, note).await.unwrap();
         assert_eq!(store.imported_at().await.unwrap(), time, "{note:?}");
+        store.set_note(NOTE_RESTORED_AT, note).await.unwrap();
+        assert_eq!(store.restored_at().await.unwrap(), time, "{note:?}");
     }
 }
 

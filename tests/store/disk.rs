@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wideroom::clock::ManualClock;
 use wideroom::model::{OrderKey, PageRequest};
 use wideroom::store::embedded::{Embedded, OpenError, Options};
-use wideroom::store::{Error, Store, StoreAdmin};
+use wideroom::store::{Error, NOTE_EARLIER_STATE, Store, StoreAdmin};
 
 use super::ask::{history, inbox, make, send};
 use crate::support::words::{NOW, conversation_id, crowd, id, new, text, users};
@@ -107,6 +107,9 @@ async fn a_store_that_ends_before_what_it_acknowledged_is_refused_unless_that_is
         store.message_counts(&[conversation_id(1)]).await.unwrap(),
         [0]
     );
+    // The server that starts on it tells clients whose cursors stand after what is lost.
+    let note = store.note(NOTE_EARLIER_STATE).await.unwrap();
+    assert!(note.is_some());
     store.close().await.unwrap();
     drop(store);
     open(options(&folder)).await.unwrap().close().await.unwrap();

@@ -137,7 +137,7 @@ contract! {
             notes_are_found_again,
             of_all_who_keep_a_note_once_everyone_gets_the_same,
             concurrent_callers_get_the_same_direct_ids,
-            the_time_of_the_newest_import_is_read_back,
+            the_times_of_the_newest_import_and_restoration_are_read_back,
             conversations_are_counted_where_a_user_is_in_them_now,
             an_empty_store_answers_everything,
         }

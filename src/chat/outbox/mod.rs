@@ -204,6 +204,8 @@ pub struct OutboxService {
     keep: i64,
     /// Time of the last import, which is no event.
     imported_at: Timestamp,
+    /// Time of the last import or restoration. Cursors from before it have a gap.
+    resumable_since: Timestamp,
     /// Follows the switch of a shared store.
     _follower: Option<DropGuard>,
 }
@@ -214,6 +216,7 @@ impl OutboxService {
         notifications: Arc<NotificationService>,
         bounds: &Bounds,
         imported_at: Timestamp,
+        resumable_since: Timestamp,
     ) -> Self {
         let in_flight = components.in_flight.clone();
         components.store.set_outbox_keep(bounds.outbox_keep);
@@ -229,6 +232,7 @@ impl OutboxService {
             notify_after: bounds.notify_after,
             keep: i64::try_from(bounds.outbox_keep.as_micros()).unwrap_or(i64::MAX),
             imported_at,
+            resumable_since,
             _follower: follower,
         }
     }
@@ -274,10 +278,11 @@ impl OutboxService {
     }
 
     /// Refuses cursors from which the store cannot resume: rows live for some days, the outbox was off
-    /// before it was switched on, and an import has no events.
+    /// before it was switched on, an import has no events, and a restored copy lacks the newest.
     fn check_cursor(&self, after: OrderKey, since: Timestamp) -> Result<()> {
         let now = self.in_flight.now();
-        let oldest = now.plus_micros(-self.keep).max(since).max(self.imported_at);
+        let kept = now.plus_micros(-self.keep);
+        let oldest = kept.max(since).max(self.resumable_since);
         // No server of a cluster has returned a later one.
         let newest = now.plus_micros(CURSOR_AHEAD_MAX_MICROS);
         let is_ahead = self.in_flight.is_shared() && after.moment() > newest;

@@ -68,8 +68,8 @@ pub struct StreamService {
     typing_lifetime: Duration,
     /// Cap of an unread count.
     unread_cap: u32,
-    /// Time of the last import. Cursors from before it have a gap.
-    imported_at: Timestamp,
+    /// Time of the last import or restoration. Cursors from before it have a gap.
+    resumable_since: Timestamp,
 }
 
 impl StreamService {
@@ -77,7 +77,7 @@ impl StreamService {
         components: &Components,
         presence: Arc<PresenceService>,
         bounds: &Bounds,
-        imported_at: Timestamp,
+        resumable_since: Timestamp,
     ) -> Self {
         let is_on = bounds.rates.is_on;
         Self {
@@ -95,7 +95,7 @@ impl StreamService {
             inbox_replay_max: bounds.inbox_replay_max,
             typing_lifetime: bounds.typing_lifetime,
             unread_cap: bounds.unread_cap,
-            imported_at,
+            resumable_since,
         }
     }
 
@@ -109,14 +109,14 @@ impl StreamService {
         self.in_flight.position(CursorScope::Inbox(viewer))
     }
 
-    /// Refuses cursors that the store can no longer resume from: it retains changes for a while,
-    /// and an import logs none.
+    /// Refuses cursors that the store can no longer resume from: it retains changes for a while, an
+    /// import logs none, and a restored copy lacks the newest.
     fn check_cursor_age(&self, after: OrderKey) -> Result<()> {
         let oldest = self
             .in_flight
             .now()
             .plus_micros(-CURSOR_LIFETIME_MICROS)
-            .max(self.imported_at);
+            .max(self.resumable_since);
         if after.moment() < oldest {
             return Err(Error::CursorExpired);
         }

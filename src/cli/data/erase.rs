@@ -37,9 +37,9 @@ pub(in crate::cli) fn run(flags: &EraseFlags) -> Result<(), Error> {
 async fn carry_out(config: Config, user: UserId, stop: Stop) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = storage::open(&config, Arc::clone(&clock)).await?;
-    let erased = match refuse_while_served(&*store).await {
+    let advice = "stop all of them, or ask one of them with the mutation eraseUser";
+    let erased = match refuse_while_served(&*store, advice).await {
         Ok(()) => erase(&store, clock, &user, stop).await,
-        Err(Error::Served(servers)) => Err(Error::ServedErasure(servers)),
         Err(error) => Err(error),
     };
     let closed = store.close().await;

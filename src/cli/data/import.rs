@@ -81,7 +81,8 @@ async fn import(
 ) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = storage::open(&config, clock.clone()).await?;
-    if let Err(refusal) = refuse_while_served(&*store).await {
+    let advice = "stop all of them, then import; they would learn of the data late";
+    if let Err(refusal) = refuse_while_served(&*store, advice).await {
         store.close().await?;
         return Err(refusal);
     }
@@ -133,9 +134,12 @@ async fn import(
     }
 }
 
-/// Refuses to import into a cluster on which servers run: they would learn of the data late. The beat
-/// of a server that was killed stands still, and does not count.
-pub(super) async fn refuse_while_served(store: &dyn StoreAdmin) -> Result<(), Error> {
+/// Refuses a cluster on which servers run: they would learn of the change late. The beat of a server that
+/// was killed stands still, and does not count.
+pub(super) async fn refuse_while_served(
+    store: &dyn StoreAdmin,
+    advice: &'static str,
+) -> Result<(), Error> {
     let Some(cluster) = store.cluster() else {
         return Ok(());
     };
@@ -146,7 +150,7 @@ pub(super) async fn refuse_while_served(store: &dyn StoreAdmin) -> Result<(), Er
         let now = cluster.beats().await?;
         let servers = now.iter().filter(|beat| !before.contains(beat)).count();
         if servers > 0 {
-            return Err(Error::Served(servers));
+            return Err(Error::Served { servers, advice });
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Commands on the data of a store: import, export, erase, verify, reindex, backup, migrate, outbox and webhooks.
+//! Commands on the data of a store: import, export, erase, verify, reindex, backup, migrate, outbox, restored and webhooks.
 
 mod backup;
 mod dated_backups;
@@ -8,6 +8,7 @@ mod import;
 mod migrate;
 mod outbox;
 mod reindex;
+mod restored;
 mod verify;
 mod webhook;
 
@@ -18,5 +19,6 @@ pub(super) use self::import::{ImportFlags, run as import};
 pub(super) use self::migrate::{MigrateFlags, run as migrate};
 pub(super) use self::outbox::{OutboxFlags, run as outbox};
 pub(super) use self::reindex::{ReindexFlags, run as reindex};
+pub(super) use self::restored::{RestoredFlags, run as restored};
 pub(super) use self::verify::{VerifyFlags, run as verify};
 pub(super) use self::webhook::{WebhookFlags, run as webhook};

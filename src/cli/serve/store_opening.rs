@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::config::{Config, StoreChoice};
 use crate::metrics::Metrics;
 use crate::store::embedded::{Embedded, OpenError};
-use crate::store::{self, InstrumentedStore, StoreAdmin};
+use crate::store::{self, InstrumentedStore, NOTE_EARLIER_STATE, StoreAdmin, note_restored};
 
 /// Pause between two tries.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
@@ -61,7 +61,13 @@ impl ServedStore {
         let clock = Arc::clone(clock);
         match &config.store {
             StoreChoice::Embedded => {
-                let store = Arc::new(storage::open_embedded(config, clock).await?);
+                let store = Arc::new(storage::open_embedded(config, clock.clone()).await?);
+                if store.note(NOTE_EARLIER_STATE).await?.is_some() {
+                    note_restored(store.as_ref(), clock.now()).await?;
+                    tracing::warn!(
+                        "the server starts on a backup, or after a loss: streams that resume from an earlier cursor read again (CURSOR_EXPIRED)"
+                    );
+                }
                 store.register(metrics);
                 Ok(Self::instrumented(store.clone(), Some(store), metrics))
             }
@@ -84,12 +90,6 @@ impl ServedStore {
         Self { store, embedded }
     }
 
-    /// Whether the store answers reads.
-    pub(super) async fn answers(&self) -> store::Result<()> {
-        answers(self.store.as_ref()).await
-    }
-}
-
     /// Waits until an embedded store cannot be opened again after a fault, and no retry mends that.
     pub(super) fn lost(&self) -> impl Future<Output = OpenError> + use<> {
         let embedded = self.embedded.clone();
@@ -100,6 +100,12 @@ impl ServedStore {
             }
         }
     }
+
+    /// Whether the store answers reads.
+    pub(super) async fn answers(&self) -> store::Result<()> {
+        answers(self.store.as_ref()).await
+    }
+}
 
 /// A read that every store must look up.
 async fn answers(store: &dyn StoreAdmin) -> store::Result<()> {

@@ -16,10 +16,10 @@ use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange,
     FormVersion, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
-    MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage,
-    OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition, Renaming,
-    ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreFuture, UnreadQuery,
-    UnreadReader, rules,
+    MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, NewConversation,
+    NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition,
+    Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreFuture,
+    UnreadQuery, UnreadReader, rules,
 };
 
 impl Store for Cql {
@@ -54,9 +54,16 @@ impl Store for Cql {
                 return Ok(known);
             }
             let note = self.admin.note(NOTE_IMPORTED_AT).await?;
-            let imported_at = rules::note::imported_at(note.as_deref());
+            let imported_at = rules::note::time(note.as_deref());
             *self.imported_at.lock() = Some(imported_at);
             Ok(imported_at)
+        })
+    }
+
+    fn restored_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(async move {
+            let note = self.admin.note(NOTE_RESTORED_AT).await?;
+            Ok(rules::note::time(note.as_deref()))
         })
     }
 

@@ -18,7 +18,7 @@ use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record::{self, CommitRecord};
 use crate::store::embedded::engine::transient;
 use crate::store::embedded::engine::write_buffers::WriteBuffers;
-use crate::store::{Cause, Result};
+use crate::store::{Cause, NOTE_EARLIER_STATE, Result};
 
 /// Format version of keys and values.
 const FORMAT: u32 = 1;
@@ -137,6 +137,7 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
             found = last.number,
             "the store lost acknowledged commits; the operator accepted the loss"
         );
+        mark_earlier_state(&db).map_err(|error| open_error(path, error))?;
         write_note(&note, last.number).map_err(on_disk)?;
     }
     let known = Arc::new(RowCache::new());
@@ -153,6 +154,12 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
         engine,
         last,
     })
+}
+
+/// Marks the store as an earlier state of itself, for the server that starts on it.
+pub(super) fn mark_earlier_state(db: &Db) -> fjall::Result<()> {
+    let mark = record::encode(&"");
+    db.commit([(key::note(NOTE_EARLIER_STATE), Some(mark))])
 }
 
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {

@@ -22,10 +22,10 @@ use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, Error, FlagsChange,
     LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
-    NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, NewMessage, OutboxPage, OutboxRead,
-    Participation, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreAdmin as _, StoreFuture, UnreadQuery,
-    UnreadReader, rules,
+    NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, NewConversation, NewMessage,
+    OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition, Renaming, ReportQuery,
+    Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin as _, StoreFuture,
+    UnreadQuery, UnreadReader, rules,
 };
 
 impl Store for Embedded {
@@ -48,7 +48,14 @@ impl Store for Embedded {
     fn imported_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
         Box::pin(async move {
             let note = self.note(NOTE_IMPORTED_AT).await?;
-            Ok(rules::note::imported_at(note.as_deref()))
+            Ok(rules::note::time(note.as_deref()))
+        })
+    }
+
+    fn restored_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(async move {
+            let note = self.note(NOTE_RESTORED_AT).await?;
+            Ok(rules::note::time(note.as_deref()))
         })
     }
 

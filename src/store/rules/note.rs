@@ -3,8 +3,8 @@
 use crate::model::{DirectIds, Timestamp};
 use crate::store::{Error, Result};
 
-/// The time in [`crate::store::NOTE_IMPORTED_AT`].
-pub(in crate::store) fn imported_at(note: Option<&str>) -> Option<Timestamp> {
+/// The time in [`crate::store::NOTE_IMPORTED_AT`] and [`crate::store::NOTE_RESTORED_AT`].
+pub(in crate::store) fn time(note: Option<&str>) -> Option<Timestamp> {
     note.and_then(Timestamp::parse)
 }
 

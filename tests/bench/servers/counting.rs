@@ -264,6 +264,7 @@ macro_rules! priced {
 
 priced! {
     imported_at() -> Option<Timestamp> => |_store, _answer| (1, 1);
+    restored_at() -> Option<Timestamp> => |_store, _answer| (1, 1);
     direct_ids() -> DirectIds => |_store, _answer| (1, 1);
     participations(viewer: &'a UserId, conversations: &'a [ConversationId]) -> Vec<Option<Participation>> => |store, answer| {
         let new = store.undescribed(conversations);

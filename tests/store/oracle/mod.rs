@@ -27,10 +27,10 @@ use wideroom::store::{
     Appended, Archive, Audience, BanChange, ChangedRow, ConversationsPiece, Created, DeadLetter,
     EarlierSend, ErasureStore, Error, FlagsChange, ImportPositions, ImportRow, Imported,
     LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
-    NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE, NewConversation, NewMessage,
-    OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition, Renaming, ReportQuery,
-    Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoreFuture, StoredMessage,
-    UnreadQuery, Verified, VerifyPosition,
+    NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE, NOTE_RESTORED_AT, NewConversation,
+    NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition, Renaming,
+    ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoreFuture,
+    StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 
 use self::conversation::{OracleConversation, OracleParticipant};
@@ -123,6 +123,13 @@ impl Store for Naive {
     fn imported_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
         Box::pin(async move {
             let note = self.note(NOTE_IMPORTED_AT).await?;
+            Ok(note.and_then(|note| Timestamp::parse(&note)))
+        })
+    }
+
+    fn restored_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(async move {
+            let note = self.note(NOTE_RESTORED_AT).await?;
             Ok(note.and_then(|note| Timestamp::parse(&note)))
         })
     }

@@ -19,7 +19,8 @@ use tokio::task::spawn_blocking;
 use crate::store::embedded::engine::db::Db;
 use crate::store::embedded::engine::key::{Key, Table};
 use crate::store::embedded::open::{
-    ENGINE_FOLDER, NOTE_FILE, OpenError, UNFINISHED_FILE, last_commit, sync_folder, write_note,
+    ENGINE_FOLDER, NOTE_FILE, OpenError, UNFINISHED_FILE, last_commit, mark_earlier_state,
+    sync_folder, write_note,
 };
 use crate::store::embedded::{Embedded, OpenStore};
 use crate::store::{Cause, Error, Result};
@@ -296,6 +297,7 @@ impl Copy {
         }
         self.write()?;
         let last = last_commit(&self.path, &self.db)?;
+        mark_earlier_state(&self.db).map_err(|error| engine(&self.path, error))?;
         self.db.sync().map_err(|error| engine(&self.path, error))?;
         let Self { path, db, rows, .. } = self;
         drop(db);

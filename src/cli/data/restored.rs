@@ -1,0 +1,48 @@
+//! `wideroom restored`: notes that a store was restored from a copy of files that no server wrote as a backup.
+
+use std::sync::Arc;
+
+use super::import::refuse_while_served;
+use crate::cli::error::Error;
+use crate::cli::settings::{STORE, SettingFlags};
+use crate::cli::signals::{self, Stop};
+use crate::cli::{print, storage};
+use crate::clock::{Clock as _, SystemClock};
+use crate::config::Config;
+use crate::model::Timestamp;
+use crate::store::{StoreAdmin, note_restored};
+use crate::telemetry;
+
+#[derive(clap::Args)]
+pub(in crate::cli) struct RestoredFlags {
+    #[command(flatten)]
+    given: SettingFlags<STORE>,
+}
+
+pub(in crate::cli) fn run(flags: &RestoredFlags) -> Result<(), Error> {
+    let config = flags.given.config()?;
+    telemetry::init("warn", config.log_format)?;
+    storage::require_existing(&config)?;
+    signals::run(move |stop| carry_out(config, stop))
+}
+
+async fn carry_out(config: Config, stop: Stop) -> Result<(), Error> {
+    let store = storage::open(&config, Arc::new(SystemClock)).await?;
+    let noted = tokio::select! {
+        noted = note(&*store) => noted,
+        () = stop.cancelled() => Err(Error::Interrupted("the same command can be repeated")),
+    };
+    let closed = store.close().await;
+    let since = noted?;
+    closed?;
+    print(&format!(
+        "cursors of streams from before {since} are expired: clients that resume with one read again"
+    ))
+}
+
+async fn note(store: &dyn StoreAdmin) -> Result<Timestamp, Error> {
+    refuse_while_served(store, "stop all of them first").await?;
+    let now = SystemClock.now();
+    note_restored(store, now).await?;
+    Ok(now)
+}
