@@ -11,7 +11,6 @@ use scylla::client::session::Session;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::errors::{ExecutionError, PrepareError};
 use scylla::response::query_result::QueryResult;
-use tokio::sync::SemaphorePermit;
 use uuid::Uuid;
 
 use self::batch::Writes;
@@ -24,7 +23,7 @@ use super::request::batch_log::BatchLog;
 use super::request::hedging::{Hedging, RequestKind};
 use super::request::metrics::RequestMetrics;
 use super::request::permits::{RequestPermit, RequestPermits};
-use super::request::range_limiter::RangeLimiter;
+use super::request::range_limiter::{RangeLimiter, RangePermit};
 use super::statement::{ExecutionProfiles, Kind, PreparedStatements, Statement};
 use super::value::Values;
 use crate::metrics::Metrics;
@@ -128,10 +127,10 @@ impl Executor {
 
     async fn query(&self, statement: &'static Statement, values: &Values) -> Result<QueryResult> {
         let _permit = self.permits.read(&self.metrics).await?;
-        let _range = self.admit(&[statement], std::slice::from_ref(values))?;
+        let range = self.admit(&[statement], std::slice::from_ref(values))?;
         self.count(statement.kind);
-        self.execute(RequestKind::Read, statement, values, of_read)
-            .await
+        let answer = self.execute(RequestKind::Read, statement, values, of_read);
+        range.settle(answer.await)
     }
 
     pub(crate) async fn write(&self, statement: &'static Statement, values: Values) -> Result<()> {
@@ -140,10 +139,9 @@ impl Executor {
                 .await?;
         }
         let _permit = self.write_permit(statement.kind).await?;
-        let _range = self.admit(&[statement], std::slice::from_ref(&values))?;
-        self.execute(RequestKind::Write, statement, &values, of_write)
-            .await?;
-        Ok(())
+        let range = self.admit(&[statement], std::slice::from_ref(&values))?;
+        let answer = self.execute(RequestKind::Write, statement, &values, of_write);
+        range.settle(answer.await).map(drop)
     }
 
     /// Compare-and-set by a lightweight transaction. `None` if the condition held; otherwise the present row, in the columns of the answer:
@@ -157,14 +155,14 @@ impl Executor {
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         let _permit = self.write_permit(statement.kind).await?;
-        let _range = self.admit(&[statement], std::slice::from_ref(&values))?;
+        let range = self.admit(&[statement], std::slice::from_ref(&values))?;
         let kind = if statement.kind == Kind::Claim {
             RequestKind::Claim
         } else {
             RequestKind::Conditional
         };
         let answer = self.execute(kind, statement, &values, of_write);
-        decided(answer.await?)
+        decided(range.settle(answer.await)?)
     }
 
     /// Compare-and-set of several rows of one partition: all of them or none.
@@ -173,7 +171,7 @@ impl Executor {
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         let _permit = self.write_permit(Kind::Conditional).await?;
-        let _range = self.admit(&writes.statements, &writes.values)?;
+        let range = self.admit(&writes.statements, &writes.values)?;
         let (mut batch, values) = self.prepared_batch(writes);
         batch.set_is_idempotent(false);
         batch.set_execution_profile_handle(Some(self.profiles.conditional.clone()));
@@ -185,7 +183,7 @@ impl Executor {
         let never = || std::future::pending().boxed();
         let kind = RequestKind::Conditional;
         let answer = self.hedging.run(kind, &attempt, first.boxed(), never);
-        decided(answer.await?)
+        decided(range.settle(answer.await)?)
     }
 
     /// Whether any node answers.
@@ -220,7 +218,7 @@ impl Executor {
         &self,
         statements: &[&'static Statement],
         values: &[Values],
-    ) -> Result<Option<SemaphorePermit<'_>>> {
+    ) -> Result<RangePermit<'_>> {
         let prepared = statements.iter().map(|one| self.prepared.get(one));
         self.ranges.admit(prepared.zip(values), &self.metrics)
     }

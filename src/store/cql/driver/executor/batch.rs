@@ -91,12 +91,12 @@ impl Executor {
             }
             _ if writes.kind == BatchType::Logged => {
                 let _permit = self.write_permit(Kind::Write).await?;
-                let _range = self.admit(&writes.statements, &writes.values)?;
-                self.write_logged(writes).await
+                let range = self.admit(&writes.statements, &writes.values)?;
+                range.settle(self.write_logged(writes).await)
             }
             _ => {
                 let _permit = self.write_permit(Kind::Write).await?;
-                let _range = self.admit(&writes.statements, &writes.values)?;
+                let range = self.admit(&writes.statements, &writes.values)?;
                 let (batch, values) = &self.prepared_batch(writes);
                 let attempt = Attempt::first();
                 let first = attempt.run(self.send_batch(batch, values)).boxed();
@@ -104,9 +104,8 @@ impl Executor {
                     let beside = Attempt::beside(&attempt);
                     async move { beside.run(self.send_batch(batch, values)).await }.boxed()
                 };
-                self.hedging
-                    .run(RequestKind::Write, &attempt, first, second)
-                    .await
+                let kind = RequestKind::Write;
+                range.settle(self.hedging.run(kind, &attempt, first, second).await)
             }
         }
     }

@@ -22,6 +22,9 @@ use super::clocks::ClockLead;
 /// Requests of this server in flight at one node: half of all that a server sends. A node that is
 /// slow, but answers, leaves the other half to the others.
 const NODE_REQUESTS_MAX: usize = 512;
+/// A silent node is slow at first. It counts as gone after so many times the silence: nodes that are
+/// cold and loaded stand still for less.
+const GONE_AFTER: u32 = 5;
 
 tokio::task_local! {
     static ATTEMPT: Arc<Attempt>;
@@ -259,15 +262,15 @@ impl NodeTable {
         suspected.map(|node| node.id).collect()
     }
 
-    /// Whether a quorum of some replicas answers. Those of another data centre do not count.
+    /// Whether a quorum of some replicas is there, however slow. Those of another data centre do not count.
     pub(crate) fn has_quorum(&self, replicas: impl Iterator<Item = Uuid>) -> bool {
         let nodes = self.nodes.read();
-        let (mut all, mut answering) = (0, 0);
+        let (mut all, mut present) = (0, 0);
         for node in replicas.filter_map(|id| nodes.get(&id)) {
             all += 1;
-            answering += usize::from(!self.is_silent(node));
+            present += usize::from(!self.is_gone(node));
         }
-        all == 0 || answering > all / 2
+        all == 0 || present > all / 2
     }
 
     /// Whether some nodes are silent while others answer. If none answers, this server may itself
@@ -290,6 +293,12 @@ impl NodeTable {
 
     fn is_silent(&self, node: &NodeState) -> bool {
         node.is_waited_for(self.micros(), self.silence)
+            || !node.is_connected.load(Ordering::Relaxed)
+    }
+
+    /// Whether a node has been silent for so long that it is hardly only slow, or is not connected.
+    fn is_gone(&self, node: &NodeState) -> bool {
+        node.is_waited_for(self.micros(), self.silence * GONE_AFTER)
             || !node.is_connected.load(Ordering::Relaxed)
     }
 

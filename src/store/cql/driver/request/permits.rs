@@ -11,7 +11,7 @@ use crate::store::cql::driver::error::unavailable;
 use crate::store::read_permit::UserReadPermit;
 
 /// Requests of this server in flight. The driver itself would accept any number.
-const IN_FLIGHT_MAX: usize = 1_024;
+pub(super) const IN_FLIGHT_MAX: usize = 1_024;
 /// Reads that answer users in flight. What is left is a reserve for sends, with the reads that they
 /// make, and for what the servers tell each other.
 const QUERIES_MAX: usize = IN_FLIGHT_MAX / 4 * 3;
