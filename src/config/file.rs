@@ -83,8 +83,15 @@ fn setting(path: &Path, key: &str) -> Result<&'static Setting, Error> {
         })
 }
 
+/// Names of earlier versions, each with the present one.
+const RENAMED: [(&str, &str); 1] = [("direct-rate", "stranger-rate")];
+
+/// The setting that is meant by a wrong name: the one that had it, or the most similar one.
 pub(super) fn nearest(key: &str) -> Option<&'static str> {
     let key = key.replace('_', "-").to_lowercase();
+    if let Some((_, name)) = RENAMED.iter().find(|(before, _)| *before == key) {
+        return Some(name);
+    }
     let likeness = |setting: &Setting| strsim::jaro_winkler(setting.name, &key);
     let best = settings().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
     (likeness(best) >= LIKENESS_MIN).then_some(best.name)
@@ -108,6 +115,7 @@ fn plain(path: &Path, key: &str, value: &toml::Value) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::super::{Config, LogFormat};
+    use super::*;
 
     fn read_text(text: &str) -> Result<Config, String> {
         let dir = tempfile::tempdir().unwrap();
@@ -145,6 +153,15 @@ mod tests {
             read_text("log_format = \"json\"").unwrap_err(),
             "FILE: unknown key `log_format`; did you mean `log-format`?"
         );
+        // Another setting is more similar than the one that replaces it.
+        assert_eq!(
+            read_text("direct-rate = 9").unwrap_err(),
+            "FILE: unknown key `direct-rate`; did you mean `stranger-rate`?"
+        );
+        for (before, name) in RENAMED {
+            let is_setting = |name| settings().any(|setting| setting.name == name);
+            assert!(is_setting(name) && !is_setting(before), "{before}");
+        }
         assert_eq!(read_text("zzz = 1").unwrap_err(), "FILE: unknown key `zzz`");
     }
 

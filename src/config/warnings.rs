@@ -47,8 +47,22 @@ impl Config {
                 "one user may take every socket: write a --user-sockets-max below --sockets-max",
             ),
             (
+                server.variables_bytes > server.body_bytes,
+                "variables may be larger than any body: lower --variables-max to --http-body-max",
+            ),
+            (
+                self.chat.user_replays_max > self.chat.replays_max,
+                "one user may take every replay: write a --user-replays-max below --replays-max",
+            ),
+            (
                 self.chat.rates.is_on && self.chat.rates.typing_interval >= self.chat.typing_lifetime,
                 "a typing signal ends before its user may send the next one: write a --typing-every below --typing-lasts",
+            ),
+            (
+                self.before_send
+                    .as_ref()
+                    .is_some_and(|hook| hook.timeout >= server.request),
+                "a send times out before its hook does: write a timeout of [before_send] below --request-deadline",
             ),
             (
                 server.sockets.init_bytes > server.sockets.message_bytes,
