@@ -121,7 +121,7 @@ fn the_dashboard_shows_every_metric_of_webhooks() {
     let told = told_by(&program, &["--config", &file]);
     let shown = of_webhooks(shown(&told));
     assert_eq!(shown, of_webhooks(told));
-    assert_eq!(shown.len(), 11);
+    assert_eq!(shown.len(), 12);
 }
 
 #[tokio::test]
@@ -177,22 +177,29 @@ fn each_alert_has_a_page_and_asks_for_metrics_of_the_dashboard() {
     assert!(unknown.is_empty(), "no panel shows {unknown:?}");
 }
 
-/// Prometheus itself reads the rules, where its tool is installed.
+/// Prometheus itself reads and tests the rules, where its tool is installed.
 #[test]
 fn prometheus_takes_the_alerts() {
-    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("docker/alerts.yml");
-    let checked = std::process::Command::new("promtool")
-        .args(["check", "rules"])
-        .arg(rules)
-        .output();
-    match checked {
-        Ok(output) => assert!(output.status.success(), "{output:?}"),
-        Err(error) => {
-            println!("left out: promtool (Debian's package prometheus) is not installed: {error}");
-            assert!(
-                std::env::var_os("CI").is_none_or(|value| value != "true"),
-                "promtool is missing"
-            );
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (action, file) in [
+        ("check", "docker/alerts.yml"),
+        ("test", "tests/alerts_test.yml"),
+    ] {
+        let checked = std::process::Command::new("promtool")
+            .args([action, "rules"])
+            .arg(root.join(file))
+            .output();
+        match checked {
+            Ok(output) => assert!(output.status.success(), "{output:?}"),
+            Err(error) => {
+                println!(
+                    "left out: promtool (Debian's package prometheus) is not installed: {error}"
+                );
+                assert!(
+                    std::env::var_os("CI").is_none_or(|value| value != "true"),
+                    "promtool is missing"
+                );
+            }
         }
     }
 }

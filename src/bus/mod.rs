@@ -193,6 +193,15 @@ impl Bus {
         metrics.add(self.metrics.lag.clone());
         metrics.add(self.metrics.gaps.clone());
         let bus = self.clone();
+        let linked = self.clone();
+        metrics.read(
+            "wideroom_nats_down",
+            "1 while the server has no connection to NATS (--nats) and polls the store instead, else 0.",
+            move || {
+                let is_down = linked.peers.is_some() && !linked.is_connected_to_peers();
+                f64::from(u8::from(is_down))
+            },
+        );
         metrics.read(
             "wideroom_bus_topics",
             "Topics with at least one subscriber.",

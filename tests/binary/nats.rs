@@ -62,13 +62,14 @@ async fn two_servers_tell_each_other_and_lose_nothing_without_nats() {
     };
     let Some(shared) = shared().await else { return };
     let program = migrated(|keyspace| shared.url(keyspace), "1");
-    let serve = || {
-        Server::start(
-            &program,
-            &["--log", "warn", "--rates", "off", "--nats", &nats.url()],
-        )
+    let options = ["--rates", "off", "--nats", &nats.url()];
+    let (one, admin) = Server::start_with_admin(&program, &options);
+    let other = Server::start(&program, &[&options[..], &["--log", "warn"]].concat());
+    let is_down = |value: f64| {
+        let line = format!("wideroom_nats_down {value}");
+        admin.wait_until("/metrics", |text| text.lines().any(|other| other == line));
     };
-    let (one, other) = (serve(), serve());
+    is_down(0.0);
     let mut alice = Caller::connect(one.address(), &program.token("alice"))
         .await
         .unwrap();
@@ -119,8 +120,10 @@ async fn two_servers_tell_each_other_and_lose_nothing_without_nats() {
     bob.subscribe("messages", &messages).await;
     let with = converse(&mut alice, &mut bob, c, 10).await;
     nats.kill();
+    is_down(1.0);
     let without = converse(&mut alice, &mut bob, c, 3).await;
     nats.start_again();
+    is_down(0.0);
     let again = converse(&mut alice, &mut bob, c, 3).await;
     println!(
         "heard on the other server: ten with NATS in {with:?}, three without in {without:?}, three while it comes back in {again:?}"

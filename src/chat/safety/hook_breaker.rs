@@ -66,6 +66,11 @@ impl HookBreakers {
         breakers.all.is_open(now) || of_user.is_some_and(|breaker| breaker.is_open(now))
     }
 
+    /// Whether the hook has failed so often in a row that the breaker of all opened, and has not decided since.
+    pub(super) fn is_down(&self) -> bool {
+        self.0.lock().all.open_until.is_some()
+    }
+
     /// Records an answer that decided.
     pub(super) fn decided(&self, user: &UserId) {
         let mut breakers = self.0.lock();
@@ -107,6 +112,7 @@ mod tests {
         for _ in 0..1_000 {
             assert!(!breakers.failed(&user(1)));
         }
+        assert!(!breakers.is_down(), "one user's messages prove nothing");
         assert!(breakers.is_open(&user(1)) && !breakers.is_open(&user(2)));
         for number in 2..=4 {
             for count in 1..=USER_SHARE {
@@ -114,12 +120,13 @@ mod tests {
                 assert_eq!(breakers.failed(&user(number)), opens);
             }
         }
-        assert!(breakers.is_open(&user(9)));
+        assert!(breakers.is_open(&user(9)) && breakers.is_down());
         tokio::time::advance(OPEN_FOR).await;
         assert!(!breakers.is_open(&user(9)), "it is asked again");
+        assert!(breakers.is_down(), "it has not decided yet");
         breakers.failed(&user(9));
         assert!(breakers.is_open(&user(5)), "one failure opens it again");
         breakers.decided(&user(5));
-        assert!(!breakers.is_open(&user(9)));
+        assert!(!breakers.is_open(&user(9)) && !breakers.is_down());
     }
 }

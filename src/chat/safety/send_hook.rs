@@ -148,7 +148,7 @@ pub struct SendHook {
     timeout: Duration,
     on_failure: HookFailureMode,
     questions: ReplayLimiter,
-    breakers: HookBreakers,
+    breakers: Arc<HookBreakers>,
     outcomes: IntCounterVec,
     unchecked: IntCounter,
     seconds: Histogram,
@@ -172,7 +172,7 @@ impl SendHook {
             timeout: settings.timeout,
             on_failure: settings.on_failure,
             questions: ReplayLimiter::new(USER_AT_ONCE_MAX, AT_ONCE_MAX, WAIT_MAX),
-            breakers: HookBreakers::new(),
+            breakers: Arc::new(HookBreakers::new()),
             outcomes,
             unchecked: metrics::counter(
                 "wideroom_before_send_unchecked_total",
@@ -190,6 +190,12 @@ impl SendHook {
         metrics.add(self.outcomes.clone());
         metrics.add(self.unchecked.clone());
         metrics.add(self.seconds.clone());
+        let breakers = Arc::clone(&self.breakers);
+        metrics.read(
+            "wideroom_before_send_down",
+            "1 while the hook before a send fails about every user, so that `on_failure` decides, else 0.",
+            move || f64::from(u8::from(breakers.is_down())),
+        );
     }
 
     /// Returns once the message may be stored.
