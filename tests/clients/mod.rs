@@ -6,13 +6,33 @@ mod imports;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use wideroom::config::parse_duration;
+use wideroom::server::ServerBounds;
 
 use crate::support::client::http;
-use crate::support::nginx::Nginx;
 use crate::support::node::Node;
 use crate::support::program::Program;
+use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 use crate::support::{go, python};
+
+/// The proxies' own time of idle connections ends first, so that none closes under a request.
+#[test]
+fn proxies_close_idle_connections_before_the_server_does() {
+    let idle = ServerBounds::default().head.idle;
+    for (file, line) in [
+        (
+            include_str!("../../docker/nginx.conf"),
+            "keepalive_timeout ",
+        ),
+        (include_str!("../../docker/Caddyfile"), "keepalive "),
+    ] {
+        let mut lines = file.lines().map(str::trim);
+        let value = lines.find_map(|one| one.strip_prefix(line)).unwrap();
+        let time = parse_duration(value.trim_end_matches(';')).unwrap();
+        assert!(time < idle, "{line}: {time:?} of {idle:?}");
+    }
+}
 
 /// The sample, served; and a token of each who talks.
 fn serve(arguments: &[&str]) -> (Program, Server, [String; 2]) {
@@ -99,7 +119,7 @@ fn genqlient_outlives_pings() {
 }
 
 #[test]
-fn events_pass_nginx_and_a_dev_server_that_compresses() {
+fn events_sockets_and_pools_pass_nginx_caddy_and_dev_servers() {
     let Some(node) = Node::installed() else {
         return;
     };
@@ -115,9 +135,13 @@ fn events_pass_nginx_and_a_dev_server_that_compresses() {
     let server = Server::start(&program, &arguments);
     let [alice, bob] = ["alice", "bob"].map(|name| program.token(name));
     let url = graphql(&server);
-    node.run("proxied.js", &[&url, &alice, &bob, "express"]);
-    if let Some(nginx) = Nginx::start(&program, server.address()) {
-        node.run("proxied.js", &[&nginx.url(), &alice, &bob]);
+    for front in ["express", "vite", "webpack"] {
+        node.run("proxied.js", &[&url, &alice, &bob, front]);
+    }
+    for start in [Proxy::nginx, Proxy::caddy] {
+        if let Some(proxy) = start(&program, server.address()) {
+            node.run("proxied.js", &[&proxy.url(), &alice, &bob]);
+        }
     }
     assert_eq!(server.kill(), "");
 }
@@ -137,7 +161,7 @@ async fn no_mutation_meets_a_connection_of_a_pool_that_closes() {
         "2500ms",
     ];
     let server = Server::start(&program, &arguments);
-    let Some(nginx) = Nginx::with_pool(&program, server.address(), "2s") else {
+    let Some(nginx) = Proxy::nginx_with_pool(&program, server.address(), "2s") else {
         return;
     };
     let bearer = format!("Bearer {}", program.token("alice"));
@@ -204,6 +228,8 @@ fn the_page_for_front_ends_names_the_code_that_is_tested() {
     let page = include_str!("README.md");
     for name in [
         "app",
+        "dev/vite.config.js",
+        "dev/webpack.config.js",
         "resume.js",
         "unsent.js",
         "relay.js",

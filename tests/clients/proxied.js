@@ -1,5 +1,5 @@
-// A server behind a proxy: `node proxied.js URL ALICE BOB`. With `express` as a fourth argument behind the middleware of dev servers, which
-// compresses whatever it may.
+// A server behind a proxy: `node proxied.js URL ALICE BOB`. With a fourth argument behind a dev server: `vite` or `webpack`, each by the lines
+// of dev/, or `express`, whose middleware compresses whatever it may.
 
 import assert from "node:assert/strict";
 
@@ -12,22 +12,45 @@ import WebSocket from "ws";
 
 import { ask, say, startConversation, until } from "./support.js";
 
-const [target, alice, bob, middleware] = process.argv.slice(2);
+const [target, alice, bob, front] = process.argv.slice(2);
 const headers = { authorization: `Bearer ${alice}` };
 const ADDED = "subscription($id: ID!) { messageAdded(conversationId: $id) { messageEdge { node { body } } } }";
 
-/** As webpack's dev server stands in front. */
-const devServer = async () => {
-  const app = express();
-  app.use(compression({ threshold: 0 }));
-  app.use(createProxyMiddleware({ target: new URL(target).origin, ws: true, pathFilter: "/graphql" }));
-  const server = await new Promise((resolve) => {
-    const listening = app.listen(0, "127.0.0.1", () => resolve(listening));
-  });
-  return `http://127.0.0.1:${server.address().port}/graphql`;
+// The configurations of dev servers read it.
+process.env.WIDEROOM = new URL(target).origin;
+const root = new URL("dev", import.meta.url).pathname;
+
+/** Starts a dev server in front. Returns its HTTP server. */
+const devServers = {
+  async express() {
+    const app = express();
+    app.use(compression({ threshold: 0 }));
+    app.use(createProxyMiddleware({ target: process.env.WIDEROOM, ws: true, pathFilter: "/graphql" }));
+    return new Promise((resolve) => {
+      const listening = app.listen(0, "127.0.0.1", () => resolve(listening));
+    });
+  },
+  async vite() {
+    const { createServer } = await import("vite");
+    const server = await createServer({ root, configFile: `${root}/vite.config.js`, logLevel: "error", server: { host: "127.0.0.1" } });
+    await server.listen();
+    return server.httpServer;
+  },
+  async webpack() {
+    const [{ default: webpack }, { default: DevServer }, { default: config }] = await Promise.all([
+      import("webpack"),
+      import("webpack-dev-server"),
+      import("./dev/webpack.config.js"),
+    ]);
+    const quiet = { stats: "none", infrastructureLogging: { level: "none" } };
+    const compiler = webpack({ mode: "development", context: root, entry: "./webpack.config.js", ...quiet });
+    const server = new DevServer({ ...config.devServer, host: "127.0.0.1", port: "auto" }, compiler);
+    await server.start();
+    return server.server;
+  },
 };
 
-const url = middleware === "express" ? await devServer() : target;
+const url = front === undefined ? target : `http://127.0.0.1:${(await devServers[front]()).address().port}/graphql`;
 const id = await startConversation(url, alice, bob, 1);
 
 /** An event arrives while nothing comes after it. */
@@ -42,10 +65,17 @@ async function isTold(name, client) {
   stop();
 }
 
+/** As browsers do, and webpack's dev server wants it. */
+class BrowserSocket extends WebSocket {
+  constructor(address, protocols) {
+    super(address, protocols, { origin: new URL(url).origin });
+  }
+}
+
 // Both accept gzip, as browsers do.
 await isTold("events", createSse({ url, headers: { ...headers, "accept-encoding": "gzip, deflate, br" }, retryAttempts: 0 }));
 for (const path of ["", "/ws"]) {
-  const sockets = createSockets({ url: url.replace("http", "ws") + path, webSocketImpl: WebSocket, connectionParams: { headers }, retryAttempts: 0 });
+  const sockets = createSockets({ url: url.replace("http", "ws") + path, webSocketImpl: BrowserSocket, connectionParams: { headers }, retryAttempts: 0 });
   await isTold(`sockets ${path}`, sockets);
 }
 // More requests than the pool has connections.
