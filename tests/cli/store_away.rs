@@ -1,10 +1,16 @@
 //! A server whose store is away at its start: it waits, says so where operators look, and serves once the store is back.
 
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::Program;
+use crate::cluster::place::migrated;
 use crate::support::admin::{Admin, ON};
+use crate::support::cassandra::shared;
+use crate::support::client::Caller;
 use crate::support::program::Running;
 use crate::support::server::Server;
 
@@ -46,6 +52,65 @@ fn a_server_waits_for_a_cluster_that_is_away() {
         !log.contains("hunter2") && !reason.contains("hunter2"),
         "{log}"
     );
+}
+
+/// Passes connections on to a node, until the process ends.
+fn forward(from: SocketAddr, to: SocketAddr) {
+    let listener = TcpListener::bind(from).unwrap();
+    std::thread::spawn(move || {
+        for incoming in listener.incoming() {
+            let (here, there) = (incoming.unwrap(), TcpStream::connect(to).unwrap());
+            for (mut from, mut to) in [
+                (here.try_clone().unwrap(), there.try_clone().unwrap()),
+                (there, here),
+            ] {
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+}
+
+/// As after a power cut, when servers start sooner than the nodes of their cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_serves_once_its_cluster_is_back() {
+    let Some(shared) = shared().await else { return };
+    let hosts = shared.authority().rsplit('@').next().unwrap();
+    // A cluster that was there already may have several.
+    let Ok(node) = hosts.parse::<SocketAddr>() else {
+        return;
+    };
+    let program = migrated(|keyspace| shared.url(keyspace), "1");
+    // Nothing listens there yet.
+    let front = TcpListener::bind((node.ip(), 0))
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let store = program
+        .store()
+        .replace(&node.to_string(), &front.to_string());
+    let (server, admin) = std::thread::scope(|scope| {
+        let starting = scope.spawn(|| Server::start_with_admin(&program, &["--store", &store]).0);
+        let admin = admin_of(&program);
+        let (status, _) = admin.wait_until("/readyz", |body| {
+            body.starts_with("the server waits for its store: ")
+        });
+        assert_eq!(status, 503);
+        forward(front, node);
+        (starting.join().unwrap(), admin)
+    });
+    admin.wait_for("/readyz", 200);
+    let mut alice = Caller::connect(server.address(), &program.token("alice"))
+        .await
+        .unwrap();
+    let start =
+        "mutation { startDirectConversation(input: {username: \"bob\"}) { conversation { id } } }";
+    alice.data(start, &Value::Null).await.unwrap();
+    server.signal("-TERM");
+    let (code, _, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
 }
 
 /// As when a supervisor starts the next server before the last one has closed its folder.
