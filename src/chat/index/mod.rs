@@ -10,6 +10,7 @@ mod cache;
 pub(crate) mod content;
 mod directory;
 mod indexer;
+mod log;
 mod proposal;
 mod purge;
 mod queue;
@@ -29,6 +30,7 @@ use self::directory::{Directory, Epoch, Levels};
 use self::indexer::IndexerMeter;
 pub(crate) use self::indexer::IndexerTask;
 use self::indexer::{IndexGoal, IndexStep};
+use self::log::LooseLog;
 pub(crate) use self::proposal::TermGroups;
 use self::queue::IndexQueue;
 use self::segment::SegmentHeader;
@@ -43,6 +45,7 @@ use crate::store::{DueRemoval, Store, hour_of};
 /// Memory of the caches.
 const DIRECTORIES_BYTES: usize = 3 << 20;
 const HEADERS_BYTES: usize = 3 << 20;
+const LOGS_BYTES: usize = 1 << 20;
 /// Age at which a directory is read again: another server may have added segments.
 const DIRECTORY_MAX: Duration = Duration::from_secs(60);
 /// Time after which a message is in no batch that was not done yet, beside the overlap window of the store.
@@ -90,6 +93,7 @@ pub(crate) struct SearchIndex {
     server: Uuid,
     directories: WeightedCache<ConversationId, CachedDirectory>,
     headers: WeightedCache<Uuid, Arc<SegmentHeader>>,
+    logs: WeightedCache<ConversationId, Arc<LooseLog>>,
     queue: IndexQueue,
     meter: IndexerMeter,
     has_reported_damage: AtomicBool,
@@ -112,6 +116,7 @@ impl SearchIndex {
             server: Uuid::new_v4(),
             directories: WeightedCache::new(DIRECTORIES_BYTES),
             headers: WeightedCache::new(HEADERS_BYTES),
+            logs: WeightedCache::new(LOGS_BYTES),
             queue: IndexQueue::new(levels[0] as usize),
             meter: IndexerMeter::new(),
             has_reported_damage: AtomicBool::new(false),
@@ -224,10 +229,7 @@ impl SearchIndex {
             return Ok(None);
         }
         let changes = match self.has_all_changes(conversation, &directory).await? {
-            true => {
-                self.loose_since(conversation, directory.folded, CHANGES_MAX)
-                    .await?
-            }
+            true => self.loose_since(conversation, directory.folded).await?,
             false => None,
         };
         let Some((changed, read)) = changes else {
@@ -238,7 +240,6 @@ impl SearchIndex {
             self.request(conversation);
         }
         let known = directory.loose.iter().map(|loose| loose.message);
-        let changed = changed.iter().map(|change| change.message);
         let mut loose: Vec<_> = known.chain(changed).collect();
         loose.sort_unstable_by(|one, other| other.cmp(one));
         loose.dedup();
@@ -310,30 +311,6 @@ impl SearchIndex {
     /// Reads a directory again at its next use: a segment that it names is gone.
     pub(crate) fn forget(&self, conversation: ConversationId) {
         self.directories.forget(&conversation);
-    }
-
-    /// The changes after a position that make a message loose, and how many were read for them. `None` if there are more than
-    /// these.
-    async fn loose_since(
-        &self,
-        conversation: ConversationId,
-        after: OrderKey,
-        changes_max: usize,
-    ) -> Result<Option<(Vec<Change>, usize)>> {
-        let (mut loose, mut position, mut read) = (Vec::new(), after, 0);
-        loop {
-            let changes = self.store.changes(conversation, position, CHANGES).await?;
-            let count = changes.len();
-            position = changes.last().map_or(position, |last| last.id.order_key());
-            loose.extend(changes.into_iter().filter(makes_loose));
-            read += count;
-            if count < CHANGES {
-                return Ok(Some((loose, read)));
-            }
-            if read >= changes_max {
-                return Ok(None);
-            }
-        }
     }
 
     /// Has the index of a conversation built again, of which segments cannot be read.
