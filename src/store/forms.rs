@@ -22,4 +22,6 @@ impl FormVersion {
     pub const ERASURE: Self = Self(17);
     /// Held conversations in the positions of readers of the outbox.
     pub const HELD_POSITIONS: Self = Self(20);
+    /// Lists of pins.
+    pub const PIN_LISTS: Self = Self(21);
 }

@@ -22,8 +22,10 @@
 //! | `changes_by_user` | user, change | changes of the inbox since a cursor (35 days) |
 //! | `sends_by_key` | conversation, sender, key | whether a send is a retry (24 hours) |
 //! | `reactions_by_message` | conversation, message, emoji, user | reactions. A message says whether it has any, so that most pages read none |
+//! | `ended_reactions_by_message` | conversation, message, user, emoji | reactions that were taken back, so that no import brings them back (35 days) |
 //! | `notify_all_by_conversation` | conversation, user | users who chose the notification level ALL: an index of flags |
-//! | `pins_by_conversation` | conversation, message | pinned messages, and on a cluster ended pins (35 days). A message says whether it is pinned |
+//! | `pinned_by_conversation` | conversation | pinned messages, in one value. A message says whether it is pinned |
+//! | `pins_by_conversation` | conversation, message | on a cluster: the last change of each pin (ended ones 35 days) |
 //! | `mentions_by_entry` | user, conversation, message, newest first | messages that mention a user (400 days) |
 //! | `everyone_by_conversation` | conversation, message, newest first | messages that mention everyone (400 days) |
 //! | `users` | user | profile and last-seen time |
@@ -344,7 +346,7 @@ pub trait Store:
     ) -> StoreFuture<'a, Option<Arc<Message>>>;
 
     /// The last pins of a conversation's messages, in no order: those that are on, and on a cluster
-    /// some that ended within [`Pin::END_LIFETIME_MICROS`]. At most a little over [`Pin::KEPT_MAX`].
+    /// some that ended lately. At most a little over [`Pin::KEPT_MAX`]. Pins that ended cost nothing: one row has the list.
     /// A pin is valid if its message has it too ([`Message::current_pin`]).
     fn pins(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<(MessageId, Pin)>>;
 

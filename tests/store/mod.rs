@@ -31,6 +31,7 @@ mod floor;
 mod history;
 mod import;
 mod inbox;
+mod living;
 mod membership;
 mod mention;
 mod oracle;
@@ -54,7 +55,7 @@ use stage::Stage;
 ///
 /// `cases` are async; `properties` are given a runtime, as proptest itself is not async.
 macro_rules! contract {
-    (cases { $($file:ident { $($case:ident),+ $(,)? })+ } properties { $($property_file:ident { $($property:ident),+ $(,)? })+ }) => {
+    (cases { $($file:ident { $($case:ident),+ $(,)? })+ } living { $($counted:ident),+ $(,)? } properties { $($property_file:ident { $($property:ident),+ $(,)? })+ }) => {
         macro_rules! stores {
             ($engine:ident) => { stores!($engine, cfg(test)); };
             ($engine:ident, $mark:meta) => {
@@ -113,6 +114,19 @@ macro_rules! contract {
                         let Some(stage) = Stage::$engine().await else { return };
                         crate::store::mention::mentions_behind_those_of_blocked_senders_become_exact(&stage).await;
                         stage.close().await;
+                    }
+
+                    mod living {
+                        use super::Stage;
+                        $(
+                            #[tokio::test]
+                            #[$mark]
+                            async fn $counted() {
+                                let Some(stage) = Stage::$engine().await else { return };
+                                crate::store::living::$counted(&stage).await;
+                                stage.close().await;
+                            }
+                        )+
                     }
                 }
             };
@@ -367,6 +381,11 @@ contract! {
             acknowledged_writes_are_in_every_later_read,
             growing_large_between_sends_loses_nothing,
         }
+    }
+    living {
+        ended_pins_cost_a_list_nothing,
+        reactions_that_were_taken_back_cost_a_page_nothing,
+        participants_who_left_are_passed_over_once,
     }
     properties {
         history { pages_tile_the_history, a_page_is_the_slice_of_its_list }

@@ -10,7 +10,7 @@ use crate::support::words::{
     START, change, conversation_id, group_row, id, message_row, text, users,
 };
 
-async fn pin(
+pub async fn pin(
     store: &dyn Store,
     micros: i64,
     by: &UserId,

@@ -18,7 +18,11 @@ pub struct Stage {
     pub clock: Arc<ManualClock>,
     /// Folder of a store on disk, deleted with the stage.
     folder: Option<tempfile::TempDir>,
+    rows: RowCounter,
 }
+
+/// Count of the rows that an engine has read.
+type RowCounter = Box<dyn Fn() -> u64 + Send + Sync>;
 
 impl Stage {
     /// As each engine, `None` where it cannot be had, which was said.
@@ -34,6 +38,7 @@ impl Stage {
             store: Box::new(Naive::new(clock.clone())),
             clock,
             folder: None,
+            rows: Box::new(|| 0),
         }
     }
 
@@ -41,10 +46,12 @@ impl Stage {
         new_salt();
         let clock = Arc::new(ManualClock::at(NOW));
         let folder = tempfile::tempdir().unwrap();
+        let (store, rows) = open(&folder, &clock).await;
         Some(Self {
-            store: open(&folder, &clock).await,
+            store,
             clock,
             folder: Some(folder),
+            rows,
         })
     }
 
@@ -53,15 +60,23 @@ impl Stage {
         let address = keyspace().await?;
         new_salt_among_others();
         let clock = Arc::new(ManualClock::at(NOW));
+        let store = Arc::new(Cql::open(address, clock.clone()).await.unwrap());
+        let counted = Arc::clone(&store);
         Some(Self {
-            store: Box::new(Cql::open(address, clock.clone()).await.unwrap()),
+            store: Box::new(InstrumentedStore::new(store)),
             clock,
             folder: None,
+            rows: Box::new(move || counted.rows_read()),
         })
     }
 
     pub fn store(&self) -> &dyn StoreAdmin {
         &*self.store
+    }
+
+    /// Rows that the engine has read. 0 for the naive one.
+    pub fn rows_read(&self) -> u64 {
+        (self.rows)()
     }
 
     /// Closes the store and opens it again, where it is one that outlives its process.
@@ -70,20 +85,24 @@ impl Stage {
             store,
             clock,
             folder,
+            rows,
         } = self;
         let Some(folder) = folder else {
             return Self {
                 store,
                 clock,
                 folder,
+                rows,
             };
         };
         store.close().await.unwrap();
-        drop(store);
+        drop((store, rows));
+        let (store, rows) = open(&folder, &clock).await;
         Self {
-            store: open(&folder, &clock).await,
+            store,
             clock,
             folder: Some(folder),
+            rows,
         }
     }
 
@@ -92,15 +111,21 @@ impl Stage {
     }
 }
 
-async fn open(folder: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Box<dyn StoreAdmin> {
+async fn open(
+    folder: &tempfile::TempDir,
+    clock: &Arc<ManualClock>,
+) -> (Box<dyn StoreAdmin>, RowCounter) {
     let options = Options {
         free_bytes_min: 0,
         ..Options::new(folder.path())
     };
+    let store = Arc::new(Embedded::open(options, clock.clone()).await.unwrap());
+    let counted = Arc::clone(&store);
     // As it is served.
-    Box::new(InstrumentedStore::new(Arc::new(
-        Embedded::open(options, clock.clone()).await.unwrap(),
-    )))
+    (
+        Box::new(InstrumentedStore::new(store)),
+        Box::new(move || counted.rows_scanned()),
+    )
 }
 
 /// The keyspace of this run, with its tables. `None` where no Cassandra can be had.

@@ -174,6 +174,11 @@ impl Cql {
         self.executor.statements_sent()
     }
 
+    /// Rows that reads have returned since the store was opened, by which tests measure what a list reads.
+    pub fn rows_read(&self) -> u64 {
+        self.executor.rows_read()
+    }
+
     /// Periodic statements sent since the store was opened: those that a server repeats by itself, whether anyone asks it or not.
     pub fn periodic_statements_sent(&self) -> u64 {
         self.executor.periodic_statements_sent()

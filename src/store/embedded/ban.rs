@@ -1,16 +1,22 @@
 //! Bans in the embedded store: one row for each banned user of a conversation.
 //!
-//! A change of the membership writes them in its commit. Reads leave out bans that have ended.
+//! A change of the membership writes them in its commit. Reads leave out bans that have ended by their time, until a
+//! sweep deletes them: a list reads those of the last minutes at most.
 
+use super::OpenStore;
 use super::read_context::ReadContext;
 use crate::model::{Ban, ConversationId, Direction, Page, PageRequest, Timestamp, UserId};
 use crate::store::Result;
+use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
-use crate::store::embedded::engine::key::{self, Span};
+use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{self, BanRecord};
 
 const TABLE: &str = "bans_by_conversation";
+/// Rows of one read of a sweep, and reads of one sweep.
+const SWEEP_ROWS_MAX: usize = 2_000;
+const SWEEP_READS_MAX: usize = 50;
 
 pub(super) fn of_users(
     context: &ReadContext,
@@ -87,4 +93,49 @@ fn decode((key, value): &(impl AsRef<[u8]>, impl AsRef<[u8]>)) -> Result<Ban> {
     let record: BanRecord =
         record::decode(value.as_ref()).map_err(|error| corrupt(TABLE, error))?;
     Ok(record.into_ban(user))
+}
+
+/// Sweeper of bans that have ended, around the bans of all conversations.
+#[derive(Default)]
+pub(super) struct BanSweep {
+    from: Option<Vec<u8>>,
+}
+
+impl BanSweep {
+    pub(super) async fn run(&mut self, inner: &OpenStore) -> Result<()> {
+        for _ in 0..SWEEP_READS_MAX {
+            let from = self.from.take();
+            let (write, next) = inner.read(move |context| ended(context, from)).await?;
+            if !write.ops.is_empty() {
+                // A refused write met a ban that has changed meanwhile: the next round deletes the others.
+                inner.committer.commit(write).await?;
+            }
+            self.from = next;
+            if self.from.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Plans the deletion of ended bans behind a key. Returns it with the key after which the next part begins.
+fn ended(context: &ReadContext, from: Option<Vec<u8>>) -> Result<(Write, Option<Vec<u8>>)> {
+    let (view, now) = (context.view(), context.clock.now());
+    let (mut write, mut last, mut count) = (Write::default(), None, 0);
+    let span = key::behind(key::all_bans(), from);
+    for row in view.scan(span, Direction::Forward).take(SWEEP_ROWS_MAX) {
+        let row = row?;
+        // A row that cannot be read stays for a verification.
+        if decode(&row).is_ok_and(|ban| !ban.holds_at(now)) {
+            let (table, bytes) = (Table::Rows, row.0.to_vec());
+            let key = Key { table, bytes };
+            let is_same = Condition::Is(key.clone(), row.1.to_vec());
+            write.conditions.push(is_same);
+            write.ops.push(Op::Delete(key));
+        }
+        last = Some(row.0.to_vec());
+        count += 1;
+    }
+    Ok((write, last.filter(|_| count == SWEEP_ROWS_MAX)))
 }

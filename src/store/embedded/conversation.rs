@@ -1,19 +1,15 @@
-//! Conversations and their participants in the embedded store.
+//! Conversations in the embedded store, and who takes part in them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::inbox;
 use super::read_context::ReadContext;
-use crate::model::{
-    ActPosition, Conversation, ConversationId, Direction, Membership, OrderKey, OutboxEvent, Page,
-    PageRequest, Participant, Role, UserId,
-};
+use crate::model::{Conversation, ConversationId, Membership, OutboxEvent, Role, UserId};
 use crate::store::embedded::cache::state::{ConversationState, People, States};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, MissingRow, View, corrupt};
-use crate::store::embedded::engine::key::{self, Cell, Span};
-use crate::store::embedded::engine::page::read_page;
+use crate::store::embedded::engine::db::{MissingRow, View, corrupt};
+use crate::store::embedded::engine::key::{self, Cell};
 use crate::store::embedded::engine::record::{
     self, ConversationRecord, HeadRecord, LoggedChangeKind, RosterRecord,
 };
@@ -238,144 +234,4 @@ pub(super) fn heads_in_memory<T>(
         .iter()
         .map(|id| states.get(*id).map(|state| of(Some(&state.head))))
         .collect()
-}
-
-/// Reads a page of participants by name, filtered by membership.
-pub(super) fn participants(
-    context: &ReadContext,
-    conversation: ConversationId,
-    prefix: &str,
-    request: &PageRequest<UserId>,
-    is_listed: impl Fn(&Participant) -> bool,
-) -> Result<Page<Participant>> {
-    let state = context.state(conversation)?;
-    let view = context.view();
-    let has = |user: &UserId| {
-        let cell = key::participant(conversation, user, Cell::Membership);
-        let membership = view.decoded(&cell, record::decode_membership)?;
-        let participant = Cells {
-            membership,
-            ..Cells::default()
-        }
-        .into_participant(conversation, user.clone());
-        Ok(participant.is_some_and(|participant| is_listed(&participant)))
-    };
-    let page = read_page(
-        &key::participants_with_prefix(conversation, prefix),
-        request,
-        |user| key::participant_place(conversation, user),
-        has,
-        |span, direction, limit| listed(&view, conversation, span, direction, limit, &is_listed),
-    )?;
-    Ok(page.map(|one| as_it_counts(state.as_deref(), one)))
-}
-
-/// Participant with the effective role.
-fn as_it_counts(state: Option<&ConversationState>, one: Participant) -> Participant {
-    match state {
-        Some(state) => Participant {
-            membership: state.effective(&one.user, one.membership),
-            ..one
-        },
-        None => one,
-    }
-}
-
-/// Reads the first participants of a range. The cells of one participant are adjacent in either direction.
-pub(super) fn listed(
-    view: &View<'_>,
-    conversation: ConversationId,
-    span: Span,
-    direction: Direction,
-    limit: usize,
-    is_listed: &impl Fn(&Participant) -> bool,
-) -> Result<Vec<Participant>> {
-    let mut found = Vec::new();
-    let mut cells: Option<(UserId, Cells)> = None;
-    let keep = |cells: Option<(UserId, Cells)>, found: &mut Vec<Participant>| {
-        let participant =
-            cells.and_then(|(user, cells)| cells.into_participant(conversation, user));
-        found.extend(participant.filter(is_listed));
-    };
-    for row in view.scan(span, direction) {
-        let (key, value) = row?;
-        let (user, cell) =
-            key::participant_cell(&key).ok_or_else(|| corrupt("participants", MalformedKey))?;
-        if cells.as_ref().is_none_or(|(present, _)| *present != user) {
-            keep(cells.take(), &mut found);
-            if found.len() == limit {
-                return Ok(found);
-            }
-        }
-        cells
-            .get_or_insert_with(|| (user, Cells::default()))
-            .1
-            .read(cell, &value)?;
-    }
-    keep(cells, &mut found);
-    found.truncate(limit);
-    Ok(found)
-}
-
-/// Participant under assembly from its cells.
-#[derive(Default)]
-struct Cells {
-    membership: Option<Membership>,
-    read_up_to: Option<ActPosition>,
-    delivered_up_to: Option<OrderKey>,
-}
-
-impl Cells {
-    fn read(&mut self, cell: u8, value: &[u8]) -> Result<()> {
-        let result = match cell {
-            cell if cell == Cell::Membership as u8 => record::decode_membership(value)
-                .map(|membership| self.membership = Some(membership)),
-            cell if cell == Cell::ReadUpTo as u8 => {
-                record::decode_act(value).map(|act| self.read_up_to = Some(act))
-            }
-            cell if cell == Cell::DeliveredUpTo as u8 => {
-                record::decode_position(value).map(|position| self.delivered_up_to = Some(position))
-            }
-            _ => return Err(corrupt("participants", MalformedKey)),
-        };
-        result.map_err(|error| corrupt("participants", error))
-    }
-
-    fn into_participant(self, conversation: ConversationId, user: UserId) -> Option<Participant> {
-        Some(Participant {
-            conversation,
-            user,
-            membership: self.membership?,
-            read_up_to: self.read_up_to.map_or(OrderKey::MIN, |act| act.up_to),
-            is_read_by_service: self.read_up_to.is_some_and(|act| act.is_by_service),
-            delivered_up_to: self.delivered_up_to.unwrap_or(OrderKey::MIN),
-        })
-    }
-}
-
-pub(super) fn participants_by_name(
-    context: &ReadContext,
-    keys: &[(ConversationId, UserId)],
-) -> Result<Vec<Option<Participant>>> {
-    let each = |(conversation, user): &(ConversationId, UserId)| {
-        let state = context.state(*conversation)?;
-        let view = context.view();
-        let cells = Cells {
-            membership: view.decoded(
-                &key::participant(*conversation, user, Cell::Membership),
-                record::decode_membership,
-            )?,
-            read_up_to: view.decoded(
-                &key::participant(*conversation, user, Cell::ReadUpTo),
-                record::decode_act,
-            )?,
-            delivered_up_to: view.decoded(
-                &key::participant(*conversation, user, Cell::DeliveredUpTo),
-                record::decode_position,
-            )?,
-        };
-        let found = cells.into_participant(*conversation, user.clone());
-        Ok(found.map(|one| as_it_counts(state.as_deref(), one)))
-    };
-    keys.iter().map(each).collect()
 }

@@ -19,6 +19,7 @@ mod meter;
 mod open;
 mod outbox;
 mod outbox_reader;
+mod participant;
 mod read_context;
 mod read_threads;
 mod report;
@@ -50,6 +51,7 @@ use self::outbox::OutboxWriter;
 use self::read_context::ReadContext;
 use self::read_threads::{Panicked, ReadThreads};
 use super::read_permit::UserReadPermit;
+use super::rules::former_runs::FormerRuns;
 use super::{Error, NOTE_OUTBOX_SINCE, Result};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -168,6 +170,7 @@ impl Embedded {
                 unread: UnreadLists::new(),
                 mentions: Arc::new(MentionLists::new()),
                 floors: FloorCounts::new(),
+                former: FormerRuns::new(),
                 outbox: OutboxWriter::new(since.as_deref()),
                 retention: AtomicU32::new(0),
                 clock: Arc::clone(&clock),
@@ -215,6 +218,11 @@ impl Embedded {
     /// waits for disk space or descriptors.
     pub fn failure(&self) -> Option<String> {
         self.inner.committer.failure()
+    }
+
+    /// Rows that scans returned since the engine was opened, by which tests measure what a list reads.
+    pub fn rows_scanned(&self) -> u64 {
+        self.inner.context.db.rows_scanned()
     }
 
     /// Registers the store's metrics.

@@ -13,6 +13,7 @@ use crate::store::embedded::cache::state::{ConversationState, States};
 use crate::store::embedded::cache::unread_list::UnreadLists;
 use crate::store::embedded::engine::db::{Db, View};
 use crate::store::embedded::outbox::OutboxWriter;
+use crate::store::rules::former_runs::FormerRuns;
 
 pub(super) struct ReadContext {
     pub(super) db: Db,
@@ -21,6 +22,7 @@ pub(super) struct ReadContext {
     pub(super) unread: UnreadLists,
     pub(super) mentions: Arc<MentionLists>,
     pub(super) floors: FloorCounts,
+    pub(super) former: FormerRuns,
     pub(super) outbox: OutboxWriter,
     /// Expiry of all messages in seconds. 0: none.
     pub(super) retention: AtomicU32,

@@ -10,7 +10,7 @@ use super::engine::{key, record};
 use super::write::{append, membership, pin, reaction, revision};
 use super::{
     Busy, Embedded, ban, block, conversation, inbox, mention, message, outbox, outbox_reader,
-    report, restriction,
+    participant, report, restriction,
 };
 use crate::model::{
     Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
@@ -129,7 +129,7 @@ impl Store for Embedded {
         Box::pin(async move {
             let (prefix, page) = (prefix.to_owned(), page.clone());
             self.read(move |context| {
-                conversation::participants(context, conversation, &prefix, &page, |participant| {
+                participant::participants(context, conversation, &prefix, &page, |participant| {
                     participant.membership.is_joined()
                 })
             })
@@ -171,7 +171,7 @@ impl Store for Embedded {
     ) -> StoreFuture<'a, Vec<Option<Participant>>> {
         Box::pin(async move {
             let keys = keys.to_vec();
-            self.read(move |context| conversation::participants_by_name(context, &keys))
+            self.read(move |context| participant::participants_by_name(context, &keys))
                 .await
         })
     }
@@ -259,7 +259,9 @@ impl Store for Embedded {
     }
 
     fn pins(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<(MessageId, Pin)>> {
-        Box::pin(self.read(move |context| pin::rows(&context.view(), conversation)))
+        Box::pin(
+            self.read(move |context| Ok(pin::list(&context.view(), conversation)?.into_pins())),
+        )
     }
 
     fn reactions<'a>(
@@ -594,7 +596,7 @@ impl Store for Embedded {
         Box::pin(async move {
             let (sender, page) = (sender.clone(), page.clone());
             self.read(move |context| {
-                conversation::participants(context, conversation, "", &page, |one| {
+                participant::participants(context, conversation, "", &page, |one| {
                     one.receives(message, &sender)
                 })
             })

@@ -2,10 +2,12 @@
 
 pub(super) mod expiry;
 pub(super) mod finding;
+pub(super) mod former_runs;
 pub(super) mod import;
 pub(super) mod job;
 pub(super) mod note;
 pub(super) mod outbox;
 pub(super) mod pair;
+pub(super) mod pin_list;
 pub(super) mod report;
 pub(super) mod succession;

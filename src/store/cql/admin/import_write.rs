@@ -187,7 +187,10 @@ impl Admin {
             Some(self.messages.put_imported_pin(id, *message, bucket, pin))
         });
         concurrently(each.collect()).await?;
-        Ok(())
+        if imported.pins.is_empty() {
+            return Ok(());
+        }
+        self.messages.list_pins(id, &imported.pins).await
     }
 
     /// Counts the mentions of imported messages. A participant may come in a later import than the

@@ -264,6 +264,7 @@ impl ConversationCheck<'_> {
                     messages.put_listed_pin(&mut batch, (id, *message), pin, now);
                 }
                 self.admin.executor.write_all(batch).await?;
+                messages.list_pins(id, piece).await?;
             }
         }
         Ok(())

@@ -48,6 +48,8 @@ pub(crate) struct Executor {
     /// operation. A batch is one, and a hedge none.
     sent: AtomicU64,
     periodic: AtomicU64,
+    /// Rows of the answers to reads.
+    rows_read: AtomicU64,
     _watch: NodeWatch,
 }
 
@@ -83,6 +85,7 @@ impl Executor {
             metrics,
             sent: AtomicU64::new(0),
             periodic: AtomicU64::new(0),
+            rows_read: AtomicU64::new(0),
             _watch: watch,
         })
     }
@@ -97,7 +100,10 @@ impl Executor {
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         let answer = self.query(statement, &values).await?;
-        rows(statement, answer)
+        let rows = rows(statement, answer)?;
+        self.rows_read
+            .fetch_add(rows.len() as u64, Ordering::Relaxed);
+        Ok(rows)
     }
 
     pub(crate) async fn read_one<R>(
@@ -239,6 +245,10 @@ impl Executor {
 
     pub(crate) fn statements_sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn rows_read(&self) -> u64 {
+        self.rows_read.load(Ordering::Relaxed)
     }
 
     pub(crate) fn periodic_statements_sent(&self) -> u64 {

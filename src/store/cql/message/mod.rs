@@ -10,6 +10,7 @@ pub(crate) mod head_cache;
 pub(crate) mod history;
 pub(crate) mod id_range;
 pub(crate) mod pin;
+mod pin_list;
 pub(crate) mod reaction;
 pub(crate) mod register;
 pub(crate) mod row;
@@ -36,6 +37,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     due::STATEMENTS,
     history::STATEMENTS,
     pin::STATEMENTS,
+    pin_list::STATEMENTS,
     reaction::STATEMENTS,
     row::STATEMENTS,
     silent_runs::STATEMENTS,

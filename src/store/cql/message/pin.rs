@@ -1,8 +1,7 @@
-//! Pins: one register for each message that was ever pinned, in the message and in the list of its
-//! conversation.
+//! Pins: one register for each message that was ever pinned, in the message and in a table of its conversation.
 //!
 //! Both cells have the same bytes and the microsecond of the change, so the later change stays. In the
-//! list the end of a pin expires.
+//! table the end of a pin expires. The list of those that are on ([`super::pin_list`]) is what readers read.
 
 use scylla::value::CqlTimeuuid;
 
@@ -91,7 +90,11 @@ impl Messages {
         writes.push(&UPDATE_LISTED_PIN, values);
     }
 
-    pub(crate) async fn pins(&self, conversation: ConversationId) -> Result<Vec<(MessageId, Pin)>> {
+    /// The registers of a conversation's pins, ended ones included.
+    pub(super) async fn pin_registers(
+        &self,
+        conversation: ConversationId,
+    ) -> Result<Vec<(MessageId, Pin)>> {
         type Columns = (CqlTimeuuid, Option<Vec<u8>>);
         let mut found: Vec<(MessageId, Pin)> = Vec::new();
         let mut after: Option<CqlTimeuuid> = None;
@@ -131,7 +134,7 @@ impl Messages {
         Ok(row.is_some_and(|(pin,)| pin.is_some()))
     }
 
-    /// Imports a pin, with the lowest timestamp.
+    /// Imports a pin, with the lowest timestamp. The caller lists it.
     pub(crate) async fn put_imported_pin(
         &self,
         conversation: ConversationId,

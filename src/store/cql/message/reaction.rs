@@ -1,4 +1,7 @@
-//! Reactions: one register for each user and emoji of a message. One that is off expires.
+//! Reactions: a row for each user and emoji of a message. One that is taken back is deleted, so that no reader reads it, and
+//! has a row in a table of ended ones for a while, so that no import brings it back.
+//!
+//! Version 0.2 leaves a row with the value false behind instead, which expires.
 
 use futures_util::future::try_join_all;
 
@@ -16,19 +19,22 @@ use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, list, user, values};
 const TABLE: &str = "reactions_by_message";
 /// Rows of one read.
 const ROWS_MAX: i32 = 1_000;
-/// TTL of a reaction that is off, in seconds. One that is on has none.
+/// TTL of the end of a reaction, in seconds.
 const END_SECONDS: i32 = (Reaction::END_LIFETIME_MICROS / 1_000_000) as i32;
 /// Rows of one write.
 const BATCH_ROWS_MAX: usize = 64;
 
 statements! {
-    INSERT_REACTION: Write "INSERT INTO reactions_by_message (conversation_id, message_id, emoji, user_id, is_on) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?";
+    INSERT_REACTION: Write "INSERT INTO reactions_by_message (conversation_id, message_id, emoji, user_id, is_on) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?";
     UPDATE_HAS_REACTIONS: Write "UPDATE messages_by_conversation USING TIMESTAMP ? SET has_reactions = ? WHERE conversation_id = ? AND width = ? AND start = ? AND message_id = ?";
     SELECT_FIRST_REACTIONS: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? LIMIT ?";
     SELECT_NEXT_REACTIONS: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND (emoji, user_id) > (?, ?) LIMIT ?";
     SELECT_NEXT_EMOJI: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND emoji > ? LIMIT ?";
     SELECT_REACTIONS_BY: Read "SELECT emoji FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND emoji IN ? AND user_id = ?";
     DELETE_REACTION: Write "DELETE FROM reactions_by_message USING TIMESTAMP ? WHERE conversation_id = ? AND message_id = ? AND emoji = ? AND user_id = ?";
+    INSERT_ENDED_REACTION: Write "INSERT INTO ended_reactions_by_message (conversation_id, message_id, user_id, emoji) VALUES (?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?";
+    SELECT_ENDED_REACTION: Read "SELECT emoji FROM ended_reactions_by_message WHERE conversation_id = ? AND message_id = ? AND user_id = ? AND emoji = ?";
+    DELETE_ENDED_REACTIONS: Write "DELETE FROM ended_reactions_by_message USING TIMESTAMP ? WHERE conversation_id = ? AND message_id = ? AND user_id = ?";
     SELECT_REACTION: Read "SELECT is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND emoji = ? AND user_id = ?";
 }
 
@@ -44,19 +50,16 @@ impl Messages {
         change: &Change,
     ) {
         let (conversation, at) = (message.conversation, change.id.moment());
-        let ttl = if is_on { 0 } else { END_SECONDS };
-        writes.push(
-            &INSERT_REACTION,
-            values![
-                conversation,
-                message.id,
-                emoji.as_str(),
-                &change.user,
-                is_on,
-                at,
-                ttl
-            ],
-        );
+        let (id, emoji, user) = (message.id, emoji.as_str(), &change.user);
+        if is_on {
+            let values = values![conversation, id, emoji, user, true, at];
+            writes.push(&INSERT_REACTION, values);
+        } else {
+            let values = values![at, conversation, id, emoji, user];
+            writes.push(&DELETE_REACTION, values);
+            let values = values![conversation, id, user, emoji, at, END_SECONDS];
+            writes.push(&INSERT_ENDED_REACTION, values);
+        }
         if !message.has_reactions {
             let values = values![
                 at,
@@ -101,6 +104,10 @@ impl Messages {
             let values = values![at, conversation, message, emoji, by];
             writes.push(&DELETE_REACTION, values);
         }
+        writes.push(
+            &DELETE_ENDED_REACTIONS,
+            values![at, conversation, message, by],
+        );
         Ok(())
     }
 }
@@ -143,7 +150,15 @@ impl Messages {
     ) -> Result<bool> {
         let values = values![conversation, message, emoji.as_str(), user];
         let row: Option<(Option<bool>,)> = self.executor.read_one(&SELECT_REACTION, values).await?;
-        Ok(row.is_some_and(|(is_on,)| is_on.is_some()))
+        if row.is_some_and(|(is_on,)| is_on.is_some()) {
+            return Ok(true);
+        }
+        let values = values![conversation, message, user, emoji.as_str()];
+        let ended = self
+            .executor
+            .read_one::<(String,)>(&SELECT_ENDED_REACTION, values)
+            .await?;
+        Ok(ended.is_some())
     }
 
     /// Imports reactions, with the lowest timestamp. The message is marked first: a mark without reactions does no harm, the reverse does.
@@ -168,15 +183,7 @@ impl Messages {
             for (emoji, user) in piece {
                 writes.push(
                     &INSERT_REACTION,
-                    values![
-                        id,
-                        message,
-                        emoji.as_str(),
-                        *user,
-                        true,
-                        REGISTER_TIMESTAMP,
-                        0_i32
-                    ],
+                    values![id, message, emoji.as_str(), *user, true, REGISTER_TIMESTAMP],
                 );
             }
             self.executor.write_all(writes).await?;

@@ -2,13 +2,12 @@
 //!
 //! A ban is written where the change of the membership is settled, with the microsecond of its version, so
 //! that of two changes the later one stays. Reads leave out bans that have ended; their rows expire a
-//! day later.
+//! minute later, so that no list reads many of them.
 
 use std::sync::Arc;
 
 use futures_util::future::try_join;
 
-use super::pager::{NameRange, successor};
 use crate::clock::Clock;
 use crate::model::{
     Ban, ConversationId, Direction, Page, PageRequest, TimeUuid, Timestamp, UserId,
@@ -18,6 +17,7 @@ use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::{Executor, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, row_limit, user, values};
+use crate::store::rules::former_runs::{NameRange, successor};
 use crate::store::{BanChange, Result};
 
 const TABLE: &str = "bans_by_conversation";
@@ -27,8 +27,8 @@ const ROWS_MAX: usize = 1_000;
 const REPLACED_AT_ONCE: usize = 64;
 /// The format of a ban, in its first byte.
 const VERSION: u8 = 1;
-/// Lifetime of the row of a ban that has ended, in seconds.
-const ENDED_SECONDS: i64 = 24 * 3_600;
+/// Lifetime of the row of a ban that has ended, in seconds: clocks differ by less.
+const ENDED_SECONDS: i64 = 60;
 /// The longest TTL of CQL: twenty years, in seconds. A ban that ends later has none.
 const TTL_MAX: i64 = 630_720_000;
 

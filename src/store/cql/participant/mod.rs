@@ -3,7 +3,6 @@
 pub(crate) mod ban;
 pub(crate) mod block;
 mod description_cache;
-mod former_runs;
 pub(crate) mod job;
 mod page;
 mod pager;
@@ -19,11 +18,11 @@ pub(crate) mod writes;
 use std::sync::Arc;
 
 use self::description_cache::DescriptionCache;
-use self::former_runs::FormerRuns;
 use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use super::message::Messages;
 use crate::model::ConversationId;
+use crate::store::rules::former_runs::FormerRuns;
 
 /// Rows of one read by keys.
 pub(crate) const KEYS_AT_ONCE: usize = 20;

@@ -5,8 +5,7 @@
 use futures_util::future::try_join;
 
 use super::Participants;
-use super::former_runs::{KnownRuns, MetRuns};
-use super::pager::{NameRange, Named, Pager, successor};
+use super::pager::{Named, Pager};
 use super::roster::{Roster, TABLE};
 use crate::model::{
     ActPosition, ConversationId, Direction, MessageId, OrderKey, Page, PageRequest, Participant,
@@ -17,6 +16,7 @@ use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{act_position, order_key, user, values};
 use crate::store::cql::message::register::decode_membership;
+use crate::store::rules::former_runs::{KnownRuns, MetRuns, NameRange, successor};
 
 statements! {
     SELECT_PARTICIPANT: Read "SELECT user_id, membership, read_up_to, delivered_up_to, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use scylla::deserialize::row::DeserializeRow;
 
-use super::former_runs::KnownRuns;
 use super::roster::TABLE;
 use super::{Participants, ROWS_MAX};
 use crate::model::{ConversationId, Direction, Membership, UserId};
@@ -12,38 +11,10 @@ use crate::store::Result;
 use crate::store::cql::driver::statement::{Statement, statements};
 use crate::store::cql::driver::value::{row_limit, user, values};
 use crate::store::cql::message::register::decode_membership;
+use crate::store::rules::former_runs::{KnownRuns, NameRange, successor};
 
 statements! {
     SELECT_ALL_MEMBERSHIPS: Read "SELECT user_id, membership FROM participants_by_conversation WHERE conversation_id = ? AND user_id >= ? AND user_id < ? ORDER BY user_id ASC LIMIT ?";
-}
-
-/// Usernames from `from` (included) to `before` (excluded).
-#[derive(Clone)]
-pub(super) struct NameRange {
-    pub(super) from: String,
-    pub(super) before: String,
-}
-
-impl NameRange {
-    /// All usernames: none is empty, and none is longer than this bound.
-    pub(super) fn all() -> Self {
-        Self::with_prefix("")
-    }
-
-    /// The usernames that begin with a prefix.
-    pub(super) fn with_prefix(prefix: &str) -> Self {
-        let mut before = prefix.to_owned();
-        before.push_str(&"\u{10ffff}".repeat(UserId::BYTES_MAX / 4 + 1));
-        Self {
-            from: prefix.to_owned(),
-            before,
-        }
-    }
-}
-
-/// The smallest text after a username: it has one more byte, and is no username itself.
-pub(super) fn successor(name: &str) -> String {
-    format!("{name}\0")
 }
 
 /// A row of the partition, by its username.

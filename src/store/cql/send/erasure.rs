@@ -5,7 +5,9 @@ use scylla::value::Row;
 use super::Sends;
 use super::pending_change::PendingChange;
 use crate::model::id::pair_key;
-use crate::model::{ChangeId, ConversationId, ConversationKind, MessageId, MessageKind, UserId};
+use crate::model::{
+    ChangeId, ConversationId, ConversationKind, MessageId, MessageKind, Pin, UserId,
+};
 use crate::store::Result;
 use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::batch::Writes;
@@ -35,22 +37,28 @@ impl Sends {
         let each = messages
             .iter()
             .map(|message| self.erase_message(conversation, user, *message, change));
-        concurrently(each.collect()).await.map(drop)
+        let renamed = concurrently(each.collect()).await?;
+        let renamed: Vec<_> = renamed.into_iter().flatten().collect();
+        if renamed.is_empty() {
+            return Ok(());
+        }
+        self.messages.list_pins(conversation, &renamed).await
     }
 
+    /// Returns the pin of the message, if it is to be listed under another name.
     async fn erase_message(
         &self,
         conversation: ConversationId,
         user: &UserId,
         id: MessageId,
         change: ChangeId,
-    ) -> Result<()> {
+    ) -> Result<Option<(MessageId, Pin)>> {
         let found = self.messages.find_message(conversation, id, None).await?;
         let Some((message, bucket)) = found else {
-            return Ok(());
+            return Ok(None);
         };
         let at = change.moment();
-        let mut writes = Writes::logged();
+        let (mut writes, mut renamed) = (Writes::logged(), None);
         if message.has_reactions {
             self.messages
                 .delete_reactions_by(&mut writes, (conversation, id), user, at)
@@ -83,12 +91,13 @@ impl Sends {
                 let later = pin.change.moment().micros() + 1;
                 self.messages
                     .put_pin_at(&mut writes, (conversation, id), bucket, pin, later);
+                renamed = Some((id, (**pin).clone()));
             }
         }
-        if writes.is_empty() {
-            return Ok(());
+        if !writes.is_empty() {
+            self.executor.write_all(writes).await?;
         }
-        self.executor.write_all(writes).await
+        Ok(renamed)
     }
 
     /// The entry goes last: it is by this row that the conversation is found again.
@@ -159,6 +168,8 @@ impl Sends {
                 }
             }
             self.executor.write_all(writes).await?;
+            let pins = [(message, pin)];
+            self.messages.list_pins(conversation, &pins).await?;
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! Changes of pins: one LOGGED batch of the pin and the change log.
+//! Changes of pins: one LOGGED batch of the pin and the change log, beside the list of the conversation.
 
 use std::sync::Arc;
 
 use super::Sends;
 use crate::model::{Change, ConversationId, Message, OutboxEvent, Pin};
-use crate::store::Result;
 use crate::store::cql::driver::executor::batch::Writes;
+use crate::store::{Error, Result};
 
 impl Sends {
     pub(crate) async fn pin_message(
@@ -33,6 +33,10 @@ impl Sends {
             by: change.user.clone(),
             is_on,
         };
+        let listed = [(present.id, pin.clone())];
+        if is_on {
+            self.messages.list_pins(conversation, &listed).await?;
+        }
         let mut writes = Writes::logged();
         self.messages
             .put_pin(&mut writes, (conversation, present.id), bucket, &pin);
@@ -41,6 +45,10 @@ impl Sends {
             .outbox
             .row(conversation, || vec![OutboxEvent::of_change(change)]);
         self.outbox.write_all(writes, row).await?;
+        if !is_on {
+            let ended = self.messages.list_pins(conversation, &listed).await;
+            ended.map_err(Error::after_write)?;
+        }
         Ok(Some(Arc::new(Message {
             pin: Some(Box::new(pin)),
             ..present

@@ -52,6 +52,7 @@ impl Sends {
             }));
         }
         let pin = present.current_pin().cloned();
+        let unpins = *revision == Revision::Deletion && present.pin.is_some();
         let before = present.clone();
         let message = match revision {
             Revision::Edit { content, .. } => Message {
@@ -96,6 +97,12 @@ impl Sends {
         let audience = self
             .write_change(&state, conversation, (writes, row), shown)
             .await?;
+        if unpins {
+            let unlisted = self
+                .messages
+                .change_pin_list(conversation, |list| list.remove(message.id));
+            unlisted.await.map_err(Error::after_write)?;
+        }
         if message.kind == MessageKind::Text {
             self.settle_mentions(&message, bucket, &mentions, change)
                 .await

@@ -5,11 +5,11 @@ use crate::model::{
     UserId,
 };
 use crate::store::embedded::cache::row::Entry;
-use crate::store::embedded::conversation::listed;
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, ConversationRecord};
 use crate::store::embedded::inbox;
+use crate::store::embedded::participant::listed;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::{ImportPositions, Result, activity_to_give};
 
@@ -67,14 +67,7 @@ pub(in crate::store::embedded) fn participants(
         Some(user) => all.behind(&key::participant_place(conversation, user)),
         None => all,
     };
-    let people = listed(
-        &view,
-        conversation,
-        rest,
-        Direction::Forward,
-        limit,
-        &|_| true,
-    )?;
+    let people = listed(&view, conversation, rest, limit)?;
     if people.is_empty() {
         return Ok(Vec::new());
     }

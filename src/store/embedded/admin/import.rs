@@ -19,11 +19,16 @@ use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key};
 use crate::store::embedded::engine::record::{self, BanRecord, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::append;
+use crate::store::embedded::write::pin::PinListChange;
 use crate::store::embedded::{block, mention, message, report};
+use crate::store::rules::pin_list::PinList;
 use crate::store::{ImportPositions, ImportRow, Imported, RestrictionChange, Result, rules};
 
 /// Bytes of one commit, about. A call with fewer bytes is atomic.
 const COMMIT_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of one pin in the list of its conversation, about.
+const PIN_BYTES: usize = 64;
 
 /// ImportCommit of one commit: the first rows of an import.
 pub(in crate::store::embedded) struct ImportCommit {
@@ -302,7 +307,13 @@ impl ImportDraft<'_> {
             return Ok(Imported::Unchanged);
         }
         let pin = Pin::imported(by.clone(), at);
-        self.put(key::pin(id, message.id), record::encode(&pin));
+        let mut list = PinListChange::begin(&self.view, id)?;
+        if let Some(Some(bytes)) = self.rows.get(&list.key) {
+            list.pins = PinList::decode(bytes)?;
+        }
+        list.pins.set(message.id, &pin);
+        self.bytes += PIN_BYTES;
+        self.rows.extend(list.into_rows());
         self.put(
             message::key_of(&message),
             MessageRecord::encode(&Message {

@@ -10,6 +10,7 @@ use crate::model::{ConversationId, Direction, Job, Timestamp};
 use crate::store::embedded::OpenStore;
 use crate::store::embedded::admin::compaction;
 use crate::store::embedded::admin::reopening::Reopener;
+use crate::store::embedded::ban::BanSweep;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
@@ -132,11 +133,13 @@ pub(in crate::store::embedded) struct Sweep {
     /// Position up to which rows are swept. Without it each sweep would step over the tombstones of earlier ones.
     from: Vec<u8>,
     outbox: OutboxSweep,
+    bans: BanSweep,
 }
 
 impl Sweep {
     pub(in crate::store::embedded) async fn run(&mut self, inner: &OpenStore) -> Result<()> {
         self.run_expiries(inner).await?;
+        self.bans.run(inner).await?;
         self.outbox.run(inner, SWEEP_BATCHES_MAX).await
     }
 

@@ -3,10 +3,11 @@
 use super::*;
 use crate::clock::{Clock as _, ManualClock};
 use crate::model::{
-    Change, ChangeKind, Content, Conversation, ConversationId, ConversationKind, Emoji, Mentions,
-    Message, MessageKind, OrderKey, OutboxEvent, PageRequest, ReadMarker, Report, ReportReason,
-    Role, TimeUuid, Timestamp, UserId,
+    Ban, Change, ChangeKind, Content, Conversation, ConversationId, ConversationKind, Emoji,
+    Mentions, Message, MessageKind, OrderKey, OutboxEvent, PageRequest, ReadMarker, Report,
+    ReportReason, Role, TimeUuid, Timestamp, UserId,
 };
+use crate::store::embedded::engine::record::BanRecord;
 use crate::store::embedded::{Embedded, Options};
 use crate::store::{MarkerMove, NewConversation, NewMessage, Store};
 
@@ -280,5 +281,42 @@ async fn a_conversation_is_busy_from_one_send_to_a_quiet_while_later() {
         let page = store.inbox(&ben, &PageRequest::first(9)).await.unwrap();
         assert_eq!(page.items.len(), 1, "it is listed once, whatever it is");
     }
+    store.close().await.unwrap();
+}
+
+/// Bans that have ended leave the list with the next sweep, also those of an earlier version.
+#[tokio::test]
+async fn bans_that_have_ended_are_swept_and_no_list_reads_them() {
+    let (_folder, clock, store) = open().await;
+    let (id, ann) = (ConversationId::random(), UserId::parse("ann").unwrap());
+    let ban = |name: String, hours: Option<i64>| Ban {
+        user: UserId::parse(&name).unwrap(),
+        by: ann.clone(),
+        at: clock.now(),
+        until: hours.map(|hours| clock.now().plus_micros(hours * DAY_MICROS / 24)),
+        reason: None,
+    };
+    let ended = (0..10_000).map(|number| ban(format!("made-up-{number}"), Some(1)));
+    let bans: Vec<_> = ended
+        .chain([ban("ben".to_owned(), None), ban("zoe".to_owned(), Some(3))])
+        .collect();
+    let put = |ban: &Ban| Op::Put(key::ban(id, &ban.user), BanRecord::encode(ban));
+    let write = Write {
+        ops: bans.iter().map(put).collect(),
+        ..Write::default()
+    };
+    store.inner.committer.commit(write).await.unwrap();
+    clock.set(clock.now().plus_micros(DAY_MICROS / 12));
+    let page = async || {
+        let before = store.rows_scanned();
+        let page = store.bans(id, &PageRequest::first(10)).await.unwrap();
+        assert_eq!(page.items.len(), 2);
+        assert_eq!(store.ban_count(id, 10_000).await.unwrap(), 2);
+        store.rows_scanned() - before
+    };
+    let before = page().await;
+    Sweep::default().run(&store.inner).await.unwrap();
+    let after = page().await;
+    assert!(before > 10_000 && after <= 4, "{before}, then {after}");
     store.close().await.unwrap();
 }

@@ -8,7 +8,6 @@ use crate::model::{
     MessageId, Pin, Role, TimeUuid, UserId,
 };
 use crate::store::embedded::ban;
-use crate::store::embedded::conversation::listed;
 use crate::store::embedded::engine::committer::{Condition, Op};
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
 use crate::store::embedded::engine::key::{self, Key};
@@ -17,8 +16,11 @@ use crate::store::embedded::engine::record::{
 };
 use crate::store::embedded::mention;
 use crate::store::embedded::message::stored;
-use crate::store::embedded::write::{pin, removal};
+use crate::store::embedded::participant::listed;
+use crate::store::embedded::write::pin::PinListChange;
+use crate::store::embedded::write::removal;
 use crate::store::rules::import::activity;
+use crate::store::rules::pin_list::PinList;
 use crate::store::rules::{finding, pair};
 use crate::store::{DAMAGED_MESSAGE, Error, Result, StoredMessage};
 
@@ -30,7 +32,8 @@ struct Truth {
     newest_change: Option<TimeUuid>,
     joined: Vec<UserId>,
     everybody: Vec<UserId>,
-    banned: Vec<UserId>,
+    /// Each with whether the ban holds now.
+    banned: Vec<(UserId, bool)>,
     owner_count: u64,
     /// Messages that cannot be read, and why.
     damaged: Vec<String>,
@@ -134,20 +137,14 @@ impl PieceCheck<'_> {
         if let Some(row) = self.view.scan(log, Direction::Backward).next() {
             truth.newest_change = key::change_id(&row?.0);
         }
-        for one in listed(
-            &self.view,
-            id,
-            key::participants(id),
-            Direction::Forward,
-            usize::MAX,
-            &|_| true,
-        )? {
+        for one in listed(&self.view, id, key::participants(id), usize::MAX)? {
             if one.membership.is_joined() {
                 truth.owner_count += u64::from(one.membership.role == Role::Owner);
                 truth.joined.push(one.user.clone());
             }
             if one.membership.state == MembershipState::Banned {
-                truth.banned.push(one.user.clone());
+                let holds = one.membership.is_banned_at(self.now);
+                truth.banned.push((one.user.clone(), holds));
             }
             truth.everybody.push(one.user);
         }
@@ -261,7 +258,10 @@ impl PieceCheck<'_> {
 
     /// Compares the list of pins with the messages, which decide.
     fn pins(&mut self, id: ConversationId, mut expected: BTreeMap<MessageId, Pin>) -> Result<()> {
-        for (message, pin) in pin::rows(&self.view, id)? {
+        let mut list = PinListChange::begin(&self.view, id)?;
+        let listed = std::mem::replace(&mut list.pins, PinList::of(expected.clone()));
+        let is_right = listed == list.pins;
+        for (message, pin) in listed.into_pins() {
             match expected.get(&message) {
                 Some(there) if *there == pin => {
                     expected.remove(&message);
@@ -269,28 +269,31 @@ impl PieceCheck<'_> {
                 Some(_) => {}
                 None => {
                     self.found(finding::PIN_STRAY, format!("{message}, conversation {id}"));
-                    self.write.ops.push(Op::Delete(key::pin(id, message)));
                 }
             }
         }
-        for (message, pin) in expected {
+        for message in expected.into_keys() {
             self.found(finding::PIN, format!("{message}, conversation {id}"));
-            self.put(key::pin(id, message), record::encode(&pin));
+        }
+        if !is_right {
+            list.add_to(&mut self.write);
         }
         Ok(())
     }
 
-    /// The list of bans and the memberships agree on who is banned. An ended ban stays on both sides.
-    fn bans(&mut self, id: ConversationId, banned: &[UserId]) -> Result<()> {
+    /// The list of bans and the memberships agree on who is banned. The list forgets an ended ban, sooner or later.
+    fn bans(&mut self, id: ConversationId, banned: &[(UserId, bool)]) -> Result<()> {
         let listed: Vec<_> = ban::stored(&self.view, id)?
             .into_iter()
             .map(|ban| ban.user)
             .collect();
-        for user in listed.iter().filter(|user| !banned.contains(user)) {
+        let is_banned = |user: &&UserId| banned.iter().any(|(banned, _)| banned == *user);
+        for user in listed.iter().filter(|user| !is_banned(user)) {
             self.found(finding::BAN, format!("that of {user}, conversation {id}"));
             self.write.ops.push(Op::Delete(key::ban(id, user)));
         }
-        for user in banned.iter().filter(|user| !listed.contains(user)) {
+        let now = banned.iter().filter(|(_, holds)| *holds);
+        for (user, _) in now.filter(|(user, _)| !listed.contains(user)) {
             self.found(finding::BAN_MISSING, format!("{user}, conversation {id}"));
         }
         Ok(())

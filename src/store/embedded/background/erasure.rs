@@ -16,8 +16,10 @@ use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Span, Tabl
 use crate::store::embedded::engine::record::{self, BanRecord, ConversationRecord, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::compare_and_set::Plan;
+use crate::store::embedded::write::pin::PinListChange;
 use crate::store::embedded::{Embedded, ban};
 use crate::store::rules::pair;
+use crate::store::rules::pin_list::PinList;
 use crate::store::{ConversationsPiece, ErasureStore, Result, StoreFuture, rules};
 
 /// Conversations of the store that one piece looks at.
@@ -242,16 +244,22 @@ fn plan_messages(
 ) -> Result<Plan<()>> {
     let (view, id) = (context.view(), state.conversation.id);
     let mut ops = Vec::new();
+    let mut list = PinListChange::begin(&view, id)?;
+    let listed = list.pins.clone();
     for message in messages {
         if let Some(present) = view.message(id, *message)? {
-            erase_message(&view, user, &present, &mut ops)?;
+            erase_message(&view, user, &present, &mut ops, &mut list.pins)?;
         }
     }
     if ops.is_empty() {
         return Ok(((), None));
     }
     let after = state_after(state, state.clone(), change);
-    Ok(((), Some(write(context, state, after, ops, change))))
+    let mut write = write(context, state, after, ops, change);
+    if list.pins != listed {
+        list.add_to(&mut write);
+    }
+    Ok(((), Some(write)))
 }
 
 fn erase_message(
@@ -259,6 +267,7 @@ fn erase_message(
     user: &UserId,
     message: &Message,
     ops: &mut Vec<Op>,
+    pins: &mut PinList,
 ) -> Result<()> {
     let (id, at) = (message.conversation, message.id.order_key());
     if let Some(key) = &message.client_key
@@ -293,8 +302,7 @@ fn erase_message(
         ops.push(Op::Put(row, MessageRecord::encode(&erased)));
         let by_user = message.current_pin().is_some_and(|pin| pin.by == *user);
         if let Some(pin) = erased.current_pin().filter(|_| by_user) {
-            let row = key::pin(id, message.id);
-            ops.push(Op::Put(row, record::encode(pin)));
+            pins.set(message.id, pin);
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fjall::{
@@ -53,6 +54,8 @@ struct Handles {
     database: Database,
     /// One keyspace for each of [`Table::ALL`], in its order.
     keyspaces: Box<[Keyspace]>,
+    /// Rows that scans returned.
+    scanned: AtomicU64,
 }
 
 /// Exclusive hold of an engine that is opened anew. It waits for every snapshot to end, and new ones wait for it.
@@ -104,6 +107,7 @@ impl Handles {
         Ok(Self {
             database,
             keyspaces,
+            scanned: AtomicU64::new(0),
         })
     }
 
@@ -225,6 +229,11 @@ impl Db {
             .iter()
             .map(Keyspace::approximate_len)
             .sum()
+    }
+
+    /// Rows that scans returned since the engine was opened.
+    pub(in crate::store::embedded) fn rows_scanned(&self) -> u64 {
+        self.handles().scanned.load(Ordering::Relaxed)
     }
 
     /// Bytes on disk, journals included. 0 while the engine is opened anew.
@@ -369,13 +378,36 @@ impl View<'_> {
                 .range(self.handles.keyspace(span.table), span.start..span.end)
         });
         let mut rows = rows.into_iter().next();
+        let mut scanned = ScannedRows {
+            total: &self.handles.scanned,
+            count: 0,
+        };
         std::iter::from_fn(move || {
             let row = match direction {
                 Direction::Forward => rows.as_mut()?.next(),
                 Direction::Backward => rows.as_mut()?.next_back(),
             };
+            scanned.add(row.is_some());
             Some(row?.into_inner().map_err(|error| read_error(table, error)))
         })
+    }
+}
+
+/// Rows of one scan. They count once it ends, so that a row costs no access to shared memory.
+struct ScannedRows<'a> {
+    total: &'a AtomicU64,
+    count: u64,
+}
+
+impl ScannedRows<'_> {
+    fn add(&mut self, is_row: bool) {
+        self.count += u64::from(is_row);
+    }
+}
+
+impl Drop for ScannedRows<'_> {
+    fn drop(&mut self) {
+        self.total.fetch_add(self.count, Ordering::Relaxed);
     }
 }
 

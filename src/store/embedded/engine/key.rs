@@ -44,12 +44,12 @@ pub(in crate::store::embedded) use self::removal::{
 };
 pub(in crate::store::embedded) use self::row::{
     all_pairs, behind, conversation, conversation_of, conversations_after, ended_job, is_ended_job,
-    is_send_by_key, job, jobs, meta, note, notify_all, notify_all_after, notify_all_of, pair, pin,
-    pinned_of, pins, roster, send_by_key, user, user_of, users_after,
+    is_send_by_key, job, jobs, meta, note, notify_all, notify_all_after, notify_all_of, pair,
+    pin_list, pinned_of, pins, roster, send_by_key, user, user_of, users_after,
 };
 pub(in crate::store::embedded) use self::safety::{
-    all_blocks, all_reports, ban, ban_place, banned_of, bans, block, blocked_of, blocker_of,
-    blocks, report, report_of, report_resolution, reports, restricted_of, restriction,
+    all_bans, all_blocks, all_reports, ban, ban_place, banned_of, bans, block, blocked_of,
+    blocker_of, blocks, report, report_of, report_resolution, reports, restricted_of, restriction,
     restrictions,
 };
 pub(in crate::store::embedded) use self::search::{search_block, search_directory, search_segment};
@@ -129,6 +129,7 @@ enum Tag {
     Job = 36,
     EndedJob = 37,
     EndedReaction = 50,
+    PinList = 51,
 }
 
 /// Cells of one participant. Each has its own key, so that concurrent writers never share one.
@@ -204,6 +205,7 @@ impl Key {
             (Table::Rows, Some(&tag)) if tag == Tag::NotifyAll as u8 => {
                 "notify_all_by_conversation"
             }
+            (Table::Rows, Some(&tag)) if tag == Tag::PinList as u8 => "pinned_by_conversation",
             (Table::Rows, Some(&tag)) if tag == Tag::Removed as u8 => "removed_histories",
             (Table::Rows, Some(&tag)) if tag == Tag::DueRemoval as u8 => "expiries_by_hour",
             (Table::Rows, Some(&tag)) if tag == Tag::Job as u8 || tag == Tag::EndedJob as u8 => {

@@ -1,18 +1,22 @@
-//! Pins in the embedded store: a row for each pinned message, and the register in the message itself.
+//! Pins in the embedded store: one row with the list of a conversation, and the register in each message itself.
+//!
+//! Version 0.2 has a row for each pin. Ended ones were deleted, and a scan passes over them until a compaction. The first
+//! change of a pin puts those that are on in the list.
 
 use std::sync::Arc;
 
 use super::compare_and_set::Plan;
 use super::revision;
-use crate::model::{Change, ConversationId, Direction, Message, MessageId, Pin};
+use crate::model::{Change, ConversationId, Direction, Message, Pin};
 use crate::store::Result;
 use crate::store::embedded::Embedded;
 use crate::store::embedded::cache::state::ConversationState;
-use crate::store::embedded::engine::committer::{Condition, Op, Write};
+use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
-use crate::store::embedded::engine::key;
+use crate::store::embedded::engine::key::{self, Key, Table};
 use crate::store::embedded::engine::record::{self, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
+use crate::store::rules::pin_list::PinList;
 
 const TABLE: &str = "pins_by_conversation";
 
@@ -53,18 +57,13 @@ fn plan(
         by: change.user.clone(),
         is_on,
     };
-    let row = key::pin(id, change.message);
-    let row = if is_on {
-        Op::Put(row, record::encode(&pin))
-    } else {
-        Op::Delete(row)
-    };
+    let mut list = PinListChange::begin(&context.view(), id)?;
+    list.pins.set(change.message, &pin);
     let message = Message {
         pin: Some(Box::new(pin)),
         ..present
     };
     let mut ops = vec![
-        row,
         Op::Put(
             key::message(id, message.id.order_key()),
             MessageRecord::encode(&message),
@@ -75,26 +74,160 @@ fn plan(
     let changes = std::slice::from_ref(change);
     ops.extend(context.outbox.put_changes(id, changes));
     let states = Arc::clone(&context.states);
-    let write = Write {
+    let mut write = Write {
         ops,
         conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
         newest_id: Some(change.id),
         applied: Some(Box::new(move || states.put_written(after))),
     };
+    list.add_to(&mut write);
     Ok((Some(Arc::new(message)), Some(write)))
 }
 
-/// The rows of a conversation's pins.
-pub(in crate::store::embedded) fn rows(
+/// The pins of a conversation that are on.
+pub(in crate::store::embedded) fn list(
     view: &View<'_>,
     conversation: ConversationId,
-) -> Result<Vec<(MessageId, Pin)>> {
-    view.scan(key::pins(conversation), Direction::Forward)
-        .map(|row| {
-            let (key, value) = row?;
-            let message = key::pinned_of(&key).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
-            let pin = record::decode(&value).map_err(|error| corrupt(TABLE, error))?;
-            Ok((message, pin))
+) -> Result<PinList> {
+    Ok(PinListChange::begin(view, conversation)?.pins)
+}
+
+/// Change of the list of a conversation, on the condition that it is as it was read.
+pub(in crate::store::embedded) struct PinListChange {
+    pub(in crate::store::embedded) key: Key,
+    before: Option<Vec<u8>>,
+    /// Rows of version 0.2, which go once the list has their pins.
+    earlier: Vec<Key>,
+    pub(in crate::store::embedded) pins: PinList,
+}
+
+impl PinListChange {
+    pub(in crate::store::embedded) fn begin(view: &View<'_>, id: ConversationId) -> Result<Self> {
+        let key = key::pin_list(id);
+        if let Some(bytes) = view.get(&key)? {
+            return Ok(Self {
+                key,
+                before: Some(bytes.to_vec()),
+                earlier: Vec::new(),
+                pins: PinList::decode(&bytes)?,
+            });
+        }
+        let (mut earlier, mut pins) = (Vec::new(), PinList::default());
+        for row in view.scan(key::pins(id), Direction::Forward) {
+            let (bytes, value) = row?;
+            let message = key::pinned_of(&bytes).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
+            let pin: Pin = record::decode(&value).map_err(|error| corrupt(TABLE, error))?;
+            pins.set(message, &pin);
+            let (table, bytes) = (Table::Rows, bytes.to_vec());
+            earlier.push(Key { table, bytes });
+        }
+        Ok(Self {
+            key,
+            before: None,
+            earlier,
+            pins,
         })
-        .collect()
+    }
+
+    pub(in crate::store::embedded) fn add_to(self, write: &mut Write) {
+        let key = self.key.clone();
+        write.conditions.push(match self.before {
+            Some(before) => Condition::Is(key, before),
+            None => Condition::Absent(key),
+        });
+        write.ops.push(Op::Put(self.key, self.pins.encode()));
+        write.ops.extend(self.earlier.into_iter().map(Op::Delete));
+    }
+
+    /// The rows to write and to delete, of an import, which has a condition of its own.
+    pub(in crate::store::embedded) fn into_rows(self) -> Rows {
+        let earlier = self.earlier.into_iter().map(|key| (key, None));
+        let list = (self.key, Some(self.pins.encode()));
+        earlier.chain([list]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::model::{
+        ChangeKind, Content, Conversation, ConversationKind, MessageKind, Role, TimeUuid,
+        Timestamp, UserId,
+    };
+    use crate::store::embedded::Options;
+    use crate::store::{NewConversation, NewMessage, Store as _};
+
+    fn id(micros: i64) -> TimeUuid {
+        let start = Timestamp::from_micros(1_767_225_600_000_000);
+        TimeUuid::new(start.plus_micros(micros), [0; 8])
+    }
+
+    async fn with_messages(store: &Embedded, on: ConversationId, ann: &UserId) {
+        let conversation = Conversation {
+            id: on,
+            kind: ConversationKind::Group,
+            name: None,
+            created_at: id(0).moment(),
+            created_by: None,
+            input_hash: None,
+            slow_mode_seconds: 0,
+            history: Default::default(),
+            is_large: false,
+        };
+        let new = NewConversation {
+            conversation,
+            participants: vec![(ann.clone(), Role::Owner)],
+            change: id(0),
+        };
+        store.create_conversation(&new).await.unwrap();
+        for micros in [1, 2] {
+            let kind = MessageKind::Text;
+            let message = Message::new(on, id(micros), ann.clone(), kind, Content::default());
+            let new = NewMessage {
+                message: Arc::new(message),
+                input_hash: None,
+                is_by_service: false,
+            };
+            store.append_messages(on, &[new]).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn pins_of_an_earlier_version_are_read_and_move_into_the_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            free_bytes_min: 0,
+            ..Options::new(folder.path())
+        };
+        let store = Embedded::open(options, Arc::new(SystemClock)).await;
+        let store = store.unwrap();
+        let (on, ann) = (ConversationId::random(), UserId::parse("ann").unwrap());
+        with_messages(&store, on, &ann).await;
+        let change = |micros: i64, message: i64| Change {
+            id: id(micros),
+            kind: ChangeKind::PinsChanged,
+            message: id(message),
+            user: ann.clone(),
+        };
+        store.pin_message(on, true, &change(5, 1)).await.unwrap();
+        // As version 0.2 has it: a row, and no list.
+        let (table, mut bytes) = (Table::Rows, key::pins(on).start);
+        bytes.extend(id(1).order_key().0);
+        let pins = store.pins(on).await.unwrap();
+        let row = Op::Put(Key { table, bytes }, record::encode(&pins[0].1));
+        let write = Write {
+            ops: vec![row, Op::Delete(key::pin_list(on))],
+            ..Write::default()
+        };
+        store.inner.committer.commit(write).await.unwrap();
+        assert_eq!(store.pins(on).await.unwrap(), pins);
+
+        store.pin_message(on, true, &change(6, 2)).await.unwrap();
+        let listed = store.pins(on).await.unwrap();
+        assert_eq!((listed.len(), &listed[0]), (2, &pins[0]));
+        let view = store.inner.context.view();
+        let earlier = view.scan(key::pins(on), Direction::Forward).count();
+        assert_eq!(earlier, 0, "the list has them");
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::compare_and_set::Plan;
+use super::pin::PinListChange;
 use crate::model::{
     ConversationId, Direction, HistorySettings, Message, MessageId, OrderKey, OutboxEvent,
     TimeUuid, Timestamp,
@@ -249,7 +250,7 @@ fn plan(
         messages: 0,
         is_done: true,
     };
-    let mut ops = Vec::new();
+    let (mut ops, mut last) = (Vec::new(), None);
     for row in view.scan(span, Direction::Backward) {
         let row = row?;
         let is_full = ops.len() >= OPS_MAX || removed.messages >= removal.limit as u64;
@@ -258,6 +259,7 @@ fn plan(
             break;
         }
         removed.messages += 1;
+        last = key::message_id(&row.0);
     }
     if ops.is_empty() {
         return Ok((removed, None));
@@ -271,12 +273,17 @@ fn plan(
     let up_to = removal.up_to.0.to_vec();
     ops.push(Op::Max(key::removed_up_to(id), up_to));
     let states = Arc::clone(&context.states);
-    let write = Write {
+    let mut write = Write {
         ops,
         conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
         newest_id: None,
         applied: Some(Box::new(move || states.put_written(after))),
     };
+    let mut list = PinListChange::begin(&view, id)?;
+    if let Some(last) = last.filter(|last| list.pins.has_up_to(*last)) {
+        list.pins.remove_up_to(last);
+        list.add_to(&mut write);
+    }
     Ok((removed, Some(write)))
 }
 
@@ -304,9 +311,6 @@ fn remove_message<B: AsRef<[u8]>>(
         }
     }
     ops.extend(message.into_iter().flat_map(|message| mentions(message)));
-    if message.is_none_or(|message| message.pin.is_some()) {
-        ops.push(Op::Delete(key::pin(id, stored.id)));
-    }
     ops.push(Op::Delete(key::message(id, stored.id.order_key())));
     Ok(true)
 }

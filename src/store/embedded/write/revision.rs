@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::compare_and_set::Plan;
+use super::pin::PinListChange;
 use crate::model::{
     Change, ConversationId, Direction, Message, OrderKey, OutboxEvent, Revision, UserId,
 };
@@ -91,7 +92,9 @@ fn plan(
     }
     write.ops.extend(mentions);
     if is_pinned && message.pin.is_none() {
-        write.ops.push(Op::Delete(key::pin(id, message.id)));
+        let mut list = PinListChange::begin(&context.view(), id)?;
+        list.pins.remove(message.id);
+        list.add_to(&mut write);
     }
     Ok((revised(message, users), Some(write)))
 }

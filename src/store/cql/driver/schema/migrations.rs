@@ -1,7 +1,7 @@
 //! Migrations: the steps by which a keyspace gets its tables, columns and options.
 
 use super::tables::{
-    BAN_TABLE, BLOCK_TABLE, CLUSTER_TABLES, EXPIRY_TABLE, JOB_TABLE, MENTION_TABLES,
+    BAN_TABLE, BLOCK_TABLE, CLUSTER_TABLES, EXPIRY_TABLE, JOB_TABLE, LIVING_TABLES, MENTION_TABLES,
     NOTIFY_ALL_TABLE, OUTBOX_TABLE, PIN_TABLE, READER_TABLES, REPORT_TABLE, RESTRICTION_TABLES,
     SEARCH_TABLES, TABLES,
 };
@@ -130,6 +130,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[],
         speculation: None,
     },
+    Migration {
+        version: FormVersion::PIN_LISTS.0,
+        statements: LIVING_TABLES,
+        columns: &[],
+        speculation: Some(QUICK_LIVING),
+    },
 ];
 
 /// No batch writes the keys, so nothing is replayed into them. Cassandra keeps the Paxos state of a claim as long as this.
@@ -182,6 +188,11 @@ const QUICK_BANS: SpeculativeRetry = SpeculativeRetry {
 
 const QUICK_PINS: SpeculativeRetry = SpeculativeRetry {
     tables: &["pins_by_conversation"],
+    millis: 50,
+};
+
+const QUICK_LIVING: SpeculativeRetry = SpeculativeRetry {
+    tables: &["pinned_by_conversation", "ended_reactions_by_message"],
     millis: 50,
 };
 

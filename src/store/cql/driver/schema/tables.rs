@@ -189,6 +189,21 @@ pub(super) const PIN_TABLE: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.pins_b
     PRIMARY KEY ((conversation_id), message_id)
 ) WITH ID = {id}";
 
+/// The pins of a conversation that are on, in one cell, which no batch writes; and reactions that were taken back, for 35 days.
+pub(super) const LIVING_TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS {keyspace}.pinned_by_conversation (
+    conversation_id uuid PRIMARY KEY,
+    pins blob
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.ended_reactions_by_message (
+    conversation_id uuid,
+    message_id timeuuid,
+    user_id text,
+    emoji text,
+    PRIMARY KEY ((conversation_id, message_id), user_id, emoji)
+) WITH default_time_to_live = 3024000 AND ID = {id}",
+];
+
 /// Mentions of a user and of everyone. They live for 400 days.
 pub(super) const MENTION_TABLES: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS {keyspace}.mentions_by_entry (

@@ -21,6 +21,7 @@ statements! {
     DELETE_MESSAGES: Write "DELETE FROM messages_by_conversation USING TIMESTAMP ? WHERE conversation_id = ? AND width = ? AND start = ? AND message_id <= ?";
     DELETE_INDEX_ROWS: Write "DELETE FROM buckets_by_conversation USING TIMESTAMP ? WHERE conversation_id = ? AND width = ? AND start <= ?";
     DELETE_REACTIONS: Write "DELETE FROM reactions_by_message USING TIMESTAMP ? WHERE conversation_id = ? AND message_id = ?";
+    DELETE_ALL_ENDED_REACTIONS: Write "DELETE FROM ended_reactions_by_message USING TIMESTAMP ? WHERE conversation_id = ? AND message_id = ?";
     DELETE_PINS: Write "DELETE FROM pins_by_conversation USING TIMESTAMP ? WHERE conversation_id = ? AND message_id <= ?";
     UPDATE_REMOVED_UP_TO: Write "UPDATE conversations USING TIMESTAMP ? SET removed_up_to = ? WHERE conversation_id = ?";
     SELECT_REMOVED_UP_TO: Read "SELECT removed_up_to FROM conversations WHERE conversation_id = ?";
@@ -140,10 +141,12 @@ impl Messages {
     ) -> Result<()> {
         let now = self.clock.now();
         let delete = |message: &MessageId| {
-            self.executor
-                .write(&DELETE_REACTIONS, values![now, conversation, *message])
+            [&DELETE_REACTIONS, &DELETE_ALL_ENDED_REACTIONS].map(|statement| {
+                let values = values![now, conversation, *message];
+                self.executor.write(statement, values)
+            })
         };
-        concurrently(messages.iter().map(delete).collect())
+        concurrently(messages.iter().flat_map(delete).collect())
             .await
             .map(drop)
     }
@@ -155,6 +158,8 @@ impl Messages {
         up_to: MessageId,
     ) -> Result<()> {
         let values = values![self.clock.now(), conversation, up_to];
-        self.executor.write(&DELETE_PINS, values).await
+        self.executor.write(&DELETE_PINS, values).await?;
+        self.change_pin_list(conversation, |list| list.remove_up_to(up_to))
+            .await
     }
 }

@@ -70,16 +70,14 @@ pub(in crate::store::embedded) fn send_by_key(
     )
 }
 
-// Pins: conversation ‖ order key of the message.
-
-pub(in crate::store::embedded) fn pin(conversation: ConversationId, message: MessageId) -> Key {
-    rows(
-        Tag::Pin,
-        &[conversation.0.as_bytes(), &message.order_key().0],
-    )
+/// List of the pins of a conversation.
+pub(in crate::store::embedded) fn pin_list(conversation: ConversationId) -> Key {
+    rows(Tag::PinList, &[conversation.0.as_bytes()])
 }
 
-/// Range of the pins of a conversation.
+// Pins of version 0.2: conversation ‖ order key of the message.
+
+/// Range of the pins of a conversation that has no list yet.
 pub(in crate::store::embedded) fn pins(conversation: ConversationId) -> Span {
     Span::of_prefix(
         Table::Rows,

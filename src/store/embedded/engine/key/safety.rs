@@ -60,6 +60,11 @@ pub(in crate::store::embedded) fn bans(conversation: ConversationId) -> Span {
     )
 }
 
+/// Range of the bans of all conversations.
+pub(in crate::store::embedded) fn all_bans() -> Span {
+    all_after(Tag::Ban, None)
+}
+
 pub(in crate::store::embedded) fn ban_place(conversation: ConversationId, user: &UserId) -> Span {
     Span::of_key(ban(conversation, user))
 }

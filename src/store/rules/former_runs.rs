@@ -11,8 +11,36 @@ use std::sync::Arc;
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use super::pager::{NameRange, successor};
-use crate::model::{ConversationId, Direction};
+use crate::model::{ConversationId, Direction, UserId};
+
+/// Usernames from `from` (included) to `before` (excluded).
+#[derive(Clone)]
+pub(in crate::store) struct NameRange {
+    pub(in crate::store) from: String,
+    pub(in crate::store) before: String,
+}
+
+impl NameRange {
+    /// All usernames: none is empty, and none is longer than this bound.
+    pub(in crate::store) fn all() -> Self {
+        Self::with_prefix("")
+    }
+
+    /// The usernames that begin with a prefix.
+    pub(in crate::store) fn with_prefix(prefix: &str) -> Self {
+        let mut before = prefix.to_owned();
+        before.push_str(&"\u{10ffff}".repeat(UserId::BYTES_MAX / 4 + 1));
+        Self {
+            from: prefix.to_owned(),
+            before,
+        }
+    }
+}
+
+/// The smallest text after a username: it has one more byte, and is no username itself.
+pub(in crate::store) fn successor(name: &str) -> String {
+    format!("{name}\0")
+}
 
 /// Rows from which a run is worth remembering.
 const RUN_ROWS_MIN: usize = 20;
@@ -21,31 +49,31 @@ const RUNS_MAX: usize = 256;
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
 
 /// Cache of the runs of conversations, each for one roster.
-pub(super) struct FormerRuns(Mutex<LruCache<ConversationId, Arc<KnownRuns>>>);
+pub(in crate::store) struct FormerRuns(Mutex<LruCache<ConversationId, Arc<KnownRuns>>>);
 
 /// The known runs of one conversation.
 #[derive(Clone)]
-pub(super) struct KnownRuns {
+pub(in crate::store) struct KnownRuns {
     roster: Vec<u8>,
     /// The first username of each run, and the bound behind its last one.
     runs: BTreeMap<String, String>,
 }
 
 impl FormerRuns {
-    pub(super) fn new() -> Self {
+    pub(in crate::store) fn new() -> Self {
         Self(Mutex::new(LruCache::new(CONVERSATIONS_MAX)))
     }
 
-    pub(super) fn of(&self, conversation: ConversationId) -> Option<Arc<KnownRuns>> {
+    pub(in crate::store) fn of(&self, conversation: ConversationId) -> Option<Arc<KnownRuns>> {
         self.0.lock().get(&conversation).cloned()
     }
 
-    pub(super) fn forget(&self, conversation: ConversationId) {
+    pub(in crate::store) fn forget(&self, conversation: ConversationId) {
         self.0.lock().pop(&conversation);
     }
 
     /// Adds the runs that a page met. Those of another roster are forgotten.
-    pub(super) fn add(&self, conversation: ConversationId, met: MetRuns) {
+    pub(in crate::store) fn add(&self, conversation: ConversationId, met: MetRuns) {
         let Some(roster) = met.roster.filter(|_| met.is_consistent) else {
             return;
         };
@@ -67,12 +95,19 @@ impl FormerRuns {
 }
 
 impl KnownRuns {
-    pub(super) fn is_of(&self, roster: Option<&[u8]>) -> bool {
+    pub(in crate::store) fn is_of(&self, roster: Option<&[u8]>) -> bool {
         roster == Some(self.roster.as_slice())
     }
 
+    /// The first and the last username of the run that a username lies in.
+    pub(in crate::store) fn run_of(&self, name: &str) -> Option<(&str, &str)> {
+        let (first, before) = self.runs.range(..=name.to_owned()).next_back()?;
+        let last = before.strip_suffix('\0')?;
+        (name <= last).then_some((first, last))
+    }
+
     /// Moves the near end of a range past the runs that it lies in. Returns whether it moved.
-    pub(super) fn skip(&self, range: &mut NameRange, direction: Direction) -> bool {
+    pub(in crate::store) fn skip(&self, range: &mut NameRange, direction: Direction) -> bool {
         let mut has_moved = false;
         loop {
             let run = match direction {
@@ -96,7 +131,7 @@ impl KnownRuns {
 
 /// The runs that one page meets.
 #[derive(Default)]
-pub(super) struct MetRuns {
+pub(in crate::store) struct MetRuns {
     roster: Option<Vec<u8>>,
     /// Whether all rows had one roster.
     is_consistent: bool,
@@ -106,7 +141,7 @@ pub(super) struct MetRuns {
 }
 
 impl MetRuns {
-    pub(super) fn new() -> Self {
+    pub(in crate::store) fn new() -> Self {
         Self {
             is_consistent: true,
             ..Self::default()
@@ -114,7 +149,7 @@ impl MetRuns {
     }
 
     /// Notes the next row. A present participant ends a run.
-    pub(super) fn note(&mut self, name: &str, is_present: bool, roster: Option<&[u8]>) {
+    pub(in crate::store) fn note(&mut self, name: &str, is_present: bool, roster: Option<&[u8]>) {
         match (&self.roster, roster) {
             (Some(known), Some(roster)) if known == roster => {}
             (None, Some(roster)) => self.roster = Some(roster.to_vec()),
@@ -134,7 +169,7 @@ impl MetRuns {
     }
 
     /// Ends the run of the last row: the next row is not beside it.
-    pub(super) fn close(&mut self) {
+    pub(in crate::store) fn close(&mut self) {
         if let Some((first, last, rows)) = self.open.take()
             && rows >= RUN_ROWS_MIN
         {
@@ -183,6 +218,8 @@ mod tests {
                 known.skip(&mut range, direction);
                 (range.from, range.before)
             };
+            assert_eq!(known.run_of("u029"), Some(("u000", "u029")));
+            assert_eq!((known.run_of("u030"), known.run_of("a")), (None, None));
             let is = |from: &str, before: &str| (from.to_owned(), before.to_owned());
             let forward = |from| skipped(from, "z", Direction::Forward);
             assert_eq!(forward("u000"), is("u029\0", "z"));
