@@ -96,7 +96,8 @@ pub(in crate::cli) fn run(flags: &BackupFlags) -> Result<(), Error> {
         // It is empty, unless the command has said what is left in it.
         let _ = fs::remove_dir(&copy);
     })?;
-    let removed = dated_backups::retain(&flags.dir, keep.into(), now);
+    let removed = dated_backups::mark(&copy)
+        .and_then(|()| dated_backups::retain(&flags.dir, keep.into(), now));
     match removed.map_err(BackupError::Retention)? {
         0 => Ok(()),
         removed => print(&format!("{removed} older copies deleted, {keep} stay")),

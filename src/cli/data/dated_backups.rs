@@ -1,6 +1,7 @@
-//! Dated backups in one folder, of which the newest stay (retention).
+//! Dated backups in one folder, of which the newest stay (retention). A file marks those that may be deleted: a server that is
+//! started on a copy removes it, as the copy then is its store.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,12 +10,27 @@ use crate::store::embedded::Copy;
 
 /// Shape of the names, `9` for any digit: they sort by time.
 const SHAPE: &str = "9999-99-99T99-99-99.999Z";
+/// Mark of a copy that the retention may delete.
+const MARK_FILE: &str = "dated-backup";
 /// Age after which an unfinished backup is what a killed process has left.
 const UNFINISHED_MAX_MICROS: i64 = 24 * 3_600 * 1_000_000;
 
 /// Folder of the backup that begins now.
 pub(super) fn dated(root: &Path, now: Timestamp) -> PathBuf {
     root.join(name_of(now))
+}
+
+/// Marks a whole copy: a later backup may delete it.
+pub(super) fn mark(copy: &Path) -> io::Result<()> {
+    File::create_new(copy.join(MARK_FILE))?.sync_all()
+}
+
+/// Keeps a data folder for good, if it is a dated backup.
+pub(in crate::cli) fn keep(data: &Path) -> io::Result<()> {
+    match fs::remove_file(data.join(MARK_FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 fn name_of(moment: Timestamp) -> String {
@@ -36,10 +52,10 @@ pub(super) fn retain(root: &Path, keep: usize, now: Timestamp) -> io::Result<usi
         if !has_shape(&name) || name == new || !entry.file_type()?.is_dir() {
             continue;
         }
-        match Copy::is_finished(&entry.path()) {
-            Some(true) => finished.push(name),
-            Some(false) if name < left_before => removed.push(name),
-            Some(false) | None => {}
+        if entry.path().join(MARK_FILE).exists() {
+            finished.push(name);
+        } else if name < left_before && Copy::is_unfinished(&entry.path()) {
+            removed.push(name);
         }
     }
     finished.sort_unstable();
@@ -73,11 +89,14 @@ mod tests {
                 fs::write(root.path().join(name).join(file), "").unwrap();
             }
         };
-        let finished = ["last-commit"];
+        let finished = ["last-commit", MARK_FILE];
         for day in 10..14 {
             make(&format!("2026-03-{day}T03-00-00.000Z"), &finished);
         }
         make("monday", &finished);
+        // A server was started on this one.
+        make("2026-03-02T03-00-00.000Z", &finished);
+        keep(&root.path().join("2026-03-02T03-00-00.000Z")).unwrap();
         make("2026-03-01T03-00-00.000Z", &[]);
         make("2026-03-09T03-00-00.000Z", &["unfinished-backup"]);
         make("2026-03-15T12-00-00.000Z", &["unfinished-backup"]);
@@ -94,6 +113,7 @@ mod tests {
             names,
             [
                 "2026-03-01T03-00-00.000Z",
+                "2026-03-02T03-00-00.000Z",
                 "2026-03-13T03-00-00.000Z",
                 "2026-03-15T12-00-00.000Z",
                 "2026-03-15T12-05-00.123Z",

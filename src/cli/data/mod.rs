@@ -13,6 +13,7 @@ mod verify;
 mod webhook;
 
 pub(super) use self::backup::{BackupError, BackupFlags, run as backup};
+pub(super) use self::dated_backups::keep as keep_backup;
 pub(super) use self::erase::{EraseFlags, run as erase};
 pub(super) use self::export::{ExportFlags, run as export};
 pub(super) use self::import::{ImportFlags, run as import};

@@ -1,6 +1,7 @@
 //! Admin listener of a running server, and the health, readiness and backup that it serves.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
@@ -37,23 +38,16 @@ pub(super) struct AdminListener {
 }
 
 impl AdminListener {
-    /// Binds the admin address, notes it in the data folder, and serves until the token is cancelled.
+    /// Binds the admin address, and serves until the token is cancelled.
     pub(super) fn start(
         self,
         config: &Config,
         end: CancellationToken,
-    ) -> Result<Option<JoinHandle<()>>, Error> {
-        let listener = self.bind(config)?;
-        let address = listener
-            .as_ref()
-            .and_then(|socket| socket.local_addr().ok());
-        if let Err(error) = write_address(&config.data, address) {
-            // An embedded store that cannot write its folder ends the start with a line of its own.
-            tracing::info!(%error, "the server failed to note its admin address in the data folder: `wideroom health` does not find it");
-        }
-        let Some(listener) = listener else {
+    ) -> Result<Option<(Option<SocketAddr>, JoinHandle<()>)>, Error> {
+        let Some(listener) = self.bind(config)? else {
             return Ok(None);
         };
+        let address = listener.local_addr().ok();
         let rules = TokenRules {
             audience: Some(BACKUP_AUDIENCE.to_owned()),
             ..TokenRules::default()
@@ -67,7 +61,8 @@ impl AdminListener {
             metrics: self.metrics,
             auth,
         };
-        Ok(Some(tokio::spawn(admin::run(listener, context, end))))
+        let task = tokio::spawn(admin::run(listener, context, end));
+        Ok(Some((address, task)))
     }
 
     /// Binds the admin address. If another server has the default address, this one runs without.
@@ -83,6 +78,15 @@ impl AdminListener {
             }
             Err(source) => Err(Error::AdminListen { address, source }),
         }
+    }
+}
+
+/// Notes the admin address in the data folder, where `wideroom health` finds it. A folder with a store belongs to the server
+/// that has opened it.
+pub(super) fn note_address(config: &Config, address: Option<SocketAddr>) {
+    if let Err(error) = write_address(&config.data, address) {
+        // An embedded store that cannot write its folder ends the start with a line of its own.
+        tracing::info!(%error, "the server failed to note its admin address in the data folder: `wideroom health` does not find it");
     }
 }
 

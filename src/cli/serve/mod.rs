@@ -76,10 +76,21 @@ async fn serve(
         is_given: is_admin_given,
     };
     let end = CancellationToken::new();
-    let admin_task = admin.start(&config, end.clone())?;
+    let (admin_address, admin_task) = admin.start(&config, end.clone())?.unzip();
+    let admin_address = admin_address.flatten();
+    let is_shared = matches!(config.store, StoreChoice::Cql(_));
+    if is_shared && admin_address.is_some() {
+        admin::note_address(&config, admin_address);
+    }
     let opening = ServedStore::open_with_retries(&config, &clock, &metrics, &running);
     let served = tokio::select! {
-        opened = opening => serve_store(&config, opened?, clock, &metrics, &running).await,
+        opened = opening => {
+            let opened = opened?;
+            if !is_shared {
+                admin::note_address(&config, admin_address);
+            }
+            serve_store(&config, opened, clock, &metrics, &running).await
+        }
         () = stop.cancelled() => Ok(()),
     };
     end.cancel();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::admin::RunningServer;
+use crate::cli::data::keep_backup;
 use crate::cli::error::Error;
 use crate::cli::storage;
 use crate::clock::Clock;
@@ -67,6 +68,9 @@ impl ServedStore {
                     tracing::warn!(
                         "the server starts on a backup, or after a loss: streams that resume from an earlier cursor read again (CURSOR_EXPIRED)"
                     );
+                }
+                if let Err(error) = keep_backup(&config.data) {
+                    tracing::warn!(%error, "the server failed to keep its data folder from `wideroom backup --keep`: delete the file dated-backup in it");
                 }
                 store.register(metrics);
                 Ok(Self::instrumented(store.clone(), Some(store), metrics))

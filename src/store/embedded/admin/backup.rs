@@ -158,10 +158,9 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Whether the copy in a folder is whole. `None` for any other folder.
-    pub fn is_finished(path: &Path) -> Option<bool> {
-        let has = |file| path.join(file).exists();
-        (has(UNFINISHED_FILE) || has(NOTE_FILE)).then(|| !has(UNFINISHED_FILE))
+    /// Whether a folder holds a copy that is not whole.
+    pub fn is_unfinished(path: &Path) -> bool {
+        path.join(UNFINISHED_FILE).exists()
     }
 
     /// Begins a copy in an empty or new folder.
