@@ -101,7 +101,7 @@ fn keys_that_cannot_be_used_are_one_clear_line() {
     program
         .run(&["--token-secret-file", path.to_str().unwrap()])
         .failed(1, &line);
-    let line = "--demo signs its people in with the key of the data folder: leave --token-keys-file and --token-secret-file out";
+    let line = "--demo signs its people in with the key of the data folder: leave --token-keys-file, --jwks-url and --token-secret-file out";
     program
         .run(&["--demo", "--token-secret-file", path.to_str().unwrap()])
         .failed(1, line);

@@ -152,7 +152,7 @@ fn a_token_of_another_issuer_is_not_printed() {
     let keys = file("jwks.json", "{\"keys\": []}");
     let provider = ["token", "--user", "alice", "--token-keys-file", &keys];
     let line = format!(
-        "the server accepts the tokens of an identity provider, whose keys {keys} holds (--token-keys-file), and none of this command: get a token there, or name a secret beside them (--token-secret-file)"
+        "the server accepts the tokens of an identity provider, whose keys {keys} holds (--token-keys-file, --jwks-url), and none of this command: get a token there, or name a secret beside them (--token-secret-file)"
     );
     program.run(&provider).failed(1, &line);
     assert!(!program.data().exists(), "no key was made");

@@ -35,19 +35,23 @@ function sizeOf(url) {
 
 /** Attachment of an address: name and type by its ending, and the size of a picture. */
 async function describe(url) {
-  const name = decodeURIComponent(new URL(url).pathname.split("/").at(-1)) || undefined;
+  let name = new URL(url).pathname.split("/").at(-1) || undefined;
+  // A per cent sign of the name may stand for itself.
+  try { name &&= decodeURIComponent(name); } catch {}
   const mimeType = TYPES[/\.(\w+)$/.exec(name ?? "")?.[1].toLowerCase()];
   const size = url.startsWith("https:") && (!mimeType || mimeType.startsWith("image/")) ? await sizeOf(url) : undefined;
   return { url, name, mimeType: mimeType ?? (size ? "image/*" : "application/octet-stream"), ...size };
 }
 
-/** Opens the dialog that asks for the address. `attach(attachment)`. */
-export function openAttach(attach) {
+/** Opens the dialog that asks for the address. `attach(attachment)`. It closes with the composer, whose signal `closing` is. */
+export function openAttach(attach, closing) {
   const dialog = part("attach-dialog");
   const stop = new AbortController();
   const { signal } = stop;
   part("attach-form").reset();
   part("attach-problem").textContent = "";
+  part("attach-send").disabled = false;
+  closing.addEventListener("abort", () => dialog.close(), { signal });
   part("attach-form").addEventListener("submit", async (event) => {
     event.preventDefault();
     const url = part("attach-url").value.trim();

@@ -27,7 +27,7 @@ export class Composer {
     part("send").replaceChildren(icon("send"));
     part("context-end").replaceChildren(icon("close"));
     part("attach").replaceChildren(icon("clip"));
-    part("attach").addEventListener("click", () => openAttach((attachment) => this.#attach([...this.#attachments, attachment])), { signal });
+    part("attach").addEventListener("click", () => openAttach((attachment) => this.#attach([...this.#attachments, attachment]), signal), { signal });
     this.#picker = new MentionPicker((prefix) => on.find(prefix), signal);
     part("composer").addEventListener("submit", (event) => { event.preventDefault(); this.#submit(); }, { signal });
     part("text").addEventListener("input", () => this.#changed(), { signal });
@@ -44,9 +44,12 @@ export class Composer {
     this.#listening.abort();
   }
 
-  /** A text that was on its way comes back. */
-  take(text) {
-    this.#set([part("text").value, text].filter(Boolean).join("\n"));
+  /** A message that was on its way comes back. */
+  take({ body, attachments = [], replyTo }) {
+    this.#set([part("text").value, body].filter(Boolean).join("\n"));
+    this.#attach([...this.#attachments, ...attachments]);
+    if (replyTo && !this.#mode) this.#mode = { repliedTo: replyTo };
+    this.#showMode();
     this.#on.draft(part("text").value);
     part("text").focus();
   }

@@ -9,6 +9,7 @@ export class Log {
   #viewer;
   #on;
   #nodes = new Map();
+  #before = new Map();
   #unfolded = new Set();
 
   /** `on`: react, menu, quote, again, discard, takeBack, and unfolded(), which draws anew. */
@@ -19,6 +20,8 @@ export class Log {
 
   /** The elements of these messages. `hasNewer`: there is a gap before those that wait to be sent. `mayWrite`: the viewer is not silenced. */
   draw({ items: all, hasNewer, isGroup, firstUnread, mayWrite }) {
+    // What is not drawn any more is forgotten.
+    [this.#before, this.#nodes] = [this.#nodes, new Map()];
     const items = [];
     const end = all.findIndex(({ send }) => send);
     all.forEach((message, index) => {
@@ -49,10 +52,9 @@ export class Log {
 
   /** The node from before, where nothing of it has changed. */
   #kept(key, signature, draw) {
-    const known = this.#nodes.get(key);
-    if (known?.signature === signature) return known.node;
-    const node = draw(signature);
-    this.#nodes.set(key, { signature, node });
-    return node;
+    const known = this.#before.get(key);
+    const kept = known?.signature === signature ? known : { signature, node: draw(signature) };
+    this.#nodes.set(key, kept);
+    return kept.node;
   }
 }

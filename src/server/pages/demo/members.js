@@ -27,10 +27,12 @@ export class Members {
   #role = "MEMBER";
   #asked = 0;
   #timer;
+  #signal;
 
   /** `on`: change(name, input), which says what failed and returns whether it went well; block(username, isBlocked), report(user). */
   constructor({ chat, id, viewer, on, signal }) {
-    [this.#chat, this.#id, this.#viewer, this.#on] = [chat, id, viewer, on];
+    [this.#chat, this.#id, this.#viewer, this.#on, this.#signal] = [chat, id, viewer, on, signal];
+    signal.addEventListener("abort", () => clearTimeout(this.#timer));
     for (const field of ["member-find", "member-add"]) part(field).value = "";
     for (const list of ["member-list", "member-found", "ban-list"]) part(list).replaceChildren();
     part("member-find").addEventListener("input", () => { clearTimeout(this.#timer); this.#timer = setTimeout(() => this.load(), WAIT); }, { signal });
@@ -53,14 +55,14 @@ export class Members {
     try {
       const variables = { id: this.#id, prefix: part("member-find").value.trim() || null, after: isMore ? this.#after : null };
       const [{ conversation }, bans] = await Promise.all([this.#chat.request(MEMBERS, variables), this.#role === "MEMBER" ? null : this.#chat.request(BANS, { id: this.#id })]);
-      if (question !== this.#asked || !conversation) return;
+      if (question !== this.#asked || this.#signal.aborted || !conversation) return;
       const { edges, pageInfo } = conversation.participants;
       this.#members = [...(isMore ? this.#members : []), ...edges.map(({ node }) => node)];
       [this.#after, this.#hasMore] = [pageInfo.endCursor, pageInfo.hasNextPage];
       this.#bans = bans?.conversation?.bans?.edges.map(({ node }) => node) ?? [];
       this.#draw();
     } catch (error) {
-      if (question === this.#asked) this.#on.failed(error);
+      if (question === this.#asked && !this.#signal.aborted) this.#on.failed(error);
     }
   }
 
@@ -120,7 +122,7 @@ export class Members {
     try {
       location.hash = addressOf(await this.#chat.startDirect(username));
     } catch (error) {
-      this.#on.failed(error);
+      if (!this.#signal.aborted) this.#on.failed(error);
     }
   }
 

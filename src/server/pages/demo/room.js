@@ -132,7 +132,7 @@ export class Room {
       quote: (id) => this.jump(id),
       again: ({ key }) => this.#store.retry(key),
       discard: ({ key }) => this.#store.discard(key),
-      takeBack: ({ key, body }) => { this.#store.discard(key); this.#composer.take(body); },
+      takeBack: (message) => { this.#store.discard(message.key); this.#composer.take(message); },
       unfolded: () => this.#render(),
     });
   }

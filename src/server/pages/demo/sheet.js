@@ -15,13 +15,14 @@ export class Sheet {
   #store;
   #viewer;
   #on;
+  #signal;
   #members;
   #drawn = "";
   #joined = "";
 
   /** `on`: presence(username), block(username, isBlocked), report(user), clear(). */
   constructor({ chat, store, viewer, on, signal }) {
-    [this.#chat, this.#store, this.#viewer, this.#on] = [chat, store, viewer, on];
+    [this.#chat, this.#store, this.#viewer, this.#on, this.#signal] = [chat, store, viewer, on, signal];
     part("sheet-close").replaceChildren(icon("close"));
     this.#members = new Members({
       chat, id: store.id, viewer, signal,
@@ -158,9 +159,12 @@ export class Sheet {
     try {
       const data = await this.#chat.request(CHANGES[name], { input: { conversationId: this.#store.id, ...input } });
       if (data[name].conversation) this.#store.updated(data[name].conversation);
+      // The sheet may be that of another conversation by now.
+      if (this.#signal.aborted) return false;
       this.#say("");
       return true;
     } catch (error) {
+      if (this.#signal.aborted) return false;
       this.#say(wordsOf(error));
       this.#drawn = "";
       this.changed();
