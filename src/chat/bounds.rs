@@ -34,6 +34,8 @@ pub struct Bounds {
     pub typing_lifetime: Duration,
     /// Time from the last disconnection of a user until the user is offline.
     pub presence_grace: Duration,
+    /// Whether a user shows presence only in conversations where they have consented by an act.
+    pub needs_presence_consent: bool,
     /// Names that one user follows with all presence streams together.
     pub presence_names_max: usize,
     /// Minimum time between two writes of a user's last-seen time.
@@ -135,6 +137,7 @@ impl Default for Bounds {
             rates: RateBounds::default(),
             typing_lifetime: Duration::from_secs(6),
             presence_grace: Duration::from_secs(5),
+            needs_presence_consent: true,
             presence_names_max: 500,
             last_seen_interval: Duration::from_secs(15 * 60),
             user_replays_max: 4,

@@ -27,6 +27,8 @@ pub(crate) struct Components {
     pub(crate) access: Arc<Access>,
     pub(crate) restrictions: Arc<Restrictions>,
     pub(crate) relationships: Arc<Relationships>,
+    /// Relationships that show presence: with or without consent, by the bounds.
+    pub(crate) presence_relationships: Arc<Relationships>,
     pub(crate) history: Arc<HistoryService>,
     pub(crate) participants: Arc<ParticipantService>,
     pub(crate) replay_limiter: Arc<ReplayLimiter>,
@@ -54,7 +56,12 @@ impl Components {
             bounds.retention_seconds(),
         ));
         restrictions.tell_blocks(access.blocks());
-        let relationships = Relationships::new(Arc::clone(&store), Arc::clone(&access));
+        let relationships = |needs_consent| {
+            let (store, access) = (Arc::clone(&store), Arc::clone(&access));
+            Arc::new(Relationships::new(store, access, needs_consent))
+        };
+        let presence_relationships = relationships(bounds.needs_presence_consent);
+        let relationships = relationships(true);
         let history = HistoryService::new(Arc::clone(&store), in_flight.clone());
         let participants = ParticipantService::new(Arc::clone(&store), Arc::clone(&access));
         let replay_limiter = ReplayLimiter::new(
@@ -72,7 +79,8 @@ impl Components {
             publisher,
             access,
             restrictions: Arc::new(restrictions),
-            relationships: Arc::new(relationships),
+            relationships,
+            presence_relationships,
             history: Arc::new(history),
             participants: Arc::new(participants),
             replay_limiter: Arc::new(replay_limiter),

@@ -238,6 +238,19 @@ pub const ACCESS: &[Setting] = &[
         },
     },
     Setting {
+        name: "presence-consent",
+        environment: "WIDEROOM_PRESENCE_CONSENT",
+        scope: Scope::Serve,
+        value_name: Some("on|off"),
+        help: "Whether a user's presence shows in a conversation only once they sent or read there; off is for closed apps, and shows it in every direct conversation and small group",
+        beyond: None,
+        get: |config| value::show_switch(config.chat.needs_presence_consent),
+        set: |config, text| {
+            config.chat.needs_presence_consent = value::switch(text)?;
+            Ok(())
+        },
+    },
+    Setting {
         name: "rates",
         environment: "WIDEROOM_RATES",
         scope: Scope::Serve,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wideroom::chat::{Bounds, PresenceGuard};
+use wideroom::chat::{Bounds, PresenceGuard, RateBounds};
 use wideroom::model::UserId;
 
 use crate::support::world::{Actor, Stream, World, text};
@@ -260,6 +260,49 @@ async fn presence_shows_only_after_an_act_of_the_other_side() {
         json!(true),
         "it was read once"
     );
+}
+
+#[tokio::test]
+async fn presence_of_a_closed_app_needs_a_common_conversation_and_no_act() {
+    let rates = RateBounds {
+        strangers_per_hour: 40,
+        ..RateBounds::default()
+    };
+    let world = World::with_rates_and_bounds(Bounds {
+        needs_presence_consent: false,
+        presence_grace: Duration::ZERO,
+        rates,
+        ..Bounds::default()
+    })
+    .await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let _here = (come(&world, "bob"), come(&world, "user7"));
+    let mut stream = alice.subscribe(CHANGED, json!({"u": ["bob", "user7"]}));
+    assert!(stream.is_quiet(), "without a conversation nothing shows");
+    let direct = alice.direct("bob").await;
+    assert_eq!(next(&mut stream).await, told("bob", true));
+    assert_eq!(online(&alice, &direct, "bob").await, json!(true));
+    let small = alice.group("small", &["bob"]).await;
+    assert_eq!(online(&bob, &small, "alice").await, json!(false));
+    let names: Vec<_> = (0..37).map(|n| format!("user{n}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let large = alice.group("large", &names).await;
+    assert_eq!(
+        online(&alice, &large, "user7").await,
+        Value::Null,
+        "a large group is no relationship"
+    );
+    assert!(stream.is_quiet());
+    let more = "mutation { createGroupConversation(input: {name: \"more\", usernames: [\"bob\", \"carol\"]}) { __typename } }";
+    assert_eq!(
+        alice.ask(more, Value::Null).await.code(),
+        "RATE_LIMITED",
+        "bob has not acted, so he is a stranger to invitations as before"
+    );
+    let block = "mutation($u: String!) { blockUser(input: {username: $u}) { __typename } }";
+    bob.data(block, json!({"u": "alice"})).await;
+    assert_eq!(online(&alice, &direct, "bob").await, json!(false));
+    assert_eq!(online(&bob, &direct, "alice").await, Value::Null);
 }
 
 #[tokio::test]

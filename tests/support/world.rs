@@ -71,14 +71,15 @@ impl World {
 
     /// World with rate limits. Other worlds have none, because tests act faster than users.
     pub(crate) async fn with_rates(rates: RateBounds) -> Self {
-        Self::open_on(
-            Ground::new(&SystemClock).await,
-            Bounds {
-                rates,
-                ..Bounds::default()
-            },
-        )
+        Self::with_rates_and_bounds(Bounds {
+            rates,
+            ..Bounds::default()
+        })
         .await
+    }
+
+    pub(crate) async fn with_rates_and_bounds(bounds: Bounds) -> Self {
+        Self::open_on(Ground::new(&SystemClock).await, bounds).await
     }
 
     async fn without_rates(ground: Ground, bounds: Bounds) -> Self {

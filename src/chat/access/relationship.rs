@@ -3,7 +3,8 @@
 //! Anybody may add anybody to a conversation, so membership alone is no consent. The other user
 //! must have acted there since joining, with a TEXT message or a `markRead`, or a third user must
 //! have created the group. Large groups are no relationships. An act of a service in the user's name is
-//! no consent.
+//! no consent. A closed app may show presence without consent (`presence-consent`); invitations need it
+//! always.
 //!
 //! Cost on a cluster, in statements: 4 to 8 for each user. If strangers remain, the newest 200
 //! entries of the viewer: 1 for each 16 of the viewer's own participations, 1 for the participants
@@ -48,11 +49,17 @@ const CANDIDATES_MAX: usize = 16;
 pub(crate) struct Relationships {
     store: Arc<dyn Store>,
     access: Arc<Access>,
+    /// Whether a common conversation needs the other user's consent.
+    needs_consent: bool,
 }
 
 impl Relationships {
-    pub(crate) fn new(store: Arc<dyn Store>, access: Arc<Access>) -> Self {
-        Self { store, access }
+    pub(crate) fn new(store: Arc<dyn Store>, access: Arc<Access>, needs_consent: bool) -> Self {
+        Self {
+            store,
+            access,
+            needs_consent,
+        }
     }
 
     /// Relationships of the viewer with these users. `None` for strangers.
@@ -129,7 +136,7 @@ impl Relationships {
                     else {
                         continue;
                     };
-                    if was_read_or_created_by_another(group, viewer, &one)
+                    if self.suffices(group, viewer, &one)
                         && !self
                             .access
                             .hidden_groups()
@@ -206,12 +213,22 @@ impl Relationships {
         else {
             return Ok(None);
         };
-        if was_read_or_created_by_another(&conversation, viewer, &participant) {
+        if self.suffices(&conversation, viewer, &participant) {
             let hidden = self.access.hidden_groups();
             return Ok(Some(!hidden.hides(user, id).await?));
         }
         let row = self.store.inbox_rows(user, &[id]).await?.pop().flatten();
         Ok(Some(row.is_some_and(|row| has_sent(&row, &participant))))
+    }
+
+    /// Whether a common conversation makes a relationship without a read of the participant's inbox row.
+    fn suffices(
+        &self,
+        conversation: &Conversation,
+        viewer: &UserId,
+        participant: &Participant,
+    ) -> bool {
+        !self.needs_consent || was_read_or_created_by_another(conversation, viewer, participant)
     }
 
     /// Whether a participant has acted in the conversation since joining: a consent that a service's act

@@ -62,7 +62,7 @@ impl PresenceService {
             store,
             publisher,
             clock,
-            relationships,
+            presence_relationships,
             ..
         } = components;
         let stop = CancellationToken::new();
@@ -72,7 +72,7 @@ impl PresenceService {
         Self {
             store: Arc::clone(store),
             clock: Arc::clone(clock),
-            relationships: Arc::clone(relationships),
+            relationships: Arc::clone(presence_relationships),
             blocks: Arc::clone(components.access.blocks()),
             publisher: Arc::clone(publisher),
             cluster: components.in_flight.cluster().cloned(),

@@ -85,7 +85,7 @@ impl StreamService {
             bus: components.bus.clone(),
             access: Arc::clone(&components.access),
             history: Arc::clone(&components.history),
-            relationships: Arc::clone(&components.relationships),
+            relationships: Arc::clone(&components.presence_relationships),
             presence,
             in_flight: components.in_flight.clone(),
             replay_limiter: Arc::clone(&components.replay_limiter),
