@@ -43,7 +43,7 @@ impl AdminListener {
         self,
         config: &Config,
         end: CancellationToken,
-    ) -> Result<Option<(Option<SocketAddr>, JoinHandle<()>)>, Error> {
+    ) -> Result<Option<RunningAdmin>, Error> {
         let Some(listener) = self.bind(config)? else {
             return Ok(None);
         };
@@ -62,7 +62,7 @@ impl AdminListener {
             auth,
         };
         let task = tokio::spawn(admin::run(listener, context, end));
-        Ok(Some((address, task)))
+        Ok(Some(RunningAdmin { address, task }))
     }
 
     /// Binds the admin address. If another server has the default address, this one runs without.
@@ -79,6 +79,13 @@ impl AdminListener {
             Err(source) => Err(Error::AdminListen { address, source }),
         }
     }
+}
+
+/// Admin listener that serves.
+pub(super) struct RunningAdmin {
+    pub(super) address: Option<SocketAddr>,
+    /// Ends with the token.
+    pub(super) task: JoinHandle<()>,
 }
 
 /// Notes the admin address in the data folder, where `wideroom health` finds it. A folder with a store belongs to the server

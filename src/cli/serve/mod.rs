@@ -21,6 +21,7 @@ use crate::auth::exposure::{self, ExposedPath};
 use crate::auth::{Auth, KEY_FILE};
 use crate::bus::Bus;
 use crate::chat::{self, Chat, SendHook};
+use crate::cli::admin_client::written_address;
 use crate::cli::error::Error;
 use crate::cli::settings::{SERVE, SettingFlags};
 use crate::cli::signals::{self, Stop};
@@ -76,10 +77,12 @@ async fn serve(
         is_given: is_admin_given,
     };
     let end = CancellationToken::new();
-    let (admin_address, admin_task) = admin.start(&config, end.clone())?.unzip();
-    let admin_address = admin_address.flatten();
+    let running_admin = admin.start(&config, end.clone())?;
+    let admin_address = running_admin.as_ref().and_then(|admin| admin.address);
+    // Another server may have the folder still, and its address in it.
     let is_shared = matches!(config.store, StoreChoice::Cql(_));
-    if is_shared && admin_address.is_some() {
+    let is_free = is_shared || matches!(written_address(&config.data), Ok(None));
+    if is_free && admin_address.is_some() {
         admin::note_address(&config, admin_address);
     }
     let opening = ServedStore::open_with_retries(&config, &clock, &metrics, &running);
@@ -94,9 +97,9 @@ async fn serve(
         () = stop.cancelled() => Ok(()),
     };
     end.cancel();
-    if let Some(admin_task) = admin_task {
+    if let Some(admin) = running_admin {
         // The runtime's hook logs a panic of this task.
-        let _ = admin_task.await;
+        let _ = admin.task.await;
     }
     log_task.abort();
     telemetry::log_left_out();

@@ -238,6 +238,8 @@ function mount(username, start, isSwitch) {
     defaultTabs: examples(start, isDemo),
     defaultQuery: "# Ctrl-Space completes, Ctrl-Enter runs.\n\n",
     defaultEditorToolsVisibility: "variables",
+    // Its documentation begins with the description of the schema.
+    schemaDescription: true,
     // The token is the strip's, for requests and socket alike; in a demo a tab may have a service's. Headers are never stored.
     isHeadersEditorEnabled: isDemo,
     shouldPersistHeaders: false,
