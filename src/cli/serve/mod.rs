@@ -142,6 +142,8 @@ async fn serve_chat(
     metrics: &Metrics,
     running: &RunningServer,
 ) -> Result<(), Error> {
+    // Before the greeting: who reads it may press Ctrl-C at once.
+    let mut interrupts = signals::interrupts().map_err(Error::Runtime)?;
     if config.demo {
         sample::load(store, clock.clone(), &config.data).await?;
     }
@@ -182,7 +184,6 @@ async fn serve_chat(
     let clock_watch = tokio::spawn(async move { watched.watch_lead().await });
     let logged = Arc::clone(&server);
     let request_log = tokio::spawn(async move { logged.renew_request_log().await });
-    let mut interrupts = signals::interrupts().map_err(Error::Runtime)?;
     let (delay, drain) = (config.drain_delay, config.server.drain);
     let (leaving, ended) = (Arc::clone(&server), Arc::clone(&server));
     let stop = running.stop.clone();
