@@ -4,10 +4,12 @@
 //! events in memory end, once these are delivered. So one conversation fills the queue neither by its number of events nor by failing.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::retry::FailureRecord;
+use super::shard::LANES;
 use crate::chat::{FeedBatch, OutboxItem, OutboxTypes, SavedPosition};
 use crate::model::{ConversationId, OrderKey, OutboxRow};
 use crate::store::{HeldPosition, OutboxPage};
@@ -18,6 +20,12 @@ const EVENTS_MAX: usize = 1_024;
 const CONVERSATION_EVENTS_MAX: usize = 8;
 /// Conversations without an event that are remembered as slow or suspect.
 const MARKED_MAX: usize = 1_024;
+/// Slow conversations that are tried at once while the receiver is fast for others.
+const SLOW_LANES: usize = 1;
+/// The same while it was fast for nobody. A conversation that is not known to be slow finds the last lane free.
+const SLOW_LANES_ALONE: usize = LANES - 1;
+/// Time since the receiver last took an event fast, from which on the receiver is slow for everybody.
+const FAST_FOR: Duration = Duration::from_secs(60);
 
 /// Event whose turn it is.
 #[derive(Debug, Clone)]
@@ -74,8 +82,10 @@ pub(super) struct DeliveryQueue {
     /// Conversations whose next event may be tried, and those of them that are slow.
     ready: VecDeque<ConversationId>,
     slow: VecDeque<ConversationId>,
-    /// A slow conversation is tried. One at a time is.
-    is_slow_running: bool,
+    /// Slow conversations that are tried now.
+    slow_running: usize,
+    /// Last time that the receiver took an event fast.
+    fast_at: Option<Instant>,
     delayed: BTreeSet<(Instant, ConversationId)>,
     /// Delayed conversations whose receiver was silent.
     silent: HashMap<ConversationId, Instant>,
@@ -95,7 +105,8 @@ impl DeliveryQueue {
             conversations: HashMap::new(),
             ready: VecDeque::new(),
             slow: VecDeque::new(),
-            is_slow_running: false,
+            slow_running: 0,
+            fast_at: None,
             delayed: BTreeSet::new(),
             silent: HashMap::new(),
             hungry: BTreeSet::new(),
@@ -289,7 +300,7 @@ impl DeliveryQueue {
 
     /// Time of the next event, if there is one. An event that is ready has the time `now`.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let has_slow = !self.slow.is_empty() && !self.is_slow_running;
+        let has_slow = !self.slow.is_empty() && self.has_slow_lane(now);
         if self.ready.is_empty() && !has_slow {
             self.delayed.first().map(|(at, _)| *at)
         } else {
@@ -308,12 +319,12 @@ impl DeliveryQueue {
         }
         let id = match self.ready.pop_front() {
             Some(id) => id,
-            None if self.is_slow_running => return None,
+            None if !self.has_slow_lane(now) => return None,
             None => self.slow.pop_front()?,
         };
         let conversation = self.conversations.get(&id)?;
         let (position, item) = conversation.events.front()?;
-        self.is_slow_running |= conversation.is_slow;
+        self.slow_running += usize::from(conversation.is_slow);
         Some(EventDelivery {
             conversation: id,
             position: *position,
@@ -323,21 +334,36 @@ impl DeliveryQueue {
         })
     }
 
+    fn has_slow_lane(&self, now: Instant) -> bool {
+        let is_fast = self.fast_at.is_some_and(|at| now < at + FAST_FOR);
+        let lanes = if is_fast {
+            SLOW_LANES
+        } else {
+            SLOW_LANES_ALONE
+        };
+        self.slow_running < lanes
+    }
+
     fn wake(&mut self, id: ConversationId) {
         let is_slow = self.conversations.get(&id).is_some_and(|one| one.is_slow);
         self.make_ready(id, is_slow);
     }
 
-    /// Settles a taken event. `record` is that of the conversation from now on, and `is_slow` says whether the try took long.
+    /// Settles a taken event, now. `record` is that of the conversation from now on, and `is_slow` says whether the try took long.
     pub(super) fn settle(
         &mut self,
         taken: &EventDelivery,
         settlement: Settlement,
         record: FailureRecord,
         is_slow: bool,
+        now: Instant,
     ) {
         let id = taken.conversation;
-        self.is_slow_running &= !taken.is_slow;
+        self.slow_running -= usize::from(taken.is_slow);
+        let is_taken = !matches!(settlement, Settlement::Again { .. });
+        if is_taken && !is_slow {
+            self.fast_at = Some(now);
+        }
         let Some(conversation) = self.conversations.get_mut(&id) else {
             return;
         };

@@ -44,7 +44,13 @@ fn queue(read_to: i64) -> DeliveryQueue {
 }
 
 fn done(queue: &mut DeliveryQueue, taken: &EventDelivery) {
-    queue.settle(taken, Settlement::Done, FailureRecord::default(), false);
+    queue.settle(
+        taken,
+        Settlement::Done,
+        FailureRecord::default(),
+        false,
+        Instant::now(),
+    );
 }
 
 /// The receiver fails, and the event is to be tried again at a time.
@@ -52,7 +58,13 @@ fn fail(queue: &mut DeliveryQueue, taken: &EventDelivery, at: Instant, is_silent
     let mut record = taken.record;
     let verdict = RetryPolicy::default().failed(&mut record, Instant::now(), None);
     assert!(matches!(verdict, Verdict::Again(_)));
-    queue.settle(taken, Settlement::Again { at, is_silent }, record, false);
+    queue.settle(
+        taken,
+        Settlement::Again { at, is_silent },
+        record,
+        false,
+        Instant::now(),
+    );
 }
 
 fn micros(delivery: &EventDelivery) -> i64 {
@@ -145,7 +157,13 @@ async fn a_next_piece_takes_the_place_of_the_one_before() {
         ..first.item.clone()
     };
     let record = FailureRecord::default();
-    queue.settle(&first, Settlement::Next(next), record, false);
+    queue.settle(
+        &first,
+        Settlement::Next(next),
+        record,
+        false,
+        Instant::now(),
+    );
     assert_eq!(
         (queue.len(), queue.position()),
         (2, id(10).order_key().before())
@@ -231,13 +249,14 @@ impl Shard {
             self.delivered
                 .push((taken.conversation.0.as_u128(), micros(taken)));
             let record = FailureRecord::default();
-            self.queue.settle(taken, Settlement::Done, record, is_slow);
+            self.queue
+                .settle(taken, Settlement::Done, record, is_slow, self.now);
         } else {
             let mut record = taken.record;
             RetryPolicy::default().failed(&mut record, self.now, None);
             let (at, is_silent) = (self.now + Duration::from_secs(60), false);
-            self.queue
-                .settle(taken, Settlement::Again { at, is_silent }, record, is_slow);
+            let again = Settlement::Again { at, is_silent };
+            self.queue.settle(taken, again, record, is_slow, self.now);
         }
     }
 
@@ -300,8 +319,8 @@ fn a_conversation_that_fails_stops_no_other_one_however_many_events_it_has() {
     assert!(shard.saved.held.is_empty());
 }
 
-#[test]
-fn slow_conversations_have_one_lane_behind_all_others() {
+/// A shard with an event each of eight slow conversations, and one of another.
+fn shard_with_slow_conversations() -> Shard {
     let mut shard = Shard::new((1..=8).map(|micros| (u128::try_from(micros).unwrap(), micros)));
     shard.feed(100);
     while let Some(taken) = shard.queue.take(shard.now) {
@@ -313,14 +332,45 @@ fn slow_conversations_have_one_lane_behind_all_others() {
         .extend((9..=16).map(|micros| (micros, u128::try_from(micros - 8).unwrap())));
     shard.rows.insert(17, 17);
     shard.feed(100);
+    shard
+}
+
+#[test]
+fn slow_conversations_have_one_lane_behind_all_others() {
+    let mut shard = shard_with_slow_conversations();
     let fast = shard.queue.take(shard.now).unwrap();
     assert_eq!(micros(&fast), 17, "before those that came earlier");
+    shard.settle(&fast, true, false);
     let slow = shard.queue.take(shard.now).unwrap();
     assert!(shard.queue.take(shard.now).is_none(), "one at a time");
     assert_eq!(shard.queue.next_due(shard.now), None);
     shard.settle(&slow, true, false);
     let next = shard.queue.take(shard.now).unwrap();
     assert_ne!(next.conversation, slow.conversation);
+}
+
+/// One lane for all of them would be a quarter of what such a receiver takes.
+#[test]
+fn a_receiver_that_is_slow_for_all_has_every_lane_but_one() {
+    let mut shard = shard_with_slow_conversations();
+    let fast = shard.queue.take(shard.now).unwrap();
+    shard.settle(&fast, true, false);
+    let mut slow = vec![shard.queue.take(shard.now).unwrap()];
+    shard.now += FAST_FOR;
+    slow.extend(std::iter::from_fn(|| shard.queue.take(shard.now)));
+    assert_eq!(slow.len(), LANES - 1);
+    // Once it is fast for somebody, the others wait for one another again.
+    shard.rows.insert(18, 18);
+    shard.feed(100);
+    let fast = shard.queue.take(shard.now).unwrap();
+    assert_eq!(micros(&fast), 18, "a lane is free");
+    shard.settle(&fast, true, false);
+    for taken in &slow[1..] {
+        shard.settle(taken, true, true);
+    }
+    assert!(shard.queue.take(shard.now).is_none(), "one is running");
+    shard.settle(&slow[0], true, true);
+    assert!(shard.queue.take(shard.now).is_some());
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::model::{OrderKey, OutboxShard, UserId};
 use crate::store::{DeadLetter, OutboxPage};
 
 /// Deliveries of one shard at once.
-const LANES: usize = 4;
+pub(super) const LANES: usize = 4;
 /// Interval at which the position is persisted, if it has advanced by a delivery.
 const POSITION_EVERY: Duration = Duration::from_secs(2);
 /// Pause after a read of the outbox failed.
@@ -218,7 +218,7 @@ impl RunningShard {
         let settlement = done.unwrap_or_else(|| next.map_or(Settlement::Done, Settlement::Next));
         self.has_advanced |= !matches!(settlement, Settlement::Again { .. });
         self.queue
-            .settle(delivery, settlement, record, took > SLOW_AFTER);
+            .settle(delivery, settlement, record, took > SLOW_AFTER, now);
     }
 
     /// Decides about an event that failed, and whether the receiver is silent for all. One that took others' events during
