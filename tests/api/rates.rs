@@ -3,6 +3,7 @@
 use serde_json::json;
 use wideroom::chat::{Bounds, RateBounds};
 
+use crate::support::door::Door;
 use crate::support::world::{Actor, Answer, World};
 
 const SEND: &str = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"Hello\"}) { messageEdge { node { id } } } }";
@@ -139,4 +140,27 @@ async fn bytes_that_a_user_writes_have_a_rate() {
     let edited = json!({"m": message, "b": "y".repeat(7 << 10)});
     assert_too_fast(&alice.ask(edit, edited).await);
     bob.data(send, variables).await;
+}
+
+/// A worker that reads the outbox has no reason to write much. One that acts as users, or moderates, writes for many.
+#[tokio::test]
+async fn a_service_writes_at_the_rates_of_services_by_the_right_to_act_or_moderate() {
+    let world = World::with_rates(slow()).await;
+    let door = Door::of(&world.chat);
+    for (service, scope, is_bounded) in [
+        ("push", "wideroom:outbox wideroom:read", true),
+        ("users", "wideroom:users", true),
+        ("mirror", "wideroom:act", false),
+        ("guard", "wideroom:moderate", false),
+    ] {
+        let badge = door.scoped(service, scope);
+        let started = door.ask(&badge, START, &json!({"u": "alice"})).await.json();
+        let conversation = &started["data"]["startDirectConversation"]["conversation"]["id"];
+        let mut refused = 0;
+        for _ in 0..40 {
+            let said = door.ask(&badge, SEND, &json!({"c": conversation})).await;
+            refused += u32::from(said.json()["errors"][0]["extensions"]["code"] == "RATE_LIMITED");
+        }
+        assert_eq!(refused > 0, is_bounded, "{scope}");
+    }
 }

@@ -285,9 +285,8 @@ impl ReportService {
         conversation: Option<ConversationId>,
     ) -> Result<ReportId> {
         self.access.forms().require(FormVersion::REPORTS).await?;
-        // A service pays its own rate at the door, whoever it acts for.
-        let is_user = caller.service_name().is_none();
-        if is_user {
+        let has_user_rates = !caller.writes_at_service_rates();
+        if has_user_rates {
             self.rate.take(&caller.user)?;
             if let Err(error) = self.daily_rate.take(&caller.user) {
                 self.rate.refund(&caller.user, 1);
@@ -301,7 +300,7 @@ impl ReportService {
             .set(i64::try_from(count).unwrap_or(i64::MAX));
         if count >= self.daily_max {
             self.meter.refused.inc();
-            if is_user {
+            if has_user_rates {
                 self.rate.refund(&caller.user, 1);
                 self.daily_rate.refund(&caller.user, 1);
             }

@@ -110,8 +110,7 @@ impl Introductions {
         users: &[UserId],
     ) -> Result<StrangerCharge> {
         let viewer = &caller.user;
-        // A service pays its own rate at the door, whoever it acts for.
-        if caller.service_name().is_some()
+        if caller.writes_at_service_rates()
             || !self.strangers.is_on()
             || users.iter().all(|user| user == viewer)
         {

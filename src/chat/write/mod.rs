@@ -217,7 +217,7 @@ impl WriteService {
         let draft = RevisionDraft::edit(message, input, self.body_bytes_max, check)?;
         let floor = self.context.access.floor_of(&participation);
         Self::require_above(message, floor)?;
-        if caller.service_name().is_none() {
+        if !caller.writes_at_service_rates() {
             self.written.take_all(viewer, kibibytes(draft.bytes()))?;
         }
         if !caller.may(ServiceRight::Moderate) {
@@ -439,9 +439,9 @@ impl WriteService {
         Ok(participation)
     }
 
-    /// Charges for a send. A service pays its own rate at the door, whoever it acts for.
+    /// Charges for a send.
     fn take_send(&self, caller: &Viewer, draft: &Draft) -> Result<()> {
-        if caller.service_name().is_none() {
+        if !caller.writes_at_service_rates() {
             let user = &caller.user;
             self.sends.take(user)?;
             if let Err(error) = self.written.take_all(user, kibibytes(draft.bytes)) {

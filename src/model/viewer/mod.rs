@@ -54,6 +54,12 @@ impl Viewer {
         matches!(self.kind, ViewerKind::Service(rights) if rights.has(right))
     }
 
+    /// Whether the rates of services alone bound what the caller writes: one that acts as users, or moderates. A service that only reads
+    /// writes at the rates of a user.
+    pub fn writes_at_service_rates(&self) -> bool {
+        self.is_acted_for() || self.may(ServiceRight::Act) || self.may(ServiceRight::Moderate)
+    }
+
     /// Whether the user takes no part in this act: a service acts in the user's name.
     pub fn is_acted_for(&self) -> bool {
         matches!(self.kind, ViewerKind::ActingService(_))
