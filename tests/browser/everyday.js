@@ -7,7 +7,7 @@ import { apiOf, chooseAction, entry, message, openId, send, sendMany } from "./c
 import { fits, launch } from "./page.js";
 
 const [base, executablePath, folder, scene] = process.argv.slice(2);
-const { newContext, open, check, pictures: fetched, close } = await launch(base, executablePath);
+const { newContext, open, check, notes, pictures: fetched, close } = await launch(base, executablePath);
 const windows = [];
 const DESK = { viewport: { width: 1280, height: 760 } };
 const TELEPHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
@@ -372,6 +372,8 @@ try {
   await scenes[scene]();
   check();
 } catch (error) {
+  console.error(notes());
+  for (const page of windows) console.error(await page.locator("#list").innerText({ timeout: 5_000 }).catch(() => "no conversation"));
   for (const [index, page] of windows.entries()) await shoot(page, `${scene}-failed-${index}`);
   throw error;
 } finally {

@@ -12,6 +12,7 @@ export async function launch(base, executablePath) {
   const strangers = new Set();
   const complaints = [];
   const pictures = [];
+  const refusals = [];
   const browser = await chromium.launch({
     executablePath,
     args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -38,7 +39,10 @@ export async function launch(base, executablePath) {
     page.setDefaultTimeout(60_000);
     page.on("pageerror", (error) => complaints.push(`${path}: ${error.message}`));
     page.on("console", (message) => message.type() === "error" && complaints.push(`${path}: ${message.text()}`));
-    page.on("websocket", (socket) => new URL(socket.url()).host !== host && strangers.add(socket.url()));
+    page.on("websocket", (socket) => {
+      if (new URL(socket.url()).host !== host) strangers.add(socket.url());
+      socket.on("framereceived", ({ payload }) => String(payload).includes('"errors"') && refusals.push(`${path}: ${String(payload).slice(0, 1_000)}`));
+    });
     await page.goto(new URL(path, base).href);
     return page;
   }
@@ -49,7 +53,10 @@ export async function launch(base, executablePath) {
     assert.deepEqual(complaints.filter((line) => !isExpected(line)), [], "the console is clean");
   }
 
-  return { newContext, open, check, pictures, close: () => browser.close() };
+  /** What a driver that failed should say of the page and of its streams. */
+  const notes = () => [...complaints, ...refusals].join("\n");
+
+  return { newContext, open, check, notes, pictures, close: () => browser.close() };
 }
 
 export async function fits(page, name) {

@@ -18,7 +18,6 @@ export class Conversation extends Store {
   #at;
   #window;
   #generation = 0;
-  #isLive = true;
   #streams = [];
   /** Ends of the stream of events since it last had one. */
   #ends = 0;
@@ -153,7 +152,7 @@ export class Conversation extends Store {
   // ---- Events.
 
   #event(event, isLive) {
-    [this.#isLive, this.#ends] = [isLive, 0];
+    this.#ends = 0;
     const { __typename: kind, message = event?.messageEdge?.node, pinnedMessageEdge } = event ?? {};
     if (kind === "MessageAddedEvent") this.#typing(message.sender, false);
     if (kind === "PinsChangedEvent") this.#pinned(message, pinnedMessageEdge);

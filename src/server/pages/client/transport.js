@@ -245,13 +245,14 @@ export class Transport {
   #next(operation, { data, errors, extensions }) {
     const field = Object.values(data ?? {})[0];
     const cursor = extensions?.cursor ?? field?.cursor ?? field?.messageEdge?.cursor;
-    if (cursor) operation.variables.after = cursor;
-    // An event over the bound of an answer has an error and a cursor, and the stream continues after it.
-    if (!field) {
-      if (cursor) return;
+    // An event over the bound of an answer has an error and a cursor, and the stream continues after it. An event of which only a part
+    // failed is delivered again.
+    if (errors && (field || !cursor)) {
       this.#say({ id: operation.id, type: "complete" });
       return this.#failed(operation, errors[0]);
     }
+    if (cursor) operation.variables.after = cursor;
+    if (!field) return;
     if (field.isLive && operation.isBehind) {
       operation.isBehind = false;
       this.#caughtUp();
