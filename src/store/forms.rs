@@ -24,4 +24,6 @@ impl FormVersion {
     pub const HELD_POSITIONS: Self = Self(20);
     /// Lists of pins.
     pub const PIN_LISTS: Self = Self(21);
+    /// Registers of late messages.
+    pub const LATE_WRITES: Self = Self(21);
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use fjall::Slice;
 
-use super::cache::floor_counts::CHECKPOINT_EVERY;
 use super::cache::newest::NewestList;
 use super::inbox;
 use super::read_context::ReadContext;
@@ -17,6 +16,7 @@ use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{HeadRecord, MessageLead, MessageRecord};
 use crate::store::embedded::write::removal;
+use crate::store::rules::position_counts::CHECKPOINT_EVERY;
 use crate::store::unread_list::UnreadList;
 use crate::store::{Result, StoredMessage, UnreadQuery, UnreadReader};
 

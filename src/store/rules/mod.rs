@@ -9,5 +9,6 @@ pub(super) mod note;
 pub(super) mod outbox;
 pub(super) mod pair;
 pub(super) mod pin_list;
+pub(super) mod position_counts;
 pub(super) mod report;
 pub(super) mod succession;

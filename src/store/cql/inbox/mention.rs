@@ -371,8 +371,8 @@ impl Inboxes {
         conversation: ConversationId,
         mut known: LongUnreadList<Timestamp>,
     ) -> Result<Option<LongUnreadList<Timestamp>>> {
-        let invalidated_at = self.messages.mentions_invalidated_at(conversation).await?;
-        if invalidated_at > Some(known.version) {
+        let late_at = self.messages.late_write_at(conversation).await?;
+        if late_at > Some(known.version) {
             return Ok(None);
         }
         let pieces = known.list.ids.chunks(PIECE).map(async |piece| {

@@ -9,26 +9,37 @@
 //! message older than [`LATE_MICROS`] invalidates, in the same batch, the checkpoints that may cover it, with a timestamp ahead of all
 //! clocks: a count that began before that message cannot restore them. The two ages differ by more than a slow write or a clock skew.
 
+pub(super) mod bucket_counts;
 mod counter;
+
+use std::sync::atomic::Ordering;
 
 use self::counter::MessageCounter;
 use super::Messages;
 use super::bucket::Bucket;
 use crate::model::{ConversationId, Message, OrderKey, Timestamp};
-use crate::store::Result;
 use crate::store::cluster::{SKEW_MAX, WRITE_ATTEMPT_MAX};
 use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
+use crate::store::cql::driver::upgrade::form_version;
 use crate::store::cql::driver::value::values;
+use crate::store::{FormVersion, Result};
 
 /// The width in the index row of the summary, whose start is zero. No bucket has it.
 pub(crate) const SUMMARY_WIDTH: i8 = -1;
 
-/// The start of another row of that width, a register of its write timestamp alone: when a mention was last added to an old message.
+/// The start of another row of that width, a register of its write timestamp alone: when an old message last came late, went, or got
+/// another mention. The summary cannot say that, as every count writes it.
 /// A server of the first versions takes the row for a summary that was invalidated, and the summary, which follows it, for the valid one.
-const MENTIONS_START: Timestamp = Timestamp::from_micros(1);
+const LATE_START: Timestamp = Timestamp::from_micros(1);
+
+/// The rows of the conversation itself.
+const OF_CONVERSATION: [(i8, Timestamp); 2] = [
+    (SUMMARY_WIDTH, Timestamp::ZERO),
+    (SUMMARY_WIDTH, LATE_START),
+];
 
 pub(crate) const SETTLED_MICROS: i64 = 60 * 1_000_000;
 const LATE_MICROS: i64 = 30 * 1_000_000;
@@ -43,7 +54,7 @@ const BATCH_ROWS_MAX: usize = 64;
 
 statements! {
     UPDATE_CHECKPOINT: Write "UPDATE buckets_by_conversation USING TIMESTAMP ? SET counted = ? WHERE conversation_id = ? AND width = ? AND start = ?";
-    SELECT_INVALIDATED: Read "SELECT WRITETIME(counted) FROM buckets_by_conversation WHERE conversation_id = ? AND width = ?";
+    SELECT_LATE: Read "SELECT start, WRITETIME(counted) FROM buckets_by_conversation WHERE conversation_id = ? AND width = ?";
     SELECT_OLDER_CHECKPOINTS: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start < ? LIMIT ?";
 }
 
@@ -109,10 +120,12 @@ impl Messages {
                 bucket.start
             ],
         );
-        writes.push_once(
-            &UPDATE_CHECKPOINT,
-            values![at, none(), conversation, SUMMARY_WIDTH, Timestamp::ZERO],
-        );
+        for start in [Timestamp::ZERO, LATE_START] {
+            writes.push_once(
+                &UPDATE_CHECKPOINT,
+                values![at, none(), conversation, SUMMARY_WIDTH, start],
+            );
+        }
     }
 
     /// Invalidates the lists of unread mentions that may cover a message to which a mention is added.
@@ -125,31 +138,40 @@ impl Messages {
         let conversation = message.conversation;
         writes.push_once(
             &UPDATE_CHECKPOINT,
-            values![
-                at,
-                none.to_vec(),
-                conversation,
-                SUMMARY_WIDTH,
-                MENTIONS_START
-            ],
+            values![at, none.to_vec(), conversation, SUMMARY_WIDTH, LATE_START],
         );
     }
 
-    /// When a mention or a late message may last have come before settled ones. An invalidation is ahead of all clocks.
-    pub(crate) async fn mentions_invalidated_at(
+    /// When an old message may last have come, gone, or got a mention, ahead of all clocks: what was read of settled messages before
+    /// that is void. While a server of version 0.2 may write, it is the last write of the summary, too.
+    pub(crate) async fn late_write_at(
         &self,
         conversation: ConversationId,
     ) -> Result<Option<Timestamp>> {
+        let is_alone = self.has_late_register().await?;
         let values = values![conversation, SUMMARY_WIDTH];
-        let rows: Vec<(Option<i64>,)> = self.executor.read(&SELECT_INVALIDATED, values).await?;
+        let rows: Vec<(i64, Option<i64>)> = self.executor.read(&SELECT_LATE, values).await?;
         let newest = rows
             .into_iter()
-            .filter_map(|(written_at,)| written_at)
+            .filter(|(start, _)| !is_alone || *start == LATE_START.micros())
+            .filter_map(|(_, written_at)| written_at)
             .max();
         Ok(newest.map(Timestamp::from_micros))
     }
 
-    /// Invalidates the checkpoint of the conversation, and that of a bucket, after a removal.
+    /// Whether every server that may write knows the register of late writes.
+    pub(super) async fn has_late_register(&self) -> Result<bool> {
+        if self.has_late_register.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let is_known = form_version(&self.executor).await? >= FormVersion::LATE_WRITES;
+        if is_known {
+            self.has_late_register.store(true, Ordering::Relaxed);
+        }
+        Ok(is_known)
+    }
+
+    /// Invalidates the checkpoint of the conversation, and that of a bucket, after a removal; and what was read before.
     pub(crate) fn invalidate_count(
         &self,
         writes: &mut Writes,
@@ -158,7 +180,7 @@ impl Messages {
     ) {
         let at = self.clock.now().plus_micros(AHEAD_MICROS);
         let rows = bucket.map(|bucket| (bucket.width.number(), bucket.start));
-        for (width, start) in rows.into_iter().chain([(SUMMARY_WIDTH, Timestamp::ZERO)]) {
+        for (width, start) in rows.into_iter().chain(OF_CONVERSATION) {
             let none = Checkpoint::INVALIDATED.to_vec();
             writes.push(
                 &UPDATE_CHECKPOINT,
@@ -172,11 +194,11 @@ impl Messages {
         let counter = MessageCounter::begin(self, conversation);
         let at = counter.began_at.plus_micros(AHEAD_MICROS);
         let buckets = counter
-            .read_index()
+            .read_index(None)
             .await?
             .into_iter()
             .map(|(bucket, _)| (bucket.width.number(), bucket.start));
-        let rows: Vec<_> = buckets.chain([(SUMMARY_WIDTH, Timestamp::ZERO)]).collect();
+        let rows: Vec<_> = buckets.chain(OF_CONVERSATION).collect();
         for piece in rows.chunks(BATCH_ROWS_MAX) {
             let mut writes = Writes::of_one_partition();
             for (width, start) in piece {

@@ -18,8 +18,10 @@ mod silent_runs;
 mod unread;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use self::bucket::index::BucketIndex;
+use self::count::bucket_counts::BucketCounts;
 use self::head_cache::HeadCache;
 use super::driver::executor::Executor;
 use super::driver::statement::Statement;
@@ -54,6 +56,9 @@ pub(crate) struct Messages {
     index: BucketIndex,
     /// The version of a list is the moment before the first read for it.
     unread_lists: LongUnreadLists<Timestamp>,
+    bucket_counts: BucketCounts,
+    /// Whether every server that may write knows the register of late writes. It stays so.
+    has_late_register: AtomicBool,
 }
 
 impl Messages {
@@ -64,6 +69,8 @@ impl Messages {
             heads: HeadCache::new(),
             index: BucketIndex::new(),
             unread_lists: LongUnreadLists::new(),
+            bucket_counts: BucketCounts::new(),
+            has_late_register: AtomicBool::new(false),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Silent runs: ranges of a conversation whose messages count as unread for nobody, deleted ones and SYSTEM messages.
 //!
 //! A register beside the checkpoint of the conversation holds them, so that a count of any user on any server passes over them. It follows
-//! the rules of the checkpoint: it covers only settled ids, its write timestamp is the moment at which its read began, and it is void once
-//! the checkpoint was written or invalidated later.
+//! the rules of the checkpoint: it covers only settled ids, its write timestamp is the moment at which its read began, and a later late
+//! write voids it. While a server of version 0.2 may write, there are none.
+
+use futures_util::future::try_join;
 
 use super::Messages;
 use super::count::SUMMARY_WIDTH;
@@ -20,7 +22,7 @@ const VERSION: u8 = 1;
 const RUN_BYTES: usize = 32;
 
 statements! {
-    SELECT_SILENT: Read "SELECT WRITETIME(counted), silent, WRITETIME(silent) FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start = ?";
+    SELECT_SILENT: Read "SELECT silent, WRITETIME(silent) FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start = ?";
     UPDATE_SILENT: Write "UPDATE buckets_by_conversation USING TIMESTAMP ? SET silent = ? WHERE conversation_id = ? AND width = ? AND start = ?";
 }
 
@@ -34,8 +36,8 @@ struct SilentRun {
 /// The runs of a conversation, and those that a read finds.
 #[derive(Debug, Default)]
 pub(super) struct SilentRuns {
-    /// When the checkpoint of the conversation was written or invalidated last. An invalidation is ahead of all clocks.
-    pub(super) invalidated_at: Option<Timestamp>,
+    /// When an old message may last have come late, ahead of all clocks.
+    pub(super) late_at: Option<Timestamp>,
     /// Ascending and disjoint.
     known: Vec<SilentRun>,
     found: Vec<SilentRun>,
@@ -125,16 +127,19 @@ fn decode(bytes: &[u8]) -> Result<Vec<SilentRun>> {
 
 impl Messages {
     pub(super) async fn silent_runs(&self, conversation: ConversationId) -> Result<SilentRuns> {
-        type Columns = (Option<i64>, Option<Vec<u8>>, Option<i64>);
+        type Columns = (Option<Vec<u8>>, Option<i64>);
         let values = values![conversation, SUMMARY_WIDTH, Timestamp::ZERO];
-        let row: Option<Columns> = self.executor.read_one(&SELECT_SILENT, values).await?;
-        let (invalidated_at, silent, silent_at) = row.unwrap_or_default();
-        let known = match silent.filter(|_| invalidated_at <= silent_at) {
+        let row = self.executor.read_one::<Columns>(&SELECT_SILENT, values);
+        let (late_at, row) = try_join(self.late_write_at(conversation), row).await?;
+        let (silent, silent_at) = row.unwrap_or_default();
+        let is_kept = self.has_late_register().await?;
+        let is_valid = is_kept && late_at <= silent_at.map(Timestamp::from_micros);
+        let known = match silent.filter(|_| is_valid) {
             Some(bytes) => decode(&bytes)?,
             None => Vec::new(),
         };
         Ok(SilentRuns {
-            invalidated_at: invalidated_at.map(Timestamp::from_micros),
+            late_at,
             known,
             ..SilentRuns::default()
         })
@@ -150,6 +155,9 @@ impl Messages {
         let Some(merged) = runs.merged(end).filter(|merged| *merged != runs.known) else {
             return;
         };
+        if !self.has_late_register().await.unwrap_or(false) {
+            return;
+        }
         let (bytes, start) = (encode(&merged), Timestamp::ZERO);
         let values = values![read_at, bytes, conversation, SUMMARY_WIDTH, start];
         if let Err(error) = self.executor.write(&UPDATE_SILENT, values).await {

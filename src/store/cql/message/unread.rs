@@ -2,8 +2,7 @@
 //!
 //! As a rule a few rows decide. Behind many rows that do not count (deleted ones, SYSTEM messages, those of blocked senders) a count takes
 //! several reads: this server remembers how far it came for a user, and continues there. What counts for nobody is read once for all users
-//! (see `silent_runs`). A list that is remembered follows the same rules: it covers only settled ids, and whatever invalidates the
-//! checkpoint of the conversation ends it.
+//! (see `silent_runs`). A list that is remembered follows the same rules: it covers only settled ids, and a late write ends it.
 
 use std::collections::HashMap;
 
@@ -108,8 +107,8 @@ impl Messages {
         let conversation = query.conversation;
         let now = self.clock.now();
         let mut runs = self.silent_runs(conversation).await?;
-        let invalidated_at = runs.invalidated_at;
-        let is_valid = |known: &LongUnreadList<Timestamp>| invalidated_at <= Some(known.version);
+        let late_at = runs.late_at;
+        let is_valid = |known: &LongUnreadList<Timestamp>| late_at <= Some(known.version);
         let mut known = match known.filter(is_valid) {
             Some(mut known) => {
                 known.list = self.still_unread(reader, conversation, known.list).await?;
@@ -117,7 +116,7 @@ impl Messages {
             }
             None => LongUnreadList::new(reader, query.after, now),
         };
-        // The cached index may lack a bucket that a late message opened before the invalidation was read.
+        // The cached index may lack a bucket that a late message opened before its register was read.
         let mut view = IndexView::open_anew(self, conversation).await?;
         if known.list.count(query, cap).is_none() {
             let to = (&mut known.list, &mut runs);
@@ -125,7 +124,7 @@ impl Messages {
                 .await?;
         }
         let unread = known.list.count_or_capped(query, cap);
-        if invalidated_at < Some(known.version) {
+        if late_at < Some(known.version) {
             let settled = OrderKey::first_at(now.plus_micros(-SETTLED_MICROS));
             runs.close();
             self.put_silent_runs(conversation, (&runs, now), settled)

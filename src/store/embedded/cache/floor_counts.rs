@@ -1,20 +1,14 @@
-//! Counts of messages up to a position, for the counts of those above a floor. A floor only rises, so each count
-//! continues an earlier one. A removal from the disk ends the counts of its conversation.
+//! Counts of messages up to the floors of conversations. A removal from the disk ends the counts of its conversation.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::model::{ConversationId, OrderKey};
+use crate::store::rules::position_counts::PositionCounts;
 
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
-/// Last positions of one conversation, with their exact counts.
-const POSITIONS_MAX: usize = 64;
-/// Messages between two checkpoints of one conversation: whatever floors its participants have, a count reads no more
-/// once the messages were counted.
-pub(in crate::store::embedded) const CHECKPOINT_EVERY: u64 = 1_024;
 
 pub(in crate::store::embedded) struct FloorCounts(Mutex<LruCache<ConversationId, Counts>>);
 
@@ -23,8 +17,7 @@ pub(in crate::store::embedded) struct FloorCounts(Mutex<LruCache<ConversationId,
 struct Counts {
     /// Messages up to here were removed when these counts were made.
     removed_up_to: OrderKey,
-    checkpoints: BTreeMap<OrderKey, u64>,
-    below: BTreeMap<OrderKey, u64>,
+    counts: PositionCounts,
 }
 
 impl FloorCounts {
@@ -39,16 +32,10 @@ impl FloorCounts {
         removed_up_to: OrderKey,
         position: OrderKey,
     ) -> (OrderKey, u64) {
-        let mut counts = self.0.lock();
-        let known = counts.get(&conversation);
+        let mut all = self.0.lock();
+        let known = all.get(&conversation);
         let known = known.filter(|known| known.removed_up_to == removed_up_to);
-        let last = known.and_then(|known| {
-            let up_to = |counts: &'_ BTreeMap<OrderKey, u64>| {
-                let last = counts.range(..=position).next_back();
-                last.map(|(position, count)| (*position, *count))
-            };
-            up_to(&known.below).max(up_to(&known.checkpoints))
-        });
+        let last = known.and_then(|known| known.counts.last_up_to(position));
         last.unwrap_or((OrderKey::MIN, 0))
     }
 
@@ -61,11 +48,11 @@ impl FloorCounts {
         &self,
         conversation: ConversationId,
         removed_up_to: OrderKey,
-        (position, count): (OrderKey, u64),
+        count: (OrderKey, u64),
         checkpoints: Vec<(OrderKey, u64)>,
     ) {
-        let mut counts = self.0.lock();
-        let known = counts.get_or_insert_mut(conversation, Counts::default);
+        let mut all = self.0.lock();
+        let known = all.get_or_insert_mut(conversation, Counts::default);
         if known.removed_up_to > removed_up_to {
             return;
         }
@@ -75,11 +62,7 @@ impl FloorCounts {
                 ..Counts::default()
             };
         }
-        known.checkpoints.extend(checkpoints);
-        known.below.insert(position, count);
-        if known.below.len() > POSITIONS_MAX {
-            known.below.pop_first();
-        }
+        known.counts.add(count, checkpoints);
     }
 }
 
@@ -87,28 +70,22 @@ impl FloorCounts {
 mod tests {
     use super::*;
 
-    fn position(number: u64) -> OrderKey {
-        OrderKey(u128::from(number).to_be_bytes())
-    }
-
     #[test]
-    fn a_floor_is_near_a_checkpoint_however_many_others_were_counted() {
+    fn a_removal_ends_the_counts() {
         let (counts, id) = (FloorCounts::new(), ConversationId(uuid::Uuid::nil()));
-        let messages = 100 * CHECKPOINT_EVERY;
-        let mut read = 0;
-        // Floors from above to below: none continues another one.
-        for floor in (0..messages).rev().step_by(97) {
-            let (from, below) = counts.known(id, OrderKey::MIN, position(floor));
-            assert!(floor == messages - 1 || floor - below < CHECKPOINT_EVERY);
-            read += floor - below;
-            let passed = (below + 1..=floor).filter(|count| count % CHECKPOINT_EVERY == 0);
-            let checkpoints = passed.map(|count| (position(count), count)).collect();
-            assert_eq!(from, position(below));
-            counts.put(id, OrderKey::MIN, (position(floor), floor), checkpoints);
-        }
-        let floors = messages / 97;
-        assert!(read < messages + (floors + 2) * CHECKPOINT_EVERY, "{read}");
-        let (_, below) = counts.known(id, position(5), position(messages));
-        assert_eq!(below, 0, "a removal ends the counts");
+        let position = |number: u128| OrderKey(number.to_be_bytes());
+        counts.put(id, OrderKey::MIN, (position(7), 3), Vec::new());
+        let known = counts.known(id, OrderKey::MIN, position(9));
+        assert_eq!(known, (position(7), 3));
+        let after_removal = counts.known(id, position(5), position(9));
+        assert_eq!(after_removal, (OrderKey::MIN, 0));
+        counts.put(id, position(5), (position(8), 1), Vec::new());
+        counts.put(id, OrderKey::MIN, (position(9), 4), Vec::new());
+        let known = counts.known(id, position(5), position(9));
+        assert_eq!(
+            known,
+            (position(8), 1),
+            "a snapshot from before it adds none"
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! Counter: one count of one conversation, bucket by bucket, and the checkpoints that it persists.
 
+use futures_util::future::try_join;
+
 use super::{
     AHEAD_MICROS, BATCH_ROWS_MAX, Checkpoint, SELECT_OLDER_CHECKPOINTS, SETTLED_MICROS,
     SUMMARY_WIDTH, UPDATE_CHECKPOINT,
@@ -15,6 +17,7 @@ use crate::store::cql::message::bucket::view::IndexView;
 use crate::store::cql::message::bucket::{Bucket, Width};
 use crate::store::cql::message::history::MessageSummary;
 use crate::store::cql::message::id_range::IdRange;
+use crate::store::rules::position_counts::CHECKPOINT_EVERY;
 
 /// Rows after a checkpoint from which a new one is worth its write.
 const ROWS_WORTH: u64 = 250;
@@ -22,6 +25,8 @@ const ROWS_WORTH: u64 = 250;
 const BUCKETS_WORTH: usize = 2;
 /// Buckets after the summary from which the count uses the checkpoints of the buckets.
 const BUCKETS_MAX: usize = 8;
+/// Rows of the first read of one width of a long index.
+const INDEX_ROWS_FIRST: usize = 64;
 /// Rows after which the count of one bucket is persisted, so that a count that was aborted resumes there.
 const ROWS_KEPT: u64 = 10_000;
 
@@ -116,32 +121,72 @@ impl<'a> MessageCounter<'a> {
         Ok(summary.count + settled + recent)
     }
 
-    /// Counts the messages after a position: the rows of the buckets that it cuts, and the later buckets by their
-    /// checkpoints.
+    /// Counts the messages after a position: the later buckets by their checkpoints, and those that it cuts by these, less the
+    /// messages up to the position.
     pub(super) async fn count_after(self, position: OrderKey) -> Result<u64> {
-        let rows = self.read_index().await?;
+        let late_at = self.messages.late_write_at(self.conversation);
+        let (rows, late_at) = try_join(self.read_index(Some(position)), late_at).await?;
         let counts = rows.iter().map(async |(bucket, checkpoint)| {
             let range = IdRange::of_bucket(*bucket);
             if range.end <= position {
                 return Ok(0);
             }
-            let is_cut = range.start <= position;
-            // A count from the position alone is no checkpoint of the bucket.
-            let from = if is_cut {
-                let up_to = position;
-                Some(Checkpoint { up_to, count: 0 })
-            } else {
-                *checkpoint
-            };
-            let from_key = from.map_or(OrderKey::MIN, |from| from.up_to);
-            let count = self.count_bucket(*bucket, from, from_key).await?;
-            if !is_cut && self.is_worth_writing(&count) {
-                let checkpoints: Vec<_> = count.checkpoint().into_iter().collect();
-                self.persist(self.began_at, &checkpoints).await;
+            if range.start > position {
+                return self.fill_after(*bucket, *checkpoint).await;
             }
-            Ok(from.map_or(0, |from| from.count) + count.settled + count.recent)
+            if position >= self.watermark {
+                // Few rows follow. A count from the position alone is no checkpoint of the bucket.
+                let from = Checkpoint {
+                    up_to: position,
+                    count: 0,
+                };
+                let count = self.count_bucket(*bucket, Some(from), position).await?;
+                return Ok(count.settled + count.recent);
+            }
+            let below = self.count_below(*bucket, position, late_at);
+            let (below, all) = try_join(below, self.fill_after(*bucket, *checkpoint)).await?;
+            Ok(all.saturating_sub(below))
         });
         Ok(concurrently(counts.collect()).await?.into_iter().sum())
+    }
+
+    /// Counts the messages of a bucket up to a settled position inside it, from the nearest position whose count is known.
+    async fn count_below(
+        &self,
+        bucket: Bucket,
+        position: OrderKey,
+        late_at: Option<Timestamp>,
+    ) -> Result<u64> {
+        let (key, known) = ((self.conversation, bucket), &self.messages.bucket_counts);
+        let (from, mut below) = known.known(key, late_at, position);
+        let whole = IdRange::of_bucket(bucket);
+        let (mut rest, mut checkpoints) = (whole.after(from).up_to(position), Vec::new());
+        while rest.ids().is_some() {
+            let rows: Vec<MessageSummary> = self
+                .messages
+                .read_bucket(
+                    self.conversation,
+                    bucket,
+                    rest,
+                    Direction::Forward,
+                    ROWS_MAX,
+                )
+                .await?;
+            for row in rows.iter().map(MessageSummary::order_key) {
+                below += 1;
+                if below % CHECKPOINT_EVERY == 0 {
+                    checkpoints.push((row, below));
+                }
+            }
+            match rows.last() {
+                Some(last) if rows.len() == ROWS_MAX => rest = rest.after(last.order_key()),
+                Some(_) | None => break,
+            }
+        }
+        if late_at < Some(self.began_at) {
+            known.put(key, self.began_at, (position, below), checkpoints);
+        }
+        Ok(below)
     }
 
     /// The summary of so many messages. `None` if a checkpoint that they were counted by reaches further: a server with a later clock wrote it.
@@ -167,7 +212,7 @@ impl<'a> MessageCounter<'a> {
     async fn count_all(&self, view: &mut IndexView) -> Result<u64> {
         let (read_at, rows) = match view.take_whole() {
             Some(rows) => (self.began_at.min(view.read_at()), rows),
-            None => (self.began_at, self.read_index().await?),
+            None => (self.began_at, self.read_index(None).await?),
         };
         let counts = rows.iter().map(async |(bucket, checkpoint)| {
             let since = checkpoint.map_or(OrderKey::MIN, |checkpoint| checkpoint.up_to);
@@ -251,58 +296,70 @@ impl<'a> MessageCounter<'a> {
             .messages
             .read_checkpoints(self.conversation, &[bucket])
             .await?;
-        let checkpoint = checkpoints.get(&bucket).copied();
+        self.fill_after(bucket, checkpoints.get(&bucket).copied())
+            .await
+    }
+
+    /// The same, by a checkpoint that was read.
+    async fn fill_after(&self, bucket: Bucket, checkpoint: Option<Checkpoint>) -> Result<u64> {
         let since = checkpoint.map_or(OrderKey::MIN, |checkpoint| checkpoint.up_to);
         let count = self.count_bucket(bucket, checkpoint, since).await?;
-        if count.advanced >= ROWS_WORTH {
+        if self.is_worth_writing(&count) {
             let checkpoints: Vec<_> = count.checkpoint().into_iter().collect();
             self.persist(self.began_at, &checkpoints).await;
         }
         Ok(checkpoint.map_or(0, |checkpoint| checkpoint.count) + count.settled + count.recent)
     }
 
-    /// The whole index with its checkpoints: a short one by one statement, a long one width by width.
-    pub(super) async fn read_index(&self) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
+    /// The index with its checkpoints: a short one by one statement, a long one width by width. Of a long one, buckets that end before
+    /// a position may be left out.
+    pub(super) async fn read_index(
+        &self,
+        after: Option<OrderKey>,
+    ) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
         if let Some(rows) = IndexView::read_short(self.messages, self.conversation).await? {
             return Ok(rows);
         }
         let widths = Width::ALL
             .into_iter()
-            .map(|width| self.read_index_of(width))
+            .map(|width| self.read_index_of(width, after.unwrap_or(OrderKey::MIN)))
             .collect();
         Ok(concurrently(widths).await?.concat())
     }
 
-    async fn read_index_of(&self, width: Width) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
+    async fn read_index_of(
+        &self,
+        width: Width,
+        after: OrderKey,
+    ) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
         let mut all = Vec::new();
         let mut before = i64::MAX;
+        let mut rows_max = INDEX_ROWS_FIRST;
         loop {
             let values = values![
                 self.conversation,
                 width.number(),
                 before,
-                row_limit(ROWS_MAX)
+                row_limit(rows_max)
             ];
             let rows: Vec<(i8, i64, Option<Vec<u8>>)> = self
                 .messages
                 .executor
                 .read(&SELECT_OLDER_CHECKPOINTS, values)
                 .await?;
-            let is_all = rows.len() < ROWS_MAX;
+            let mut is_all = rows.len() < rows_max;
             for (width, start, counted) in rows {
                 before = start;
-                all.push((
-                    Bucket::from_row(width, start)?,
-                    counted
-                        .as_deref()
-                        .map(Checkpoint::decode)
-                        .transpose()?
-                        .flatten(),
-                ));
+                let bucket = Bucket::from_row(width, start)?;
+                // The newest comes first.
+                is_all |= IdRange::of_bucket(bucket).end <= after;
+                let checkpoint = counted.as_deref().map(Checkpoint::decode);
+                all.push((bucket, checkpoint.transpose()?.flatten()));
             }
             if is_all {
                 return Ok(all);
             }
+            rows_max = ROWS_MAX;
         }
     }
 
