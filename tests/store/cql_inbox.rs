@@ -681,3 +681,48 @@ async fn ending_an_archive_leaves_one_that_begins_meanwhile() {
         assert_eq!(row.flags.archived_at, Some(other));
     }
 }
+
+#[tokio::test]
+async fn hints_of_left_conversations_are_met_once() {
+    let Some(place) = Place::open().await else {
+        return;
+    };
+    let ann = user("ann");
+    let kept = ConversationId::random();
+    place.join(&ann, kept, JOINED).await;
+    place.raise(&ann, kept, 1).await;
+    place.hint(&ann, kept, 1).await;
+    // Sends that did not know of the leaving wrote these hints after it.
+    let left: Vec<_> = (0..150).map(|_| ConversationId::random()).collect();
+    for (conversation, micros) in left.iter().zip(10..) {
+        place.join(&ann, *conversation, LEFT).await;
+        place.raise(&ann, *conversation, micros).await;
+        place.hint(&ann, *conversation, micros).await;
+    }
+    let page = async || {
+        let before = place.stage.rows_read();
+        let page = place.store().inbox(&ann, &PageRequest::first(5)).await;
+        let shown: Vec<_> = page.unwrap().items.iter().map(InboxRow::key).collect();
+        let shown: Vec<_> = shown.into_iter().map(|key| key.conversation).collect();
+        (shown, place.stage.rows_read() - before)
+    };
+    let (shown, spent) = page().await;
+    assert_eq!(shown, [kept]);
+    assert!(spent >= 150, "{spent} rows");
+    let (shown, spent) = page().await;
+    assert_eq!(shown, [kept]);
+    assert!(spent <= 5, "{spent} rows");
+    // Ann returns behind the last of these sends, with the hint that such a joining writes.
+    let returned = left[7];
+    let update = "UPDATE inbox_by_user USING TIMESTAMP 6 SET membership = ? WHERE user_id = ? AND conversation_id = ?";
+    let row = (JOINED.to_vec(), ann.as_str(), returned.0);
+    place.session.query_unpaged(update, row).await.unwrap();
+    let (slot, activity) = (slot(17), at(17));
+    let row = (ann.as_str(), slot, returned.0, activity, activity + 1);
+    place
+        .session
+        .execute_unpaged(&place.hint, row)
+        .await
+        .unwrap();
+    assert_eq!(page().await.0, [returned, kept]);
+}

@@ -2,16 +2,25 @@
 //!
 //! The row in `inbox_by_user` is the truth about an entry. Every write of that row also writes a hint of the same moment, so the hint of the
 //! entry's own hour always finds it. A page skips the hints of earlier hours, and deletes those that it met.
+//!
+//! A hint goes with the batch by which its user leaves. The tombstone is older than that change, so a hint that a later joining writes is
+//! newer: it follows the change. A hint that a send wrote meanwhile stays, and a page that meets it deletes it.
 
 use std::collections::HashMap;
 
+use uuid::Uuid;
+
 use super::Inboxes;
+use super::row::PIECE;
 use super::writes::{latest_by_hint, slot_of};
 use crate::model::{ConversationId, Cut, Direction, InboxKey, Timestamp, UserId};
 use crate::store::Result;
 use crate::store::cql::driver::executor::batch::Writes;
+use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::values;
+use crate::store::cql::driver::value::{list, values};
+use crate::store::cql::message::count::SETTLED_MICROS;
+use crate::store::cql::message::register::decode_membership;
 
 /// Rows of one read.
 const READ_MAX: i32 = 1_000;
@@ -21,11 +30,14 @@ const SPARE: i32 = 32;
 const LIMIT_GROWTH: i32 = 4;
 /// Stale hints that one page deletes, so that the batch stays small.
 const STALE_MAX: usize = 50;
+/// Hints of conversations that the user has left, which one page deletes.
+const LEFT_MAX: usize = 200;
 
 statements! {
     SELECT_OLDER: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot <= ? AND slot >= ? ORDER BY slot DESC, conversation_id DESC LIMIT ?";
     SELECT_OLDER_THAN: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND (slot, conversation_id) < (?, ?) AND (slot) >= (?) ORDER BY slot DESC, conversation_id DESC LIMIT ?";
     SELECT_NEWER: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot >= ? AND slot <= ? ORDER BY slot ASC, conversation_id ASC LIMIT ?";
+    SELECT_LEFT: Read "SELECT conversation_id, membership, WRITETIME(membership) FROM inbox_by_user WHERE user_id = ? AND conversation_id IN ?";
     SELECT_NEWER_THAN: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND (slot, conversation_id) > (?, ?) AND (slot) <= (?) ORDER BY slot ASC, conversation_id ASC LIMIT ?";
 }
 
@@ -180,8 +192,7 @@ impl<'a> ActivityScan<'a> {
                 (&SELECT_NEWER, values![user, oldest, newest, limit])
             }
         };
-        let rows: Vec<(i32, uuid::Uuid, i64)> =
-            self.inboxes.executor.read(statement, values).await?;
+        let rows: Vec<(i32, Uuid, i64)> = self.inboxes.executor.read(statement, values).await?;
         let hint = |(slot, conversation, activity)| ActivityHint {
             slot,
             key: InboxKey {
@@ -197,6 +208,8 @@ impl<'a> ActivityScan<'a> {
 #[derive(Default)]
 pub(crate) struct StaleHints {
     hints: Vec<ActivityHint>,
+    /// Those without an entry.
+    left: Vec<ActivityHint>,
     /// The activities of those entries that the index lists.
     activities: HashMap<ConversationId, Timestamp>,
 }
@@ -213,10 +226,76 @@ impl StaleHints {
     }
 }
 
+impl StaleHints {
+    /// Notes a hint whose user has no entry.
+    pub(crate) fn note_left(&mut self, hint: ActivityHint) {
+        if self.left.len() < LEFT_MAX {
+            self.left.push(hint);
+        }
+    }
+}
+
+/// The timestamp of a tombstone that ends the hint of a conversation which a user left at `left_at`. `None` if a hint of a later joining
+/// might not be newer.
+fn end_of_hint(activity: Timestamp, left_at: Timestamp) -> Option<Timestamp> {
+    let end = activity.plus_micros(1);
+    (end < left_at).then_some(end)
+}
+
 impl Inboxes {
+    /// Adds the tombstone of a hint to the batch by which its user leaves.
+    pub(crate) fn end_hint(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        conversation: ConversationId,
+        activity: Timestamp,
+        left_at: Timestamp,
+    ) {
+        if let Some(end) = end_of_hint(activity, left_at) {
+            self.delete_hint(writes, user, conversation, slot_of(activity), end);
+        }
+    }
+
+    /// Deletes hints of conversations that the user has left. A hint from after that change came with a send that did not know of it yet:
+    /// once it is settled, every later joining is newer.
+    async fn delete_left(&self, user: &UserId, hints: &[ActivityHint]) -> Result<()> {
+        type Columns = (Uuid, Option<Vec<u8>>, Option<i64>);
+        let settled = self.clock.now().plus_micros(-SETTLED_MICROS);
+        let pieces = hints.chunks(PIECE).map(async |piece| {
+            let ids = list(piece.iter().map(|hint| hint.key.conversation));
+            let rows: Vec<Columns> = self.executor.read(&SELECT_LEFT, values![user, ids]).await?;
+            let mut left_at = HashMap::with_capacity(rows.len());
+            for (id, membership, written_at) in rows {
+                let (Some(membership), Some(written_at)) = (membership, written_at) else {
+                    continue;
+                };
+                if !decode_membership("inbox_by_user", &membership)?.is_joined() {
+                    left_at.insert(ConversationId(id), Timestamp::from_micros(written_at));
+                }
+            }
+            let mut writes = Writes::of_one_partition();
+            for ActivityHint { slot, key } in piece {
+                let Some(left_at) = left_at.get(&key.conversation) else {
+                    continue;
+                };
+                let after_settling = || (key.activity < settled).then_some(key.activity);
+                let end = end_of_hint(key.activity, *left_at).or_else(after_settling);
+                if let Some(end) = end {
+                    self.delete_hint(&mut writes, user, key.conversation, *slot, end);
+                }
+            }
+            self.executor.write_all(writes).await
+        });
+        concurrently(pieces.collect()).await.map(drop)
+    }
+
     /// Deletes stale hints, and restores the true ones in case the send that owes them is still in flight. Each write has the timestamp of
     /// its own activity, so no later hint is lost. A failure does no harm: the next page that meets them tries again.
     pub(super) async fn delete_stale(&self, user: &UserId, stale: StaleHints) {
+        if let Err(error) = self.delete_left(user, &stale.left).await {
+            tracing::debug!(%error, "the store failed to delete rows of left conversations from the activity index; the next page deletes them");
+        }
         let mut writes = Writes::of_one_partition();
         for (conversation, activity) in stale.activities {
             self.put_hint(&mut writes, user, conversation, activity);

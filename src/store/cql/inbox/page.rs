@@ -143,13 +143,14 @@ impl Inboxes {
         let wanted = request.begins_at().map(|key| key.conversation);
         // A conversation that became large still has hints from before: its row counts as read, and as none.
         let rows = hidden
-            .into_iter()
-            .map(|conversation| (conversation, None))
+            .iter()
+            .map(|conversation| (*conversation, None))
             .collect();
         let mut reader = InboxReader {
             inboxes: self,
             user,
             heads,
+            hidden,
             rows,
             wanted,
             stale: StaleHints::default(),
@@ -172,6 +173,8 @@ struct InboxReader<'a> {
     user: &'a UserId,
     /// Heads of the user's large conversations.
     heads: HashMap<ConversationId, HeadSummary>,
+    /// Large conversations that the inbox does not show.
+    hidden: HashSet<ConversationId>,
     /// Rows that were read; `None` if the user is not in the conversation.
     rows: HashMap<ConversationId, Option<InboxRow>>,
     /// Read together with the first rows.
@@ -390,11 +393,16 @@ impl InboxReader<'_> {
 
     /// The entry of a candidate that was read, with its present position.
     fn placed(&mut self, candidate: &Candidate) -> Option<InboxRow> {
-        let row = self
-            .rows
-            .get(&candidate.last.conversation)
-            .copied()
-            .flatten()?;
+        let conversation = candidate.last.conversation;
+        let Some(row) = self.rows.get(&conversation).copied().flatten() else {
+            if let Some(hint) = candidate
+                .hint
+                .filter(|_| !self.hidden.contains(&conversation))
+            {
+                self.stale.note_left(hint);
+            }
+            return None;
+        };
         let row = InboxRow {
             last_activity: row.last_activity.max(candidate.last.activity),
             ..row

@@ -9,7 +9,7 @@ use futures_util::future::try_join;
 use super::{PendingChange, PendingTransition};
 use crate::model::{
     Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message, OutboxEvent,
-    ReadMarker, UserId,
+    ReadMarker, Timestamp, UserId,
 };
 use crate::store::cluster::CompletedChange;
 use crate::store::cql::driver::error::corrupt;
@@ -184,6 +184,7 @@ impl Sends {
             inboxes: &self.inboxes,
             message,
             head: Some(&head).filter(|_| is_later),
+            last_activity: head.last_activity,
             is_large,
         };
         let is_in_message_batch = transitions.len() <= EXTRA_TRANSITIONS_MAX;
@@ -329,6 +330,8 @@ struct TurnEffects<'a> {
     message: &'a Message,
     /// The head of the conversation, if it is later than the SYSTEM message.
     head: Option<&'a Head>,
+    /// The activity by whose hint the inboxes of users who leave list the conversation.
+    last_activity: Option<Timestamp>,
     is_large: bool,
 }
 
@@ -353,10 +356,13 @@ impl TurnEffects<'_> {
             if let Some(head) = self.head {
                 let activity = head.last_activity.unwrap_or(at);
                 inboxes.put_entry(writes, user, id, head.last.as_ref(), Some(activity), None);
-                inboxes.put_hint(writes, user, id, activity);
+                // Newer than the tombstone that a page may have written for this activity.
+                inboxes.put_hint_at(writes, user, id, activity, activity.micros() + 1);
             }
         } else if self.is_large {
             inboxes.delete_large(writes, user, id, at.micros());
+        } else if let Some(activity) = self.last_activity {
+            inboxes.end_hint(writes, user, id, activity, at);
         }
         inboxes.put_inbox_change(
             writes,
