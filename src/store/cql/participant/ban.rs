@@ -193,10 +193,14 @@ impl BanTable {
         Ok(found)
     }
 
-    /// Writes an imported ban: any later change of it wins.
+    /// Writes an imported ban: any later change of it wins. One that has ended needs no row.
     pub(crate) async fn import(&self, conversation: ConversationId, ban: &Ban) -> Result<()> {
+        let now = self.clock.now();
+        if !ban.holds_at(now) {
+            return Ok(());
+        }
         let mut writes = Writes::of_one_partition();
-        put(&mut writes, conversation, ban, REGISTER_TIMESTAMP);
+        put(&mut writes, conversation, ban, REGISTER_TIMESTAMP, now);
         self.executor.write_all(writes).await
     }
 
@@ -222,7 +226,8 @@ impl BanTable {
             let mut writes = Writes::of_one_partition();
             for ban in piece {
                 let by = UserId::erased();
-                put(&mut writes, conversation, &Ban { by, ..ban.clone() }, at);
+                let ban = Ban { by, ..ban.clone() };
+                put(&mut writes, conversation, &ban, at, change.moment());
             }
             self.executor.write_all(writes).await?;
         }
@@ -247,14 +252,15 @@ pub(crate) fn put_change(
 ) {
     let at = version.moment().micros();
     match change {
-        BanChange::Set(ban) => put(writes, conversation, ban, at),
+        BanChange::Set(ban) => put(writes, conversation, ban, at, ban.at),
         BanChange::Lift(user) => writes.push(&DELETE_BAN, values![at, conversation, user]),
     }
 }
 
-fn put(writes: &mut Writes, conversation: ConversationId, ban: &Ban, at: i64) {
+/// Adds the write of a ban, whose row lasts from `now` on until a minute after its end.
+fn put(writes: &mut Writes, conversation: ConversationId, ban: &Ban, at: i64, now: Timestamp) {
     let lasts = ban.until.map(|until| {
-        let seconds = (until.micros() - ban.at.micros()) / 1_000_000;
+        let seconds = (until.micros() - now.micros()) / 1_000_000;
         seconds.max(0).saturating_add(ENDED_SECONDS)
     });
     let ttl = lasts
