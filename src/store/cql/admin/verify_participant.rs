@@ -14,6 +14,7 @@ use crate::store::cql::driver::value::{order_key, values};
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::inbox::writes::slot_of;
 use crate::store::cql::message::register::{LastMessage, decode_membership};
+use crate::store::cql::participant::present;
 use crate::store::cql::participant::roster::{Roster, RosterSnapshot};
 use crate::store::rules::{finding, pair};
 
@@ -48,7 +49,9 @@ impl ConversationCheck<'_> {
     ) -> Result<()> {
         let stored = &seen.roster;
         let truth = Roster::of(self.conversation.kind, stored.version, memberships.iter());
-        if stored.participants == truth.participants {
+        let names = seen.present.as_ref();
+        let is_listed = names.is_none_or(|names| *names == present::joined(memberships));
+        if is_listed && stored.participants == truth.participants {
             return Ok(());
         }
         self.found(finding::ROSTER);
@@ -60,6 +63,7 @@ impl ConversationCheck<'_> {
             self.admin
                 .participants
                 .swap_roster(&mut writes, self.id(), Some(bytes), roster);
+            self.admin.participants.void_present(&mut writes, self.id());
             self.admin
                 .executor
                 .write_all_if::<scylla::value::Row>(writes)

@@ -8,6 +8,7 @@ mod page;
 mod pager;
 pub(crate) mod pair;
 pub(crate) mod participation;
+pub(crate) mod present;
 pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod restriction;

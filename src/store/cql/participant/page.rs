@@ -1,12 +1,13 @@
 //! Pages of participants, and single participants by username.
 //!
-//! Rows of users who have left stay in the partition, so a page reads on in pieces until it is full. Long runs of them are read once.
+//! Rows of users who have left stay in the partition. A page of a small conversation that its first read does not fill reads the rows of
+//! present participants by their names. Else it reads on in pieces until it is full, and long runs of former participants are read once.
 
 use futures_util::future::try_join;
 
-use super::Participants;
 use super::pager::{Named, Pager};
 use super::roster::{Roster, TABLE};
+use super::{KEYS_AT_ONCE, Participants};
 use crate::model::{
     ActPosition, ConversationId, Direction, MessageId, OrderKey, Page, PageRequest, Participant,
     UserId,
@@ -14,13 +15,14 @@ use crate::model::{
 use crate::store::Result;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{act_position, order_key, user, values};
+use crate::store::cql::driver::value::{act_position, list, order_key, user, values};
 use crate::store::cql::message::register::decode_membership;
 use crate::store::rules::former_runs::{KnownRuns, MetRuns, NameRange, successor};
 
 statements! {
     SELECT_PARTICIPANT: Read "SELECT user_id, membership, read_up_to, delivered_up_to, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
     SELECT_PARTICIPANTS_ASC: Read "SELECT user_id, membership, read_up_to, delivered_up_to, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id >= ? AND user_id < ? ORDER BY user_id ASC LIMIT ?";
+    SELECT_PARTICIPANTS_NAMED: Read "SELECT user_id, membership, read_up_to, delivered_up_to, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id IN ?";
     SELECT_PARTICIPANTS_DESC: Read "SELECT user_id, membership, read_up_to, delivered_up_to, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id >= ? AND user_id < ? ORDER BY user_id DESC LIMIT ?";
 }
 
@@ -76,6 +78,18 @@ fn effective((participant, roster): (Participant, Roster)) -> Participant {
 }
 
 type IsListed<'a> = &'a (dyn Fn(&Participant) -> bool + Sync);
+
+/// A part of the participants, in the order of usernames.
+#[derive(Clone)]
+struct ParticipantListing<'a> {
+    conversation: ConversationId,
+    range: NameRange,
+    direction: Direction,
+    count: usize,
+    is_listed: IsListed<'a>,
+    /// Whether it may list users who have left.
+    has_former: bool,
+}
 
 impl Participants {
     pub(crate) async fn participants_by_name(
@@ -173,18 +187,24 @@ impl Participants {
                     Direction::Forward,
                 ),
             };
-            Ok(!self
-                .listed(conversation, range, back, 1, is_listed)
-                .await?
-                .is_empty())
+            let listing = ParticipantListing {
+                conversation,
+                range,
+                direction: back,
+                count: 1,
+                is_listed,
+                has_former: false,
+            };
+            Ok(!self.listed(listing).await?.is_empty())
         };
-        let rows = self.listed(
+        let rows = self.listed(ParticipantListing {
             conversation,
             range,
-            request.direction,
-            request.overread(),
+            direction: request.direction,
+            count: request.overread(),
             is_listed,
-        );
+            has_former: false,
+        });
         let (rows, has_behind) = try_join(rows, behind).await?;
         Ok(Page::from_overread(
             request,
@@ -200,72 +220,87 @@ impl Participants {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<Participant>> {
-        let range = NameRange {
-            from: after
-                .map(|after| successor(after.as_str()))
-                .unwrap_or_default(),
-            ..NameRange::all()
+        let from = after.map(|after| successor(after.as_str()));
+        let listing = ParticipantListing {
+            conversation,
+            range: NameRange {
+                from: from.unwrap_or_default(),
+                ..NameRange::all()
+            },
+            direction: Direction::Forward,
+            count: limit,
+            is_listed: &|_| true,
+            has_former: true,
         };
-        let rows = self
-            .listed_past(
-                conversation,
-                range,
-                Direction::Forward,
-                limit,
-                &|_| true,
-                None,
-            )
-            .await?
-            .unwrap_or_default();
+        let rows = self.listed_past(listing, None).await?.unwrap_or_default();
         Ok(rows.into_iter().map(|(one, _)| one).collect())
     }
 
-    /// The first `count` listed participants of a range. None of them is a former one.
-    async fn listed(
-        &self,
-        conversation: ConversationId,
-        range: NameRange,
-        direction: Direction,
-        count: usize,
-        is_listed: IsListed<'_>,
-    ) -> Result<Vec<(Participant, Roster)>> {
+    /// The participants of a listing. None of them is a former one.
+    async fn listed(&self, listing: ParticipantListing<'_>) -> Result<Vec<(Participant, Roster)>> {
+        let conversation = listing.conversation;
         if let Some(known) = self.former.of(conversation) {
-            let found = self
-                .listed_past(
-                    conversation,
-                    range.clone(),
-                    direction,
-                    count,
-                    is_listed,
-                    Some(&*known),
-                )
-                .await?;
-            match found {
+            match self.listed_past(listing.clone(), Some(&*known)).await? {
                 Some(found) => return Ok(found),
                 None => self.former.forget(conversation),
             }
         }
-        let found = self
-            .listed_past(conversation, range, direction, count, is_listed, None)
-            .await?;
+        let found = self.listed_past(listing, None).await?;
         Ok(found.unwrap_or_default())
     }
 
-    /// The same, past known runs of former participants. `None` if the roster is not that of the runs any more.
+    /// The participants of a listing by the names of the present ones. `None` if these are not known, or change meanwhile.
+    async fn listed_by_name(
+        &self,
+        listing: &ParticipantListing<'_>,
+        range: &NameRange,
+    ) -> Result<Option<Vec<(Participant, Roster)>>> {
+        let conversation = listing.conversation;
+        let seen = self.roster_cells(conversation).await?;
+        let Some(mut names) = seen.present() else {
+            return Ok(None);
+        };
+        let (from, before) = (range.from.as_str(), range.before.as_str());
+        names.retain(|name| (from..before).contains(&name.as_str()));
+        let pieces = names.chunks(KEYS_AT_ONCE).map(|piece| {
+            let values = values![conversation, list(piece.iter())];
+            self.executor
+                .read::<ParticipantColumns>(&SELECT_PARTICIPANTS_NAMED, values)
+        });
+        let mut found = Vec::with_capacity(names.len());
+        for columns in concurrently(pieces.collect()).await?.into_iter().flatten() {
+            if columns.4 != seen.bytes {
+                return Ok(None);
+            }
+            let decoded = decode(conversation, columns)?;
+            found.extend(decoded.filter(|(one, _)| (listing.is_listed)(one)));
+        }
+        if listing.direction == Direction::Backward {
+            found.reverse();
+        }
+        Ok(Some(found))
+    }
+
+    /// The participants of a listing, past known runs of former ones. `None` if the roster is not that of the runs any more.
     async fn listed_past(
         &self,
-        conversation: ConversationId,
-        range: NameRange,
-        direction: Direction,
-        count: usize,
-        is_listed: IsListed<'_>,
+        listing: ParticipantListing<'_>,
         known: Option<&KnownRuns>,
     ) -> Result<Option<Vec<(Participant, Roster)>>> {
+        let ParticipantListing {
+            conversation,
+            direction,
+            count,
+            is_listed,
+            ..
+        } = listing;
         let statement = match direction {
             Direction::Forward => &SELECT_PARTICIPANTS_ASC,
             Direction::Backward => &SELECT_PARTICIPANTS_DESC,
         };
+        let range = listing.range.clone();
         let mut pager = Pager::new(self, conversation, statement, range, direction, count);
+        let mut may_name = !listing.has_former && known.is_none();
         let mut found = Vec::with_capacity(count);
         let mut met = MetRuns::new();
         // Whether a run was skipped, and no row read since has confirmed its roster.
@@ -295,6 +330,14 @@ impl Participants {
                     .is_some_and(|(one, _)| one.membership.is_joined());
                 met.note(&name, is_present, roster.as_deref());
                 found.extend(decoded.filter(|(one, _)| is_listed(one)));
+            }
+            if std::mem::take(&mut may_name)
+                && found.len() < count
+                && let Some(range) = pager.rest()
+                && let Some(rest) = self.listed_by_name(&listing, range).await?
+            {
+                found.extend(rest);
+                break;
             }
         }
         if is_unconfirmed {

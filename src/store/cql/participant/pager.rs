@@ -59,6 +59,11 @@ impl<'a> Pager<'a> {
         known.skip(&mut self.range, self.direction)
     }
 
+    /// The range that was not read yet. `None` after the last rows.
+    pub(super) fn rest(&self) -> Option<&NameRange> {
+        Some(&self.range).filter(|range| !self.is_done && range.from < range.before)
+    }
+
     /// The next rows. `None` after the last ones.
     pub(super) async fn next<R: Named>(&mut self) -> Result<Option<Vec<R>>> {
         if self.is_done || self.range.from >= self.range.before {

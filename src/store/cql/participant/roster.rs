@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{KEYS_AT_ONCE, Participants};
+use super::{KEYS_AT_ONCE, Participants, present};
 use crate::model::{ConversationId, ConversationKind, Membership, OrderKey, TimeUuid, UserId};
 use crate::store::Result;
 use crate::store::cql::driver::error::{corrupt, unavailable};
@@ -23,7 +23,7 @@ const EARLIER_MAX: usize = 8;
 const VERSION: u8 = 1;
 
 statements! {
-    SELECT_ROSTER: Read "SELECT roster, settled, history FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
+    SELECT_ROSTER: Read "SELECT roster, settled, history, present FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
     SELECT_MEMBERSHIPS: Read "SELECT user_id, membership, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id IN ?";
 }
 
@@ -133,6 +133,8 @@ pub(crate) struct RosterSnapshot {
     pub(crate) bytes: Option<Vec<u8>>,
     /// The last version whose writes are all complete.
     settled: Option<OrderKey>,
+    /// The names of the participants, if their cell is that of this roster.
+    pub(crate) present: Option<Vec<UserId>>,
 }
 
 impl RosterSnapshot {
@@ -149,9 +151,15 @@ pub(crate) struct RosterCells {
     settled: Option<Vec<u8>>,
     /// Settings of the history.
     pub(crate) history: Option<Vec<u8>>,
+    present: Option<Vec<u8>>,
 }
 
 impl RosterCells {
+    /// The names of the participants, if their cell is that of this roster.
+    pub(super) fn present(&self) -> Option<Vec<UserId>> {
+        present::decode(self.present.as_deref(), self.bytes.as_deref())
+    }
+
     /// An unreadable roster counts as settled.
     pub(crate) fn is_settled(&self) -> bool {
         self.snapshot()
@@ -164,22 +172,29 @@ impl RosterCells {
             roster: Roster::decode_known(self.bytes.as_deref())?,
             bytes: self.bytes.clone(),
             settled: settled.map(|bytes| order_key(TABLE, bytes)).transpose()?,
+            present: self.present(),
         })
     }
 }
 
 impl Participants {
     pub(crate) async fn roster_cells(&self, conversation: ConversationId) -> Result<RosterCells> {
-        type Columns = (Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
+        type Columns = (
+            Option<Vec<u8>>,
+            Option<Vec<u8>>,
+            Option<Vec<u8>>,
+            Option<Vec<u8>>,
+        );
         let row = self
             .executor
             .read_one::<Columns>(&SELECT_ROSTER, values![conversation])
             .await?;
-        let (bytes, settled, history) = row.unwrap_or_default();
+        let (bytes, settled, history, present) = row.unwrap_or_default();
         Ok(RosterCells {
             bytes,
             settled,
             history,
+            present,
         })
     }
 

@@ -1,6 +1,6 @@
 //! Writes to the rows of participants: first memberships and rosters, receipts, and completed changes.
 
-use super::Participants;
+use super::{Participants, present};
 use crate::model::{
     ActPosition, ChangeId, ConversationId, GroupName, HistorySettings, Membership, OrderKey,
     Timestamp, UserId,
@@ -21,6 +21,7 @@ statements! {
     UPDATE_HISTORY_CELL: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET history = ? WHERE conversation_id = ?";
     UPDATE_SETTLED: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET settled = ? WHERE conversation_id = ?";
     SWAP_MEMBERSHIP: Conditional "UPDATE participants_by_conversation SET membership = ? WHERE conversation_id = ? AND user_id = ?";
+    VOID_PRESENT: Conditional "UPDATE participants_by_conversation SET present = ? WHERE conversation_id = ?";
     SWAP_ROSTER: Conditional "UPDATE participants_by_conversation SET roster = ? WHERE conversation_id = ? IF roster = ?";
     SWAP_FIRST_ROSTER: Conditional "UPDATE participants_by_conversation SET roster = ? WHERE conversation_id = ? IF roster = null";
 }
@@ -70,6 +71,11 @@ impl Participants {
             Some(seen) => writes.push(&SWAP_ROSTER, values![roster, id, seen.clone()]),
             None => writes.push(&SWAP_FIRST_ROSTER, values![roster, id]),
         }
+    }
+
+    /// Voids the names of the participants, in a conditional batch.
+    pub(crate) fn void_present(&self, writes: &mut Writes, id: ConversationId) {
+        writes.push(&VOID_PRESENT, values![present::VOID, id]);
     }
 
     /// Writes a membership in a conditional batch, with the timestamp of the cluster.

@@ -14,6 +14,7 @@ use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
+use crate::store::cql::participant::present;
 use crate::store::rules::pair;
 
 /// Attempts while other servers change the same membership.
@@ -23,7 +24,7 @@ statements! {
     UPDATE_SENDER: Write "UPDATE messages_by_conversation USING TIMESTAMP ? SET sender_id = ?, client_key = ? WHERE conversation_id = ? AND width = ? AND start = ? AND message_id = ?";
     FORGET_KEY: Conditional "DELETE FROM sends_by_key WHERE conversation_id = ? AND sender_id = ? AND key = ? IF message_id = ?";
     FORGET_PARTICIPANT: Conditional "DELETE FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
-    FORGET_CHANGE: Conditional "UPDATE participants_by_conversation SET roster = ?, pending = ? WHERE conversation_id = ? IF roster = ?";
+    FORGET_CHANGE: Conditional "UPDATE participants_by_conversation SET roster = ?, pending = ?, present = ? WHERE conversation_id = ? IF roster = ?";
 }
 
 impl Sends {
@@ -195,7 +196,16 @@ impl Sends {
             // Without the version of the roster, it counts as a change that nobody knows.
             let forgotten = PendingChange::forgotten(id, change).encode();
             let mut writes = Writes::of_one_partition();
-            let values = values![roster.clone(), forgotten, id, roster.clone()];
+            // A cell of an earlier roster may name the user.
+            let names = seen.present.as_ref();
+            let present = names.and_then(|names| present::encode(roster, names.iter()));
+            let values = values![
+                roster.clone(),
+                forgotten,
+                present.unwrap_or(present::VOID),
+                id,
+                roster.clone()
+            ];
             writes.push(&FORGET_CHANGE, values);
             writes.push(&FORGET_PARTICIPANT, values![id, user]);
             if self.executor.write_all_if::<Row>(writes).await?.is_none() {

@@ -11,13 +11,14 @@ use scylla::value::Row;
 
 use super::Sends;
 use super::append::Extra;
-use super::pending_change::{PendingChange, joined};
+use super::pending_change::PendingChange;
 use crate::model::{Conversation, ConversationId, Membership, Role, TimeUuid, UserId};
 use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
 use crate::store::cql::message::bucket::Bucket;
+use crate::store::cql::participant::present;
 use crate::store::cql::participant::roster::{Roster, RosterSnapshot};
 use crate::store::rules::succession::Succession;
 use crate::store::{Audience, Error, MembershipChange, MembershipSnapshot, Renaming, Result};
@@ -28,8 +29,15 @@ const TRIES_MAX: usize = 8;
 const SYSTEM_MESSAGE_BYTES: usize = 1_024;
 
 statements! {
-    DECIDE: Conditional "UPDATE participants_by_conversation SET members_version = ?, roster = ?, pending = ? WHERE conversation_id = ? IF roster = ?";
-    DECIDE_FIRST: Conditional "UPDATE participants_by_conversation SET members_version = ?, roster = ?, pending = ? WHERE conversation_id = ? IF roster = null";
+    DECIDE: Conditional "UPDATE participants_by_conversation SET members_version = ?, roster = ?, pending = ?, present = ? WHERE conversation_id = ? IF roster = ?";
+    DECIDE_FIRST: Conditional "UPDATE participants_by_conversation SET members_version = ?, roster = ?, pending = ?, present = ? WHERE conversation_id = ? IF roster = null";
+}
+
+/// The encoded roster of a change, and the names of the participants under it.
+struct RosterAfter {
+    bytes: Vec<u8>,
+    /// `None` for a large conversation.
+    present: Option<Vec<u8>>,
 }
 
 fn is_owner(membership: &Membership) -> bool {
@@ -65,7 +73,9 @@ impl Sends {
                 if seen.roster.participants.owners > count(stored.values().map(is_owner)) {
                     None
                 } else {
-                    let all = self.participants.memberships(id).await?;
+                    let Some(all) = self.participants.present_memberships(id, &seen).await? else {
+                        continue;
+                    };
                     let others = all.iter().filter(|(user, _)| !users.contains(user));
                     Succession::of(conversation.kind, others).successor
                 };
@@ -113,7 +123,7 @@ impl Sends {
                 // It would settle a growth whose notices are not delivered yet.
                 return Err(unavailable("a conversation is becoming large"));
             }
-            let Some(roster) = self.roster_after(&conversation, &seen, change).await? else {
+            let Some(after) = self.roster_after(&conversation, &seen, change).await? else {
                 continue;
             };
             let announcement = match &change.message {
@@ -125,7 +135,7 @@ impl Sends {
             // While the notices of growth are delivered, the conversation is not large for its senders.
             let was_large = conversation.is_large && seen.is_settled();
             let pending = PendingChange::of(id, change, announcement, was_large);
-            if self.decide(id, &seen, &roster, change, &pending).await? {
+            if self.decide(id, &seen, after, change, &pending).await? {
                 self.complete(&pending).await.map_err(Error::after_write)?;
                 return self
                     .audience(id, change, pending.was_large)
@@ -153,7 +163,7 @@ impl Sends {
         conversation: &Conversation,
         seen: &RosterSnapshot,
         change: &MembershipChange,
-    ) -> Result<Option<Roster>> {
+    ) -> Result<Option<RosterAfter>> {
         let version = Some(change.version);
         if conversation.is_large {
             let users = change.transitions.iter().map(|transition| &transition.user);
@@ -178,19 +188,26 @@ impl Sends {
                 let joined = (before.joined + is(Membership::is_joined))
                     .saturating_sub(was(Membership::is_joined));
                 let roster = Roster::counted(version, joined, owners);
-                return Ok(Some(roster.followed_by(&seen.roster)));
+                return Ok(Some(RosterAfter {
+                    bytes: roster.followed_by(&seen.roster).encode(),
+                    present: None,
+                }));
             }
         }
-        let mut all = self.participants.memberships(conversation.id).await?;
+        let present = self.participants.present_memberships(conversation.id, seen);
+        let Some(mut all) = present.await? else {
+            return Ok(None);
+        };
         all.extend(
             change
                 .transitions
                 .iter()
                 .map(|transition| (transition.user.clone(), transition.membership)),
         );
-        Ok(Some(
-            Roster::of(conversation.kind, version, all.iter()).followed_by(&seen.roster),
-        ))
+        let roster = Roster::of(conversation.kind, version, all.iter());
+        let bytes = roster.followed_by(&seen.roster).encode();
+        let present = present::encode(&bytes, present::joined(&all).iter());
+        Ok(Some(RosterAfter { bytes, present }))
     }
 
     /// Decides a change by compare-and-set of the roster. False if another change was decided first.
@@ -198,11 +215,17 @@ impl Sends {
         &self,
         id: ConversationId,
         seen: &RosterSnapshot,
-        roster: &Roster,
+        after: RosterAfter,
         change: &MembershipChange,
         pending: &PendingChange,
     ) -> Result<bool> {
-        let mut values = values![change.version, roster.encode(), pending.encode(), id];
+        let mut values = values![
+            change.version,
+            after.bytes,
+            pending.encode(),
+            after.present,
+            id
+        ];
         let mut writes = Writes::of_one_partition();
         match &seen.bytes {
             Some(bytes) => {
@@ -238,7 +261,7 @@ impl Sends {
             return Ok(Audience { users: None });
         }
         Ok(Audience {
-            users: Some(joined(&self.participants.memberships(id).await?).into()),
+            users: Some(self.participants.present(id).await?.into()),
         })
     }
 

@@ -11,7 +11,7 @@ use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::participant::roster::TABLE;
 use crate::store::{BanChange, MembershipChange, MembershipTransition, Result, TransitionKind};
 
-pub(super) use completion::{STATEMENTS, joined};
+pub(super) use completion::STATEMENTS;
 
 /// The format of a change that a message announces, in its first byte.
 const VERSION: u8 = 1;

@@ -12,7 +12,6 @@ use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Sends;
-use super::pending_change::joined;
 use crate::model::{
     Conversation, ConversationId, HistorySettings, MessageId, TimeUuid, Timestamp, UserId,
 };
@@ -285,7 +284,8 @@ impl Sends {
         let joined: Arc<[UserId]> = if is_large && !is_growing {
             Arc::default()
         } else {
-            joined(&self.participants.memberships(conversation).await?).into()
+            let present = self.participants.present_under(conversation, &seen);
+            present.await?.into()
         };
         let (joined, growing) = if is_growing {
             (Arc::default(), Some(joined))

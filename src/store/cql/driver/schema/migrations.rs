@@ -136,6 +136,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[],
         speculation: Some(QUICK_LIVING),
     },
+    Migration {
+        version: 22,
+        statements: &[],
+        columns: &[PRESENT_CELL],
+        speculation: None,
+    },
 ];
 
 /// No batch writes the keys, so nothing is replayed into them. Cassandra keeps the Paxos state of a claim as long as this.
@@ -299,6 +305,12 @@ const HISTORY: AddedColumns = AddedColumns {
 const HISTORY_CELL: AddedColumns = AddedColumns {
     table: "participants_by_conversation",
     columns: &[("history", "blob static")],
+};
+
+/// The names of the participants of a small conversation.
+const PRESENT_CELL: AddedColumns = AddedColumns {
+    table: "participants_by_conversation",
+    columns: &[("present", "blob static")],
 };
 
 /// The app's own data about a user.

@@ -1,15 +1,14 @@
 //! Completion of a pending change: its writes are done by the server that decided it, or by any later
 //! reader.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::try_join;
 
 use super::{PendingChange, PendingTransition};
 use crate::model::{
-    Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message, OutboxEvent,
-    ReadMarker, Timestamp, UserId,
+    Change, ChangeId, ChangeKind, Conversation, ConversationId, Message, OutboxEvent, ReadMarker,
+    Timestamp, UserId,
 };
 use crate::store::cluster::CompletedChange;
 use crate::store::cql::driver::error::corrupt;
@@ -35,14 +34,6 @@ const BATCH_TRANSITIONS_MAX: usize = 16;
 
 statements! {
     SELECT_PENDING: Read "SELECT pending FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
-}
-
-/// The participants among memberships.
-pub(in crate::store::cql::send) fn joined(all: &BTreeMap<UserId, Membership>) -> Vec<UserId> {
-    all.iter()
-        .filter(|(_, membership)| membership.is_joined())
-        .map(|(user, _)| user.clone())
-        .collect()
 }
 
 impl Sends {
@@ -157,7 +148,7 @@ impl Sends {
         let joined = if *was_large {
             Vec::new()
         } else {
-            joined(&self.participants.memberships(id).await?)
+            self.participants.present(id).await?
         };
         let is_large = *was_large || head.is_large || joined.len() > Conversation::FAN_OUT_MAX;
         let has_grown = is_large && !was_large;
@@ -268,7 +259,7 @@ impl Sends {
             let is_raise = |change: &Change| change.kind == ChangeKind::HistoryRaised;
             if changes.iter().any(is_raise) && !pending.was_large {
                 let kind = InboxChangeKind::MessageChanged;
-                for user in joined(&self.participants.memberships(id).await?) {
+                for user in self.participants.present(id).await? {
                     self.inboxes
                         .put_inbox_change(&mut writes, &user, id, version, kind);
                 }
