@@ -1,8 +1,10 @@
 //! Rows that have ended, and the lists that pass them over: as many rows are read after many ended ones as after few.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use async_graphql::Variables;
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, IndexUpkeep, RateBounds};
@@ -12,25 +14,39 @@ use wideroom::model::{
     Ban, Change, ChangeKind, ConversationId, Emoji, Membership, MembershipState, PageRequest, Role,
     UserId,
 };
+use wideroom::store::cql::Cql;
 use wideroom::store::embedded::{Embedded, Options};
 use wideroom::store::{
-    ImportPositions, ImportRow, Imported, MembershipTransition, Store, StoreAdmin, TransitionKind,
+    BanChange, ImportPositions, ImportRow, Imported, MembershipChange, MembershipTransition, Store,
+    StoreAdmin, TransitionKind,
 };
 
-use super::ask::{make, send_all};
-use super::membership::changing;
+use super::ask::{assert_sound, make, participants, send, send_all, send_as};
+use super::membership::{changing, joins, leaves};
 use super::pin::{pin, pins_of};
-use super::stage::Stage;
+use super::stage::{Stage, keyspace};
+use crate::support::size::sized;
 use crate::support::words::{
-    START, change, conversation_id, crowd, group_row, id, message_row, new_salt, participant_row,
-    text, user, users,
+    HOUR, START, change, conversation_id, crowd, group_row, id, id_with, message_row, new_salt,
+    participant_row, text, user, users,
 };
 
-/// Numbers of ended rows. Each costs a store on disk a write or two.
+/// Ended rows that are few. Each costs a store on disk a write or two.
 const FEW: usize = 20;
-const MANY: usize = 120;
 /// Rows that a list may read beside those that it shows: bounds, heads, the first row of a run.
 const BESIDE: u64 = 12;
+/// Lightweight transactions of one cell, which a cluster decides within a minute.
+const DECIDED_MAX: usize = 1_000;
+
+/// Ended rows that are many: in the gate 10,000, or as many as this store writes within a minute.
+fn many(stage: &Stage, at_once_max: usize) -> usize {
+    let most = if stage.is_cluster() {
+        at_once_max
+    } else {
+        10_000
+    };
+    sized(120, most)
+}
 
 /// The least that reading takes: background work reads rows too.
 async fn rows_of(stage: &Stage, read: impl AsyncFn()) -> u64 {
@@ -46,14 +62,15 @@ async fn rows_of(stage: &Stage, read: impl AsyncFn()) -> u64 {
 pub async fn ended_pins_cost_a_list_nothing(stage: &Stage) {
     let store = stage.store();
     let [ann, ben] = users(["ann", "ben"]);
+    let (few, many) = (FEW as i64, many(stage, DECIDED_MAX / 4) as i64);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, conversation_id(1), 1..MANY as i64 + 1, &ann).await;
+    send_all(store, conversation_id(1), 1..many + 1, &ann).await;
     pin(store, 900, &ben, id(1), true).await.unwrap();
     let mut spent = Vec::new();
-    for ended in [1..FEW as i64, FEW as i64..MANY as i64] {
+    for ended in [1..few, few..many] {
         for number in ended {
-            pin(store, 1_000 + 2 * number, &ben, id(number + 1), true).await;
-            pin(store, 1_001 + 2 * number, &ben, id(number + 1), false).await;
+            pin(store, 20_000 + 2 * number, &ben, id(number + 1), true).await;
+            pin(store, 20_001 + 2 * number, &ben, id(number + 1), false).await;
         }
         let list = async || assert_eq!(pins_of(store, 1).await.len(), 1);
         spent.push(rows_of(stage, list).await);
@@ -64,7 +81,8 @@ pub async fn ended_pins_cost_a_list_nothing(stage: &Stage) {
 
 pub async fn reactions_that_were_taken_back_cost_a_page_nothing(stage: &Stage) {
     let store = stage.store();
-    let people = crowd(MANY + 1);
+    let many = many(stage, 10_000);
+    let people = crowd(many + 1);
     make(store, conversation_id(1), &people[..2]).await;
     send_all(store, conversation_id(1), 1..3, &people[0]).await;
     let emoji = Emoji::parse("👍").unwrap();
@@ -80,12 +98,17 @@ pub async fn reactions_that_were_taken_back_cost_a_page_nothing(stage: &Stage) {
     };
     react(900, &people[0], true).await;
     let mut spent = Vec::new();
-    for ended in [1..FEW, FEW..MANY] {
-        for number in ended {
-            let micros = 1_000 + 2 * number as i64;
-            react(micros, &people[number], true).await;
-            react(micros + 1, &people[number], false).await;
-        }
+    for ended in [1..FEW, FEW..many] {
+        let toggles = ended.map(|number| {
+            let (react, people) = (&react, &people);
+            async move {
+                let micros = 1_000 + 2 * number as i64;
+                react(micros, &people[number], true).await;
+                react(micros + 1, &people[number], false).await;
+            }
+        });
+        let at_once = stream::iter(toggles).buffer_unordered(32);
+        at_once.collect::<Vec<()>>().await;
         let list = async || {
             let asked = [(conversation_id(1), id(1))];
             let found = store.reactions(&people[0], &asked).await.unwrap();
@@ -123,7 +146,7 @@ async fn import(store: &dyn StoreAdmin, rows: &[ImportRow]) {
 pub async fn participants_who_left_are_passed_over_once(stage: &Stage) {
     let (store, on) = (stage.store(), conversation_id(1));
     let present = [user("ann"), user("zoe")];
-    let former = crowd(999);
+    let former = crowd(sized(999, 10_000));
     let left = Membership {
         state: MembershipState::Left,
         ..Membership::joined(Role::Member)
@@ -172,39 +195,207 @@ pub async fn participants_who_left_are_passed_over_once(stage: &Stage) {
     }
 }
 
-/// On a cluster the hint of such a conversation stays in the index of the inbox.
-#[tokio::test]
-async fn an_inbox_reads_no_conversation_that_its_user_left() {
-    let stage = Stage::embedded().await.unwrap();
+/// A group of two in which the second one leaves.
+async fn make_and_leave(store: &dyn Store, on: ConversationId, [ann, ben]: [&UserId; 2]) {
+    make(store, on, &[ann.clone(), ben.clone()]).await;
+    move_one(store, on, 500, leaves(ben, 500)).await;
+}
+
+/// Decides one transition, by a change of this microsecond.
+async fn move_one(
+    store: &dyn Store,
+    on: ConversationId,
+    micros: i64,
+    transition: MembershipTransition,
+) {
+    let version = store.membership_version(on).await.unwrap().unwrap().version;
+    let change = changing(on, micros, version, &[transition]);
+    store.change_membership(on, &change).await.unwrap().unwrap();
+}
+
+/// On a cluster, an inbox of up to a hundred rows is read whole.
+pub async fn an_inbox_reads_no_conversation_that_its_user_left(stage: &Stage) {
     let store = stage.store();
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(250), &[ann.clone(), ben.clone()]).await;
-    let mut spent = Vec::new();
-    for left in [0..FEW / 2, FEW / 2..MANY / 2] {
-        for number in left {
-            let on = conversation_id(number as u8);
-            make(store, on, &[ann.clone(), ben.clone()]).await;
-            let seen = store.membership_version(on).await.unwrap().unwrap().version;
-            let leaves = MembershipTransition {
-                user: ben.clone(),
-                membership: Membership {
-                    state: MembershipState::Left,
-                    ..Membership::joined(Role::Member)
-                },
-                kind: TransitionKind::Leaves,
-            };
-            let change = changing(on, 500, seen, &[leaves]);
-            store.change_membership(on, &change).await.unwrap().unwrap();
-        }
-        let page = async || {
-            let page = store.inbox(&ben, &PageRequest::first(10)).await.unwrap();
-            assert_eq!(page.items.len(), 1);
-        };
+    let kept = conversation_id(250);
+    make(store, kept, &[ann.clone(), ben.clone()]).await;
+    let left: Vec<_> = (0..many(stage, DECIDED_MAX))
+        .map(|_| ConversationId::random())
+        .collect();
+    let all = left
+        .iter()
+        .map(|on| make_and_leave(store, *on, [&ann, &ben]));
+    stream::iter(all)
+        .buffer_unordered(32)
+        .collect::<Vec<()>>()
+        .await;
+    let shown = async || {
+        let page = store.inbox(&ben, &PageRequest::first(10)).await.unwrap();
+        page.items
+            .iter()
+            .map(|row| row.conversation)
+            .collect::<Vec<_>>()
+    };
+    let page = async || assert_eq!(shown().await, [kept]);
+    page().await;
+    let spent = rows_of(stage, page).await;
+    assert!(spent <= BESIDE, "{spent} rows");
+    // A returning user is listed, also behind a later message, and after a page that met the hint of that one.
+    let returned = left[7];
+    send(store, returned, 10_000, &ann).await;
+    for (joined_at, left_at) in [(6_000, 7_000), (8_000, 9_000)] {
+        move_one(store, returned, joined_at, joins(&ben, joined_at)).await;
+        assert_eq!(shown().await, [returned, kept]);
+        move_one(store, returned, left_at, leaves(&ben, left_at)).await;
         page().await;
-        spent.push(rows_of(&stage, page).await);
     }
-    assert!(spent[1] <= spent[0] + BESIDE, "{spent:?}");
+    move_one(store, returned, 20_000, joins(&ben, 20_000)).await;
+    assert_eq!(shown().await, [returned, kept]);
+}
+
+/// A group with two participants and many former ones. Since the import one has joined: on a cluster this change read all rows.
+async fn make_with_former(store: &dyn StoreAdmin, on: ConversationId, count: usize) {
+    let left = Membership {
+        state: MembershipState::Left,
+        ..Membership::joined(Role::Member)
+    };
+    let mut rows = vec![group_row(on, None)];
+    rows.extend([user("ann"), user("zoe")].map(|user| participant_row(on, &user)));
+    rows.extend(crowd(count).iter().map(|user| row_of(on, user, left, None)));
+    import(store, &rows).await;
+    move_one(store, on, 500, joins(&user("max"), 500)).await;
+}
+
+pub async fn former_participants_cost_a_change_and_a_send_nothing(stage: &Stage) {
+    let (store, on) = (stage.store(), conversation_id(1));
+    make_with_former(store, on, sized(200, 10_000)).await;
+    let micros = Cell::new(1_000);
+    let max = user("max");
+    let spent = rows_of(stage, async || {
+        let at = micros.get();
+        micros.set(at + 20);
+        move_one(store, on, at, leaves(&max, at)).await;
+        send(store, on, at + 1, &user("ann")).await;
+        move_one(store, on, at + 10, joins(&max, at + 10)).await;
+        send(store, on, at + 11, &user("ann")).await;
+    });
+    let spent = spent.await;
+    assert!(spent <= 10 * BESIDE, "{spent} rows");
+    let people = participants(store, on).await;
+    assert_eq!(people, [user("ann"), max, user("zoe")]);
+    assert_sound(store).await;
+}
+
+#[tokio::test]
+async fn a_server_that_just_started_reads_no_former_participants() {
+    let Some(stage) = Stage::cassandra().await else {
+        return;
+    };
+    let on = conversation_id(1);
+    make_with_former(stage.store(), on, sized(200, 10_000)).await;
+    let address = keyspace().await.unwrap();
+    let started = Cql::open(address, stage.clock.clone()).await.unwrap();
+    let before = started.rows_read();
+    let audience = send_as(&started, on, id(900), &user("ann")).await;
+    let spent = started.rows_read() - before;
+    assert_eq!(audience.users.unwrap().len(), 3);
+    assert!(spent <= BESIDE, "{spent} rows");
+    let all = [user("ann"), user("max"), user("zoe")];
+    for request in [PageRequest::first(5), PageRequest::last(5)] {
+        let before = started.rows_read();
+        let page = started.participants(on, &request).await.unwrap();
+        let spent = started.rows_read() - before;
+        let shown: Vec<_> = page.items.into_iter().map(|one| one.user).collect();
+        assert_eq!(shown, all);
+        assert!(spent <= 2 * BESIDE, "{spent} rows");
+    }
+    let behind = PageRequest::first(1).after(user("crowd100"));
+    let page = started.participants(on, &behind).await.unwrap();
+    assert_eq!(page.items[0].user, user("max"));
+    assert!(page.has_previous && page.has_next);
+    started.close().await.unwrap();
     stage.close().await;
+}
+
+pub async fn lifted_bans_cost_a_list_nothing(stage: &Stage) {
+    let (store, on) = (stage.store(), conversation_id(1));
+    let ann = user("ann");
+    make(store, on, std::slice::from_ref(&ann)).await;
+    let decide = async |micros: i64, to: MembershipTransition, ban: BanChange| {
+        let version = store.membership_version(on).await.unwrap().unwrap().version;
+        let change = MembershipChange {
+            bans: vec![ban],
+            ..changing(on, micros, version, &[to])
+        };
+        store.change_membership(on, &change).await.unwrap().unwrap();
+    };
+    let set = async |micros: i64, user: &UserId| {
+        let membership = Membership {
+            state: MembershipState::Banned,
+            ..Membership::joined(Role::Member)
+        };
+        let to = MembershipTransition {
+            membership,
+            ..leaves(user, micros)
+        };
+        let ban = Ban {
+            user: user.clone(),
+            by: ann.clone(),
+            at: START,
+            until: None,
+            reason: None,
+        };
+        decide(micros, to, BanChange::Set(ban)).await;
+    };
+    set(20, &user("eve")).await;
+    let many = many(stage, DECIDED_MAX / 2);
+    for (micros, user) in (40..).step_by(40).zip(crowd(sized(many / 3, many))) {
+        set(micros, &user).await;
+        let to = leaves(&user, micros + 20);
+        decide(micros + 20, to, BanChange::Lift(user)).await;
+    }
+    let list = async || {
+        let page = store.bans(on, &PageRequest::first(10)).await.unwrap();
+        assert_eq!(page.items.len(), 1);
+        assert_eq!(store.ban_count(on, Ban::COUNT_MAX).await.unwrap(), 1);
+    };
+    let spent = rows_of(stage, list).await;
+    assert!(spent <= BESIDE, "{spent} rows");
+}
+
+/// However many floors there are: a store knows the counts at some positions.
+pub async fn a_count_above_one_of_many_floors_reads_few_messages(stage: &Stage) {
+    /// Messages between two positions that a store remembers for good.
+    const CHECKPOINT_EVERY: u64 = 1_024;
+    const FLOORS: i64 = 80;
+    let (store, on) = (stage.store(), conversation_id(1));
+    let (ann, messages) = (user("ann"), sized(3_000, 15_000));
+    let mut rows = vec![group_row(on, None), participant_row(on, &ann)];
+    rows.extend((1..=messages).map(|at| message_row(text(on, id(at), &ann))));
+    import(store, &rows).await;
+    // A store remembers counts of messages that are a minute old.
+    stage.clock.set(stage.clock.now().plus_micros(HOUR));
+    let count = async |floor: i64| {
+        let asked = [(on, id(floor).order_key())];
+        store.message_counts_after(&asked).await.unwrap()[0]
+    };
+    // From above to below: none continues another one.
+    let floors = || (1..FLOORS).map(|number| messages - number * messages / FLOORS);
+    for floor in floors() {
+        assert_eq!(count(floor).await, (messages - floor) as u64);
+    }
+    for floor in floors() {
+        let above = (messages - floor) as u64;
+        let spent = rows_of(stage, async || assert_eq!(count(floor).await, above)).await;
+        assert!(spent <= CHECKPOINT_EVERY + BESIDE, "{spent} rows");
+    }
+    // A message that comes late counts above the floors below it.
+    let late = id_with(messages / 2, [0x80, 2, 1, 0, 0, 0, 0, 0]);
+    import(store, &[message_row(text(on, late, &ann))]).await;
+    for floor in floors() {
+        let above = messages - floor + i64::from(floor <= messages / 2);
+        assert_eq!(count(floor).await, above as u64, "above {floor}");
+    }
 }
 
 async fn opened(folder: &tempfile::TempDir) -> Arc<Embedded> {

@@ -13,7 +13,7 @@ use super::ask::{assert_sound, make, only, row, send_all};
 use super::membership::{changing, joins};
 use super::stage::Stage;
 use crate::support::words::{
-    change, content, conversation_id, crowd, group_row, id, id_with, message_row, new,
+    START, change, content, conversation_id, crowd, group_row, id, id_with, message_row, new,
     participant_row, text, users,
 };
 
@@ -212,6 +212,41 @@ pub async fn mentions_behind_those_of_blocked_senders_become_exact(stage: &Stage
         ..some(4, 0)
     };
     assert_eq!(exact(stage, 5, blocking).await, with_late);
+}
+
+pub async fn counts_become_exact_in_a_busy_group_whose_messages_are_counted(stage: &Stage) {
+    const NEW_ROWS: i64 = 300;
+    let (store, on) = (stage.store(), conversation_id(1));
+    let [ann, ben, cat] = users(["ann", "ben", "cat"]);
+    make(store, on, &[ann.clone(), ben.clone(), cat.clone()]).await;
+    let rows = (1..=BLOCKED + 1).map(|micros| {
+        let sender = if micros > BLOCKED { &ben } else { &cat };
+        message_row(message(micros, sender, &[&ann], false))
+    });
+    store.import(&rows.collect::<Vec<_>>()).await.unwrap();
+    let query = UnreadQuery {
+        conversation: on,
+        after: OrderKey::MIN,
+        up_to: None,
+    };
+    let (blocking, exact) = (IgnoredSenders::of([cat.clone()]), (1, false));
+    let mut counted = Vec::new();
+    for _ in 0..2 * BLOCKED / 1_000 + 4 {
+        stage.clock.set(stage.clock.now().plus_micros(2 * MINUTE));
+        let unread = store.unread(&ann, &[query], 99, &blocking).await;
+        let unread = only(unread.unwrap());
+        let mentioned = mentions(store, &ann, 0, 99, &[&cat]).await;
+        counted = vec![unread, mentioned];
+        let is_exact = |one: &Unread| (one.count, one.is_capped) == exact;
+        if counted.iter().all(is_exact) {
+            return;
+        }
+        let now = stage.clock.now().micros() - START.micros();
+        send_all(store, on, now..now + NEW_ROWS, &cat).await;
+        stage.clock.set(stage.clock.now().plus_micros(2 * MINUTE));
+        store.message_counts(&[on]).await.unwrap();
+    }
+    panic!("{counted:?}");
 }
 
 pub async fn an_edit_replaces_mentions_and_a_deletion_removes_them(store: &dyn StoreAdmin) {

@@ -116,6 +116,14 @@ macro_rules! contract {
                         stage.close().await;
                     }
 
+                    #[tokio::test]
+                    #[$mark]
+                    async fn counts_become_exact_in_a_busy_group_whose_messages_are_counted() {
+                        let Some(stage) = Stage::$engine().await else { return };
+                        crate::store::mention::counts_become_exact_in_a_busy_group_whose_messages_are_counted(&stage).await;
+                        stage.close().await;
+                    }
+
                     mod living {
                         use super::Stage;
                         $(
@@ -386,6 +394,10 @@ contract! {
         ended_pins_cost_a_list_nothing,
         reactions_that_were_taken_back_cost_a_page_nothing,
         participants_who_left_are_passed_over_once,
+        an_inbox_reads_no_conversation_that_its_user_left,
+        former_participants_cost_a_change_and_a_send_nothing,
+        lifted_bans_cost_a_list_nothing,
+        a_count_above_one_of_many_floors_reads_few_messages,
     }
     properties {
         history { pages_tile_the_history, a_page_is_the_slice_of_its_list }

@@ -18,6 +18,7 @@ pub struct Stage {
     pub clock: Arc<ManualClock>,
     /// Folder of a store on disk, deleted with the stage.
     folder: Option<tempfile::TempDir>,
+    is_cluster: bool,
     rows: RowCounter,
 }
 
@@ -38,6 +39,7 @@ impl Stage {
             store: Box::new(Naive::new(clock.clone())),
             clock,
             folder: None,
+            is_cluster: false,
             rows: Box::new(|| 0),
         }
     }
@@ -51,6 +53,7 @@ impl Stage {
             store,
             clock,
             folder: Some(folder),
+            is_cluster: false,
             rows,
         })
     }
@@ -66,12 +69,18 @@ impl Stage {
             store: Box::new(InstrumentedStore::new(store)),
             clock,
             folder: None,
+            is_cluster: true,
             rows: Box::new(move || counted.rows_read()),
         })
     }
 
     pub fn store(&self) -> &dyn StoreAdmin {
         &*self.store
+    }
+
+    /// Whether a write waits for a network and a cluster's decision.
+    pub fn is_cluster(&self) -> bool {
+        self.is_cluster
     }
 
     /// Rows that the engine has read. 0 for the naive one.
@@ -85,6 +94,7 @@ impl Stage {
             store,
             clock,
             folder,
+            is_cluster,
             rows,
         } = self;
         let Some(folder) = folder else {
@@ -92,6 +102,7 @@ impl Stage {
                 store,
                 clock,
                 folder,
+                is_cluster,
                 rows,
             };
         };
@@ -102,6 +113,7 @@ impl Stage {
             store,
             clock,
             folder: Some(folder),
+            is_cluster,
             rows,
         }
     }
