@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_nats::{Client, ConnectOptions, Event, Message, ServerAddr, Subscriber};
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, interval_at, timeout};
 use uuid::Uuid;
 
 use super::Bus;
@@ -102,6 +102,7 @@ impl Bus {
             topics: Arc::downgrade(&bus.topics),
             peers,
             own: None,
+            has_reported: false,
         };
         tokio::spawn(link.run());
         Ok(bus)
@@ -136,23 +137,34 @@ struct NatsLink {
     peers: Arc<PeerQueue>,
     /// The subject of this server. Dropping it unsubscribes.
     own: Option<Subscriber>,
+    /// Whether the first check of the connection was made.
+    has_reported: bool,
 }
 
 impl NatsLink {
     async fn run(mut self) {
         self.subscribe().await;
-        let mut liveness_check = tokio::time::interval(LIVENESS_INTERVAL);
+        let mut liveness_check = interval_at(Instant::now() + LIVENESS_INTERVAL, LIVENESS_INTERVAL);
         let peers = Arc::clone(&self.peers);
         loop {
             tokio::select! {
                 () = peers.own_changed.notified() => self.subscribe().await,
                 payloads = peers.next_outgoing() => self.publish(payloads).await,
                 Some(message) = next(&mut self.own) => peers.push_incoming(message.payload.to_vec()),
-                _ = liveness_check.tick() => {}
+                _ = liveness_check.tick() => self.report_once(),
             }
             if self.topics.strong_count() == 0 {
                 return;
             }
+        }
+    }
+
+    /// Warns after a start at which NATS was away. The client itself reports only a connection that it had.
+    fn report_once(&mut self) {
+        if !std::mem::replace(&mut self.has_reported, true) && !self.peers.is_connected() {
+            tracing::warn!(
+                "the bus has no connection to NATS yet and polls the store each second for writes of other servers; check the NATS server"
+            );
         }
     }
 

@@ -172,6 +172,31 @@ impl Chat {
             }
             None => None,
         };
+        let opened = Self::open_in(
+            cluster.clone(),
+            (store, bus, clock),
+            ids,
+            bounds,
+            (imported_at, resumable_since),
+        );
+        let opened = opened.await;
+        if opened.is_err()
+            && let Some(cluster) = cluster
+        {
+            // The next try has an identity of its own: the others need not write to this one.
+            cluster.end().await;
+        }
+        opened
+    }
+
+    /// Opens the services of a server that has its part in the cluster.
+    async fn open_in(
+        cluster: Option<Cluster>,
+        (store, bus, clock): (Arc<dyn Store>, Bus, Arc<dyn Clock>),
+        ids: Arc<IdGenerator>,
+        bounds: Bounds,
+        (imported_at, resumable_since): (Timestamp, Timestamp),
+    ) -> Result<Self, store::Error> {
         // The logs of other servers go by the cluster's time, whatever the wall clock shows.
         let clock = cluster.as_ref().map_or(clock, Cluster::clock);
         let in_flight =

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::data::BackupError;
 use super::health::HealthError;
 use crate::bus::NatsError;
-use crate::chat::SendHookError;
+use crate::chat::{self, SendHookError};
 use crate::server::TrustedError;
 use crate::store::{self, cql, embedded};
 use crate::webhook::WebhookError;
@@ -117,7 +117,7 @@ const STORE_NEEDS_OPERATOR: u8 = 3;
 const STORE_IN_USE: u8 = 4;
 
 impl Error {
-    /// Whether the cause of a store that cannot be opened may end without the operator, after a wait so far.
+    /// Whether the cause of a start that fails at its store may end without the operator, after a wait so far.
     pub(super) fn is_transient(&self, waited: Duration) -> bool {
         if let Self::Open(error) = self {
             return error.may_pass(waited);
@@ -125,7 +125,19 @@ impl Error {
         if let Self::Cluster(error) = self {
             return error.is_transient();
         }
-        matches!(self, Self::Store(store::Error::Unavailable(_)))
+        let error = if let Self::Webhook(WebhookError::Store(chat::Error::Store(failure))) = self {
+            &failure.cause
+        } else if let Self::Store(error) | Self::Import(transfer::import::Error::Store(error)) =
+            self
+        {
+            error
+        } else {
+            return false;
+        };
+        matches!(
+            error,
+            store::Error::Unavailable(_) | store::Error::OutcomeUnknown(_)
+        )
     }
 
     pub(super) fn exit_code(&self) -> ExitCode {

@@ -96,6 +96,11 @@ async fn graphql(
 
 /// Listens on an address, also where an earlier socket is still in TIME_WAIT.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    accept_on(bind(address)?)
+}
+
+/// Takes an address and refuses its connections, until [`accept_on`].
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
@@ -103,6 +108,10 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
+    Ok(socket)
+}
+
+pub(crate) fn accept_on(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 

@@ -121,7 +121,6 @@ impl Webhooks {
             return Err(WebhookError::OutboxOff);
         }
         let shared_metrics = WebhookMetrics::new();
-        shared_metrics.register(metrics);
         let mut hooks = Vec::new();
         for settings in all {
             let (client, document) = parts(settings).await?;
@@ -143,6 +142,8 @@ impl Webhooks {
                 is_gone: CancellationToken::new(),
             }));
         }
+        // An open that failed before may be repeated.
+        shared_metrics.register(metrics);
         let start = |hook: &Arc<Deliverer>| {
             tracing::info!(webhook = %hook.name, address = %hook.client.target(), "the server delivers events to a webhook");
             tokio::spawn(Coordinator::new(Arc::clone(hook), stop.child_token()).run())

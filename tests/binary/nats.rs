@@ -63,7 +63,12 @@ async fn two_servers_tell_each_other_and_lose_nothing_without_nats() {
     let Some(shared) = shared().await else { return };
     let program = migrated(|keyspace| shared.url(keyspace), "1");
     let options = ["--rates", "off", "--nats", &nats.url()];
+    // NATS is away at the start. A server needs none to begin.
+    nats.kill();
     let (one, admin) = Server::start_with_admin(&program, &options);
+    admin.wait_for("/readyz", 200);
+    one.logs("the bus has no connection to NATS yet");
+    nats.start_again();
     let other = Server::start(&program, &[&options[..], &["--log", "warn"]].concat());
     let is_down = |value: f64| {
         let line = format!("wideroom_nats_down {value}");

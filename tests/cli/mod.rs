@@ -6,6 +6,7 @@ mod bench;
 mod client;
 mod config;
 mod export;
+mod fragile_line;
 mod help;
 mod identity;
 mod import;

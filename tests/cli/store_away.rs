@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::Program;
+use super::fragile_line::FragileLine;
+use crate::binary::webhook;
 use crate::cluster::place::migrated;
 use crate::support::admin::{Admin, ON};
 use crate::support::cassandra::shared;
@@ -111,6 +113,67 @@ async fn a_server_serves_once_its_cluster_is_back() {
     server.signal("-TERM");
     let (code, _, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
+}
+
+/// The steps of a start behind the opening of the store, by the first statement of each.
+const LATER_STEPS: [&str; 2] = [
+    ".servers (server_id, version)",
+    ".outbox_positions WHERE reader",
+];
+
+/// The cluster has answered, and its store was opened: what follows waits for it, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_waits_for_a_cluster_that_goes_away_while_it_starts() {
+    let Some(shared) = shared().await else { return };
+    let hosts = shared.authority().rsplit('@').next().unwrap();
+    let Ok(node) = hosts.parse::<SocketAddr>() else {
+        return;
+    };
+    let deployment = migrated(|keyspace| shared.url(keyspace), "1");
+    deployment.run(&["outbox", "on"]).succeeded();
+    let receiver = "127.0.0.1:9".parse().unwrap();
+    for (step, is_stopped) in LATER_STEPS.into_iter().zip([false, true]) {
+        let line = FragileLine::to(node, step);
+        let store = deployment.store().replace("timeout=10s", "timeout=2s");
+        let through_line = store.replace(&node.to_string(), &line.address.to_string());
+        assert_ne!(through_line, store);
+        let program = Program::on(through_line);
+        let config = webhook::config(&program, receiver, "types = [\"MESSAGE_ADDED\"]");
+        let arguments = [
+            &["serve", "--listen", "127.0.0.1:0", "--config", &config],
+            &ON[..],
+        ]
+        .concat();
+        let waits = |admin: &Admin| {
+            line.wait_until_broken();
+            let (status, reason) = admin.wait_until("/readyz", |body| {
+                body.starts_with("the server waits for its store: ")
+            });
+            assert_eq!(status, 503, "{reason}");
+            program.run(&["health"]).succeeded();
+        };
+        let (code, log) = if is_stopped {
+            let mut server = Running::spawn(program.command(&arguments).stderr(Stdio::piped()));
+            waits(&admin_of(&program));
+            server.signal("-TERM");
+            let log = server.read_stderr();
+            (server.child.wait().unwrap().code(), log)
+        } else {
+            let server = std::thread::scope(|scope| {
+                let starting = scope.spawn(|| Server::spawn(&mut program.command(&arguments)));
+                waits(&admin_of(&program));
+                line.mend();
+                starting.join().unwrap()
+            });
+            admin_of(&program).wait_for("/readyz", 200);
+            server.signal("-TERM");
+            let (code, _, log) = server.end();
+            (code, log)
+        };
+        assert_eq!(code, Some(0), "{log}");
+        let lines = log.matches("the server waits for its store").count();
+        assert_eq!(lines, 1, "{log}");
+    }
 }
 
 /// As when a supervisor starts the next server before the last one has closed its folder.

@@ -27,7 +27,7 @@ use crate::webhook::Webhooks;
 use super::store_opening::ServedStore;
 
 /// Answer before the chat and the webhooks are open.
-const STARTING: &str = "the server is starting: try again";
+pub(super) const STARTING: &str = "the server is starting: try again";
 
 /// AdminContext listener: metrics, health and backups for the operators of a server.
 pub(super) struct AdminListener {
@@ -100,13 +100,13 @@ pub(super) fn note_address(config: &Config, address: Option<SocketAddr>) {
 pub(super) struct RunningServer {
     /// Empty until the store is open.
     pub(super) store: OnceLock<ServedStore>,
-    /// Reason why the store is not open yet.
+    /// Reason why the server has not started yet.
     pub(super) waits_for: Mutex<String>,
     /// Verifies tokens of the public listener.
     pub(super) auth: Arc<Auth>,
     /// Empty until the chat is open.
     pub(super) chat: OnceLock<Chat>,
-    /// Empty until the webhooks are open.
+    /// Empty until the server listens, after the webhooks are open.
     pub(super) webhooks: OnceLock<Arc<Webhooks>>,
     pub(super) stop: Stop,
 }
@@ -144,7 +144,10 @@ impl AdminBackend for RunningServer {
                 return Err(missing);
             }
             store.store.health()?;
-            self.chat.get().ok_or(STARTING)?.health()?;
+            let (Some(chat), Some(_)) = (self.chat.get(), self.webhooks.get()) else {
+                return Err(self.waits_for.lock().clone());
+            };
+            chat.health()?;
             store.answers().await.map_err(|error| error.to_string())
         })
     }

@@ -3,10 +3,10 @@
 mod admin;
 mod descriptors;
 mod sample;
+mod start;
 mod store_opening;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +16,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::admin::{AdminListener, RunningServer};
+use self::start::Started;
 use self::store_opening::ServedStore;
 use crate::auth::exposure::{self, ExposedPath};
 use crate::auth::{Auth, KEY_FILE};
-use crate::bus::Bus;
-use crate::chat::{self, Chat, SendHook};
 use crate::cli::admin_client::written_address;
 use crate::cli::error::Error;
 use crate::cli::settings::{SERVE, SettingFlags};
@@ -28,14 +27,12 @@ use crate::cli::signals::{self, Stop};
 use crate::cli::{print, process, storage, warnings};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{ADMIN_LISTEN, Config, PageChoice, StoreChoice};
-use crate::graphql::{Api, OperationExecutor};
 use crate::metrics::Metrics;
 use crate::model::UserId;
+use crate::server;
 use crate::server::pages::{self, PageOptions};
-use crate::server::{self, Server, TrustedDocuments};
 use crate::store::StoreAdmin;
 use crate::telemetry;
-use crate::webhook::{RetryPolicy, Webhooks};
 
 const DEMO_TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
@@ -144,36 +141,21 @@ async fn serve_chat(
 ) -> Result<(), Error> {
     // Before the greeting: who reads it may press Ctrl-C at once.
     let mut interrupts = signals::interrupts().map_err(Error::Runtime)?;
-    if config.demo {
-        sample::load(store, clock.clone(), &config.data).await?;
-    }
     let listen = |source| Error::Listen {
         address: config.listen,
         source,
     };
-    let listener = server::listen(config.listen).map_err(listen)?;
-    let address = listener.local_addr().map_err(listen)?;
-    let chat = Chat::open(
-        store.clone(),
-        bus(config).await?,
-        clock.clone(),
-        chat::Bounds {
-            token_life_max: config.tokens.life_max,
-            ..config.chat.clone()
-        },
-    )
-    .await?;
-    chat.register(metrics);
-    if let Some(settings) = &config.before_send {
-        exposure::warn(&settings.secret_file, ExposedPath::WebhookSecret);
-        let hook = SendHook::open(settings)?;
-        hook.register(metrics);
-        chat.writes.set_hook(hook);
-        tracing::info!(address = %settings.target, "the server asks a hook before each send and each edit");
-    }
-    let _ = running.chat.set(chat.clone());
-    let (server, api) = build(config, &chat, running.auth.clone(), clock.clone(), metrics)?;
-    let webhooks = open_webhooks(config, &chat, &api, metrics).await?;
+    let socket = server::bind(config.listen).map_err(listen)?;
+    let address = socket.local_addr().map_err(listen)?;
+    let Some(started) = start::start(config, store, &clock, metrics, running).await? else {
+        return Ok(());
+    };
+    let Started {
+        chat,
+        server,
+        webhooks,
+    } = started;
+    let listener = server::accept_on(socket).map_err(listen)?;
     let _ = running.webhooks.set(Arc::clone(&webhooks));
     let pages = page_router(config, running.auth.clone(), clock);
     descriptors::log(&config.server);
@@ -209,45 +191,6 @@ async fn serve_chat(
     served.map_err(Error::Serve)
 }
 
-/// Builds the API and the server around it, and registers their metrics.
-fn build(
-    config: &Config,
-    chat: &Chat,
-    auth: Arc<Auth>,
-    clock: Arc<dyn Clock>,
-    metrics: &Metrics,
-) -> Result<(Arc<Server>, Arc<Api>), Error> {
-    let api = Arc::new(Api::new(chat.clone(), config.documents.clone()));
-    api.register(metrics);
-    let trusted = config
-        .trusted_documents
-        .as_deref()
-        .map(|path| trusted(path, api.as_ref()))
-        .transpose()?;
-    let server = Server::new(api.clone(), auth, clock, config.server.clone());
-    let server = match trusted {
-        Some(trusted) => server.with_trusted(trusted),
-        None => server,
-    };
-    server.register(metrics);
-    Ok((Arc::new(server), api))
-}
-
-/// Opens the webhooks of the configuration.
-async fn open_webhooks(
-    config: &Config,
-    chat: &Chat,
-    api: &Arc<Api>,
-    metrics: &Metrics,
-) -> Result<Arc<Webhooks>, Error> {
-    for webhook in &config.webhooks {
-        exposure::warn(&webhook.secret_file, ExposedPath::WebhookSecret);
-    }
-    let policy = RetryPolicy::default();
-    let webhooks = Webhooks::open(&config.webhooks, policy, chat, api, metrics).await?;
-    Ok(Arc::new(webhooks))
-}
-
 /// Routes of the pages. Those of the client are there without pages, too.
 fn page_router(config: &Config, auth: Arc<Auth>, clock: Arc<dyn Clock>) -> Router {
     if config.has_pages() {
@@ -267,33 +210,6 @@ fn page_router(config: &Config, auth: Arc<Auth>, clock: Arc<dyn Clock>) -> Route
         );
     }
     pages::client::router()
-}
-
-/// Opens the bus: in this process, or also over NATS, which may be down at the start.
-async fn bus(config: &Config) -> Result<Bus, Error> {
-    match (&config.nats, &config.store) {
-        (Some(nats), StoreChoice::Cql(store)) => Ok(Bus::with_nats(nats, &store.keyspace).await?),
-        _ => Ok(Bus::default()),
-    }
-}
-
-/// Reads the list of trusted documents. A list also holds old documents: one that the server would refuse is only logged.
-fn trusted(path: &Path, executor: &dyn OperationExecutor) -> Result<TrustedDocuments, Error> {
-    let trusted = TrustedDocuments::read(path).map_err(|source| Error::Trusted {
-        path: path.to_owned(),
-        source,
-    })?;
-    for text in trusted.texts() {
-        if let Err(refused) = executor.prepare(text, None) {
-            let start: String = text.chars().take(60).collect();
-            tracing::warn!(document = start, %refused, "the server would refuse a trusted document; remove it from the list or raise the limit");
-        }
-    }
-    tracing::info!(
-        documents = trusted.count(),
-        "the server runs trusted documents only"
-    );
-    Ok(trusted)
 }
 
 /// Issues tokens for the users of the sample. Only a server with `--demo` accepts them.

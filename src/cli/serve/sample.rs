@@ -75,16 +75,20 @@ fn kitchen(now: Timestamp) -> String {
     lines.map(|line: Value| format!("{line}\n")).collect()
 }
 
-/// Loads the sample into an empty store. A store with data stays as it is, so that a demo can be restarted.
+/// Loads the sample into an empty store. A store with data stays as it is, so that a demo can be restarted. `has_begun`: an
+/// earlier call has begun to load, and failed.
 pub(super) async fn load(
     store: &Arc<dyn StoreAdmin>,
     clock: Arc<dyn Clock>,
     data: &Path,
+    has_begun: &mut bool,
 ) -> Result<(), Error> {
-    if store.newest_id().await?.is_some() || store.note(NOTE_IMPORTED_AT).await?.is_some() {
+    let has_data = !*has_begun && !is_empty(store).await?;
+    if has_data {
         tracing::info!("the store is not empty; the server does not load the sample");
         return Ok(());
     }
+    *has_begun = true;
     let lines = format!("{}\n{}", SAMPLE.trim_end(), kitchen(clock.now()));
     let import = Import {
         store: store.clone(),
@@ -112,4 +116,8 @@ pub(super) async fn load(
         "the server loaded the sample"
     );
     Ok(())
+}
+
+async fn is_empty(store: &Arc<dyn StoreAdmin>) -> Result<bool, Error> {
+    Ok(store.newest_id().await?.is_none() && store.note(NOTE_IMPORTED_AT).await?.is_none())
 }

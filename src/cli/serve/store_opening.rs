@@ -1,11 +1,11 @@
-//! Opening of a server's store, with retries: a store that is away at the start comes back without an operator.
+//! Opening of a server's store, and the wait of a start for a store that is away: it comes back without an operator.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::admin::RunningServer;
+use super::admin::{RunningServer, STARTING};
 use crate::cli::data::keep_backup;
 use crate::cli::error::Error;
 use crate::cli::storage;
@@ -36,22 +36,9 @@ impl ServedStore {
         metrics: &Metrics,
         running: &RunningServer,
     ) -> Result<Self, Error> {
-        let began = Instant::now();
-        let mut logged_at: Option<Instant> = None;
-        loop {
-            let error = match Self::open(config, clock, metrics).await {
-                Ok(opened) => return Ok(opened),
-                Err(error) if error.is_transient(began.elapsed()) => error,
-                Err(error) => return Err(error),
-            };
-            let reason = format!("the server waits for its store: {error}");
-            if logged_at.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
-                tracing::warn!(waited = ?began.elapsed(), "{reason}");
-                logged_at = Some(Instant::now());
-            }
-            *running.waits_for.lock() = reason;
-            sleep(RETRY_EVERY).await;
-        }
+        let mut wait = StoreWait::new(running);
+        wait.until_done(async || Self::open(config, clock, metrics).await)
+            .await
     }
 
     async fn open(
@@ -108,6 +95,48 @@ impl ServedStore {
     /// Whether the store answers reads.
     pub(super) async fn answers(&self) -> store::Result<()> {
         answers(self.store.as_ref()).await
+    }
+}
+
+/// Wait of a starting server for its store. `/readyz` says the reason, and the log says it at first and then each minute.
+pub(super) struct StoreWait<'a> {
+    running: &'a RunningServer,
+    began: Instant,
+    logged_at: Option<Instant>,
+}
+
+impl<'a> StoreWait<'a> {
+    pub(super) fn new(running: &'a RunningServer) -> Self {
+        Self {
+            running,
+            began: Instant::now(),
+            logged_at: None,
+        }
+    }
+
+    /// Repeats a step of the start until the store lets it succeed. What only an operator can mend is an error. A step
+    /// may have been done in part.
+    pub(super) async fn until_done<T>(
+        &mut self,
+        mut step: impl AsyncFnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            let error = match step().await {
+                Ok(done) => {
+                    STARTING.clone_into(&mut self.running.waits_for.lock());
+                    return Ok(done);
+                }
+                Err(error) if error.is_transient(self.began.elapsed()) => error,
+                Err(error) => return Err(error),
+            };
+            let reason = format!("the server waits for its store: {error}");
+            if self.logged_at.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
+                tracing::warn!(waited = ?self.began.elapsed(), "{reason}");
+                self.logged_at = Some(Instant::now());
+            }
+            *self.running.waits_for.lock() = reason;
+            sleep(RETRY_EVERY).await;
+        }
     }
 }
 
