@@ -26,7 +26,7 @@ use crate::clock::{Clock, IdGenerator};
 use crate::cluster::{Cluster, CursorScope};
 use crate::model::{ConversationId, OrderKey, TimeUuid, Timestamp};
 use crate::store;
-use crate::store::cluster::SKEW_MAX;
+use crate::store::cluster::{CLOCK_FAULT_FOUND_WITHIN, READ_BACK, SKEW_MAX};
 
 /// Maximum lead of an id over the clock on a shared store. With a greater lead, other servers could
 /// not tell which ids are new.
@@ -54,6 +54,11 @@ const OUTBOX_STEP_MICROS: i64 = 250_000;
 /// Age of an id at which its event is late: it is logged again under a fresh id. Streams read back
 /// ten seconds, which is twice this and the difference of two clocks.
 const LATE_AFTER: Duration = Duration::from_secs(4);
+// Events that a coordinator with a wrong clock has lost until then are still read back.
+const _: () = assert!(
+    CLOCK_FAULT_FOUND_WITHIN.as_millis() + LATE_AFTER.as_millis() + CURSOR_AHEAD.as_millis()
+        <= READ_BACK.as_millis()
+);
 
 #[derive(Clone)]
 pub(crate) struct InFlightIds {

@@ -38,7 +38,8 @@ use crate::clock::Clock as _;
 use crate::model::{OrderKey, TimeUuid, Timestamp};
 use crate::store;
 use crate::store::cluster::{
-    ClusterStore, MailboxLane, MailboxRow, SKEW_MAX, ServerId, ServerState,
+    CLOCK_FAULT_FOUND_WITHIN, ClusterStore, MailboxLane, MailboxRow, SKEW_MAX, ServerId,
+    ServerState,
 };
 
 /// How far before its last successful read a lane is read again: an attempt to write, and twice the
@@ -60,6 +61,7 @@ const UNREAD_MAX: Duration = Duration::from_secs(60);
 const REREAD_WITHIN: Duration = Duration::from_secs(30);
 /// After so long, the other servers have found a node's wrong clock too, and send nothing through it.
 const FAULT_KNOWN_AFTER: Duration = Duration::from_secs(10);
+const _: () = assert!(CLOCK_FAULT_FOUND_WITHIN.as_millis() < FAULT_KNOWN_AFTER.as_millis());
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// Rows of a mailbox that were decoded: longer than a lane is read again.

@@ -26,9 +26,13 @@ use crate::model::{
 /// Greatest difference of a server's clock that the server corrects. With a greater one, tokens and the times that users see would be
 /// wrong, too: the server refuses writes until its clock is set.
 pub const SKEW_MAX: Duration = Duration::from_secs(2);
-/// Longest attempt of a write for which the bounds of what is read again, and of what counts as late, are made. It allows for a `timeout`
-/// of ten seconds; with a longer one, a row that becomes visible after that may be missed.
+/// Longest attempt of a write, for which the bounds of what is read again, and of what counts as late, are made. An address has no `timeout`
+/// that allows for a longer one.
 pub const WRITE_ATTEMPT_MAX: Duration = Duration::from_millis(10_500);
+/// How far before its cursor a resumed stream reads back on a shared store.
+pub const READ_BACK: Duration = Duration::from_secs(10);
+/// Time within which a server finds the wrong clock of a node, in a cluster whose nodes it compares in each round.
+pub const CLOCK_FAULT_FOUND_WITHIN: Duration = Duration::from_secs(3);
 
 /// Interval of the beats of a server.
 pub const BEAT_EVERY: Duration = Duration::from_secs(3);

@@ -92,7 +92,7 @@ impl Keyspace {
     }
 
     fn address(&self) -> Address {
-        format!("cql://{}/{}?timeout=30s", self.authority, self.name)
+        format!("cql://{}/{}?timeout=10s", self.authority, self.name)
             .parse()
             .unwrap()
     }

@@ -80,7 +80,7 @@ impl Shared {
 
     /// As `--store` has it. What is tested here is not how fast a busy machine answers.
     pub(crate) fn url(&self, keyspace: &str) -> String {
-        format!("cql://{}/{keyspace}?timeout=30s", self.authority)
+        format!("cql://{}/{keyspace}?timeout=10s", self.authority)
     }
 
     pub(crate) fn authority(&self) -> &str {

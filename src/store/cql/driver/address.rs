@@ -49,7 +49,7 @@ impl Address {
     }
 
     pub const TIMEOUT: Duration = Duration::from_secs(2);
-    pub const TIMEOUT_MAX: Duration = Duration::from_secs(60);
+    pub const TIMEOUT_MAX: Duration = Duration::from_secs(10);
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub enum AddressError {
     Credentials,
     #[error("does not know the option {0}: there are dc, tls and timeout")]
     Option(String),
-    #[error("must have a timeout from 100ms to 60s")]
+    #[error("has a timeout out of bounds: write timeout=100ms to timeout=10s, as counts and the polls of the other servers wait no longer for a row that becomes visible late")]
     Timeout,
     #[error("has a part that is no UTF-8 once its percent signs are read")]
     Text,
@@ -254,8 +254,8 @@ mod tests {
             Duration::from_millis(500)
         );
         assert_eq!(
-            parse("cql://h/k?dc=a&timeout=30s").unwrap().timeout,
-            Duration::from_secs(30)
+            parse("cql://h/k?dc=a&timeout=10s").unwrap().timeout,
+            Duration::from_secs(10)
         );
     }
 
@@ -300,7 +300,7 @@ mod tests {
             ("cql://h/k?tls", "tls"),
             ("cql://h/k?timeout=2", "timeout"),
             ("cql://h/k?timeout=1ms", "timeout"),
-            ("cql://h/k?timeout=61s", "timeout"),
+            ("cql://h/k?timeout=10001ms", "timeout=10s"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -25,7 +25,7 @@ use crate::store::cluster::WRITE_ATTEMPT_MAX;
 /// The time beyond which a write waits for the coordinator, which itself waits 2 s for replicas and then reports how many have answered.
 const WRITE_LONGER: Duration = Duration::from_millis(500);
 const _: () = assert!(
-    Address::TIMEOUT.as_millis() + WRITE_LONGER.as_millis() <= WRITE_ATTEMPT_MAX.as_millis()
+    Address::TIMEOUT_MAX.as_millis() + WRITE_LONGER.as_millis() <= WRITE_ATTEMPT_MAX.as_millis()
 );
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Connections to each node. Cassandra has no shards, so the default of the driver would be one.

@@ -27,6 +27,7 @@ use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use crate::clock::Clock;
 use crate::model::Timestamp;
+use crate::store::cluster::READ_BACK;
 use crate::store::unread_list::LongUnreadLists;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
@@ -46,7 +47,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
 ];
 
 /// Overlap window: an event becomes visible at most so long after its id, or is logged again as late. A stream re-reads this window.
-pub(crate) const OVERLAP_MICROS: i64 = 10_000_000;
+pub(crate) const OVERLAP_MICROS: i64 = READ_BACK.as_micros() as i64;
 
 /// Histories and heads of conversations, with the caches of their buckets and heads.
 pub(crate) struct Messages {

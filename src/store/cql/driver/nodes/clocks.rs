@@ -21,11 +21,10 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::table::NodeTable;
+use crate::store::cluster::CLOCK_FAULT_FOUND_WITHIN;
 use crate::store::cql::driver::statement::statements;
 
-/// Interval of the comparisons. With a round trip it is at most what a stream that resumes reads back
-/// (10 s), less the age of an event that is not late (4 s) and the lead of a cursor over the last
-/// poll (3 s).
+/// Interval of the comparisons.
 pub(crate) const COMPARE_EVERY: Duration = Duration::from_secs(2);
 /// Nodes that a server asks in this time, on average, however many the cluster has.
 const NODES_AT_ONCE: usize = 12;
@@ -34,6 +33,9 @@ const NODES_AT_ONCE: usize = 12;
 const WRONG_MICROS: u64 = 5_000_000;
 /// A slower answer says nothing.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
+const _: () = assert!(
+    COMPARE_EVERY.as_millis() + ROUND_TRIP_MAX.as_millis() <= CLOCK_FAULT_FOUND_WITHIN.as_millis()
+);
 /// Nodes of which one can be told to be wrong.
 const NODES_MIN: usize = 3;
 
