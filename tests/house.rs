@@ -120,6 +120,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "presence",
             "removal",
             "components",
+            "listing",
             "participants",
             "history",
             "access",

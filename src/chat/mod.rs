@@ -19,6 +19,7 @@ mod in_flight_ids;
 mod inbox;
 mod index;
 mod late_rule;
+mod listing;
 mod outbox;
 mod participants;
 mod presence;
@@ -55,6 +56,7 @@ pub use self::inbox::page::{InboxFilter, InboxPage};
 pub use self::inbox::summary::{InboxSummary, SharedSummary, SummaryFields};
 pub use self::index::content::ContentKind;
 pub use self::index::{IndexPiece, IndexUpkeep};
+pub use self::listing::{ListingService, ScanPage};
 pub use self::outbox::notification::{
     NOTIFICATION, NotificationPiece, NotificationReason, NotificationRecipient, NotificationService,
 };
@@ -111,6 +113,7 @@ pub struct Services {
     pub restrictions: Arc<Restrictions>,
     pub history: Arc<HistoryService>,
     pub participants: Arc<ParticipantService>,
+    pub listing: ListingService,
     pub writes: Arc<WriteService>,
     pub inbox: Arc<InboxService>,
     pub blocks: Arc<BlockService>,
@@ -250,6 +253,7 @@ impl Services {
             restrictions: Arc::clone(&components.restrictions),
             history: Arc::clone(&components.history),
             participants: Arc::clone(&components.participants),
+            listing: ListingService::new(&components.store),
             writes,
             inbox,
             blocks: Arc::new(BlockService::new(&components)),

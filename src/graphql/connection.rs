@@ -4,7 +4,8 @@ use async_graphql::SimpleObject;
 
 use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
-use crate::model::{Direction, PageRequest};
+use crate::chat::ScanPage;
+use crate::model::{Direction, Page, PageRequest};
 
 /// Page arguments of a connection.
 #[derive(Default)]
@@ -16,6 +17,15 @@ pub(super) struct PageArguments {
 }
 
 impl PageArguments {
+    /// Arguments of a list that is read forward only.
+    pub(super) fn forward(first: Option<i32>, after: Option<String>) -> Self {
+        Self {
+            first,
+            after,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn has_cursor(&self) -> bool {
         self.after.is_some() || self.before.is_some()
     }
@@ -86,17 +96,50 @@ pub(super) trait Edge: async_graphql::OutputType {
 /// Page of a list.
 pub(super) struct RelayConnection<E> {
     pub(super) edges: Vec<E>,
-    pub(super) has_previous: bool,
-    pub(super) has_next: bool,
+    has_previous: bool,
+    has_next: bool,
+    /// The position that a read reached which may come short. `None`: the last edge.
+    reached: Option<String>,
+}
+
+impl<E> From<Page<E>> for RelayConnection<E> {
+    fn from(page: Page<E>) -> Self {
+        Self {
+            edges: page.items,
+            has_previous: page.has_previous,
+            has_next: page.has_next,
+            reached: None,
+        }
+    }
 }
 
 impl<E: Edge> RelayConnection<E> {
+    /// Page of a list that is read forward only.
+    pub(super) fn of_scan<K: CursorKey, T>(
+        page: ScanPage<K, T>,
+        list: List<'_>,
+        edge: impl Fn(String, K, T) -> E,
+    ) -> Self {
+        let cursors = list.cursors();
+        let edge = |(key, item): (K, T)| edge(cursors.of(&key), key, item);
+        Self {
+            edges: page.items.into_iter().map(edge).collect(),
+            has_previous: false,
+            has_next: page.has_next,
+            reached: page.end.map(|end| cursors.of(&end)),
+        }
+    }
+
     pub(super) fn page_info(&self) -> PageInfo {
+        let cursor = |edge: &E| edge.cursor().to_owned();
         PageInfo {
             has_next_page: self.has_next,
             has_previous_page: self.has_previous,
-            start_cursor: self.edges.first().map(|edge| edge.cursor().to_owned()),
-            end_cursor: self.edges.last().map(|edge| edge.cursor().to_owned()),
+            start_cursor: self.edges.first().map(cursor),
+            end_cursor: self
+                .reached
+                .clone()
+                .or_else(|| self.edges.last().map(cursor)),
         }
     }
 }

@@ -37,6 +37,12 @@ pub enum List<'a> {
     Matches(&'a UserId, [u8; 8]),
     /// Pinned messages of a conversation.
     Pinned(ConversationId),
+    /// Users, for services.
+    Users,
+    /// Conversations, for services.
+    Conversations,
+    /// Conversations of a user, for services.
+    ConversationsOf(&'a UserId),
     /// Reports, for services.
     Reports,
     /// Events of all conversations, for services.
@@ -65,6 +71,9 @@ impl List<'_> {
             ),
             Self::Matches(user, search) => (b'S', [fingerprint(user), search.to_vec()].concat()),
             Self::Pinned(conversation) => (b'N', conversation.0.as_bytes().to_vec()),
+            Self::Users => (b'A', Vec::new()),
+            Self::Conversations => (b'L', Vec::new()),
+            Self::ConversationsOf(user) => (b'T', fingerprint(user)),
             Self::Reports => (b'Q', Vec::new()),
             Self::Outbox => (b'O', Vec::new()),
         };
@@ -160,6 +169,16 @@ impl CursorKey for SearchKey {
             position: OrderKey(*position),
             conversation: ConversationId(uuid::Uuid::from_slice(conversation).ok()?),
         })
+    }
+}
+
+impl CursorKey for ConversationId {
+    fn append_to(&self, bytes: &mut KeyBytes) {
+        bytes.extend_from_slice(self.0.as_bytes());
+    }
+
+    fn from_key(bytes: &[u8]) -> Option<Self> {
+        uuid::Uuid::from_slice(bytes).ok().map(Self)
     }
 }
 

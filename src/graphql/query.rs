@@ -8,10 +8,11 @@ use super::error::{Error, Nullable, Result, nullable};
 use super::id::conversation_id;
 use super::scope::{ViewerScope, is_service};
 use super::types::{
-    Conversation, InboxEntryConnection, InboxFilter, InboxSummary, MessageFilter,
-    MessageMatchConnection, Node, ReportConnection, ReportState, SearchArguments, User, UserEdge,
+    Conversation, ConversationEdge, ConversationKind, InboxEntryConnection, InboxFilter,
+    InboxSummary, MessageFilter, MessageMatchConnection, Node, ReportConnection, ReportState,
+    SearchArguments, User, UserEdge,
 };
-use crate::model::ServiceRight;
+use crate::model::{ServiceRight, UserId};
 
 /// Maximum number of ids in one call of `nodes`.
 const NODES_MAX: usize = 100;
@@ -147,11 +148,7 @@ impl Query {
         .request(List::Blocked(&scope.viewer))?;
         let page = scope.chat.blocks.page(&scope.viewer, &request).await?;
         let page = page.map(|key| UserEdge::of_blocked(&scope, key));
-        Ok(RelayConnection {
-            edges: page.items,
-            has_previous: page.has_previous,
-            has_next: page.has_next,
-        })
+        Ok(page.into())
     }
 
     /// Messages in the viewer's conversations that match, newest first, archived conversations
@@ -211,6 +208,73 @@ impl Query {
         let state = state.map(Into::into);
         let page = scope.chat.reports.page(&scope.caller, state, &request);
         Ok(ReportConnection::new(&scope, page.await?))
+    }
+
+    /// For services with the scope `wideroom:read`. Users with a profile, in an order of the store's
+    /// own. A user exists by being named: without a profile they are not listed.
+    #[graphql(visible = "is_service")]
+    async fn users(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Number of users: 0 to 100. Default 20.")] first: Option<i32>,
+        #[graphql(desc = "Cursor of a user: returns only later ones of the list.")] after: Option<
+            String,
+        >,
+    ) -> Result<RelayConnection<UserEdge>> {
+        let scope = ViewerScope::shared(ctx)?;
+        let restrictions = &scope.chat.restrictions;
+        restrictions.require(&scope.caller, ServiceRight::Read)?;
+        let request = PageArguments::forward(first, after).request(List::Users)?;
+        let page = scope.chat.listing.users(&scope.caller, request).await?;
+        Ok(RelayConnection::of_scan(
+            page,
+            List::Users,
+            |cursor, user, ()| UserEdge {
+                cursor,
+                node: User::new(&scope, user),
+            },
+        ))
+    }
+
+    /// For services with the scope `wideroom:read`. Conversations, in an order of the store's own;
+    /// with `participantUsername` those of that user's inbox, archived ones included, the most
+    /// recently active first. A page reads at most 1,000 rows: with a filter it may hold fewer
+    /// conversations than requested with `hasNextPage` true; `endCursor` is then further on.
+    #[graphql(visible = "is_service")]
+    async fn conversations(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Number of conversations: 0 to 100. Default 20.")] first: Option<i32>,
+        #[graphql(desc = "Cursor of a conversation of the same list: returns only later ones.")]
+        after: Option<String>,
+        #[graphql(desc = "Only conversations in which this user takes part.")]
+        participant_username: Option<String>,
+        #[graphql(desc = "Only conversations of this kind.")] kind: Option<ConversationKind>,
+    ) -> Result<RelayConnection<ConversationEdge>> {
+        let scope = ViewerScope::shared(ctx)?;
+        let restrictions = &scope.chat.restrictions;
+        restrictions.require(&scope.caller, ServiceRight::Read)?;
+        let (listing, kind) = (&scope.chat.listing, kind.map(Into::into));
+        let page = PageArguments::forward(first, after);
+        let node = |conversation| Conversation::new(&scope, conversation);
+        let Some(user) = participant_username else {
+            let list = List::Conversations;
+            let page = listing.conversations(&scope.caller, kind, page.request(list)?);
+            let edge = |cursor, _, found| ConversationEdge {
+                cursor,
+                node: node(found),
+            };
+            return Ok(RelayConnection::of_scan(page.await?, list, edge));
+        };
+        let user = UserId::parse(&user)
+            .map_err(|error| Error::bad_input(&["participantUsername"], error.to_string()))?;
+        let list = List::ConversationsOf(&user);
+        let page = listing.conversations_of(&scope.caller, &user, kind, page.request(list)?);
+        let edge = |cursor, _, found| ConversationEdge {
+            cursor,
+            node: node(found),
+        };
+        Ok(RelayConnection::of_scan(page.await?, list, edge))
     }
 
     /// Numbers for the badge of an app.

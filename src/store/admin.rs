@@ -28,19 +28,9 @@ pub async fn note_restored(store: &dyn StoreAdmin, now: Timestamp) -> Result<()>
     store.set_note(NOTE_EARLIER_STATE, None).await
 }
 
-/// The operator's side of a store: whole-store reads and writes that no client causes.
-///
-/// An export reads `all_…` in pieces that continue after any position. Writes that run meanwhile
-/// may be in it or not.
-pub trait StoreAdmin: Store {
-    /// Imports rows in order, all or nothing as far as faults go; each row has its own outcome. An
-    /// import publishes no event.
-    fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>>;
-
-    /// Counts the messages of a conversation after the import of many, so that the first reader of
-    /// `messageCount` does not wait for a whole history. An embedded store counts as it imports.
-    fn count_imported(&self, conversation: ConversationId) -> StoreFuture<'_, ()>;
-
+/// Scans of whole tables, in an order of the store's own. A scan continues after any key, also one that is gone.
+/// Writes that run meanwhile may show or not.
+pub trait ScanStore: Send + Sync + 'static {
     /// All users with a profile, in an order of the store's own: at most `limit` after one of them.
     /// Fewer only at the end.
     fn all_users<'a>(
@@ -55,6 +45,20 @@ pub trait StoreAdmin: Store {
         after: Option<ConversationId>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<(Conversation, Option<Timestamp>)>>;
+}
+
+/// The operator's side of a store: whole-store reads and writes that no client causes.
+///
+/// An export reads `all_…` in pieces that continue after any position. Writes that run meanwhile
+/// may be in it or not.
+pub trait StoreAdmin: Store {
+    /// Imports rows in order, all or nothing as far as faults go; each row has its own outcome. An
+    /// import publishes no event.
+    fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>>;
+
+    /// Counts the messages of a conversation after the import of many, so that the first reader of
+    /// `messageCount` does not wait for a whole history. An embedded store counts as it imports.
+    fn count_imported(&self, conversation: ConversationId) -> StoreFuture<'_, ()>;
 
     /// All present and former participants of a conversation, by username bytes. Roles are those
     /// that were given, not the effective ones.

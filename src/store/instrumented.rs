@@ -14,16 +14,16 @@ use super::{
     MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation,
     NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange,
     ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, SearchSegmentKey, SearchStore, Store, StoreAdmin,
-    StoreFuture, StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    RestrictionChange, Result, Revised, ScanStore, SearchSegmentKey, SearchStore, Store,
+    StoreAdmin, StoreFuture, StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{Ban, Block, IgnoredSenders};
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, HistorySettings,
-    IdempotencyKey, InboxKey, InboxRow, Job, JobId, Membership, Message, MessageId, OrderKey,
-    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
-    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    InboxKey, InboxRow, Job, JobId, Membership, Message, MessageId, OrderKey, OutboxShard, Page,
+    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
+    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store with metrics. Its answers are those of the store in it.
@@ -32,6 +32,7 @@ pub struct InstrumentedStore {
     live: LiveOperations,
     removal: RemovalOperations,
     erasure: ErasureOperations,
+    scan: ScanOperations,
     search: SearchOperations,
     admin: AdminOperations,
     seconds: HistogramVec,
@@ -56,6 +57,7 @@ impl InstrumentedStore {
             live: LiveOperations::new(&seconds),
             removal: RemovalOperations::new(&seconds),
             erasure: ErasureOperations::new(&seconds),
+            scan: ScanOperations::new(&seconds),
             search: SearchOperations::new(&seconds),
             admin: AdminOperations::new(&seconds),
             seconds,
@@ -228,7 +230,6 @@ instrumented! {
         measured {
             scheduled_retention() -> Option<u32>;
             note_scheduled_retention(seconds: Option<u32>) -> ();
-            histories(after: Option<ConversationId>, limit: usize) -> Vec<(ConversationId, HistorySettings)>;
             schedule_removal(due: DueRemoval) -> ();
             due_removals(query: &'a DueQuery) -> Vec<DueRemoval>;
             end_removal(due: DueRemoval) -> ();
@@ -257,6 +258,17 @@ instrumented! {
 }
 
 instrumented! {
+    ScanStore by ScanOperations in scan {
+        plain {}
+        settings {}
+        measured {
+            all_users(after: Option<&'a UserId>, limit: usize) -> Vec<(UserId, Profile)>;
+            all_conversations(after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
+        }
+    }
+}
+
+instrumented! {
     SearchStore by SearchOperations in search {
         plain {}
         settings {}
@@ -276,8 +288,6 @@ instrumented! {
         settings {}
         measured {
             import(rows: &'a [ImportRow]) -> Vec<Imported>;
-            all_users(after: Option<&'a UserId>, limit: usize) -> Vec<(UserId, Profile)>;
-            all_conversations(after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
             all_participants(conversation: ConversationId, after: Option<&'a UserId>, limit: usize) -> Vec<(UserId, Membership, ImportPositions)>;
             all_messages(conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Vec<StoredMessage>;
             all_reactions(

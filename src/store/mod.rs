@@ -77,7 +77,7 @@ use futures_util::future::try_join;
 
 pub use self::admin::{
     DAMAGED_MESSAGE, Finding, ImportPositions, ImportRow, Imported, NOTE_DIRECT_SECRET,
-    NOTE_EARLIER_STATE, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, StoreAdmin, StoredMessage, Verified,
+    NOTE_EARLIER_STATE, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, ScanStore, StoreAdmin, StoredMessage, Verified,
     VerifyPosition, activity_to_give, note_restored,
 };
 pub use self::background::erasure::{ConversationsPiece, ErasureStore};
@@ -129,7 +129,7 @@ use crate::model::{
 /// Roles are effective ones: in a group without an OWNER, the oldest ADMIN has that role, else the
 /// oldest participant ([`crate::model::Membership::succession`]).
 pub trait Store:
-    ErasureStore + RemovalStore + SearchStore + fmt::Display + Send + Sync + 'static
+    ErasureStore + RemovalStore + ScanStore + SearchStore + fmt::Display + Send + Sync + 'static
 {
     /// How far before a cursor a resumed stream must read, because an event with a smaller id may
     /// have become visible after one with a greater id. Zero where one server allocates all ids.

@@ -8,11 +8,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::model::{
-    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags,
-    HistorySettings, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId, Membership,
-    Message, MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile,
-    Reaction, Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp,
-    Unread, UserId,
+    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    IgnoredSenders, InboxKey, InboxRow, Job, JobId, Membership, Message, MessageId, OrderKey,
+    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
+    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
@@ -21,9 +20,9 @@ use crate::store::{
     ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
     MembershipChange, MembershipSnapshot, NewConversation, NewMessage, OldestBucket, OutboxPage,
     OutboxRead, Participation, ProfileChange, ReaderPosition, RemovalStore, RemovedHistory,
-    Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, SearchSegmentKey,
-    SearchStore, Store, StoreAdmin, StoreFuture, StoredMessage, UnreadQuery, Verified,
-    VerifyPosition,
+    Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, ScanStore,
+    SearchSegmentKey, SearchStore, Store, StoreAdmin, StoreFuture, StoredMessage, UnreadQuery,
+    Verified, VerifyPosition,
 };
 
 #[derive(Default)]
@@ -105,6 +104,24 @@ impl Memory {
     }
 }
 
+impl ScanStore for Memory {
+    fn all_users<'a>(
+        &'a self,
+        _: Option<&'a UserId>,
+        _: usize,
+    ) -> StoreFuture<'a, Vec<(UserId, Profile)>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+
+    fn all_conversations(
+        &self,
+        _: Option<ConversationId>,
+        _: usize,
+    ) -> StoreFuture<'_, Vec<(Conversation, Option<Timestamp>)>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+}
+
 impl StoreAdmin for Memory {
     fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>> {
         Box::pin(async move {
@@ -155,22 +172,6 @@ impl StoreAdmin for Memory {
         Box::pin(async move { unreachable!("not part of an import") })
     }
 
-    fn all_users<'a>(
-        &'a self,
-        _: Option<&'a UserId>,
-        _: usize,
-    ) -> StoreFuture<'a, Vec<(UserId, Profile)>> {
-        Box::pin(async move { unreachable!("not part of an import") })
-    }
-
-    fn all_conversations(
-        &self,
-        _: Option<ConversationId>,
-        _: usize,
-    ) -> StoreFuture<'_, Vec<(Conversation, Option<Timestamp>)>> {
-        Box::pin(async move { unreachable!("not part of an import") })
-    }
-
     fn all_participants<'a>(
         &'a self,
         _: ConversationId,
@@ -207,13 +208,6 @@ impl RemovalStore for Memory {
         Box::pin(async move { Ok(()) })
     }
     fn scheduled_retention(&self) -> StoreFuture<'_, Option<u32>> {
-        Box::pin(async move { unreachable!("not part of an import") })
-    }
-    fn histories(
-        &self,
-        _: Option<ConversationId>,
-        _: usize,
-    ) -> StoreFuture<'_, Vec<(ConversationId, HistorySettings)>> {
         Box::pin(async move { unreachable!("not part of an import") })
     }
     fn schedule_removal(&self, _: DueRemoval) -> StoreFuture<'_, ()> {

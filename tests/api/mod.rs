@@ -17,6 +17,7 @@ mod history;
 mod inbox;
 mod introduction;
 mod large_events;
+mod listing;
 mod mention;
 mod moderation;
 mod outbox;

@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use wideroom::model::{
     Ban, Block, Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags,
-    HistorySettings, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId, Message,
-    MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
-    Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId, Message, MessageId, OrderKey,
+    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
+    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::embedded::Embedded;
@@ -24,7 +24,7 @@ use wideroom::store::{
     MembershipSnapshot, MembershipVersion, NewConversation, NewMessage, OldestBucket, OutboxPage,
     OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition, RemovalStore,
     RemovedHistory, Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised,
-    SearchSegmentKey, SearchStore, Store, StoreFuture, UnreadQuery,
+    ScanStore, SearchSegmentKey, SearchStore, Store, StoreFuture, UnreadQuery,
 };
 
 /// How far before a cursor streams of a cluster read.
@@ -227,13 +227,18 @@ still! {
     }
     scheduled_retention() -> Option<u32>;
     note_scheduled_retention(seconds: Option<u32>) -> ();
-    histories(after: Option<ConversationId>, limit: usize) -> Vec<(ConversationId, HistorySettings)>;
     schedule_removal(due: DueRemoval) -> ();
     due_removals(query: &'a DueQuery) -> Vec<DueRemoval>;
     end_removal(due: DueRemoval) -> ();
     oldest_bucket(conversation: ConversationId) -> Option<OldestBucket>;
     remove_history(conversation: ConversationId, removal: &'a HistoryRemoval) -> RemovedHistory;
     log_expiry(conversation: ConversationId, event: TimeUuid) -> ();
+}
+
+still! {
+    ScanStore {}
+    all_users(after: Option<&'a UserId>, limit: usize) -> Vec<(UserId, Profile)>;
+    all_conversations(after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
 }
 
 still! {

@@ -1,6 +1,6 @@
-//! A store that stands before another one, and changes nothing of erasure, removal and the search index.
+//! A store that stands before another one, and changes nothing of erasure, removal, scans and the search index.
 
-/// Implements erasure, removal and the search index by the store in the field `inner`.
+/// Implements erasure, removal, scans and the search index by the store in the field `inner`.
 macro_rules! hand_on {
     ($store:ty) => {
         impl ::wideroom::store::ErasureStore for $store {
@@ -89,20 +89,6 @@ macro_rules! hand_on {
                 self.inner.note_scheduled_retention(seconds)
             }
 
-            fn histories(
-                &self,
-                after: Option<::wideroom::model::ConversationId>,
-                limit: usize,
-            ) -> ::wideroom::store::StoreFuture<
-                '_,
-                Vec<(
-                    ::wideroom::model::ConversationId,
-                    ::wideroom::model::HistorySettings,
-                )>,
-            > {
-                self.inner.histories(after, limit)
-            }
-
             fn schedule_removal(
                 &self,
                 due: ::wideroom::store::DueRemoval,
@@ -145,6 +131,33 @@ macro_rules! hand_on {
                 event: ::wideroom::model::TimeUuid,
             ) -> ::wideroom::store::StoreFuture<'_, ()> {
                 self.inner.log_expiry(conversation, event)
+            }
+        }
+
+        impl ::wideroom::store::ScanStore for $store {
+            fn all_users<'a>(
+                &'a self,
+                after: Option<&'a ::wideroom::model::UserId>,
+                limit: usize,
+            ) -> ::wideroom::store::StoreFuture<
+                'a,
+                Vec<(::wideroom::model::UserId, ::wideroom::model::Profile)>,
+            > {
+                self.inner.all_users(after, limit)
+            }
+
+            fn all_conversations(
+                &self,
+                after: Option<::wideroom::model::ConversationId>,
+                limit: usize,
+            ) -> ::wideroom::store::StoreFuture<
+                '_,
+                Vec<(
+                    ::wideroom::model::Conversation,
+                    Option<::wideroom::model::Timestamp>,
+                )>,
+            > {
+                self.inner.all_conversations(after, limit)
             }
         }
 

@@ -59,10 +59,10 @@ impl IndexUpkeep {
 
     /// The conversations after one of them, in an order of the store's own.
     pub async fn conversations(&self, after: Option<ConversationId>) -> Result<IndexPiece> {
-        let found = self.store.histories(after, CONVERSATIONS).await?;
+        let found = self.store.all_conversations(after, CONVERSATIONS).await?;
         Ok(IndexPiece {
             has_next: found.len() == CONVERSATIONS,
-            conversations: found.into_iter().map(|(id, _)| id).collect(),
+            conversations: found.into_iter().map(|(one, _)| one.id).collect(),
         })
     }
 

@@ -21,7 +21,7 @@ use crate::chat::access::Access;
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::index::SearchIndex;
 use crate::metrics::{self, IntCounter, Metrics};
-use crate::model::{Conversation, ConversationId, HistorySettings, OrderKey, Timestamp};
+use crate::model::{Conversation, ConversationId, OrderKey, Timestamp};
 use crate::store::{
     DueQuery, DueRemoval, HistoryRemoval, OldestBucket, REMOVAL_DELAY_MICROS, Store, hour_of,
     removal_hour, widest_micros,
@@ -157,22 +157,25 @@ impl Remover {
         }
         let mut after = None;
         loop {
-            let found = self.store.histories(after, SCHEDULED_AT_ONCE).await?;
-            let bounded = found.iter().filter(|(_, history)| {
-                let ttl = history.ttl_seconds.or(retention);
-                ttl.is_some() || history.floor > OrderKey::MIN
+            let found = self
+                .store
+                .all_conversations(after, SCHEDULED_AT_ONCE)
+                .await?;
+            let bounded = found.iter().filter(|(one, _)| {
+                let ttl = one.history.ttl_seconds.or(retention);
+                ttl.is_some() || one.history.floor > OrderKey::MIN
             });
-            let schedule = |(id, _): &(ConversationId, HistorySettings)| {
+            let schedule = |(one, _): &(Conversation, Option<Timestamp>)| {
                 self.store.schedule_removal(DueRemoval {
                     hour: hour_of(now),
-                    conversation: *id,
+                    conversation: one.id,
                 })
             };
             try_join_all(bounded.map(schedule)).await?;
             if found.len() < SCHEDULED_AT_ONCE {
                 break;
             }
-            after = found.last().map(|(id, _)| *id);
+            after = found.last().map(|(one, _)| one.id);
         }
         Ok(self.store.note_scheduled_retention(retention).await?)
     }

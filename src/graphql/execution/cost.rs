@@ -26,7 +26,7 @@ const LISTS: [(&str, usize); 4] = [
 ];
 
 /// Fields that read a page, whatever is selected of it.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "inbox",
     "messages",
     "participants",
@@ -36,6 +36,7 @@ const PAGES: [&str; 9] = [
     "pinnedMessages",
     "bans",
     "reports",
+    "conversations",
 ];
 
 /// Prices of fields that read more than one row.
@@ -66,6 +67,10 @@ const MENTIONS_PRICE: usize = 3;
 /// Price of a filtered inbox, which scans entries.
 const FILTER_PRICE: usize = 100;
 
+/// Fields of the root that scan a table. Other types have lists of these names.
+const SCANS: [&str; 2] = ["conversations", "users"];
+const SCAN_PRICE: usize = 100;
+
 /// Cost of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OperationCost {
@@ -86,10 +91,21 @@ impl Prepared {
         };
         let root = &operation.selection_set.node;
         OperationCost {
-            fields: counter.fields(root),
+            fields: counter.fields(root).saturating_add(scans(root)),
             roots: counter.roots(root),
         }
     }
+}
+
+/// Price of the root's scans, beyond the one that each field costs.
+fn scans(root: &SelectionSet) -> usize {
+    let mut price = 0;
+    each_field(root, &mut |field| {
+        if SCANS.contains(&field.name.node.as_str()) {
+            price += SCAN_PRICE - 1;
+        }
+    });
+    price
 }
 
 struct CostCounter<'a> {
@@ -252,6 +268,7 @@ mod tests {
           reactions: [Q] users(first: Int): [Q] nodes(ids: [ID!]!): [Q] presence: Q isOnline: ID isCapped: ID messageCount: ID
           unreadCount: ID unreadCountIsCapped: ID firstUnreadMessage: Q inboxSummary: Q unreadConversationCount: ID
           unreadMessageCount: ID inboxUpdated: Q isLive: ID summary: Q deliveredToAllUpTo: Q readByAllUpTo: Q orderKey: ID
+          conversations: Q
         }";
 
     fn cost(text: &str, variables: serde_json::Value) -> OperationCost {
@@ -353,6 +370,10 @@ mod tests {
             fields("{ conversation { messages { pageInfo { endCursor } } } }"),
             1 + 1 + 20 * 2,
             "a page is read for it"
+        );
+        assert_eq!(
+            fields("{ users(first: 5) { edges { cursor } } conversations { edges { cursor } } }"),
+            100 + 5 * 2 + 100 + 20 * 2
         );
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
-use async_graphql::{ID, Object};
+use async_graphql::{ID, Object, SimpleObject};
 
 use super::sync_fields::{JsonText, SyncFields};
 use super::{
@@ -12,7 +12,7 @@ use super::{
     message::message_edge_by, missing, receipt,
 };
 use crate::chat::{HistoryRequest, VisibleConversation};
-use crate::graphql::connection::{PageArguments, RelayConnection};
+use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, message_id};
@@ -186,14 +186,11 @@ impl Conversation {
             let request = arguments.request(List::Bans(id))?;
             let page = scope.chat.participants.bans(&scope.caller, id, &request);
             let page = page.await?;
-            Ok(page.map(|page| {
-                let page = page.map(|ban| BanEdge::new(scope, id, ban));
-                RelayConnection {
-                    edges: page.items,
-                    has_previous: page.has_previous,
-                    has_next: page.has_next,
-                }
-            }))
+            Ok(
+                page.map(|page| {
+                    RelayConnection::from(page.map(|ban| BanEdge::new(scope, id, ban)))
+                }),
+            )
         })
         .await
     }
@@ -235,11 +232,7 @@ impl Conversation {
             )
             .await?;
         let page = page.map(|participant| ParticipantEdge::new(&self.scope, participant));
-        Ok(RelayConnection {
-            edges: page.items,
-            has_previous: page.has_previous,
-            has_next: page.has_next,
-        })
+        Ok(page.into())
     }
 
     /// Messages of this conversation that match, newest first. A page may hold fewer messages than
@@ -361,11 +354,7 @@ impl Conversation {
             .await?;
         let cursors = List::Messages(self.conversation.id).cursors();
         let page = page.map(|message| message_edge_by(&cursors, &self.scope, message));
-        Ok(RelayConnection {
-            edges: page.items,
-            has_previous: page.has_previous,
-            has_next: page.has_next,
-        })
+        Ok(page.into())
     }
 
     /// Exact number of messages that the viewer sees, including deleted ones.
@@ -457,11 +446,12 @@ impl Conversation {
         let history = &self.scope.chat.history;
         let page = history.pinned_page(id, floor, &request).await?;
         let edge = |message| PinnedMessageEdge::of(&self.scope, &message);
-        Ok(RelayConnection {
-            edges: page.items.into_iter().filter_map(edge).collect(),
+        Ok(model::Page {
+            items: page.items.into_iter().filter_map(edge).collect(),
             has_previous: page.has_previous,
             has_next: page.has_next,
-        })
+        }
+        .into())
     }
 
     /// Current position of the event stream. Fetch it first, then the data, then subscribe to
@@ -474,5 +464,36 @@ impl Conversation {
             .events_position(self.conversation.id)
             .await?;
         Ok(position.encode(List::Events(self.conversation.id)))
+    }
+}
+
+/// Edge of a conversation.
+#[derive(SimpleObject)]
+pub(in crate::graphql) struct ConversationEdge {
+    /// Cursor for `after` of the list.
+    pub(in crate::graphql) cursor: String,
+    /// The conversation.
+    pub(in crate::graphql) node: Conversation,
+}
+
+impl Edge for ConversationEdge {
+    fn cursor(&self) -> &str {
+        &self.cursor
+    }
+}
+
+/// A page of conversations. It may hold fewer than requested with `hasNextPage` true; `endCursor` is
+/// then further on.
+#[Object(name = "ConversationConnection")]
+impl RelayConnection<ConversationEdge> {
+    /// Edges of this page, in the order of the list.
+    async fn edges(&self) -> &[ConversationEdge] {
+        &self.edges
+    }
+
+    #[graphql(name = "pageInfo")]
+    /// Position of this page in its list.
+    async fn page(&self) -> PageInfo {
+        self.page_info()
     }
 }

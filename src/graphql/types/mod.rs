@@ -18,7 +18,7 @@ mod user;
 use async_graphql::{Enum, ID, Interface};
 
 pub(super) use ban::{Ban, BanEdge};
-pub(super) use conversation::Conversation;
+pub(super) use conversation::{Conversation, ConversationEdge};
 pub(super) use inbox::{InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary};
 pub(super) use inbox_entry::InboxEntry;
 pub(super) use job::Job;

@@ -94,11 +94,7 @@ pub(super) async fn receipts(
             user: User::new(scope, participant.user),
         },
     });
-    Ok(RelayConnection {
-        edges: page.items,
-        has_previous: page.has_previous,
-        has_next: page.has_next,
-    })
+    Ok(page.into())
 }
 
 /// A page of receipts, ordered by username (bytewise).

@@ -195,11 +195,7 @@ impl SearchArguments {
             query: self.query,
             filter: self.filter.map(Into::into),
         })?;
-        let page = PageArguments {
-            first: self.first,
-            after: self.after,
-            ..PageArguments::default()
-        };
+        let page = PageArguments::forward(self.first, self.after);
         Ok((search, page))
     }
 }

@@ -184,9 +184,9 @@ impl SyncFields for User {
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct UserEdge {
     /// Cursor for `after` and `before` of the list.
-    cursor: String,
+    pub(in crate::graphql) cursor: String,
     /// The user.
-    node: User,
+    pub(in crate::graphql) node: User,
 }
 
 impl UserEdge {

@@ -3,7 +3,7 @@
 //! A conversation with something to remove has a row in the list of the hour in which that is due. A row is a hint: a
 //! superfluous one costs a look, and the floor at that time decides.
 
-use crate::model::{ConversationId, HistorySettings, OrderKey, OutboxShard, TimeUuid};
+use crate::model::{ConversationId, OrderKey, OutboxShard, TimeUuid};
 use crate::store::StoreFuture;
 
 /// Entry of the list of removals: a conversation, and the hour from which there is something to remove.
@@ -65,14 +65,6 @@ pub trait RemovalStore: Send + Sync + 'static {
     fn scheduled_retention(&self) -> StoreFuture<'_, Option<u32>>;
 
     fn note_scheduled_retention(&self, seconds: Option<u32>) -> StoreFuture<'_, ()>;
-
-    /// Conversations with the settings of their histories, in an order of the store's own: at most `limit`
-    /// after one of them. Fewer only at the end.
-    fn histories(
-        &self,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<(ConversationId, HistorySettings)>>;
 
     /// Lists a conversation for an hour. A message that opens a bucket of a conversation with an expiry does so in its own
     /// batch, for the hour in which all of the bucket has expired. Idempotent.

@@ -1,7 +1,7 @@
 //! Removal of history on a cluster, each method handed to the folder that implements it.
 
 use super::Cql;
-use crate::model::{ConversationId, HistorySettings, TimeUuid};
+use crate::model::{ConversationId, TimeUuid};
 use crate::store::{
     DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RemovalStore, RemovedHistory, StoreFuture,
 };
@@ -25,20 +25,6 @@ impl RemovalStore for Cql {
         Box::pin(async move {
             let note = seconds.map(|seconds| seconds.to_string());
             self.admin.set_note(NOTE_RETENTION, note.as_deref()).await
-        })
-    }
-
-    fn histories(
-        &self,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<(ConversationId, HistorySettings)>> {
-        Box::pin(async move {
-            let all = self.admin.all_conversations(after, limit).await?;
-            Ok(all
-                .into_iter()
-                .map(|(one, _)| (one.id, one.history))
-                .collect())
         })
     }
 

@@ -5,15 +5,11 @@ use crate::model::{
     Conversation, ConversationId, Emoji, Membership, MessageId, Profile, Timestamp, UserId,
 };
 use crate::store::{
-    ImportPositions, ImportRow, Imported, NOTE_OUTBOX_SINCE, StoreAdmin, StoreFuture,
+    ImportPositions, ImportRow, Imported, NOTE_OUTBOX_SINCE, ScanStore, StoreAdmin, StoreFuture,
     StoredMessage, Verified, VerifyPosition,
 };
 
-impl StoreAdmin for Cql {
-    fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>> {
-        Box::pin(self.admin.import(rows))
-    }
-
+impl ScanStore for Cql {
     fn all_users<'a>(
         &'a self,
         after: Option<&'a UserId>,
@@ -28,6 +24,12 @@ impl StoreAdmin for Cql {
         limit: usize,
     ) -> StoreFuture<'_, Vec<(Conversation, Option<Timestamp>)>> {
         Box::pin(self.admin.all_conversations(after, limit))
+    }
+}
+
+impl StoreAdmin for Cql {
+    fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>> {
+        Box::pin(self.admin.import(rows))
     }
 
     fn all_participants<'a>(

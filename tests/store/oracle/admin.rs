@@ -2,36 +2,7 @@
 
 use super::*;
 
-impl StoreAdmin for Naive {
-    fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>> {
-        Box::pin(async move {
-            let (mut kept, now) = (self.kept(), self.clock.now());
-            Ok(rows.iter().map(|row| kept.import(row, now)).collect())
-        })
-    }
-
-    fn set_outbox(&self, since: Option<Timestamp>) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            let note = since.map(|since| since.to_string());
-            self.set_note(NOTE_OUTBOX_SINCE, note.as_deref()).await?;
-            self.kept().has_outbox = since.is_some();
-            Ok(())
-        })
-    }
-
-    fn count_imported(&self, _: ConversationId) -> StoreFuture<'_, ()> {
-        Box::pin(async move { Ok(()) })
-    }
-
-    fn compact(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async move { Ok(()) })
-    }
-
-    /// Nothing here follows from anything: every answer is found by looking at everything.
-    fn verify<'a>(&'a self, _: Option<&'a VerifyPosition>, _: bool) -> StoreFuture<'a, Verified> {
-        Box::pin(async move { Ok(Verified::default()) })
-    }
-
+impl ScanStore for Naive {
     fn all_users<'a>(
         &'a self,
         after: Option<&'a UserId>,
@@ -72,6 +43,37 @@ impl StoreAdmin for Naive {
             };
             Ok(behind.take(limit).map(each).collect())
         })
+    }
+}
+
+impl StoreAdmin for Naive {
+    fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>> {
+        Box::pin(async move {
+            let (mut kept, now) = (self.kept(), self.clock.now());
+            Ok(rows.iter().map(|row| kept.import(row, now)).collect())
+        })
+    }
+
+    fn set_outbox(&self, since: Option<Timestamp>) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let note = since.map(|since| since.to_string());
+            self.set_note(NOTE_OUTBOX_SINCE, note.as_deref()).await?;
+            self.kept().has_outbox = since.is_some();
+            Ok(())
+        })
+    }
+
+    fn count_imported(&self, _: ConversationId) -> StoreFuture<'_, ()> {
+        Box::pin(async move { Ok(()) })
+    }
+
+    fn compact(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move { Ok(()) })
+    }
+
+    /// Nothing here follows from anything: every answer is found by looking at everything.
+    fn verify<'a>(&'a self, _: Option<&'a VerifyPosition>, _: bool) -> StoreFuture<'a, Verified> {
+        Box::pin(async move { Ok(Verified::default()) })
     }
 
     fn all_participants<'a>(

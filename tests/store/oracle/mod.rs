@@ -29,7 +29,7 @@ use wideroom::store::{
     LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
     NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE, NOTE_RESTORED_AT, NewConversation,
     NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition, Renaming,
-    ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin, StoreFuture,
+    ReportQuery, Restricted, RestrictionChange, Result, Revised, ScanStore, Store, StoreAdmin, StoreFuture,
     StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 

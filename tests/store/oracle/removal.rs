@@ -51,20 +51,6 @@ impl RemovalStore for Naive {
         })
     }
 
-    fn histories(
-        &self,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<(ConversationId, HistorySettings)>> {
-        Box::pin(async move {
-            let all = self.all_conversations(after, limit).await?;
-            Ok(all
-                .into_iter()
-                .map(|(one, _)| (one.id, one.history))
-                .collect())
-        })
-    }
-
     fn schedule_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.kept().due.insert(due);

@@ -11,9 +11,31 @@ use crate::store::embedded::engine::db::{MissingRow, corrupt};
 use crate::store::embedded::engine::{key, record};
 use crate::store::embedded::{Embedded, TRIES_MAX, contended, message};
 use crate::store::{
-    ImportPositions, ImportRow, Imported, StoreAdmin, StoreFuture, StoredMessage, Verified,
-    VerifyPosition,
+    ImportPositions, ImportRow, Imported, ScanStore, StoreAdmin, StoreFuture, StoredMessage,
+    Verified, VerifyPosition,
 };
+
+impl ScanStore for Embedded {
+    fn all_users<'a>(
+        &'a self,
+        after: Option<&'a UserId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<(UserId, Profile)>> {
+        Box::pin(async move {
+            let after = after.cloned();
+            self.read(move |context| export::users(context, after.as_ref(), limit))
+                .await
+        })
+    }
+
+    fn all_conversations(
+        &self,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<(Conversation, Option<Timestamp>)>> {
+        Box::pin(self.read(move |context| export::conversations(context, after, limit)))
+    }
+}
 
 impl StoreAdmin for Embedded {
     fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>> {
@@ -42,26 +64,6 @@ impl StoreAdmin for Embedded {
             }
             Ok(fates)
         })
-    }
-
-    fn all_users<'a>(
-        &'a self,
-        after: Option<&'a UserId>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<(UserId, Profile)>> {
-        Box::pin(async move {
-            let after = after.cloned();
-            self.read(move |context| export::users(context, after.as_ref(), limit))
-                .await
-        })
-    }
-
-    fn all_conversations(
-        &self,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<(Conversation, Option<Timestamp>)>> {
-        Box::pin(self.read(move |context| export::conversations(context, after, limit)))
     }
 
     fn all_participants<'a>(

@@ -9,8 +9,7 @@ use std::sync::atomic::Ordering;
 use super::compare_and_set::Plan;
 use super::pin::PinListChange;
 use crate::model::{
-    ConversationId, Direction, HistorySettings, Message, MessageId, OrderKey, OutboxEvent,
-    TimeUuid, Timestamp,
+    ConversationId, Direction, Message, MessageId, OrderKey, OutboxEvent, TimeUuid, Timestamp,
 };
 use crate::store::embedded::admin::compaction::MESSAGE_TABLES;
 use crate::store::embedded::cache::state::ConversationState;
@@ -49,20 +48,6 @@ impl RemovalStore for Embedded {
         Box::pin(async move {
             let note = seconds.map(|seconds| seconds.to_string());
             self.set_note(NOTE_RETENTION, note.as_deref()).await
-        })
-    }
-
-    fn histories(
-        &self,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<(ConversationId, HistorySettings)>> {
-        Box::pin(async move {
-            let all = self.all_conversations(after, limit).await?;
-            Ok(all
-                .into_iter()
-                .map(|(one, _)| (one.id, one.history))
-                .collect())
         })
     }
 
