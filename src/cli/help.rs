@@ -153,7 +153,8 @@ Lines and their fields; fields before the bar are required:
                 muted pinned archivedAt level silencedSince silencedUntil visibleFrom clearedUpTo
                 askedMessageTtlSeconds ban {by at | until reason}
   message       conversationId id sender | kind body metadata replyTo mentions mentionsEveryone clientKey
-                inputHash editedAt deletedAt attachments [{url mimeType | name sizeBytes width height}]
+                inputHash editedAt deletedAt parts
+                attachments [{url mimeType | name sizeBytes width height durationMs thumbnailUrl}]
   reaction      conversationId messageId emoji username
   pin           conversationId messageId by at
   report        id reporter user reason | note conversationId messageId body attachments

@@ -1,5 +1,10 @@
 //! Content of a message: text, attachments, mentions and the client's metadata, each within its bound.
 
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
 use super::text::{is_blank, is_refused_in_body};
 use super::{Mentions, Metadata, TextError};
 
@@ -13,6 +18,101 @@ pub struct Content {
     /// Stores encode it behind the content of the first version, where there are any.
     #[serde(skip)]
     pub mentions: Mentions,
+    /// Parts that only a later version knows. Stores keep them.
+    #[serde(skip)]
+    pub unknown_parts: Parts,
+}
+
+/// Fields of an attachment that the first version has not.
+type AttachmentPart = (Option<u32>, Option<String>);
+
+impl Content {
+    /// Number of the part with durations and thumbnails: one [`AttachmentPart`] for each attachment.
+    const ATTACHMENTS: u32 = 1;
+
+    /// Parts that the content of an earlier version has not, the unknown ones included.
+    pub fn parts(&self) -> Parts {
+        let mut parts = self.unknown_parts.clone();
+        put_attachments(&mut parts, &self.attachments);
+        parts
+    }
+
+    /// The content with its parts, as a store holds them.
+    pub fn with_parts(mut self, mut parts: Parts) -> Result<Self, postcard::Error> {
+        take_attachments(&mut parts, &mut self.attachments)?;
+        self.unknown_parts = parts;
+        Ok(self)
+    }
+
+    /// Whether this version knows a part of this number.
+    pub const fn is_known_part(number: u32) -> bool {
+        number == Self::ATTACHMENTS
+    }
+}
+
+/// Puts the part of attachments that have more than the fields of the first version.
+pub fn put_attachments(parts: &mut Parts, attachments: &[Attachment]) {
+    if attachments.iter().any(Attachment::has_part) {
+        let each = attachments.iter();
+        let each = each.map(|one| (&one.duration_ms, &one.thumbnail_url));
+        parts.put_value(Content::ATTACHMENTS, &each.collect::<Vec<_>>());
+    }
+}
+
+pub fn take_attachments(
+    parts: &mut Parts,
+    attachments: &mut [Attachment],
+) -> Result<(), postcard::Error> {
+    let found = parts.take_value::<Vec<AttachmentPart>>(Content::ATTACHMENTS)?;
+    for (attachment, part) in attachments.iter_mut().zip(found.unwrap_or_default()) {
+        (attachment.duration_ms, attachment.thumbnail_url) = part;
+    }
+    Ok(())
+}
+
+/// Optional parts of a stored value, by number (tag-length-value). A later version adds a part, and no form. A reader
+/// keeps the parts that it does not know, and passes over them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Parts(BTreeMap<u32, Vec<u8>>);
+
+impl Parts {
+    /// Bound of the unknown parts of one import line, and of their bytes together.
+    pub const COUNT_MAX: usize = 16;
+    pub const BYTES_MAX: usize = 4 * 1024;
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.0.values().map(|part| part.len() + 8).sum()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        self.0
+            .iter()
+            .map(|(number, part)| (*number, part.as_slice()))
+    }
+
+    pub fn put(&mut self, number: u32, part: Vec<u8>) {
+        self.0.insert(number, part);
+    }
+
+    /// Puts a value, encoded by postcard.
+    pub fn put_value(&mut self, number: u32, value: &impl Serialize) {
+        let part = postcard::to_stdvec(value).expect("plain data serialises");
+        self.put(number, part);
+    }
+
+    /// Takes a part out, and decodes it. Bytes behind the value belong to a later version.
+    pub fn take_value<T: DeserializeOwned>(
+        &mut self,
+        number: u32,
+    ) -> Result<Option<T>, postcard::Error> {
+        let part = self.0.remove(&number);
+        part.map(|part| postcard::from_bytes(&part)).transpose()
+    }
 }
 
 /// Text of a message. Empty only beside attachments.
@@ -73,6 +173,11 @@ pub struct Attachment {
     pub size_bytes: Option<u64>,
     pub width: Option<u32>,
     pub height: Option<u32>,
+    /// Stores encode it in a part, as the next one; see [`Content::parts`].
+    #[serde(skip)]
+    pub duration_ms: Option<u32>,
+    #[serde(skip)]
+    pub thumbnail_url: Option<String>,
 }
 
 impl Eq for Attachment {}
@@ -88,7 +193,13 @@ impl Attachment {
 
     /// Weight of the attachment: the bytes of its texts, and 32 for the rest.
     pub fn bytes(&self) -> usize {
-        self.url.len() + self.mime_type.len() + self.name.as_ref().map_or(0, String::len) + 32
+        let texts = [&self.name, &self.thumbnail_url].into_iter().flatten();
+        self.url.len() + self.mime_type.len() + texts.map(String::len).sum::<usize>() + 32
+    }
+
+    /// Whether it has more than the fields of the first version.
+    pub const fn has_part(&self) -> bool {
+        self.duration_ms.is_some() || self.thumbnail_url.is_some()
     }
 }
 

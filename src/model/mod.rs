@@ -19,7 +19,7 @@ pub mod user;
 pub mod viewer;
 
 pub use change::{Change, ChangeKind, Revision};
-pub use content::{Attachment, Body, Content};
+pub use content::{Attachment, Body, Content, Parts};
 pub use conversation::{
     Ban, Conversation, ConversationKind, Floor, GroupName, HistorySettings, HistoryVisibility,
     Membership, MembershipState, OwnFloor, Participant, Role, Silence,

@@ -26,4 +26,6 @@ impl FormVersion {
     pub const PIN_LISTS: Self = Self(21);
     /// Registers of late messages.
     pub const LATE_WRITES: Self = Self(21);
+    /// Parts of contents by number: durations and thumbnails of attachments are the first ones.
+    pub const PARTS: Self = Self(23);
 }

@@ -1,12 +1,14 @@
 //! Format of a row as a line, the reverse of `row`. Default values are left out.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::line::{self, Line};
 use crate::model::{
     Attachment, Ban, HistoryVisibility, InputHash, Membership, MembershipState, Message,
-    MessageKind, Metadata, MetadataError, OrderKey, Report, Suspension,
+    MessageKind, Metadata, MetadataError, OrderKey, Parts, Report, Suspension,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -268,7 +270,16 @@ fn message_line(
         input_hash: input_hash.map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
         edited_at: text(content.and_then(|content| content.edited_at)),
         deleted_at: text(*deleted_at),
+        parts: content
+            .map(|content| &content.unknown_parts)
+            .and_then(parts),
     })
+}
+
+/// The parts that this version does not know.
+fn parts(parts: &Parts) -> Option<BTreeMap<u32, String>> {
+    let encoded = |(number, part)| (number, URL_SAFE_NO_PAD.encode(part));
+    (!parts.is_empty()).then(|| parts.iter().map(encoded).collect())
 }
 
 fn attachment(attachment: &Attachment) -> line::AttachmentLine {
@@ -279,6 +290,8 @@ fn attachment(attachment: &Attachment) -> line::AttachmentLine {
         size_bytes,
         width,
         height,
+        duration_ms,
+        thumbnail_url,
     } = attachment.clone();
     line::AttachmentLine {
         url,
@@ -287,5 +300,7 @@ fn attachment(attachment: &Attachment) -> line::AttachmentLine {
         size_bytes,
         width,
         height,
+        duration_ms,
+        thumbnail_url,
     }
 }

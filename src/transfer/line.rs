@@ -3,6 +3,7 @@
 
 mod field_order;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
@@ -17,8 +18,9 @@ use crate::model::{
 /// The longest line, without its end.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// The format of an export. Format 1 has no metadata, restrictions, blocks, bans, silences, slow
-/// mode, pins, mentions, bounds of histories and reports, and is still read.
-pub const FORMAT: u32 = 2;
+/// mode, pins, mentions, bounds of histories and reports; format 2 has no parts of messages, durations and thumbnails.
+/// Both are still read. Format 3 is the last one: a later version adds parts.
+pub const FORMAT: u32 = 3;
 
 const TYPES: &[&str] = &[
     "header",
@@ -335,6 +337,9 @@ pub struct MessageLine {
     pub edited_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<String>,
+    /// Parts of the content that only a later version knows: base64url by number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts: Option<BTreeMap<u32, String>>,
 }
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -350,6 +355,10 @@ pub struct AttachmentLine {
     pub width: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thumbnail_url: Option<String>,
 }
 
 impl MessageLine {
@@ -370,6 +379,7 @@ impl MessageLine {
             input_hash: None,
             edited_at: None,
             deleted_at: None,
+            parts: None,
         }
     }
 }

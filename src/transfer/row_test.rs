@@ -250,8 +250,8 @@ fn a_file_that_lost_lines_is_told_from_a_whole_one() {
         read(r#"{"type":"end","lines":20}"#).unwrap_err(),
         "the file is not whole: 20 lines should stand before this one, and 16 do"
     );
-    assert!(read(r#"{"type":"header","format":3}"#).is_err());
-    for format in [1, 2] {
+    assert!(read(r#"{"type":"header","format":4}"#).is_err());
+    for format in [1, 2, 3] {
         let header = format!(r#"{{"type":"header","format":{format}}}"#);
         assert!(read(&header).unwrap().is_empty());
     }
@@ -263,7 +263,7 @@ fn a_restriction_survives_its_line() {
     let rows = read(line).unwrap();
     let again = serde_json::to_string(&Line::of(&rows[0]).unwrap()).unwrap();
     assert_eq!(again, line);
-    let header = r#"{"type":"header","format":2,"tokensFrom":"2026-03-15T09:00:01.000000Z"}"#;
+    let header = r#"{"type":"header","format":3,"tokensFrom":"2026-03-15T09:00:01.000000Z"}"#;
     let rows = read(header).unwrap();
     assert_eq!(
         serde_json::to_string(&Line::of(&rows[0]).unwrap()).unwrap(),
@@ -313,7 +313,7 @@ fn what_is_written_means_what_it_was_written_of() {
             r#"{{"type":"participant",{CONVERSATION},"username":"bob","state":"LEFT","role":"MEMBER","leftAt":"2026-01-01T00:00:00.000000Z"}}"#
         ),
         &format!(
-            r#"{{"type":"message",{CONVERSATION},{MESSAGE},"body":"a\n\u0001","attachments":[{{"url":"https://a.example/b.png","mimeType":"image/png","name":"b","sizeBytes":9007199254740992,"width":1,"height":2}}],"metadata":{{"a":[0.1,1e+300,-7,123456789.12345679,null]}},"replyTo":"a3e39830-e29b-11ef-8001-000000000000","clientKey":"k","editedAt":"2026-01-01T00:00:00.000000Z"}}"#
+            r#"{{"type":"message",{CONVERSATION},{MESSAGE},"body":"a\n\u0001","attachments":[{{"url":"https://a.example/b.png","mimeType":"image/png","name":"b","sizeBytes":9007199254740992,"width":1,"height":2,"durationMs":3,"thumbnailUrl":"https://a.example/s.png"}}],"metadata":{{"a":[0.1,1e+300,-7,123456789.12345679,null]}},"replyTo":"a3e39830-e29b-11ef-8001-000000000000","clientKey":"k","editedAt":"2026-01-01T00:00:00.000000Z","parts":{{"7":"AQID"}}}}"#
         ),
         &format!(
             r#"{{"type":"message",{CONVERSATION},{MESSAGE},"kind":"SYSTEM","metadata":{{"event":"left"}}}}"#
@@ -439,4 +439,27 @@ fn a_conversation_with_oneself_of_another_system_is_told_its_id() {
     let id = id.split(' ').next().unwrap();
     assert!(id.starts_with("550e8400-e29b-8"), "{id}");
     assert!(read(&line(id)).is_ok());
+}
+
+#[test]
+fn parts_that_only_a_later_version_knows_are_kept_within_bounds() {
+    let line = |parts: &str| {
+        read(&format!(
+            r#"{{"type":"message",{CONVERSATION},{MESSAGE},"body":"a","parts":{parts}}}"#
+        ))
+    };
+    assert!(line(r#"{"7":"AQID","4000000000":""}"#).is_ok());
+    for (parts, why) in [
+        (r#"{"1":"AQID"}"#.to_owned(), "is a field of the line"),
+        (r#"{"7":"="}"#.to_owned(), "base64url"),
+        (
+            format!(r#"{{"7":"{}"}}"#, "A".repeat(6_000)),
+            "at most 4096 bytes",
+        ),
+    ] {
+        let refused = line(&parts).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+    let many: Vec<_> = (2..=18).map(|number| format!(r#""{number}":"""#)).collect();
+    assert!(line(&format!("{{{}}}", many.join(","))).is_err());
 }

@@ -1,6 +1,7 @@
 //! The API as its users see it: every case goes through documents that are prepared and executed as the doors do it.
 
 mod access;
+mod attachment;
 mod authority;
 mod block;
 mod characters;

@@ -15,7 +15,7 @@ const REPORT_MESSAGE: &str = "mutation($m: ID!, $r: ReportReason!, $n: String) {
 const REPORT_USER: &str = "mutation($u: String!, $c: ID, $r: ReportReason!, $n: String) {
     reportUser(input: {username: $u, conversationId: $c, reason: $r, note: $n}) { reportId } }";
 const REPORT: &str =
-    "id reason note state bodyThen attachmentsThen { url name } createdAt resolvedAt
+    "id reason note state bodyThen attachmentsThen { url name thumbnailUrl } createdAt resolvedAt
     reporter { username } user { username } resolvedBy { username }
     message { id body deletedAt } conversation { id name }";
 const EDIT: &str = "mutation($m: ID!) { editMessage(input: {messageId: $m, body: \"nothing\"}) { message { id } } }";
@@ -66,7 +66,7 @@ async fn a_report_keeps_the_message_as_it_was() {
     let group = alice.group("Us", &["bob"]).await;
     let long = "ä".repeat(3_000);
     let send = "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b, attachments: [
-        {url: \"https://example.com/a.png\", mimeType: \"image/png\", name: \"a.png\"}]}) { messageEdge { node { id } } } }";
+        {url: \"https://example.com/a.png\", mimeType: \"image/png\", name: \"a.png\", thumbnailUrl: \"https://example.com/s.png\"}]}) { messageEdge { node { id } } } }";
     let sent = bob.data(send, json!({"c": group, "b": long})).await;
     let message = text(&sent["sendMessage"]["messageEdge"]["node"]["id"]);
     let reported = report_message(&alice, &message).await.data()["reportMessage"].clone();
@@ -84,7 +84,7 @@ async fn a_report_keeps_the_message_as_it_was() {
     assert_eq!(report["resolvedAt"], Value::Null);
     assert_eq!(report["conversation"], json!({"id": group, "name": "Us"}));
     assert_eq!(report["bodyThen"], "ä".repeat(2_048));
-    let attachment = json!([{"url": "https://example.com/a.png", "name": "a.png"}]);
+    let attachment = json!([{"url": "https://example.com/a.png", "name": "a.png", "thumbnailUrl": "https://example.com/s.png"}]);
     assert_eq!(report["attachmentsThen"], attachment);
     assert_eq!(report["message"]["body"], "nothing");
     bob.data(DELETE, json!({"m": message})).await;

@@ -121,7 +121,7 @@ async fn live(program: Program) -> Lived {
         "message { id }",
     )
     .await;
-    let attachment = json!({ "url": "https://example.org/a.png", "mimeType": "image/png", "name": "a", "sizeBytes": 5, "width": 1, "height": 2 });
+    let attachment = json!({ "url": "https://example.org/a.png", "mimeType": "image/png", "name": "a", "sizeBytes": 5, "width": 1, "height": 2, "durationMs": 3, "thumbnailUrl": "https://example.org/s.png" });
     let whole = json!({ "attachments": [attachment], "metadata": { "n": [0.1, 1e21, null, "ü\u{1}"] }, "replyToId": first, "idempotencyKey": "key", "body": "whole\n" });
     let second = send(&mut one, &group, whole).await;
     let third = send(
@@ -251,7 +251,7 @@ fn exported(program: &Program, file: &str) -> BTreeSet<String> {
     let text = std::fs::read_to_string(program.dir.path().join(file)).unwrap();
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
     assert!(
-        lines[0].starts_with(r#"{"type":"header","format":2,"exportedAt":""#),
+        lines[0].starts_with(r#"{"type":"header","format":3,"exportedAt":""#),
         "{}",
         lines[0]
     );

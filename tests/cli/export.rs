@@ -52,7 +52,7 @@ fn a_pipe_gets_the_lines_and_nothing_else() {
     let ended = program.run(&["export", "-"]);
     let lines = ended.succeeded();
     assert!(
-        lines.starts_with(r#"{"type":"header","format":2,"exportedAt":"#),
+        lines.starts_with(r#"{"type":"header","format":3,"exportedAt":"#),
         "{lines}"
     );
     assert!(

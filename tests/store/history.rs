@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{
     Attachment, Body, Content, ConversationId, Cut, Direction, Message, MessageId, MessageKind,
-    Metadata, OrderKey, PageRequest, UserId,
+    Metadata, OrderKey, PageRequest, Parts, UserId,
 };
 use wideroom::store::{ImportRow, Store, StoreAdmin};
 
@@ -31,12 +31,16 @@ pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
         size_bytes: Some(Attachment::SIZE_BYTES_MAX),
         width: Some(640),
         height: None,
+        duration_ms: Some(61_000),
+        thumbnail_url: Some("https://example.org/ü-small.png".to_owned()),
     };
     let plain = text(conversation_id(1), id(1), &ann);
     let long = Content {
         body: Body::parse("ж".repeat(Body::BYTES_MAX / 2), Body::BYTES_MAX, false).unwrap(),
         ..Content::default()
     };
+    let mut unknown_parts = Parts::default();
+    unknown_parts.put(4_000, vec![0, 255]);
     let full = Content {
         body: Body::default(),
         attachments: vec![attachment; Attachment::COUNT_MAX],
@@ -49,6 +53,7 @@ pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
         ),
         edited_at: Some(NOW),
         mentions: wideroom::model::Mentions::new(crate::support::words::crowd(3), true),
+        unknown_parts,
     };
     let answer = Message {
         reply_to: Some(id(1)),

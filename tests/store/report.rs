@@ -69,6 +69,8 @@ pub async fn a_report_is_read_back_whole(store: &dyn Store) {
             size_bytes: Some(9),
             width: Some(1),
             height: None,
+            duration_ms: None,
+            thumbnail_url: None,
         }],
         ..report(report_id(2, 1))
     };

@@ -160,6 +160,8 @@ pub async fn the_largest_message_fits_into_one_write(store: &dyn Store) {
         size_bytes: None,
         width: None,
         height: None,
+        duration_ms: None,
+        thumbnail_url: None,
     };
     let mentioned = people[..Mentions::BYTES_MAX / UserId::BYTES_MAX].to_vec();
     let filler = "m".repeat(Metadata::BYTES_MAX - r#"{"k":""}"#.len());
@@ -170,6 +172,7 @@ pub async fn the_largest_message_fits_into_one_write(store: &dyn Store) {
         metadata: Some(metadata.unwrap()),
         edited_at: Some(NOW),
         mentions: Mentions::new(mentioned, true),
+        ..Content::default()
     };
     // The second one is in another hour, so that it moves the entries of all.
     for micros in [1, HOUR + 1] {

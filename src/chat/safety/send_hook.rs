@@ -101,6 +101,8 @@ struct QuestionAttachment<'a> {
     size_bytes: Option<u64>,
     width: Option<u32>,
     height: Option<u32>,
+    duration_ms: Option<u32>,
+    thumbnail_url: Option<&'a str>,
 }
 
 impl<'a> QuestionAttachment<'a> {
@@ -112,6 +114,8 @@ impl<'a> QuestionAttachment<'a> {
             size_bytes: attachment.size_bytes,
             width: attachment.width,
             height: attachment.height,
+            duration_ms: attachment.duration_ms,
+            thumbnail_url: attachment.thumbnail_url.as_deref(),
         }
     }
 }

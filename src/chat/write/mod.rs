@@ -54,7 +54,8 @@ use crate::chat::write_tasks::WriteTasks;
 use crate::cluster::DeduplicationWindow;
 use crate::metrics::Metrics;
 use crate::model::{
-    ConversationId, DirectIds, Floor, Message, MessageId, Revision, ServiceRight, UserId, Viewer,
+    Attachment, ConversationId, DirectIds, Floor, Message, MessageId, Revision, ServiceRight, UserId,
+    Viewer,
 };
 use crate::rate::Rate;
 use crate::store::{FormVersion, Participation};
@@ -177,6 +178,9 @@ impl WriteService {
         if !mentions.is_empty() {
             self.accept_mentions(&participation, mentions.everyone)
                 .await?;
+        }
+        if draft.content.attachments.iter().any(Attachment::has_part) {
+            access.forms().require(FormVersion::PARTS).await?;
         }
         self.take_send(&caller, &draft)?;
         draft.is_by_service = caller.is_service()

@@ -144,6 +144,8 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
             ("sizeBytes", Nothing, LEAF),
             ("width", Nothing, LEAF),
             ("height", Nothing, LEAF),
+            ("durationMs", Nothing, LEAF),
+            ("thumbnailUrl", Nothing, LEAF),
         ],
     ),
     (

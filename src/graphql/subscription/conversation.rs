@@ -29,7 +29,7 @@ pub(super) struct ConversationEventPayload {
     is_live: bool,
 }
 
-/// Event of a conversation.
+/// Event of a conversation. A later version may add types: clients need a default branch.
 #[derive(Union)]
 enum ConversationEvent {
     MessageAdded(MessageAddedEvent),

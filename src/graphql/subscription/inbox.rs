@@ -56,7 +56,7 @@ impl InboxUpdatedPayload {
     }
 }
 
-/// Event of the viewer's inbox.
+/// Event of the viewer's inbox. A later version may add types: clients need a default branch.
 #[derive(Union)]
 enum InboxEvent {
     Changed(InboxEntryChangedEvent),

@@ -105,7 +105,7 @@ impl NotificationRecipient {
     }
 }
 
-/// Reason of a notification.
+/// Reason of a notification. A later version may add values: clients need a default branch.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "chat::NotificationReason")]
 pub(super) enum NotificationReason {

@@ -142,7 +142,7 @@ impl OutboxPayload {
     }
 }
 
-/// Event of the outbox.
+/// Event of the outbox. A later version may add types: clients need a default branch.
 #[derive(Union)]
 pub(super) enum OutboxEvent {
     MessageAdded(MessageAddedEvent),

@@ -342,6 +342,17 @@ impl Attachment<'_> {
     async fn height(&self) -> Option<i32> {
         self.0.height.and_then(|height| i32::try_from(height).ok())
     }
+
+    /// Duration of a sound or a video, in milliseconds.
+    async fn duration_ms(&self) -> Option<i32> {
+        let duration = self.0.duration_ms;
+        duration.and_then(|duration| i32::try_from(duration).ok())
+    }
+
+    /// URL of a small picture of the file: http or https.
+    async fn thumbnail_url(&self) -> Option<&str> {
+        self.0.thumbnail_url.as_deref()
+    }
 }
 
 /// Attachment of a message. A message has at most 10. Their texts take at most 8 KiB together, each
@@ -360,6 +371,10 @@ pub(in crate::graphql) struct AttachmentInput {
     width: Option<i32>,
     /// Height in pixels.
     height: Option<i32>,
+    /// Duration of a sound or a video, in milliseconds.
+    duration_ms: Option<i32>,
+    /// URL of a small picture of the file: http or https, at most 2,048 bytes.
+    thumbnail_url: Option<String>,
 }
 
 impl From<AttachmentInput> for AttachmentDraft {
@@ -371,6 +386,8 @@ impl From<AttachmentInput> for AttachmentDraft {
             size_bytes: input.size_bytes,
             width: input.width,
             height: input.height,
+            duration_ms: input.duration_ms,
+            thumbnail_url: input.thumbnail_url,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::{ExecutionContext, ViewerScope};
 use crate::model::{self, OrderKey, ReportId};
 
-/// Reason of a report.
+/// Reason of a report. A later version may add values: clients need a default branch.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::ReportReason")]
 pub(in crate::graphql) enum ReportReason {

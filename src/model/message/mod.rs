@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 
 pub use self::mentions::Mentions;
 pub use self::pin::{Pin, PinKey};
-use super::{Content, ConversationId, MessageId, Metadata, TextError, Timestamp, UserId};
+use super::content::put_attachments;
+use super::{Content, ConversationId, MessageId, Metadata, Parts, TextError, Timestamp, UserId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -130,11 +131,15 @@ impl InputHash {
             metadata,
             reply_to,
         );
-        // Without mentions the bytes are those of the first version.
-        if content.mentions.is_empty() {
-            Self::of(&input)
-        } else {
+        let mut parts = Parts::default();
+        put_attachments(&mut parts, &content.attachments);
+        // Without mentions and parts the bytes are those of the first version.
+        if !parts.is_empty() {
+            Self::of(&(input, &content.mentions, parts))
+        } else if !content.mentions.is_empty() {
             Self::of(&(input, &content.mentions))
+        } else {
+            Self::of(&input)
         }
     }
 

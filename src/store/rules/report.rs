@@ -1,7 +1,8 @@
 //! Reports and their resolutions as bytes: a version, then the rest. Their id is in the key.
 
+use crate::model::content::{put_attachments, take_attachments};
 use crate::model::{
-    Attachment, ConversationId, MessageId, Report, ReportId, ReportOutcome, ReportReason,
+    Attachment, ConversationId, MessageId, Parts, Report, ReportId, ReportOutcome, ReportReason,
     ReportResolution, Timestamp, UserId,
 };
 use crate::store::{Error, Result};
@@ -44,7 +45,15 @@ pub(in crate::store) fn encode(report: &Report) -> Vec<u8> {
         body: report.body.clone(),
         attachments: report.attachments.clone(),
     };
-    postcard::to_extend(&stored, vec![VERSION]).expect("plain data serialises")
+    let mut parts = Parts::default();
+    put_attachments(&mut parts, &report.attachments);
+    let bytes = postcard::to_extend(&stored, vec![VERSION]);
+    // They follow the first version's fields, and an earlier version passes over them.
+    let bytes = bytes.and_then(|bytes| match parts.is_empty() {
+        true => Ok(bytes),
+        false => postcard::to_extend(&parts, bytes),
+    });
+    bytes.expect("plain data serialises")
 }
 
 /// The report of these bytes, open.
@@ -52,7 +61,11 @@ pub(in crate::store) fn decode(id: ReportId, bytes: &[u8]) -> Result<Report> {
     let Some((&VERSION, body)) = bytes.split_first() else {
         return Err(corrupt("a report begins with its version"));
     };
-    let stored: StoredReport = postcard::from_bytes(body).map_err(corrupt)?;
+    let (mut stored, rest): (StoredReport, _) = postcard::take_from_bytes(body).map_err(corrupt)?;
+    if !rest.is_empty() {
+        let mut parts: Parts = postcard::from_bytes(rest).map_err(corrupt)?;
+        take_attachments(&mut parts, &mut stored.attachments).map_err(corrupt)?;
+    }
     Ok(Report {
         id,
         reporter: stored.reporter,
@@ -120,6 +133,25 @@ mod tests {
             resolution: None,
         };
         assert_eq!(decode(id, &encode(&report)).unwrap(), report);
+        let clip = Attachment {
+            url: "https://files.example/clip".to_owned(),
+            mime_type: "video/mp4".to_owned(),
+            name: None,
+            size_bytes: None,
+            width: None,
+            height: None,
+            duration_ms: Some(7),
+            thumbnail_url: Some("https://files.example/still".to_owned()),
+        };
+        let with_clip = Report {
+            attachments: vec![clip],
+            ..report.clone()
+        };
+        let bytes = encode(&with_clip);
+        assert_eq!(decode(id, &bytes).unwrap(), with_clip);
+        // An earlier version reads the fields that it knows.
+        let known: StoredReport = postcard::from_bytes(&bytes[1..]).unwrap();
+        assert_eq!(known.attachments[0].url, with_clip.attachments[0].url);
         assert!(decode(id, &[]).is_err());
         let at = Timestamp::from_micros(9);
         for outcome in [ReportOutcome::Dismissed, ReportOutcome::Acted] {

@@ -1,11 +1,15 @@
 //! Rows of the lines of messages. A message that is too large for a store becomes several, if the operator allows it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{LOSSY, Result, input_hash, message_id, name, past, text};
 use crate::model::{
     Attachment, Body, Content, ConversationId, IdempotencyKey, Mentions, Message, MessageId,
-    MessageKind, Metadata, TextError, Timestamp, text::parse_line,
+    MessageKind, Metadata, Parts, TextError, Timestamp, text::parse_line,
 };
 use crate::store::ImportRow;
 use crate::transfer::line::{self, MessageLine};
@@ -131,6 +135,7 @@ fn message_row(line: MessageLine, now: Timestamp) -> Result<ImportRow> {
                 metadata,
                 edited_at,
                 mentions,
+                unknown_parts: parts(line.parts.unwrap_or_default())?,
             })
         }
     };
@@ -180,6 +185,27 @@ fn mentions(names: Vec<String>, everyone: bool) -> Result<Mentions> {
     Ok(mentions)
 }
 
+/// The parts of a message that only a later version knows.
+fn parts(lines: BTreeMap<u32, String>) -> Result<Parts> {
+    let mut parts = Parts::default();
+    if lines.len() > Parts::COUNT_MAX {
+        return Err(format!("`parts` has at most {} of them", Parts::COUNT_MAX));
+    }
+    for (number, text) in lines {
+        if Content::is_known_part(number) {
+            return Err(format!(
+                "`parts` has {number}, which is a field of the line"
+            ));
+        }
+        let part = URL_SAFE_NO_PAD.decode(&text);
+        parts.put(number, part.map_err(|_| "a part is base64url".to_owned())?);
+    }
+    if parts.bytes() > Parts::BYTES_MAX {
+        return Err(format!("`parts` has at most {} bytes", Parts::BYTES_MAX));
+    }
+    Ok(parts)
+}
+
 /// The attachments of one message.
 pub(super) fn attachments(lines: Vec<line::AttachmentLine>) -> Result<Vec<Attachment>> {
     if lines.len() > Attachment::COUNT_MAX {
@@ -211,14 +237,24 @@ fn attachment(line: line::AttachmentLine) -> Result<Attachment> {
         size_bytes,
         width,
         height,
+        duration_ms,
+        thumbnail_url,
     } = line;
-    parse_line(&url, Attachment::URL_BYTES_MAX)
-        .map_err(|error| format!("`url` of an attachment {error}"))?;
-    if !["http://", "https://"]
-        .iter()
-        .any(|scheme| url.len() > scheme.len() && url.starts_with(scheme))
-    {
-        return Err("`url` of an attachment must begin with http:// or https://".to_owned());
+    let parse_url = |name: &str, url: &str| {
+        parse_line(url, Attachment::URL_BYTES_MAX)
+            .map_err(|error| format!("`{name}` of an attachment {error}"))?;
+        let is_of = |scheme: &&str| url.len() > scheme.len() && url.starts_with(*scheme);
+        if ["http://", "https://"].iter().any(is_of) {
+            Ok(())
+        } else {
+            Err(format!(
+                "`{name}` of an attachment must begin with http:// or https://"
+            ))
+        }
+    };
+    parse_url("url", &url)?;
+    if let Some(url) = &thumbnail_url {
+        parse_url("thumbnailUrl", url)?;
     }
     parse_line(&mime_type, Attachment::MIME_TYPE_BYTES_MAX)
         .map_err(|error| format!("`mimeType` of an attachment {error}"))?;
@@ -236,5 +272,7 @@ fn attachment(line: line::AttachmentLine) -> Result<Attachment> {
         size_bytes,
         width,
         height,
+        duration_ms,
+        thumbnail_url,
     })
 }

@@ -5,8 +5,8 @@ use crate::chat::access::authority::Authority;
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::model::{
-    Attachment, Body, Content, IdempotencyKey, InputHash, Mentions, MessageId, Metadata, UserId,
-    text,
+    Attachment, Body, Content, IdempotencyKey, InputHash, Mentions, MessageId, Metadata, Parts,
+    UserId, text,
 };
 
 /// Message as received from the client.
@@ -30,6 +30,8 @@ pub struct AttachmentDraft {
     pub size_bytes: Option<f64>,
     pub width: Option<i32>,
     pub height: Option<i32>,
+    pub duration_ms: Option<i32>,
+    pub thumbnail_url: Option<String>,
 }
 
 /// Message that obeys every rule that needs no read of the store.
@@ -76,6 +78,7 @@ impl Draft {
             metadata,
             edited_at: None,
             mentions: Mentions::new(users, input.mentions_everyone),
+            unknown_parts: Parts::default(),
         };
         let hash = InputHash::of_send(&content, input.reply_to);
         let bytes = content_bytes(&content) + 256;
@@ -141,6 +144,7 @@ fn content_bytes(content: &Content) -> usize {
             .as_ref()
             .map_or(0, |metadata| metadata.as_str().len())
         + mention_bytes(&content.mentions)
+        + content.unknown_parts.bytes()
 }
 
 /// Bytes of the names, and of their rows.
@@ -189,10 +193,17 @@ fn parse_attachment(draft: AttachmentDraft) -> Result<Attachment, String> {
         text::parse_name(name, Attachment::NAME_BYTES_MAX)
             .map_err(|error| format!("an attachment's name {error}"))?;
     }
-    let url =
-        url::Url::parse(&draft.url).map_err(|_| "an attachment's url is not a URL".to_owned())?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err("an attachment's url begins with https:// or http://".to_owned());
+    let check_url = |what: &str, text: &str| match url::Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
+        Ok(_) => Err(format!(
+            "an attachment's {what} begins with https:// or http://"
+        )),
+        Err(_) => Err(format!("an attachment's {what} is not a URL")),
+    };
+    check_url("url", &draft.url)?;
+    if let Some(url) = &draft.thumbnail_url {
+        check("thumbnailUrl", url, Attachment::URL_BYTES_MAX)?;
+        check_url("thumbnailUrl", url)?;
     }
     if !is_mime_type(&draft.mime_type) {
         return Err("an attachment's mimeType looks like image/png".to_owned());
@@ -208,6 +219,8 @@ fn parse_attachment(draft: AttachmentDraft) -> Result<Attachment, String> {
     Ok(Attachment {
         width: length("width", draft.width)?,
         height: length("height", draft.height)?,
+        duration_ms: length("durationMs", draft.duration_ms)?,
+        thumbnail_url: draft.thumbnail_url,
         url: draft.url,
         mime_type: draft.mime_type,
         name: draft.name,

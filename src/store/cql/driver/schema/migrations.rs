@@ -142,6 +142,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[PRESENT_CELL],
         speculation: None,
     },
+    Migration {
+        version: FormVersion::PARTS.0,
+        statements: &[],
+        columns: &[],
+        speculation: None,
+    },
 ];
 
 /// No batch writes the keys, so nothing is replayed into them. Cassandra keeps the Paxos state of a claim as long as this.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DecodeError, VERSION};
 use crate::model::{
-    Content, ConversationId, IdempotencyKey, Mentions, Message, MessageId, MessageKind, Pin,
+    Content, ConversationId, IdempotencyKey, Mentions, Message, MessageId, MessageKind, Parts, Pin,
     Timestamp, UserId,
 };
 use crate::store::UnreadReader;
@@ -15,6 +15,9 @@ pub(super) const MESSAGE_VERSION: u8 = 2;
 const PINNED_MESSAGE_VERSION: u8 = 3;
 /// Version of messages with mentions, which follow `has_reactions` and the pin, if there is one.
 pub(super) const MENTIONING_MESSAGE_VERSION: u8 = 4;
+/// Version of messages with parts, which follow `has_reactions`, the pin, if there is one, and the mentions. It is
+/// the last one: a later version adds parts.
+pub(super) const PARTS_MESSAGE_VERSION: u8 = 5;
 
 /// Splits the version from the body of a message.
 fn message_body(bytes: &[u8]) -> Result<(&[u8], u8), DecodeError> {
@@ -24,7 +27,8 @@ fn message_body(bytes: &[u8]) -> Result<(&[u8], u8), DecodeError> {
             version @ (&VERSION
             | &MESSAGE_VERSION
             | &PINNED_MESSAGE_VERSION
-            | &MENTIONING_MESSAGE_VERSION),
+            | &MENTIONING_MESSAGE_VERSION
+            | &PARTS_MESSAGE_VERSION),
             body,
         )) => Ok((body, *version)),
         Some((version, _)) => Err(DecodeError::Version(*version)),
@@ -97,7 +101,11 @@ impl MessageRecord {
         );
         let encoded = |version| postcard::to_extend(&fields, vec![version]);
         let mentions = content.as_ref().map(|content| &content.mentions);
+        let parts = content.as_ref().map(Content::parts);
+        let parts = parts.filter(|parts| !parts.is_empty());
         let bytes = match (mentions.filter(|mentions| !mentions.is_empty()), pin) {
+            (_, pin) if parts.is_some() => encoded(PARTS_MESSAGE_VERSION)
+                .and_then(|bytes| postcard::to_extend(&(pin, mentions, parts), bytes)),
             (Some(mentions), pin) => encoded(MENTIONING_MESSAGE_VERSION)
                 .and_then(|bytes| postcard::to_extend(&(pin, mentions), bytes)),
             (None, None) => encoded(MESSAGE_VERSION),
@@ -128,19 +136,31 @@ impl MessageRecord {
                     ..record
                 })
             }
-            (MENTIONING_MESSAGE_VERSION, [has_reactions @ (0 | 1), rest @ ..]) => {
-                let ((pin, mentions), rest) =
-                    postcard::take_from_bytes::<(Option<Box<Pin>>, Mentions)>(rest)?;
+            (
+                MENTIONING_MESSAGE_VERSION | PARTS_MESSAGE_VERSION,
+                [has_reactions @ (0 | 1), rest @ ..],
+            ) => {
+                let ((pin, mentions, parts), rest) = if version == PARTS_MESSAGE_VERSION {
+                    type Tail = (Option<Box<Pin>>, Option<Mentions>, Option<Parts>);
+                    postcard::take_from_bytes::<Tail>(rest)?
+                } else {
+                    let ((pin, mentions), rest) =
+                        postcard::take_from_bytes::<(Option<Box<Pin>>, Mentions)>(rest)?;
+                    ((pin, Some(mentions), None), rest)
+                };
                 let Some(content) = record.content.filter(|_| rest.is_empty()) else {
                     return Err(DecodeError::Trailing);
                 };
                 Ok(Self {
                     has_reactions: *has_reactions == 1,
                     pin,
-                    content: Some(Content {
-                        mentions,
-                        ..content
-                    }),
+                    content: Some(
+                        Content {
+                            mentions: mentions.unwrap_or_default(),
+                            ..content
+                        }
+                        .with_parts(parts.unwrap_or_default())?,
+                    ),
                     ..record
                 })
             }

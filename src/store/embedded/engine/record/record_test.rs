@@ -2,6 +2,7 @@
 
 use super::message::MENTIONING_MESSAGE_VERSION;
 use super::message::MESSAGE_VERSION;
+use super::message::PARTS_MESSAGE_VERSION;
 use super::*;
 use crate::model::Content;
 use crate::model::Flags;
@@ -11,6 +12,7 @@ use crate::model::Mentions;
 use crate::model::Message;
 use crate::model::MessageKind;
 use crate::model::NotificationLevel;
+use crate::model::Parts;
 use crate::model::Pin;
 use crate::model::{Attachment, Body, IgnoredSenders};
 use crate::store::UnreadReader;
@@ -23,6 +25,8 @@ fn message() -> Message {
         size_bytes: Some(300),
         width: None,
         height: Some(2),
+        duration_ms: None,
+        thumbnail_url: None,
     };
     let body = Body::parse("hi".to_owned(), Body::BYTES_MAX, false).unwrap();
     Message {
@@ -36,6 +40,7 @@ fn message() -> Message {
             metadata: None,
             edited_at: Some(Timestamp::from_micros(1)),
             mentions: Mentions::default(),
+            unknown_parts: Parts::default(),
         }),
         reply_to: Some(MessageId::new(Timestamp::ZERO, [0; 8])),
         client_key: Some(IdempotencyKey::parse("k").unwrap()),
@@ -73,6 +78,43 @@ fn a_message_with_mentions_comes_back_as_it_was() {
             message
         );
         assert!(MessageRecord::decode(&bytes[..bytes.len() - 1]).is_err());
+    }
+}
+
+#[test]
+fn a_message_with_parts_comes_back_as_it_was() {
+    let pin = Pin {
+        change: MessageId::new(Timestamp::from_micros(9), [1; 8]),
+        by: UserId::parse("ann").unwrap(),
+        is_on: true,
+    };
+    let mut unknown = Parts::default();
+    unknown.put(7, vec![1, 2, 3]);
+    let users = vec![UserId::parse("ben").unwrap()];
+    for pin in [None, Some(Box::new(pin))] {
+        for mentions in [Mentions::default(), Mentions::new(users.clone(), false)] {
+            for (duration_ms, unknown_parts) in
+                [(Some(9), Parts::default()), (None, unknown.clone())]
+            {
+                let mut message = message();
+                let content = message.content.as_mut().unwrap();
+                content.attachments[0].duration_ms = duration_ms;
+                content.mentions = mentions.clone();
+                content.unknown_parts = unknown_parts;
+                message.pin = pin.clone();
+                let bytes = MessageRecord::encode(&message);
+                assert_eq!(bytes[0], PARTS_MESSAGE_VERSION);
+                let record = MessageRecord::decode(&bytes).unwrap();
+                let read = record.into_message(message.conversation, message.id);
+                assert_eq!(read, message);
+                assert!(MessageRecord::decode(&bytes[..bytes.len() - 1]).is_err());
+                let lead = MessageLead::read(&bytes).unwrap();
+                assert!(lead.counts_as_unread_for(UnreadReader {
+                    user: &UserId::parse("zoe").unwrap(),
+                    ignored: &IgnoredSenders::default(),
+                }));
+            }
+        }
     }
 }
 
