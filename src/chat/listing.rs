@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::access::restrictions::require;
 use super::error::Result;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, InboxKey, InboxRow, PageRequest, ServiceRight, UserId, Viewer,
+    Conversation, ConversationId, ConversationKind, InboxKey, InboxRow, PageRequest, ServiceRight,
+    UserId, Viewer,
 };
 use crate::store::Store;
 

@@ -88,6 +88,7 @@ pub use self::write::WriteService;
 pub use self::write::command::draft::{AttachmentDraft, Draft, DraftInput};
 pub use self::write::command::group::BanInput;
 pub use self::write::command::history::ConversationSettings;
+pub use self::write::command::profile::ConversationProfileInput;
 pub use self::write::command::revision::EditInput;
 pub use self::write::group_moderation::Banned;
 pub use self::write::profile::ProfileInput;

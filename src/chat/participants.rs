@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use crate::chat::access::{Access, VisibleConversation};
 use crate::chat::error::{Error, Result};
 use crate::model::{
-    Ban, Conversation, ConversationId, ConversationKind, Membership, Message, Page, PageRequest,
-    Participant, Profile, Role, ServiceRight, Silence, UserId, Viewer,
+    Ban, Conversation, ConversationId, ConversationKind, ConversationProfile, Membership, Message,
+    Page, PageRequest, Participant, Profile, Role, ServiceRight, Silence, UserId, Viewer,
 };
 use crate::store::Store;
 
@@ -63,6 +63,15 @@ impl ParticipantService {
         Ok(store
             .participants_with_prefix(conversation, prefix, page)
             .await?)
+    }
+
+    /// The profiles of conversations. The caller has checked the viewer's access.
+    pub async fn conversation_profiles(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Arc<ConversationProfile>>> {
+        let found = self.store.conversation_profiles(conversations).await?;
+        Ok(found.into_iter().map(Arc::new).collect())
     }
 
     /// The silence of a participant that holds now.

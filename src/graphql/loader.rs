@@ -14,8 +14,8 @@ use futures_util::future::BoxFuture;
 use super::error::Result;
 use crate::chat::{self, Chat, VisibleConversation};
 use crate::model::{
-    ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Presence, Profile,
-    Reaction, Unread, UserId, Viewer,
+    ConversationId, ConversationProfile, InboxRow, Message, MessageId, OrderKey, Participant,
+    Presence, Profile, Reaction, Unread, UserId, Viewer,
 };
 
 /// Maximum number of keys of one batch.
@@ -109,6 +109,8 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
 pub(super) struct Loaders {
     /// With the floors of the viewer.
     pub(super) conversations: Loader<ConversationId, Option<VisibleConversation>>,
+    /// Not checked against the viewer: fields of a conversation load them, which is.
+    pub(super) conversation_profiles: Loader<ConversationId, Arc<ConversationProfile>>,
     /// The other participants of direct conversations that the viewer may see.
     pub(super) direct_peers: Loader<ConversationId, Option<UserId>>,
     /// Not checked against the viewer, and without floors: `InboxEntry::load` also loads the
@@ -149,6 +151,9 @@ impl Loaders {
         });
         Self {
             conversations: Loader::new(context, visible),
+            conversation_profiles: Loader::new(context, |chat, _, ids| {
+                Box::pin(async move { chat.participants.conversation_profiles(&ids).await })
+            }),
             direct_peers: Loader::new(context, |chat, viewer, ids| {
                 Box::pin(async move { chat.participants.direct_peers(&viewer.user, &ids).await })
             }),

@@ -1,7 +1,9 @@
 //! Conversations and their participants.
 
 use super::text::{parse_line, parse_name};
-use super::{ConversationId, InputHash, MessageId, OrderKey, TextError, Timestamp, UserId};
+use super::{
+    ConversationId, InputHash, MessageId, Metadata, OrderKey, TextError, Timestamp, UserId,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -286,5 +288,21 @@ impl Ban {
 
     pub fn holds_at(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until)
+    }
+}
+/// Profile of a conversation: the fields that an app shows beside its name. Membership reads and sends do not read it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ConversationProfile {
+    pub description: Option<String>,
+    pub avatar_url: Option<String>,
+    /// The app's own data, which services write.
+    pub metadata: Option<Metadata>,
+}
+
+impl ConversationProfile {
+    pub const DESCRIPTION_BYTES_MAX: usize = 1_024;
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 }

@@ -21,8 +21,8 @@ pub mod viewer;
 pub use change::{Change, ChangeKind, Revision};
 pub use content::{Attachment, Body, Content, Parts};
 pub use conversation::{
-    Ban, Conversation, ConversationKind, Floor, GroupName, HistorySettings, HistoryVisibility,
-    Membership, MembershipState, OwnFloor, Participant, Role, Silence,
+    Ban, Conversation, ConversationKind, ConversationProfile, Floor, GroupName, HistorySettings,
+    HistoryVisibility, Membership, MembershipState, OwnFloor, Participant, Role, Silence,
 };
 pub use event::{
     BlockNotice, Event, InboxChange, Notice, OutboxEvent, OutboxEventKind, OutboxRow, OutboxShard,

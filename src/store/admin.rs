@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::{Error, Result, Store, StoreFuture};
 use crate::model::{
-    Ban, Conversation, ConversationId, Emoji, Flags, InputHash, Membership, Message, MessageId,
-    OrderKey, Participant, Profile, ReadMarker, Report, Restriction, TimeUuid, Timestamp, UserId,
+    Ban, Conversation, ConversationId, ConversationProfile, Emoji, Flags, InputHash, Membership,
+    Message, MessageId, OrderKey, Participant, Profile, ReadMarker, Report, Restriction, TimeUuid,
+    Timestamp, UserId,
 };
 
 /// Name of the note with the secret of [`Store::direct_ids`]. It is in backups, and in no export.
@@ -133,6 +134,7 @@ pub enum ImportRow {
     Conversation {
         conversation: Conversation,
         last_activity: Option<Timestamp>,
+        profile: ConversationProfile,
     },
     Participant {
         conversation: ConversationId,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{ChangeId, Conversation, Membership, Role, UserId};
+use crate::model::{ChangeId, Conversation, ConversationProfile, Membership, Role, UserId};
 
 /// A conversation to create, with its participants.
 #[derive(Debug, Clone)]
@@ -12,6 +12,7 @@ pub struct NewConversation {
     pub participants: Vec<(UserId, Role)>,
     /// Id of the creation in the participants' `changes_by_user`.
     pub change: ChangeId,
+    pub profile: ConversationProfile,
 }
 
 /// Result of a creation.

@@ -8,22 +8,23 @@ use tokio::time::Instant;
 
 use super::cluster::ClusterStore;
 use super::{
-    Appended, Audience, ChangedRow, ConversationsPiece, Created, DeadLetter, DirectoryChange,
-    DueQuery, DueRemoval, EarlierSend, EntryPreview, ErasureStore, Error, FlagsChange, FormVersion,
-    HistoryRemoval, ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction,
-    MarkerMove, MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation,
-    NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange,
-    ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, ScanStore, SearchSegmentKey, SearchStore, Store,
-    StoreAdmin, StoreFuture, StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    Appended, Audience, ChangedRow, ConversationProfileChange, ConversationsPiece, Created,
+    DeadLetter, DirectoryChange, DueQuery, DueRemoval, EarlierSend, EntryPreview, ErasureStore,
+    Error, FlagsChange, FormVersion, HistoryRemoval, ImportPositions, ImportRow, Imported,
+    LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
+    MembershipVersion, NewConversation, NewMessage, OldestBucket, OutboxPage, OutboxRead,
+    Participation, PreviewQuery, ProfileChange, ReaderPosition, RemovalStore, RemovedHistory,
+    Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, ScanStore,
+    SearchSegmentKey, SearchStore, Store, StoreAdmin, StoreFuture, StoredMessage, UnreadQuery,
+    Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{Ban, Block, IgnoredSenders};
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    InboxKey, InboxRow, Job, JobId, Membership, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
-    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, ConversationProfile, Cut, DirectIds, Emoji,
+    Flags, IdempotencyKey, InboxKey, InboxRow, Job, JobId, Membership, Message, MessageId,
+    OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report,
+    ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store with metrics. Its answers are those of the store in it.
@@ -163,6 +164,8 @@ instrumented! {
             ban_count(conversation: ConversationId, limit: usize) -> usize;
             rename_conversation(conversation: ConversationId, to: &'a Renaming) -> Audience;
             set_slow_mode(conversation: ConversationId, seconds: u32, change: &'a Change) -> ();
+            conversation_profiles(conversations: &'a [ConversationId]) -> Vec<ConversationProfile>;
+            change_conversation_profile(conversation: ConversationId, to: &'a ConversationProfileChange, change: &'a Change) -> Audience;
             append_messages(conversation: ConversationId, messages: &'a [NewMessage]) -> Appended;
             revise_message(conversation: ConversationId, revision: &'a Revision, change: &'a Change) -> Option<Revised>;
             react(conversation: ConversationId, emoji: &'a Emoji, is_on: bool, change: &'a Change) -> Option<Arc<Message>>;

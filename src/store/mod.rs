@@ -11,6 +11,7 @@
 //! | table | key | answers |
 //! |---|---|---|
 //! | `conversations` | conversation | kind, name and creator of a conversation |
+//! | `profiles_by_conversation` | conversation | description, picture and the app's data of a conversation |
 //! | `direct_by_pair` | the two names | the direct conversation of two users |
 //! | `participants_by_conversation` | conversation, user | memberships, with bans, silences and bounds of the history; read and delivered markers; settings of the conversation |
 //! | `messages_by_conversation` | conversation, message, newest first | a page of history, from any position, in either direction |
@@ -77,8 +78,8 @@ use futures_util::future::try_join;
 
 pub use self::admin::{
     DAMAGED_MESSAGE, Finding, ImportPositions, ImportRow, Imported, NOTE_DIRECT_SECRET,
-    NOTE_EARLIER_STATE, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, ScanStore, StoreAdmin, StoredMessage, Verified,
-    VerifyPosition, activity_to_give, note_restored,
+    NOTE_EARLIER_STATE, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, ScanStore, StoreAdmin, StoredMessage,
+    Verified, VerifyPosition, activity_to_give, note_restored,
 };
 pub use self::background::erasure::{ConversationsPiece, ErasureStore};
 pub use self::background::removal::{
@@ -105,7 +106,7 @@ pub use self::outbox::{
     NOTE_OUTBOX_SINCE, OUTBOX_KEEP, OUTBOX_KEEP_MAX, OUTBOX_SWITCH_KNOWN_FOR, OutboxPage,
     OutboxRead, ReaderLease, ReaderPosition,
 };
-pub use self::profile::ProfileChange;
+pub use self::profile::{ConversationProfileChange, ProfileChange};
 pub use self::read_permit::ReadShares;
 pub use self::report::ReportQuery;
 pub use self::restriction::{LoggedRestriction, Restricted, RestrictionChange};
@@ -114,10 +115,10 @@ pub use self::rules::expiry::{
 };
 pub use self::rules::pair::of_stored as pair_of_participants;
 use crate::model::{
-    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
-    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Block, Change, Conversation, ConversationId, ConversationProfile, Cut, DirectIds, Emoji,
+    Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey,
+    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
+    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// A store of conversations, messages and inboxes.
@@ -291,6 +292,23 @@ pub trait Store:
         seconds: u32,
         change: &'a Change,
     ) -> StoreFuture<'a, ()>;
+
+    /// The profiles of conversations; empty ones where nothing is set.
+    fn conversation_profiles<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<ConversationProfile>>;
+
+    /// Changes some fields of the profile of a conversation and leaves the others, with the change in the
+    /// log, and in the `changes_by_user` of the participants of a small conversation: all or nothing. No
+    /// message announces it. Of two changes of one field the later one stays. Idempotent. A missing
+    /// conversation is `Corrupt`.
+    fn change_conversation_profile<'a>(
+        &'a self,
+        conversation: ConversationId,
+        to: &'a ConversationProfileChange,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Audience>;
 
     /// Persists messages of one conversation, the activity of every inbox concerned, the senders'
     /// `sent_up_to` and the idempotency keys: all or nothing, but for messages whose key is taken.

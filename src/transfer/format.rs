@@ -51,6 +51,7 @@ impl Line {
             ImportRow::Conversation {
                 conversation,
                 last_activity,
+                profile,
             } => Self::Conversation(line::ConversationLine {
                 id: conversation.id.0,
                 kind: Some(conversation.kind),
@@ -61,6 +62,14 @@ impl Line {
                 created_at: text(Some(conversation.created_at)),
                 created_by: text(conversation.created_by.as_ref()),
                 last_activity_at: text(*last_activity),
+                description: profile.description.clone(),
+                avatar_url: profile.avatar_url.clone(),
+                metadata: profile
+                    .metadata
+                    .as_ref()
+                    .map(Metadata::json)
+                    .transpose()?
+                    .map(ToOwned::to_owned),
                 slow_mode_seconds: Some(conversation.slow_mode_seconds)
                     .filter(|seconds| *seconds > 0),
                 history_visibility: Some(conversation.history.visibility)

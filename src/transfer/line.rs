@@ -168,6 +168,12 @@ pub struct ConversationLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_activity_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub avatar_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_mode_seconds: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history_visibility: Option<HistoryVisibility>,

@@ -8,21 +8,21 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::model::{
-    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Job, JobId, Membership, Message, MessageId, OrderKey,
-    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
-    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Block, Change, Conversation, ConversationId, ConversationProfile, Cut, DirectIds, Emoji,
+    Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId, Membership, Message,
+    MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
+    Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, ConversationsPiece, Created, DeadLetter, DirectoryChange,
-    DueQuery, DueRemoval, EarlierSend, ErasureStore, Error, FlagsChange, HistoryRemoval,
-    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
-    MembershipChange, MembershipSnapshot, NewConversation, NewMessage, OldestBucket, OutboxPage,
-    OutboxRead, Participation, ProfileChange, ReaderPosition, RemovalStore, RemovedHistory,
-    Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, ScanStore,
-    SearchSegmentKey, SearchStore, Store, StoreAdmin, StoreFuture, StoredMessage, UnreadQuery,
-    Verified, VerifyPosition,
+    Appended, Audience, ChangedRow, ConversationProfileChange, ConversationsPiece, Created,
+    DeadLetter, DirectoryChange, DueQuery, DueRemoval, EarlierSend, ErasureStore, Error,
+    FlagsChange, HistoryRemoval, ImportPositions, ImportRow, Imported, LateChange,
+    LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
+    NewMessage, OldestBucket, OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition,
+    RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted, RestrictionChange, Result,
+    Revised, ScanStore, SearchSegmentKey, SearchStore, Store, StoreAdmin, StoreFuture,
+    StoredMessage, UnreadQuery, Verified, VerifyPosition,
 };
 
 #[derive(Default)]
@@ -431,6 +431,22 @@ impl Store for Memory {
     ) -> StoreFuture<'a, ()> {
         Box::pin(async move { unreachable!("not part of an import") })
     }
+    fn conversation_profiles<'a>(
+        &'a self,
+        _: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<ConversationProfile>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+
+    fn change_conversation_profile<'a>(
+        &'a self,
+        _: ConversationId,
+        _: &'a ConversationProfileChange,
+        _: &'a Change,
+    ) -> StoreFuture<'a, Audience> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+
     fn append_messages<'a>(
         &'a self,
         _: ConversationId,

@@ -16,9 +16,9 @@ use self::report::report_row;
 use super::line::{self, FORMAT, Line};
 use super::rules::{ImportRules, LineContext, LineRows, Losses};
 use crate::model::{
-    Ban, Conversation, ConversationId, ConversationKind, Emoji, Flags, GroupName, HistorySettings,
-    InputHash, Membership, MembershipState, MessageId, Metadata, OrderKey, Profile, Restriction,
-    Role, Silence, Suspension, Timestamp, UserId, text::parse_line,
+    Ban, Body, Conversation, ConversationId, ConversationKind, ConversationProfile, Emoji, Flags,
+    GroupName, HistorySettings, InputHash, Membership, MembershipState, MessageId, Metadata,
+    OrderKey, Profile, Restriction, Role, Silence, Suspension, Timestamp, UserId, text::parse_line,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -148,6 +148,20 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
             Conversation::SLOW_MODE_SECONDS_MAX
         ));
     }
+    let profile = ConversationProfile {
+        description: line
+            .description
+            .map(|text| Body::from_history(text, ConversationProfile::DESCRIPTION_BYTES_MAX, false))
+            .transpose()
+            .map_err(|error| format!("`description` {error}"))?
+            .map(|text| text.as_str().to_owned()),
+        avatar_url: text("avatarUrl", line.avatar_url, Profile::AVATAR_URL_BYTES_MAX)?,
+        metadata: line
+            .metadata
+            .map(|json| Metadata::from_history(json.get(), Metadata::BYTES_MAX))
+            .transpose()
+            .map_err(|error| format!("`metadata` {error}"))?,
+    };
     let conversation = Conversation {
         id,
         kind,
@@ -189,6 +203,7 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
     let mut rows = vec![ImportRow::Conversation {
         conversation,
         last_activity,
+        profile,
     }];
     for participant in participants {
         rows.push(participant_row(participant.of(line.id), now)?);

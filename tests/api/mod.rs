@@ -8,6 +8,7 @@ mod characters;
 mod clock;
 mod cluster;
 mod conversation;
+mod conversation_profile;
 mod erasure;
 mod events;
 mod flags;

@@ -404,6 +404,7 @@ impl Loader<'_> {
         self.push(ImportRow::Conversation {
             conversation,
             last_activity: None,
+            profile: Default::default(),
         })
         .await;
         for (place, name) in people.iter().enumerate() {

@@ -10,21 +10,23 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 use wideroom::model::{
-    Ban, Block, Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags,
-    IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId, Message, MessageId, OrderKey,
-    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
-    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Block, Change, ChangeId, Conversation, ConversationId, ConversationProfile, Cut,
+    DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId,
+    Message, MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile,
+    Reaction, Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp,
+    Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::embedded::Embedded;
 use wideroom::store::{
-    Appended, Audience, ChangedRow, ConversationsPiece, Created, DeadLetter, DirectoryChange,
-    DueQuery, DueRemoval, EarlierSend, EntryPreview, ErasureStore, Error, FlagsChange, FormVersion,
-    HistoryRemoval, LateChange, LoggedRestriction, MarkerMove, MembershipChange,
-    MembershipSnapshot, MembershipVersion, NewConversation, NewMessage, OldestBucket, OutboxPage,
-    OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition, RemovalStore,
-    RemovedHistory, Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised,
-    ScanStore, SearchSegmentKey, SearchStore, Store, StoreFuture, UnreadQuery,
+    Appended, Audience, ChangedRow, ConversationProfileChange, ConversationsPiece, Created,
+    DeadLetter, DirectoryChange, DueQuery, DueRemoval, EarlierSend, EntryPreview, ErasureStore,
+    Error, FlagsChange, FormVersion, HistoryRemoval, LateChange, LoggedRestriction, MarkerMove,
+    MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation, NewMessage,
+    OldestBucket, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange,
+    ReaderPosition, RemovalStore, RemovedHistory, Renaming, ReportQuery, Restricted,
+    RestrictionChange, Result, Revised, ScanStore, SearchSegmentKey, SearchStore, Store,
+    StoreFuture, UnreadQuery,
 };
 
 /// How far before a cursor streams of a cluster read.
@@ -164,6 +166,8 @@ still! {
     ban_count(conversation: ConversationId, limit: usize) -> usize;
     rename_conversation(conversation: ConversationId, to: &'a Renaming) -> Audience;
     set_slow_mode(conversation: ConversationId, seconds: u32, change: &'a Change) -> ();
+    conversation_profiles(conversations: &'a [ConversationId]) -> Vec<ConversationProfile>;
+    change_conversation_profile(conversation: ConversationId, to: &'a ConversationProfileChange, change: &'a Change) -> Audience;
     append_messages(conversation: ConversationId, messages: &'a [NewMessage]) -> Appended;
     revise_message(conversation: ConversationId, revision: &'a Revision, change: &'a Change) -> Option<Revised>;
     react(conversation: ConversationId, emoji: &'a Emoji, is_on: bool, change: &'a Change) -> Option<Arc<Message>>;

@@ -338,7 +338,8 @@ async fn a_repeated_creation_shows_the_conversation_in_every_live_inbox() {
                 name: is_group.then(|| GroupName::parse("club").unwrap()),
                 created_at: change.moment(),
                 created_by: Some(anna.clone()),
-                input_hash: is_group.then(|| InputHash::of_group("club", &users)),
+                input_hash: is_group
+                    .then(|| InputHash::of_group("club", &users, &Default::default())),
                 slow_mode_seconds: 0,
                 history: Default::default(),
                 is_large: false,
@@ -351,6 +352,7 @@ async fn a_repeated_creation_shows_the_conversation_in_every_live_inbox() {
                 ),
             ],
             change,
+            profile: Default::default(),
         };
         let created = dead.cql.create_conversation(&new).await.unwrap();
         assert!(matches!(created, Created::New));

@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use wideroom::model::{
-    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
-    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Block, Change, Conversation, ConversationId, ConversationProfile, Cut, DirectIds, Emoji,
+    Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey,
+    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
+    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
-    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, Error,
-    FlagsChange, FormVersion, LateChange, LoggedRestriction, MarkerMove, MembershipChange,
-    MembershipSnapshot, MembershipVersion, NewConversation, NewMessage, OutboxPage, OutboxRead,
-    Participation, PreviewQuery, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
-    RestrictionChange, Result, Revised, Store, StoreFuture, UnreadQuery,
+    Appended, Audience, ChangedRow, ConversationProfileChange, Created, DeadLetter, EarlierSend,
+    EntryPreview, Error, FlagsChange, FormVersion, LateChange, LoggedRestriction, MarkerMove,
+    MembershipChange, MembershipSnapshot, MembershipVersion, NewConversation, NewMessage,
+    OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition, Renaming,
+    ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreFuture, UnreadQuery,
 };
 
 use crate::support::handed_on::hand_on;
@@ -294,6 +294,23 @@ impl Store for Slow {
         change: &'a Change,
     ) -> StoreFuture<'a, ()> {
         self.inner.set_slow_mode(conversation, seconds, change)
+    }
+
+    fn conversation_profiles<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<ConversationProfile>> {
+        self.inner.conversation_profiles(conversations)
+    }
+
+    fn change_conversation_profile<'a>(
+        &'a self,
+        conversation: ConversationId,
+        to: &'a ConversationProfileChange,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Audience> {
+        self.inner
+            .change_conversation_profile(conversation, to, change)
     }
 
     fn append_messages<'a>(

@@ -55,6 +55,10 @@ async fn questions_and_changes_cost_what_they_concern() {
         made.unwrap();
         told.push(("a group", spent, most));
     }
+    let ids: Vec<_> = (1..=40).map(conversation_id).collect();
+    let (profiles, found) = cost(&store, store.conversation_profiles(&ids)).await;
+    assert_eq!(found.unwrap().len(), 40);
+    told.push(("profiles of forty conversations", profiles, 3));
     let (participation, found) = cost(
         &store,
         store.participations(&people[0], &[conversation_id(2)]),

@@ -696,6 +696,7 @@ impl Player<'_> {
         let made = ImportRow::Conversation {
             conversation: conversation(id, ConversationKind::Direct, START),
             last_activity: None,
+            profile: Default::default(),
         };
         let participants = users.iter().map(|user| participant_row(id, &name(*user)));
         std::iter::once(made).chain(participants).collect()
@@ -717,6 +718,7 @@ impl Player<'_> {
                 ImportRow::Conversation {
                     conversation: made,
                     last_activity: activity.map(|micros| START.plus_micros(micros)),
+                    profile: Default::default(),
                 }
             }
             Line::Participant {

@@ -44,12 +44,14 @@ async fn all_conversations(
         let own = page
             .into_iter()
             .filter(|(conversation, _)| of.contains(&conversation.id));
-        all.extend(
-            own.map(|(conversation, last_activity)| ImportRow::Conversation {
+        for (conversation, last_activity) in own {
+            let profiles = store.conversation_profiles(&[conversation.id]).await;
+            all.push(ImportRow::Conversation {
                 conversation,
                 last_activity,
-            }),
-        );
+                profile: profiles.unwrap().remove(0),
+            });
+        }
         if is_last {
             return all;
         }

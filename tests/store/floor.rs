@@ -176,6 +176,7 @@ pub async fn bounds_of_an_import_are_read_back(store: &dyn StoreAdmin) {
     let ImportRow::Conversation {
         conversation,
         last_activity,
+        profile,
     } = group_row(on, None)
     else {
         panic!("a row of a group")
@@ -191,6 +192,7 @@ pub async fn bounds_of_an_import_are_read_back(store: &dyn StoreAdmin) {
                 ..conversation
             },
             last_activity,
+            profile,
         },
         ImportRow::Participant {
             conversation: on,

@@ -170,6 +170,7 @@ pub async fn an_import_does_not_change_existing_rows(store: &dyn StoreAdmin) {
         ImportRow::Conversation {
             conversation: conversation(conversation_id(1), ConversationKind::Direct, at(7)),
             last_activity: None,
+            profile: Default::default(),
         },
         ImportRow::Participant {
             conversation: conversation_id(1),
@@ -498,6 +499,7 @@ fn direct_rows(id: ConversationId, one: &UserId, other: &UserId) -> [ImportRow; 
     let made = ImportRow::Conversation {
         conversation: conversation(id, ConversationKind::Direct, START),
         last_activity: Some(START),
+        profile: Default::default(),
     };
     [made, participant_row(id, one), participant_row(id, other)]
 }

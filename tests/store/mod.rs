@@ -317,6 +317,7 @@ contract! {
             a_profile_field_set_to_null_is_removed,
             parts_told_at_once_all_stay,
             when_a_user_was_seen_is_a_maximum,
+            a_profile_of_a_conversation_is_logged_and_shows_in_small_inboxes,
         }
         restriction {
             the_last_suspension_or_restoration_wins,

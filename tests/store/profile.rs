@@ -1,11 +1,15 @@
 //! Profiles: what users tell of themselves, part by part.
 
 use futures_util::future::join_all;
-use wideroom::model::{Profile, Timestamp, UserId};
-use wideroom::store::{ImportRow, ProfileChange, Store, StoreAdmin};
+use wideroom::model::{
+    Change, ChangeKind, Conversation, ConversationProfile, Metadata, Profile, Timestamp, UserId,
+};
+use wideroom::store::{
+    ConversationProfileChange, ImportRow, NewConversation, ProfileChange, Store, StoreAdmin,
+};
 
-use super::ask::only;
-use crate::support::words::{START, user, users};
+use super::ask::{make, only};
+use crate::support::words::{START, change, conversation_id, crowd, group, user, users};
 
 fn name(text: &str) -> ProfileChange {
     ProfileChange {
@@ -164,4 +168,86 @@ pub async fn parts_told_at_once_all_stay(store: &dyn Store) {
             ))
         );
     }
+}
+
+pub async fn a_profile_of_a_conversation_is_logged_and_shows_in_small_inboxes(
+    store: &dyn StoreAdmin,
+) {
+    let people = crowd(Conversation::FAN_OUT_MAX + 1);
+    let (small, large, missing) = (conversation_id(1), conversation_id(2), conversation_id(3));
+    make(store, small, &people[..2]).await;
+    make(store, large, &people).await;
+    let metadata = |text: &str| Some(Some(Metadata::parse(text, 64).unwrap()));
+    let steps = [
+        ConversationProfileChange {
+            description: Some(Some("About ж".to_owned())),
+            avatar_url: Some(Some("https://a.example/a.png".to_owned())),
+            ..ConversationProfileChange::default()
+        },
+        ConversationProfileChange {
+            metadata: metadata("{\"order\":42}"),
+            ..ConversationProfileChange::default()
+        },
+        ConversationProfileChange {
+            description: Some(None),
+            metadata: metadata("[]"),
+            ..ConversationProfileChange::default()
+        },
+    ];
+    for (on, is_large) in [(small, false), (large, true)] {
+        let mut expected = ConversationProfile::default();
+        for (to, micros) in steps.iter().zip(10..) {
+            let update = Change {
+                id: change(micros),
+                kind: ChangeKind::ConversationUpdated,
+                message: change(micros),
+                user: people[0].clone(),
+            };
+            // Once more, it settles a write of unknown outcome.
+            for _ in 0..2 {
+                let audience = store.change_conversation_profile(on, to, &update).await;
+                let users = audience.unwrap().users;
+                assert_eq!(users.is_none(), is_large);
+                assert!(users.is_none_or(|users| *users == people[..2]));
+            }
+            expected = to.apply(expected);
+            let found = store.conversation_profiles(&[missing, on]).await.unwrap();
+            assert_eq!(found, [ConversationProfile::default(), expected.clone()]);
+            let logged = store
+                .changes(on, change(micros).order_key().before(), 9)
+                .await;
+            assert_eq!(logged.unwrap(), [update]);
+            let after = change(micros).order_key().before();
+            let shown = store
+                .inbox_changes(&people[1], after, 9)
+                .await
+                .unwrap()
+                .unwrap();
+            assert!(is_large || shown.len() == 1, "{shown:?}");
+        }
+    }
+    let nowhere = store
+        .change_conversation_profile(
+            missing,
+            &steps[0],
+            &Change {
+                id: change(99),
+                kind: ChangeKind::ConversationUpdated,
+                message: change(99),
+                user: people[0].clone(),
+            },
+        )
+        .await;
+    assert!(nowhere.is_err());
+    // One that is made with a profile has it.
+    let profile = steps[1].apply(steps[0].apply(ConversationProfile::default()));
+    let made = NewConversation {
+        profile: profile.clone(),
+        ..group(missing, &people[..2])
+    };
+    store.create_conversation(&made).await.unwrap();
+    assert_eq!(
+        store.conversation_profiles(&[missing]).await.unwrap(),
+        [profile]
+    );
 }

@@ -179,6 +179,7 @@ pub fn group(id: ConversationId, people: &[UserId]) -> NewConversation {
             .map(|(n, user)| (user.clone(), role(n)))
             .collect(),
         change: change(0),
+        profile: Default::default(),
     }
 }
 
@@ -193,6 +194,7 @@ pub fn direct(one: &UserId, other: &UserId) -> NewConversation {
         conversation: conversation(id, ConversationKind::Direct, START),
         participants,
         change: change(0),
+        profile: Default::default(),
     }
 }
 
@@ -201,6 +203,7 @@ pub fn group_row(id: ConversationId, last_activity: Option<Timestamp>) -> Import
     ImportRow::Conversation {
         conversation: conversation(id, ConversationKind::Group, START),
         last_activity,
+        profile: Default::default(),
     }
 }
 

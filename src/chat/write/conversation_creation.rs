@@ -5,14 +5,15 @@ use std::sync::Arc;
 use super::WriteService;
 use super::command::draft::parse_key;
 use super::command::group::{parse_added, parse_group_name, parse_usernames};
+use super::command::profile::ConversationProfileInput;
 use super::introduction::StrangerCharge;
 use super::outgoing::creation::OutgoingCreation;
 use crate::chat::error::{Error, Result};
 use crate::chat::late_rule::EventAge;
 use crate::chat::publisher::Origin;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, DirectIds, GroupName, InputHash, Role, UserId,
-    Viewer,
+    Conversation, ConversationId, ConversationKind, ConversationProfile, DirectIds, GroupName,
+    InputHash, Role, UserId, Viewer,
 };
 use crate::store::{Created, NewConversation};
 
@@ -61,6 +62,7 @@ impl WriteService {
             name: None,
             participants,
             input_hash: None,
+            profile: ConversationProfile::default(),
         };
         match self.create(viewer, new).await? {
             CreationOutcome::New(created) => Ok(created),
@@ -83,14 +85,29 @@ impl WriteService {
         usernames: &[String],
         key: Option<&str>,
     ) -> Result<Arc<Conversation>> {
+        let profile = ConversationProfileInput::default();
+        self.create_group_with(caller, name, usernames, key, profile)
+            .await
+    }
+
+    /// The same with a profile.
+    pub async fn create_group_with(
+        self: &Arc<Self>,
+        caller: impl Into<Viewer>,
+        name: &str,
+        usernames: &[String],
+        key: Option<&str>,
+        profile: ConversationProfileInput,
+    ) -> Result<Arc<Conversation>> {
         let caller = &caller.into();
         let viewer = &caller.user;
+        let profile = profile.parse(caller)?.apply(ConversationProfile::default());
         let name = parse_group_name(name)?;
         let others = parse_usernames(usernames)?;
         let key = key.map(parse_key).transpose()?;
         let mut users: Vec<_> = others.into_iter().filter(|user| user != viewer).collect();
         users.push(viewer.clone());
-        let hash = InputHash::of_group(name.as_str(), &users);
+        let hash = InputHash::of_group(name.as_str(), &users, &profile);
         // Left out without a word: the viewer sees an absence, not its reason.
         users.retain(|user| user == viewer || !self.restrictions.is_suspended(user));
         let may_exist = key.is_some();
@@ -121,6 +138,7 @@ impl WriteService {
             name: Some(name),
             participants,
             input_hash: Some(hash),
+            profile,
         };
         let existing = match self.create(viewer, new).await? {
             CreationOutcome::New(created) => return Ok(created),
@@ -222,6 +240,7 @@ impl WriteService {
             name,
             participants,
             input_hash,
+            profile,
         } = draft;
         let conversation = Conversation {
             id,
@@ -238,6 +257,7 @@ impl WriteService {
             conversation,
             participants,
             change,
+            profile,
         };
         let written = context.store.create_conversation(&new).await;
         let (lease, created) = lease.if_persisted(written)?;
@@ -283,6 +303,7 @@ struct ConversationDraft {
     name: Option<GroupName>,
     participants: Vec<(UserId, Role)>,
     input_hash: Option<InputHash>,
+    profile: ConversationProfile,
 }
 
 enum CreationOutcome {

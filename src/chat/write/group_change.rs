@@ -22,8 +22,8 @@ use crate::model::{
     Message, MessageKind, Metadata, OrderKey, PageRequest, Timestamp, UserId,
 };
 use crate::store::{
-    self, Audience, BanChange, DueRemoval, MembershipChange, MembershipSnapshot,
-    MembershipTransition, Renaming, TransitionKind,
+    self, Audience, BanChange, ConversationProfileChange, DueRemoval, MembershipChange,
+    MembershipSnapshot, MembershipTransition, Renaming, TransitionKind,
 };
 
 /// Decisions on one command, each after another server has changed the membership.
@@ -68,13 +68,14 @@ impl ConversationWriter {
             }
             let now = context.in_flight.now();
             let policy = GroupPolicy::new(&users, check.authority, &members, now, command)?;
-            let Some(decision) = policy.decide(command)? else {
+            let decision = policy.decide(command)?;
+            let Some(decision) = self.with_effect(decision).await? else {
                 let repeated = match command {
                     GroupCommand::Rename(_) => {
                         let kind = ChangeKind::ConversationRenamed;
                         context.repeated_setting(self.conversation(), kind).await
                     }
-                    GroupCommand::SetSlowMode(_) => {
+                    GroupCommand::SetSlowMode(_) | GroupCommand::SetProfile(_) => {
                         let kind = ChangeKind::ConversationUpdated;
                         context.repeated_setting(self.conversation(), kind).await
                     }
@@ -104,6 +105,18 @@ impl ConversationWriter {
             }
         }
         Err(Error::Busy)
+    }
+
+    /// The decision, unless it sets the profile that the conversation has: policies do not read it.
+    async fn with_effect(&self, decision: Option<GroupDecision>) -> Result<Option<GroupDecision>> {
+        let Some(to) = decision.as_ref().and_then(|one| one.profile.as_ref()) else {
+            return Ok(decision);
+        };
+        let store = &self.context().store;
+        let found = store.conversation_profiles(&[self.conversation()]).await?;
+        let profile = found.into_iter().next().unwrap_or_default();
+        let changes = to.apply(profile.clone()) != profile;
+        Ok(decision.filter(|_| changes))
     }
 
     /// The memberships on which a change is decided. Suspended users, and those from whom a block hides the group,
@@ -201,6 +214,7 @@ impl ConversationWriter {
         let GroupDecision {
             name,
             slow_mode_seconds,
+            profile,
             history,
             expired_by,
             is_visible_since_joining,
@@ -256,8 +270,13 @@ impl ConversationWriter {
             .into_iter()
             .map(|ban| ban_change(actor, ban, version.moment()))
             .collect();
-        let (lease, audience) = match (name, slow_mode_seconds, &message) {
-            (Some(name), _, Some(message)) => {
+        let (lease, audience) = match (name, slow_mode_seconds, &message, &profile) {
+            (_, _, _, Some(profile)) => {
+                let change = changes.first().expect("a new profile is one change");
+                let (lease, audience) = self.persist_profile(lease, profile, change).await?;
+                (lease, Some(audience))
+            }
+            (Some(name), _, Some(message), None) => {
                 let change = changes.first().cloned().expect("a new name is one change");
                 let message = Arc::clone(message);
                 let renaming = Renaming {
@@ -268,12 +287,12 @@ impl ConversationWriter {
                 let (lease, audience) = self.persist_renaming(lease, &renaming).await?;
                 (lease, Some(audience))
             }
-            (_, Some(seconds), _) => {
+            (_, Some(seconds), _, None) => {
                 let change = changes.first().expect("a new setting is one change");
                 let lease = self.persist_slow_mode(lease, seconds, change).await?;
                 (lease, Some(Audience { users: None }))
             }
-            (_, None, message) => {
+            (_, None, message, None) => {
                 // Whatever becomes of the change, its removal from the disk is listed.
                 if history.is_some() {
                     self.schedule_removal().await?;
@@ -299,8 +318,14 @@ impl ConversationWriter {
         {
             tracing::warn!(%error, "the server failed to list a change of a floor a second time");
         }
-        let outgoing =
-            self.publish_group_change(&changes, &transitions, message, &audience, &lease);
+        let is_shown = profile.is_some();
+        let outgoing = self.publish_group_change(
+            &changes,
+            &transitions,
+            message,
+            (&audience, is_shown),
+            &lease,
+        );
         Ok(ChangeAttempt::Published(outgoing))
     }
 
@@ -320,6 +345,19 @@ impl ConversationWriter {
         let store = &self.context().store;
         retry_until_known(&self.context().unsettled, lease, || {
             store.rename_conversation(self.conversation(), renaming)
+        })
+        .await
+    }
+
+    async fn persist_profile(
+        &self,
+        lease: IdLease,
+        profile: &ConversationProfileChange,
+        change: &Change,
+    ) -> store::Result<(IdLease, Audience)> {
+        let store = &self.context().store;
+        retry_until_known(&self.context().unsettled, lease, || {
+            store.change_conversation_profile(self.conversation(), profile, change)
         })
         .await
     }
@@ -375,7 +413,7 @@ impl ConversationWriter {
         changes: &[Change],
         transitions: &[MembershipTransition],
         message: Option<Arc<Message>>,
-        audience: &Audience,
+        (audience, is_shown): (&Audience, bool),
         lease: &IdLease,
     ) -> Option<OutgoingEvents> {
         let context = self.context();
@@ -417,13 +455,11 @@ impl ConversationWriter {
             let event = Event::Changed(self.conversation(), change.clone());
             publication.event(change.id, event);
         }
-        // No inbox shows a change without a message, unless it raises the floor of everyone, or of one, or the user
-        // leaves.
+        // No inbox shows a change without a message, unless it is one of the profile, raises the floor of everyone, or
+        // of one, or the user leaves.
         let Some(message) = message else {
-            if changes
-                .iter()
-                .any(|change| change.kind == ChangeKind::HistoryRaised)
-            {
+            let is_raised = |change: &Change| change.kind == ChangeKind::HistoryRaised;
+            if is_shown || changes.iter().any(is_raised) {
                 publication.audience(lease.newest(), audience);
             }
             publication.inboxes(lease.newest(), clears.chain(leavers));

@@ -20,14 +20,16 @@ impl WriteService {
         let ttl_seconds = settings.ttl_seconds.map(parse_ttl).transpose()?;
         let slow_mode = settings.slow_mode_seconds;
         let slow_mode = slow_mode.map(Self::parse_slow_mode).transpose()?;
+        let profile = settings.profile.parse(caller)?;
         let access = &self.context.access;
         let own = access.governing_of(caller, conversation).await?;
         let is_group = own.conversation.kind == ConversationKind::Group;
         let sets_history = settings.visibility.is_some() || ttl_seconds.is_some();
-        if !is_group && (settings.visibility.is_some() || slow_mode.is_some()) {
+        let has_face = profile.description.is_some() || profile.avatar_url.is_some();
+        if !is_group && (settings.visibility.is_some() || slow_mode.is_some() || has_face) {
             return Err(Error::bad_input(
                 &["input", "conversationId"],
-                "the conversation is direct, not a group: it has an expiry alone",
+                "the conversation is direct, not a group: it has an expiry and metadata alone",
             ));
         }
         if is_group && sets_history && own.membership.role != Role::Owner {
@@ -35,7 +37,7 @@ impl WriteService {
                 "only an owner of the group may set its history visibility and expiry",
             ));
         }
-        if slow_mode.is_some() && own.membership.role == Role::Member {
+        if (slow_mode.is_some() || has_face) && own.membership.role == Role::Member {
             return Err(Error::Forbidden(
                 "only an owner or admin of the group may do that",
             ));
@@ -60,6 +62,10 @@ impl WriteService {
         }
         if let Some(seconds) = slow_mode {
             self.set_slow_mode(caller, conversation, seconds).await?;
+        }
+        if !profile.is_empty() {
+            self.run_group_command(caller, conversation, GroupCommand::SetProfile(profile))
+                .await?;
         }
         Ok(())
     }

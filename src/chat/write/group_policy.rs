@@ -3,7 +3,7 @@
 //! Every participant may leave. OWNERs and ADMINs may rename the group, add users, and remove
 //! MEMBERs. OWNERs may also remove OWNERs and ADMINs, and set roles. A group always has an OWNER:
 //! when the last one leaves, the oldest ADMIN inherits the role, else the oldest participant.
-//! ADMINs ban and silence MEMBERs, OWNERs anyone else. Both set the slow mode. A silence takes all these rights for
+//! ADMINs ban and silence MEMBERs, OWNERs anyone else. Both set the slow mode, the description and the picture. A silence takes all these rights for
 //! its time. A service under its own name has the
 //! rights of an OWNER in every group, and is never silenced. When it removes the last OWNER, the role is inherited too.
 
@@ -20,13 +20,16 @@ use crate::model::{
     ChangeKind, Conversation, ConversationKind, GroupName, HistorySettings, Membership,
     MembershipState, OrderKey, Role, Timestamp, UserId,
 };
-use crate::store::{MembershipSnapshot, MembershipTransition, TransitionKind};
+use crate::store::{
+    ConversationProfileChange, MembershipSnapshot, MembershipTransition, TransitionKind,
+};
 
 /// Effects of a group command: what is persisted and published.
 #[derive(Default)]
 pub(crate) struct GroupDecision {
     pub(crate) name: Option<GroupName>,
     pub(crate) slow_mode_seconds: Option<u32>,
+    pub(crate) profile: Option<ConversationProfileChange>,
     /// Settings of the history after the change.
     pub(crate) history: Option<HistorySettings>,
     /// The expiry before, in seconds: messages that have expired by it at the position of the change stay away.
@@ -171,6 +174,7 @@ impl<'a> GroupPolicy<'a> {
             GroupCommand::Silence(user, until) => self.silence(user, *until),
             GroupCommand::Unsilence(user) => self.unsilence(user),
             GroupCommand::SetSlowMode(seconds) => self.set_slow_mode(*seconds),
+            GroupCommand::SetProfile(to) => self.set_profile(to).map(Some),
             GroupCommand::History(command) => self.decide_history(command),
         }
     }
@@ -219,6 +223,18 @@ impl<'a> GroupPolicy<'a> {
             changes: vec![(ChangeKind::ConversationUpdated, self.actor.clone())],
             ..GroupDecision::default()
         }))
+    }
+
+    /// The metadata is a service's, whatever the role of the user that it acts for.
+    fn set_profile(&self, to: &ConversationProfileChange) -> Result<GroupDecision> {
+        if to.description.is_some() || to.avatar_url.is_some() {
+            self.require_admin()?;
+        }
+        Ok(GroupDecision {
+            profile: Some(to.clone()),
+            changes: vec![(ChangeKind::ConversationUpdated, self.actor.clone())],
+            ..GroupDecision::default()
+        })
     }
 
     fn add(

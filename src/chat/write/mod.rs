@@ -54,8 +54,8 @@ use crate::chat::write_tasks::WriteTasks;
 use crate::cluster::DeduplicationWindow;
 use crate::metrics::Metrics;
 use crate::model::{
-    Attachment, ConversationId, DirectIds, Floor, Message, MessageId, Revision, ServiceRight, UserId,
-    Viewer,
+    Attachment, ConversationId, DirectIds, Floor, Message, MessageId, Revision, ServiceRight,
+    UserId, Viewer,
 };
 use crate::rate::Rate;
 use crate::store::{FormVersion, Participation};

@@ -1,9 +1,10 @@
 //! Profiles: the display name and avatar that users set for themselves, and all of it as services set it.
 
 use super::WriteService;
+use super::command::profile::{parse_avatar, parse_metadata};
 use crate::chat::access::restrictions::require;
 use crate::chat::error::{Error, Result};
-use crate::model::{Metadata, Profile, ServiceRight, UserId, Viewer, text};
+use crate::model::{Profile, ServiceRight, UserId, Viewer, text};
 use crate::store::ProfileChange;
 
 /// Change of a profile as received from the client. `None` keeps a field; `Some(None)` removes it.
@@ -72,36 +73,11 @@ fn parse(input: ProfileInput) -> Result<ProfileChange> {
             )
         })?;
     }
-    if let Some(Some(url)) = &input.avatar_url {
-        check_avatar(url).map_err(|message| Error::bad_input(&["input", "avatarUrl"], message))?;
-    }
-    let ProfileInput {
-        display_name,
-        avatar_url,
-        metadata,
-    } = input;
-    let metadata = metadata.map(|metadata| {
-        let parsed = metadata.map(|text| Metadata::parse(&text, Metadata::BYTES_MAX));
-        parsed.transpose()
-    });
-    let metadata = metadata.transpose().map_err(|error| {
-        Error::bad_input(&["input", "metadata"], format!("the metadata {error}"))
-    })?;
     Ok(ProfileChange {
-        display_name,
-        avatar_url,
-        metadata,
+        display_name: input.display_name,
+        avatar_url: parse_avatar(input.avatar_url)?,
+        metadata: parse_metadata(input.metadata)?,
     })
-}
-
-fn check_avatar(url: &str) -> Result<(), String> {
-    text::parse_line(url, Profile::AVATAR_URL_BYTES_MAX)
-        .map_err(|error| format!("the avatarUrl {error}"))?;
-    match url::Url::parse(url) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
-        Ok(_) => Err("the avatarUrl begins with https:// or http://".to_owned()),
-        Err(_) => Err("the avatarUrl is not a URL".to_owned()),
-    }
 }
 
 #[cfg(test)]

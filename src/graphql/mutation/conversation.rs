@@ -3,9 +3,10 @@
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
 use super::{conversation, entry_edge};
-use crate::chat::ConversationSettings;
+use crate::chat::{ConversationProfileInput, ConversationSettings};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::conversation_of;
+use crate::graphql::scalar::Json;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{Conversation, HistoryVisibility, InboxEntryEdge};
 
@@ -38,6 +39,12 @@ pub(super) struct CreateGroupConversationInput {
     /// Idempotency key, new for each group: 1 to 64 bytes of printable ASCII. A retry with the same
     /// key returns the group of the first try. The same key with another input is CONFLICT.
     idempotency_key: Option<String>,
+    /// Description of the group: at most 1 KiB.
+    description: Option<String>,
+    /// URL of the picture of the group: http or https, at most 2,048 bytes.
+    avatar_url: Option<String>,
+    /// For services. The app's own data: any JSON of at most 2 KiB, visible to participants.
+    metadata: Option<Json>,
 }
 
 /// Payload of `createGroupConversation`.
@@ -79,6 +86,13 @@ pub(super) struct UpdateConversationInput {
     message_ttl_seconds: MaybeUndefined<i32>,
     /// Seconds that a MEMBER waits between two sends: 0 to 21,600. The default is 0, no wait.
     slow_mode_seconds: MaybeUndefined<i32>,
+    /// Description of the group: at most 1 KiB. Null clears it.
+    description: MaybeUndefined<String>,
+    /// URL of the picture of the group: http or https, at most 2,048 bytes. Null clears it.
+    avatar_url: MaybeUndefined<String>,
+    /// For services. The app's own data: any JSON of at most 2 KiB, visible to participants. Null clears it, also of a
+    /// direct conversation.
+    metadata: MaybeUndefined<Json>,
 }
 
 /// Payload of `updateConversation`.
@@ -123,10 +137,11 @@ impl ConversationMutation {
         nullable(rename(ctx, input)).await
     }
 
-    /// Changes the settings of a group: its history visibility and expiry by its OWNERs, the slow mode by
-    /// its OWNERs and ADMINs, else FORBIDDEN. Of a direct conversation: the expiry that the viewer asks
-    /// for; a viewer who blocks the other user asks for none (FORBIDDEN). The same settings change
-    /// nothing. During an upgrade of the deployment: UNAVAILABLE.
+    /// Changes the settings of a group: its history visibility and expiry by its OWNERs, the slow mode,
+    /// description and picture by its OWNERs and ADMINs, the metadata by services, else FORBIDDEN. Of a
+    /// direct conversation: the metadata, and the expiry that the viewer asks for; a viewer who blocks
+    /// the other user asks for none (FORBIDDEN). The same settings change nothing. During an upgrade of
+    /// the deployment: UNAVAILABLE.
     async fn update_conversation(
         &self,
         ctx: &Context<'_>,
@@ -148,6 +163,11 @@ async fn update(
         visibility: visibility.map(|given| given.map(Into::into).unwrap_or_default()),
         ttl_seconds: input.message_ttl_seconds.into(),
         slow_mode_seconds: slow_mode.map(Option::unwrap_or_default),
+        profile: ConversationProfileInput {
+            description: input.description.into(),
+            avatar_url: input.avatar_url.into(),
+            metadata: input.metadata.map_value(|json| json.0).into(),
+        },
     };
     scope
         .chat
@@ -183,10 +203,15 @@ async fn create(
 ) -> Result<Option<CreateGroupConversationPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
     let key = input.idempotency_key.as_deref();
+    let profile = ConversationProfileInput {
+        description: input.description.map(Some),
+        avatar_url: input.avatar_url.map(Some),
+        metadata: input.metadata.map(|json| Some(json.0)),
+    };
     let conversation = scope
         .chat
         .writes
-        .create_group(&scope.caller, &input.name, &input.usernames, key)
+        .create_group_with(&scope.caller, &input.name, &input.usernames, key, profile)
         .await?;
     let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
     let conversation = Conversation::new(&scope, conversation);

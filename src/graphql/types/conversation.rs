@@ -16,7 +16,7 @@ use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection}
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, message_id};
-use crate::graphql::scalar::{DateTime, Uuid};
+use crate::graphql::scalar::{DateTime, Json, Uuid};
 use crate::graphql::scope::ViewerScope;
 use crate::model::{self, ConversationId, OrderKey};
 
@@ -52,6 +52,11 @@ impl Conversation {
     async fn visible(&self) -> Result<VisibleConversation> {
         let visible = self.scope.loaders.conversations.load(self.conversation.id);
         visible.await?.ok_or_else(|| missing("the conversation"))
+    }
+
+    async fn profile(&self) -> Result<Arc<model::ConversationProfile>> {
+        let profiles = &self.scope.loaders.conversation_profiles;
+        profiles.load(self.conversation.id).await
     }
 
     /// Loads a conversation of the viewer. A missing one is an error.
@@ -109,6 +114,27 @@ impl Conversation {
             .name
             .as_ref()
             .map(model::GroupName::as_str)
+    }
+
+    /// Description of a group: at most 1 KiB. Null if none is set.
+    async fn description(&self) -> Nullable<String> {
+        nullable(async { Ok(self.profile().await?.description.clone()) }).await
+    }
+
+    /// URL of the picture of a group: http or https, at most 2,048 bytes. Null if none is set.
+    async fn avatar_url(&self) -> Nullable<String> {
+        nullable(async { Ok(self.profile().await?.avatar_url.clone()) }).await
+    }
+
+    /// The app's own data about the conversation, as JSON of at most 2 KiB. Services write it, participants
+    /// see it. Null if none is set.
+    async fn metadata(&self) -> Nullable<Json> {
+        nullable(async {
+            let profile = self.profile().await?;
+            let json = profile.metadata.as_ref().and_then(|one| one.json().ok());
+            Ok(json.map(|json| Json(json.get().to_owned())))
+        })
+        .await
     }
 
     /// The other participant of a direct conversation; the viewer in a conversation with oneself.

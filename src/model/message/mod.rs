@@ -9,7 +9,10 @@ use sha2::{Digest, Sha256};
 pub use self::mentions::Mentions;
 pub use self::pin::{Pin, PinKey};
 use super::content::put_attachments;
-use super::{Content, ConversationId, MessageId, Metadata, Parts, TextError, Timestamp, UserId};
+use super::{
+    Content, ConversationId, ConversationProfile, MessageId, Metadata, Parts, TextError, Timestamp,
+    UserId,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -152,11 +155,15 @@ impl InputHash {
         )
     }
 
-    /// Hash of a new group: its name and its participants in any order.
-    pub fn of_group(name: &str, users: &[UserId]) -> Self {
+    /// Hash of a new group: its name, its participants in any order, and its profile.
+    pub fn of_group(name: &str, users: &[UserId], profile: &ConversationProfile) -> Self {
         let mut users: Vec<_> = users.iter().collect();
         users.sort_unstable();
         users.dedup();
+        if !profile.is_empty() {
+            return Self::of(&(name, users, profile));
+        }
+        // Without a profile the bytes are those of the first version.
         Self::of(&(name, users))
     }
 

@@ -7,19 +7,19 @@ use super::driver::executor::concurrently;
 use super::driver::upgrade;
 use super::{Cql, message};
 use crate::model::{
-    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
-    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Block, Change, Conversation, ConversationId, ConversationProfile, Cut, DirectIds, Emoji,
+    Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey,
+    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
+    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, EntryPreview, FlagsChange,
-    FormVersion, LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
-    MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, NewConversation,
-    NewMessage, OutboxPage, OutboxRead, Participation, PreviewQuery, ProfileChange, ReaderPosition,
-    Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreFuture,
-    UnreadQuery, UnreadReader, rules,
+    Appended, Audience, ChangedRow, ConversationProfileChange, Created, DeadLetter, EarlierSend,
+    EntryPreview, FlagsChange, FormVersion, LateChange, LoggedRestriction, MarkerMove,
+    MembershipChange, MembershipSnapshot, MembershipVersion, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT,
+    NOTE_RESTORED_AT, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
+    PreviewQuery, ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted,
+    RestrictionChange, Result, Revised, Store, StoreFuture, UnreadQuery, UnreadReader, rules,
 };
 
 impl Store for Cql {
@@ -186,6 +186,25 @@ impl Store for Cql {
         change: &'a Change,
     ) -> StoreFuture<'a, ()> {
         Box::pin(self.sends.set_slow_mode(conversation, seconds, change))
+    }
+
+    fn conversation_profiles<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<ConversationProfile>> {
+        Box::pin(self.sends.conversation_profiles(conversations))
+    }
+
+    fn change_conversation_profile<'a>(
+        &'a self,
+        conversation: ConversationId,
+        to: &'a ConversationProfileChange,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Audience> {
+        Box::pin(
+            self.sends
+                .change_conversation_profile(conversation, to, change),
+        )
     }
 
     fn append_messages<'a>(

@@ -53,6 +53,10 @@ pub(super) fn create(context: &ReadContext, new: &NewConversation) -> Write {
         Op::Put(key::head(id), head_bytes.clone()),
         Op::Put(key::roster(id), record::encode(&roster)),
     ];
+    if !new.profile.is_empty() {
+        let key = key::conversation_profile(id);
+        ops.push(Op::Put(key, record::encode(&new.profile)));
+    }
     let mut conditions = vec![Condition::Absent(key::conversation(id))];
     if let Some(pair) = pair_of(new) {
         ops.push(Op::Put(pair.clone(), record::encode(&id)));

@@ -7,25 +7,25 @@ use tokio::task::spawn_blocking;
 
 use super::engine::committer::{CommitOutcome, Write};
 use super::engine::{key, record};
-use super::write::{append, membership, pin, reaction, revision};
+use super::write::{append, membership, pin, reaction, revision, setting};
 use super::{
     Busy, Embedded, ban, block, conversation, inbox, mention, message, outbox, outbox_reader,
     participant, report, restriction,
 };
 use crate::model::{
-    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
-    IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey, OutboxShard, Page,
-    PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution,
-    Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Block, Change, Conversation, ConversationId, ConversationProfile, Cut, DirectIds, Emoji,
+    Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey,
+    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
+    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, DeadLetter, EarlierSend, Error, FlagsChange,
-    LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
-    NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, NewConversation, NewMessage,
-    OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition, Renaming, ReportQuery,
-    Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin as _, StoreFuture,
-    UnreadQuery, UnreadReader, rules,
+    Appended, Audience, ChangedRow, ConversationProfileChange, Created, DeadLetter, EarlierSend,
+    Error, FlagsChange, LateChange, LoggedRestriction, MarkerMove, MembershipChange,
+    MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, NewConversation,
+    NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition, Renaming,
+    ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin as _,
+    StoreFuture, UnreadQuery, UnreadReader, rules,
 };
 
 impl Store for Embedded {
@@ -220,6 +220,26 @@ impl Store for Embedded {
         change: &'a Change,
     ) -> StoreFuture<'a, ()> {
         Box::pin(self.slow_mode_set(conversation, seconds, change))
+    }
+
+    fn conversation_profiles<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<ConversationProfile>> {
+        Box::pin(async move {
+            let conversations: Arc<[_]> = conversations.into();
+            self.read(move |context| setting::profiles(context, &conversations))
+                .await
+        })
+    }
+
+    fn change_conversation_profile<'a>(
+        &'a self,
+        conversation: ConversationId,
+        to: &'a ConversationProfileChange,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Audience> {
+        Box::pin(self.profile_changed(conversation, to, change))
     }
 
     fn append_messages<'a>(

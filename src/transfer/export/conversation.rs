@@ -8,8 +8,8 @@ use tokio::io::AsyncWrite;
 
 use super::{Damaged, ExportRun, PAGE, REACTIONS_PAGE, Result, next_after};
 use crate::model::{
-    Conversation, ConversationId, Emoji, IdempotencyKey, InputHash, Membership, MembershipState,
-    Message, MessageId, Timestamp, UserId,
+    Conversation, ConversationId, ConversationProfile, Emoji, IdempotencyKey, InputHash,
+    Membership, MembershipState, Message, MessageId, Timestamp, UserId,
 };
 use crate::store::{self, ImportPositions, ImportRow, StoreAdmin, StoredMessage};
 use crate::transfer::progress::Within;
@@ -22,6 +22,7 @@ const REACTIONS_AHEAD: usize = 16;
 struct Beginning {
     conversation: Conversation,
     activity: Option<Timestamp>,
+    profile: ConversationProfile,
     people: Vec<(UserId, Membership, ImportPositions)>,
     messages: Vec<StoredMessage>,
 }
@@ -55,6 +56,7 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         let Beginning {
             conversation,
             activity,
+            profile,
             people,
             messages,
         } = beginning;
@@ -62,6 +64,7 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         self.row(&ImportRow::Conversation {
             conversation,
             last_activity: activity,
+            profile,
         })
         .await?;
         let more_people = next_after(&people, |(user, ..)| user.clone());
@@ -318,13 +321,16 @@ async fn beginning(
     activity: Option<Timestamp>,
 ) -> store::Result<Beginning> {
     let id = conversation.id;
-    let (people, messages) = tokio::try_join!(
+    let ids = [id];
+    let (profiles, people, messages) = tokio::try_join!(
+        store.conversation_profiles(&ids),
         store.all_participants(id, None, PAGE),
         store.all_messages(id, None, PAGE)
     )?;
     Ok(Beginning {
         conversation,
         activity,
+        profile: profiles.into_iter().next().unwrap_or_default(),
         people,
         messages,
     })

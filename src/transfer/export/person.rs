@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tokio::io::AsyncWrite;
 
 use super::{ExportRun, PAGE, REACTIONS_PAGE, Result, next_after};
-use crate::model::{ConversationId, Direction, Flags, Message, OrderKey, UserId};
+use crate::model::{
+    ConversationId, ConversationProfile, Direction, Flags, Message, OrderKey, UserId,
+};
 use crate::store::{ImportPositions, ImportRow, ReportQuery};
 use crate::transfer::line::{self, FORMAT, Line};
 
@@ -59,6 +61,8 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         self.row(&ImportRow::Conversation {
             conversation: (*conversation).clone(),
             last_activity: None,
+            // It is of the group, and not of the person.
+            profile: ConversationProfile::default(),
         })
         .await?;
         let key = (id, user.clone());

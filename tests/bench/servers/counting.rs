@@ -287,6 +287,8 @@ priced! {
     change_membership(conversation: ConversationId, change: &'a MembershipChange) -> Option<wideroom::store::Audience> => |_store, _answer| (7, 7 + 3 * change.transitions.len());
     rename_conversation(conversation: ConversationId, to: &'a Renaming) -> wideroom::store::Audience => |_store, _answer| (2, 4);
     set_slow_mode(conversation: ConversationId, seconds: u32, change: &'a Change) -> () => |_store, _answer| (2, 4);
+    conversation_profiles(conversations: &'a [ConversationId]) -> Vec<wideroom::model::ConversationProfile> => |_store, _answer| (conversations.len().div_ceil(PARTITIONS), conversations.len());
+    change_conversation_profile(conversation: ConversationId, to: &'a wideroom::store::ConversationProfileChange, change: &'a Change) -> wideroom::store::Audience => |_store, _answer| (2, 4);
     append_messages(conversation: ConversationId, messages: &'a [NewMessage]) -> Appended => |store, answer| store.appended(conversation, messages, answer);
     revise_message(conversation: ConversationId, revision: &'a Revision, change: &'a Change) -> Option<Revised> => |_store, _answer| (5, 6);
     react(conversation: ConversationId, emoji: &'a Emoji, is_on: bool, change: &'a Change) -> Option<Arc<Message>> => |_store, _answer| (4, 5);

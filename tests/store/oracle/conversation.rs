@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Ban, Change, ChangeId, Conversation, ConversationKind, Emoji, Flags, Floor, IgnoredSenders,
-    InboxRow, Membership, Message, MessageId, OrderKey, Participant, Pin, Reaction, ReadMarker,
-    Revision, Role, TimeUuid, Timestamp, Unread, UserId,
+    Ban, Change, ChangeId, Conversation, ConversationKind, ConversationProfile, Emoji, Flags,
+    Floor, IgnoredSenders, InboxRow, Membership, Message, MessageId, OrderKey, Participant, Pin,
+    Reaction, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{ImportPositions, Imported, MembershipTransition, TransitionKind};
 
@@ -24,6 +24,7 @@ fn mentioned(message: &Message) -> (Vec<UserId>, bool) {
 /// A conversation with all that is known of it.
 pub(super) struct OracleConversation {
     pub(super) record: Conversation,
+    pub(super) profile: ConversationProfile,
     pub(super) given_activity: Option<Timestamp>,
     pub(super) people: BTreeMap<UserId, OracleParticipant>,
     pub(super) messages: BTreeMap<MessageId, Arc<Message>>,
@@ -104,6 +105,7 @@ impl OracleConversation {
     pub(super) fn new(conversation: Conversation, given_activity: Option<Timestamp>) -> Self {
         Self {
             record: conversation,
+            profile: ConversationProfile::default(),
             given_activity,
             people: BTreeMap::new(),
             messages: BTreeMap::new(),
@@ -389,6 +391,14 @@ impl OracleConversation {
         others
             .first()
             .map(|(user, participant)| ((*user).clone(), participant.membership))
+    }
+
+    /// Shows a change in the inboxes of all participants.
+    pub(super) fn show(&mut self, change: TimeUuid) {
+        for user in self.joined_users() {
+            let participant = self.people.get_mut(&user).expect("it was just listed");
+            participant.newest_change = participant.newest_change.max(Some(change));
+        }
     }
 
     /// Persists the SYSTEM message of a change of membership or name, which counts as a send.

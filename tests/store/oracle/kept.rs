@@ -112,14 +112,16 @@ impl Kept {
             ImportRow::Conversation {
                 conversation,
                 last_activity,
+                profile,
             } => {
                 if self.conversations.contains_key(&conversation.id) {
                     return Imported::Unchanged;
                 }
-                self.conversations.insert(
-                    conversation.id,
-                    OracleConversation::new(conversation.clone(), *last_activity),
-                );
+                let stored = OracleConversation {
+                    profile: profile.clone(),
+                    ..OracleConversation::new(conversation.clone(), *last_activity)
+                };
+                self.conversations.insert(conversation.id, stored);
             }
             ImportRow::Participant {
                 conversation,

@@ -16,21 +16,22 @@ use std::time::Duration;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Ban, Block, Change, Conversation, ConversationId, Cut, DirectIds, Direction, Emoji, Flags,
-    IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId, Membership, Message, MessageId,
-    MessageKind, NotificationLevel, OrderKey, OutboxEvent, OutboxShard, Page, PageRequest,
-    Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution, Restriction, Revision,
-    TimeUuid, Timestamp, Unread, UserId,
+    Ban, Block, Change, Conversation, ConversationId, ConversationProfile, Cut, DirectIds,
+    Direction, Emoji, Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId,
+    Membership, Message, MessageId, MessageKind, NotificationLevel, OrderKey, OutboxEvent,
+    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
+    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
-    Appended, Archive, Audience, BanChange, ChangedRow, ConversationsPiece, Created, DeadLetter,
-    EarlierSend, ErasureStore, Error, FlagsChange, ImportPositions, ImportRow, Imported,
-    LateChange, LoggedRestriction, MarkerMove, MembershipChange, MembershipSnapshot,
-    NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE, NOTE_RESTORED_AT, NewConversation,
-    NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition, Renaming,
-    ReportQuery, Restricted, RestrictionChange, Result, Revised, ScanStore, Store, StoreAdmin, StoreFuture,
-    StoredMessage, UnreadQuery, Verified, VerifyPosition,
+    Appended, Archive, Audience, BanChange, ChangedRow, ConversationProfileChange,
+    ConversationsPiece, Created, DeadLetter, EarlierSend, ErasureStore, Error, FlagsChange,
+    ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
+    MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE,
+    NOTE_RESTORED_AT, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
+    ProfileChange, ReaderPosition, Renaming, ReportQuery, Restricted, RestrictionChange, Result,
+    Revised, ScanStore, Store, StoreAdmin, StoreFuture, StoredMessage, UnreadQuery, Verified,
+    VerifyPosition,
 };
 
 use self::conversation::{OracleConversation, OracleParticipant};
@@ -177,6 +178,7 @@ impl Store for Naive {
             let mut stored = OracleConversation {
                 made: Some(new.change),
                 version: Some(new.change),
+                profile: new.profile.clone(),
                 ..OracleConversation::new(
                     new.conversation.clone(),
                     Some(new.conversation.created_at),
@@ -436,6 +438,51 @@ impl Store for Naive {
             kept.tell_outbox(conversation, events);
             kept.saw(change.id);
             Ok(())
+        })
+    }
+
+    fn conversation_profiles<'a>(
+        &'a self,
+        conversations: &'a [ConversationId],
+    ) -> StoreFuture<'a, Vec<ConversationProfile>> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let profile = |id| {
+                kept.conversations
+                    .get(id)
+                    .map(|stored| stored.profile.clone())
+            };
+            Ok(conversations
+                .iter()
+                .map(|id| profile(id).unwrap_or_default())
+                .collect())
+        })
+    }
+
+    fn change_conversation_profile<'a>(
+        &'a self,
+        conversation: ConversationId,
+        to: &'a ConversationProfileChange,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Audience> {
+        Box::pin(async move {
+            let mut kept = self.kept();
+            let Some(stored) = kept.conversations.get_mut(&conversation) else {
+                return Err(not_there());
+            };
+            let mut events = Vec::new();
+            if stored.changes.iter().all(|known| known.id != change.id) {
+                stored.profile = to.apply(stored.profile.clone());
+                stored.changes.push(change.clone());
+                if !stored.record.is_large {
+                    stored.show(change.id);
+                }
+                events.push(OutboxEvent::of_change(change));
+            }
+            let users = (!stored.record.is_large).then(|| stored.joined_users().into());
+            kept.tell_outbox(conversation, events);
+            kept.saw(change.id);
+            Ok(Audience { users })
         })
     }
 

@@ -4,6 +4,7 @@ use super::history::HistoryCommand;
 use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
 use crate::model::{Conversation, GroupName, Role, Timestamp, UserId, UserIdError};
+use crate::store::ConversationProfileChange;
 
 #[derive(Debug)]
 pub(crate) enum GroupCommand {
@@ -21,6 +22,7 @@ pub(crate) enum GroupCommand {
     Silence(UserId, Option<Timestamp>),
     Unsilence(UserId),
     SetSlowMode(u32),
+    SetProfile(ConversationProfileChange),
     History(HistoryCommand),
 }
 
@@ -49,6 +51,8 @@ impl GroupCommand {
         let named = match self {
             Self::Add(users, _) => users.iter().map(|user| user.as_str().len()).sum(),
             Self::Ban(draft) => draft.reason.as_ref().map_or(0, String::len),
+            // The most that its fields have.
+            Self::SetProfile(_) => 5 * 1_024,
             Self::Rename(_)
             | Self::Remove(_)
             | Self::SetRole(..)
@@ -76,6 +80,8 @@ impl GroupCommand {
         match self {
             Self::History(command) => command.is_for_direct(authority),
             Self::Withdraw => true,
+            // Services set the metadata of a direct conversation.
+            Self::SetProfile(to) => to.description.is_none() && to.avatar_url.is_none(),
             Self::Rename(_)
             | Self::Add(..)
             | Self::Remove(_)
@@ -106,6 +112,7 @@ impl GroupCommand {
             | Self::Leave
             | Self::Withdraw
             | Self::SetSlowMode(_)
+            | Self::SetProfile(_)
             | Self::History(_) => &[],
         };
         std::iter::once(actor)

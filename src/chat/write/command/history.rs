@@ -1,5 +1,6 @@
 //! Commands on the history of a conversation: its visibility, its expiry, a truncation, and a user's clearing.
 
+use super::profile::ConversationProfileInput;
 use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
 use crate::model::{HistorySettings, HistoryVisibility, MessageId, OrderKey, UserId};
@@ -34,12 +35,13 @@ impl HistoryCommand {
 }
 
 /// Settings of a conversation, as a client gives them. `None` leaves a setting unchanged.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ConversationSettings {
     pub visibility: Option<HistoryVisibility>,
     /// `Some(None)`: messages never expire.
     pub ttl_seconds: Option<Option<i32>>,
     pub slow_mode_seconds: Option<i32>,
+    pub profile: ConversationProfileInput,
 }
 
 /// An expiry as a client gives it. `None`: messages never expire.

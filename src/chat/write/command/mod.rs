@@ -5,6 +5,7 @@ pub(crate) mod erasure;
 pub(crate) mod group;
 pub(crate) mod history;
 pub(crate) mod pin;
+pub(crate) mod profile;
 pub(crate) mod reaction;
 pub(crate) mod revision;
 

@@ -13,8 +13,8 @@ use super::Admin;
 use super::import_plan::ImportPlan;
 use crate::model::id::pair_key;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Emoji, InputHash, Membership, Message,
-    MessageId, Metadata, Pin, Profile, ReportId, Restriction, UserId,
+    Conversation, ConversationId, ConversationKind, ConversationProfile, Emoji, InputHash,
+    Membership, Message, MessageId, Metadata, Pin, Profile, ReportId, Restriction, UserId,
 };
 use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::concurrently;
@@ -37,6 +37,7 @@ statements! {
 pub(super) struct ImportedConversation {
     /// `None` until it exists.
     pub(super) conversation: Option<Conversation>,
+    pub(super) profile: ConversationProfile,
     /// Created by this import.
     pub(super) is_new: bool,
     pub(super) seen: RosterSnapshot,
@@ -142,6 +143,7 @@ impl Admin {
             try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
         let mut imported = ImportedConversation {
             conversation: found.as_ref().map(|found| (*found.conversation).clone()),
+            profile: ConversationProfile::default(),
             is_new: false,
             seen,
             head: found.map(|found| found.head).unwrap_or_default(),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::import::ImportedConversation;
 use crate::model::id::pair_key;
 use crate::model::{
-    Ban, Conversation, ConversationId, ConversationKind, Emoji, Membership, Message, MessageId,
-    Pin, Profile, Report, ReportId, Restriction, Timestamp, UserId,
+    Ban, Conversation, ConversationId, ConversationKind, ConversationProfile, Emoji, Membership,
+    Message, MessageId, Pin, Profile, Report, ReportId, Restriction, Timestamp, UserId,
 };
 use crate::store::cql::message::conversation::Head;
 use crate::store::{ImportPositions, ImportRow, Imported, rules};
@@ -65,7 +65,8 @@ impl<'a> ImportPlan<'a> {
             ImportRow::Conversation {
                 conversation,
                 last_activity,
-            } => self.add_conversation(conversation, *last_activity),
+                profile,
+            } => self.add_conversation(conversation, *last_activity, profile),
             ImportRow::Participant {
                 conversation,
                 user,
@@ -117,6 +118,7 @@ impl<'a> ImportPlan<'a> {
         &mut self,
         conversation: &Conversation,
         last_activity: Option<Timestamp>,
+        profile: &ConversationProfile,
     ) -> Imported {
         let Some(imported) = self.imported.get_mut(&conversation.id) else {
             return Imported::ConversationMissing;
@@ -129,6 +131,7 @@ impl<'a> ImportPlan<'a> {
             is_large: false,
             ..conversation.clone()
         });
+        imported.profile = profile.clone();
         imported.is_new = true;
         let activity = Some(last_activity.unwrap_or(conversation.created_at));
         imported.head = Head {

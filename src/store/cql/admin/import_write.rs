@@ -277,6 +277,14 @@ impl Admin {
             &UPDATE_ACTIVITY,
             values![at, imported.head.last_activity, *id],
         );
+        self.executor.write_all(writes).await?;
+        if imported.profile.is_empty() {
+            return Ok(());
+        }
+        let mut writes = Writes::of_one_partition();
+        let profile = &imported.profile.clone().into();
+        self.messages
+            .put_conversation_profile(&mut writes, *id, profile, REGISTER_TIMESTAMP);
         self.executor.write_all(writes).await
     }
 

@@ -136,3 +136,8 @@ pub(crate) fn time_uuid_bound(key: OrderKey) -> CqlValue {
 pub(crate) fn row_limit(rows: usize) -> i32 {
     i32::try_from(rows).unwrap_or(i32::MAX)
 }
+
+/// The text of a column. An empty one stands for none.
+pub(crate) fn non_empty(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}

@@ -11,6 +11,7 @@ pub(crate) mod history;
 pub(crate) mod id_range;
 pub(crate) mod pin;
 mod pin_list;
+pub(crate) mod profile;
 pub(crate) mod reaction;
 pub(crate) mod register;
 pub(crate) mod row;
@@ -41,6 +42,7 @@ pub(crate) const STATEMENTS: &[&[&Statement]] = &[
     history::STATEMENTS,
     pin::STATEMENTS,
     pin_list::STATEMENTS,
+    profile::STATEMENTS,
     reaction::STATEMENTS,
     row::STATEMENTS,
     silent_runs::STATEMENTS,

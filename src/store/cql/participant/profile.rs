@@ -10,7 +10,7 @@ use crate::model::{Metadata, Profile, Timestamp, UserId};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::{Executor, PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, list, values};
+use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, list, non_empty, values};
 use crate::store::cql::participant::restriction::INSERT_RESTRICTED_USER;
 use crate::store::{ProfileChange, Result};
 
@@ -36,11 +36,6 @@ type ProfileColumns = (
 pub(crate) struct Profiles {
     executor: Arc<Executor>,
     clock: Arc<dyn Clock>,
-}
-
-/// The text of a column. An empty one stands for none.
-pub(crate) fn non_empty(text: Option<String>) -> Option<String> {
-    text.filter(|text| !text.is_empty())
 }
 
 fn profile(

@@ -93,6 +93,7 @@ impl Sends {
             conversation,
             participants,
             change,
+            profile,
         } = new;
         let id = conversation.id;
         let is_large = conversation.is_large_with(participants.len() as u64);
@@ -117,6 +118,9 @@ impl Sends {
         if is_large {
             self.participants.put_is_large(&mut head, id);
         }
+        let at = change.moment().micros();
+        self.messages
+            .put_conversation_profile(&mut head, id, &profile.clone().into(), at);
         let roster = Roster::of(
             conversation.kind,
             Some(*change),

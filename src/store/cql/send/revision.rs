@@ -11,14 +11,14 @@ use super::Sends;
 use super::mention::MentionRevision;
 use super::writer_cache::{ConversationWriteState, KnownParticipants};
 use crate::model::{
-    Change, ChangeKind, ConversationId, Message, MessageKind, OutboxEvent, OutboxRow, Revision,
-    UserId,
+    Change, ChangeKind, ConversationId, ConversationProfile, Message, MessageKind, OutboxEvent,
+    OutboxRow, Revision, UserId,
 };
 use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::message::pin::end_of;
-use crate::store::{Audience, Error, LateChange, Result, Revised};
+use crate::store::{Audience, ConversationProfileChange, Error, LateChange, Result, Revised};
 
 /// How often the membership may change while a change checks the participants.
 const TRIES_MAX: usize = 16;
@@ -138,6 +138,40 @@ impl Sends {
         self.outbox.write_all(writes, row).await?;
         self.messages.observe_change(conversation, change.id);
         Ok(())
+    }
+
+    pub(crate) async fn conversation_profiles(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<ConversationProfile>> {
+        self.messages.conversation_profiles(conversations).await
+    }
+
+    /// Changes the profile of a conversation, in the batch of its change, which the inboxes of a small one show.
+    pub(crate) async fn change_conversation_profile(
+        &self,
+        conversation: ConversationId,
+        to: &ConversationProfileChange,
+        change: &Change,
+    ) -> Result<Audience> {
+        let state = self.write_state(conversation).await?;
+        let state = state.ok_or_else(|| {
+            corrupt(
+                "conversations",
+                "a profile of a conversation that does not exist",
+            )
+        })?;
+        let mut writes = Writes::logged();
+        let at = change.id.moment().micros();
+        self.messages
+            .put_conversation_profile(&mut writes, conversation, to, at);
+        self.messages.put_change(&mut writes, conversation, change);
+        let row = self
+            .outbox
+            .row(conversation, || vec![OutboxEvent::of_change(change)]);
+        let shown = Some((change, InboxChangeKind::MessageChanged));
+        self.write_change(&state, conversation, (writes, row), shown)
+            .await
     }
 
     pub(crate) async fn log_late(

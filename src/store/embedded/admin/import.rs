@@ -90,7 +90,15 @@ impl ImportDraft<'_> {
             ImportRow::Conversation {
                 conversation,
                 last_activity,
-            } => self.add_conversation(conversation, *last_activity),
+                profile,
+            } => {
+                let fate = self.add_conversation(conversation, *last_activity)?;
+                if fate == Imported::Added && !profile.is_empty() {
+                    let key = key::conversation_profile(conversation.id);
+                    self.put(key, record::encode(profile));
+                }
+                Ok(fate)
+            }
             ImportRow::Participant {
                 conversation,
                 user,

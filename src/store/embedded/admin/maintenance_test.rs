@@ -29,6 +29,7 @@ fn conversation_of(one: &UserId, other: &UserId, change: TimeUuid) -> NewConvers
         },
         participants: vec![(one.clone(), Role::Member), (other.clone(), Role::Member)],
         change,
+        profile: Default::default(),
     }
 }
 

@@ -49,6 +49,7 @@ fn rows() -> Vec<ImportRow> {
             is_large: false,
         },
         last_activity: None,
+        profile: Default::default(),
     };
     let mut rows = vec![
         made(group(), ConversationKind::Group),

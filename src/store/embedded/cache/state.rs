@@ -260,6 +260,7 @@ mod tests {
             conversation,
             participants: vec![(ann.clone(), Role::Owner)],
             change: TimeUuid::new(start, [0; 8]),
+            profile: Default::default(),
         };
         store.create_conversation(&new).await.unwrap();
         let banned = Membership {

@@ -43,9 +43,10 @@ pub(in crate::store::embedded) use self::removal::{
     due_removal, due_removal_of, due_removals, removed_up_to,
 };
 pub(in crate::store::embedded) use self::row::{
-    all_pairs, behind, conversation, conversation_of, conversations_after, ended_job, is_ended_job,
-    is_send_by_key, job, jobs, meta, note, notify_all, notify_all_after, notify_all_of, pair,
-    pin_list, pinned_of, pins, roster, send_by_key, user, user_of, users_after,
+    all_pairs, behind, conversation, conversation_of, conversation_profile, conversations_after,
+    ended_job, is_ended_job, is_send_by_key, job, jobs, meta, note, notify_all, notify_all_after,
+    notify_all_of, pair, pin_list, pinned_of, pins, roster, send_by_key, user, user_of,
+    users_after,
 };
 pub(in crate::store::embedded) use self::safety::{
     all_bans, all_blocks, all_reports, ban, ban_place, banned_of, bans, block, blocked_of,
@@ -130,6 +131,7 @@ enum Tag {
     EndedJob = 37,
     EndedReaction = 50,
     PinList = 51,
+    ConversationProfile = 60,
 }
 
 /// Cells of one participant. Each has its own key, so that concurrent writers never share one.
@@ -206,6 +208,9 @@ impl Key {
                 "notify_all_by_conversation"
             }
             (Table::Rows, Some(&tag)) if tag == Tag::PinList as u8 => "pinned_by_conversation",
+            (Table::Rows, Some(&tag)) if tag == Tag::ConversationProfile as u8 => {
+                "profiles_by_conversation"
+            }
             (Table::Rows, Some(&tag)) if tag == Tag::Removed as u8 => "removed_histories",
             (Table::Rows, Some(&tag)) if tag == Tag::DueRemoval as u8 => "expiries_by_hour",
             (Table::Rows, Some(&tag)) if tag == Tag::Job as u8 || tag == Tag::EndedJob as u8 => {

@@ -7,4 +7,4 @@ pub(in crate::store::embedded) mod pin;
 pub(in crate::store::embedded) mod reaction;
 pub(in crate::store::embedded) mod removal;
 pub(in crate::store::embedded) mod revision;
-mod setting;
+pub(in crate::store::embedded) mod setting;

@@ -102,6 +102,7 @@ async fn a_history_that_expires_keeps_its_size_on_disk() {
         },
         participants: vec![(user.clone(), Role::Owner)],
         change: TimeUuid::new(start, [0; 8]),
+        profile: Default::default(),
     };
     store.create_conversation(&new).await.unwrap();
     let db = store.inner.context.db.clone();

@@ -1,19 +1,19 @@
-//! Settings of groups in the embedded store: the plans that change a name or a slow mode.
+//! Settings of conversations in the embedded store: the plans that change a name, a slow mode or a profile.
 
 use std::sync::Arc;
 
 use super::compare_and_set::Plan;
 use super::membership::{audience, kept_with, logged, outbox_row, write};
 use super::removal;
-use crate::model::{Change, Conversation, ConversationId};
+use crate::model::{Change, Conversation, ConversationId, ConversationProfile};
 use crate::store::embedded::Embedded;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::key;
-use crate::store::embedded::engine::record::ConversationRecord;
+use crate::store::embedded::engine::record::{self, ConversationRecord, LoggedChangeKind};
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::{Audience, Renaming, Result};
+use crate::store::{Audience, ConversationProfileChange, Renaming, Result};
 
 impl Embedded {
     pub(in crate::store::embedded) async fn slow_mode_set(
@@ -25,6 +25,19 @@ impl Embedded {
         let change = change.clone();
         self.carry_out(id, move |context, state| {
             Ok(slow_mode(context, state, seconds, &change))
+        })
+        .await
+    }
+
+    pub(in crate::store::embedded) async fn profile_changed(
+        &self,
+        id: ConversationId,
+        to: &ConversationProfileChange,
+        change: &Change,
+    ) -> Result<Audience> {
+        let (to, change) = (to.clone(), change.clone());
+        self.carry_out(id, move |context, state| {
+            profile(context, state, &to, &change)
         })
         .await
     }
@@ -120,4 +133,41 @@ fn slow_mode(
         ..state.with_head(head)
     };
     ((), Some(write(context, state, after, ops, change.id)))
+}
+
+pub(in crate::store::embedded) fn profiles(
+    context: &ReadContext,
+    ids: &[ConversationId],
+) -> Result<Vec<ConversationProfile>> {
+    let view = context.view();
+    let profile = |id: &ConversationId| view.record(&key::conversation_profile(*id));
+    ids.iter()
+        .map(|id| Ok(profile(id)?.unwrap_or_default()))
+        .collect()
+}
+
+fn profile(
+    context: &ReadContext,
+    state: &ConversationState,
+    to: &ConversationProfileChange,
+    change: &Change,
+) -> Result<Plan<Audience>> {
+    let id = state.conversation.id;
+    if state.head.newest_change >= Some(change.id) {
+        return Ok((audience(state), None));
+    }
+    let key = key::conversation_profile(id);
+    let before: Option<ConversationProfile> = context.view().record(&key)?;
+    let profile = to.apply(before.unwrap_or_default());
+    let mut head = state.head;
+    let mut ops = logged(state, &mut head, std::slice::from_ref(change));
+    ops.extend(outbox_row(context, id, None, std::slice::from_ref(change)));
+    ops.push(Op::Put(key, record::encode(&profile)));
+    let users = state.people.iter().flat_map(|people| people.joined.iter());
+    ops.extend(
+        users.flat_map(|user| inbox::change(user, id, change.id, LoggedChangeKind::MessageChanged)),
+    );
+    let after = state.with_head(head);
+    let write = write(context, state, after, ops, change.id);
+    Ok((audience(state), Some(write)))
 }

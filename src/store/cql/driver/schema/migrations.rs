@@ -1,9 +1,9 @@
 //! Migrations: the steps by which a keyspace gets its tables, columns and options.
 
 use super::tables::{
-    BAN_TABLE, BLOCK_TABLE, CLUSTER_TABLES, EXPIRY_TABLE, JOB_TABLE, LIVING_TABLES, MENTION_TABLES,
-    NOTIFY_ALL_TABLE, OUTBOX_TABLE, PIN_TABLE, READER_TABLES, REPORT_TABLE, RESTRICTION_TABLES,
-    SEARCH_TABLES, TABLES,
+    BAN_TABLE, BLOCK_TABLE, CLUSTER_TABLES, CONVERSATION_PROFILE_TABLE, EXPIRY_TABLE, JOB_TABLE,
+    LIVING_TABLES, MENTION_TABLES, NOTIFY_ALL_TABLE, OUTBOX_TABLE, PIN_TABLE, READER_TABLES,
+    REPORT_TABLE, RESTRICTION_TABLES, SEARCH_TABLES, TABLES,
 };
 use super::{AddedColumns, Migration, OLDEST_SERVER_SINCE, SpeculativeRetry};
 use crate::store::FormVersion;
@@ -144,9 +144,9 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         version: FormVersion::PARTS.0,
-        statements: &[],
+        statements: &[CONVERSATION_PROFILE_TABLE],
         columns: &[],
-        speculation: None,
+        speculation: Some(QUICK_CONVERSATION_PROFILES),
     },
 ];
 
@@ -323,6 +323,12 @@ const PRESENT_CELL: AddedColumns = AddedColumns {
 const PROFILE_METADATA: AddedColumns = AddedColumns {
     table: "users",
     columns: &[("metadata", "text")],
+};
+
+/// The same for the profiles of conversations.
+const QUICK_CONVERSATION_PROFILES: SpeculativeRetry = SpeculativeRetry {
+    tables: &["profiles_by_conversation"],
+    millis: 50,
 };
 
 /// The same for the users who are notified of all messages.

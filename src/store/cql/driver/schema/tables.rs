@@ -149,6 +149,14 @@ pub(super) const TABLES: &[&str] = &[
 ) WITH ID = {id}",
 ];
 
+pub(super) const CONVERSATION_PROFILE_TABLE: &str =
+    "CREATE TABLE IF NOT EXISTS {keyspace}.profiles_by_conversation (
+    conversation_id uuid PRIMARY KEY,
+    description text,
+    avatar_url text,
+    metadata text
+) WITH ID = {id}";
+
 pub(super) const RESTRICTION_TABLES: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS {keyspace}.restrictions (
     shard tinyint,

@@ -16,6 +16,10 @@ pub(in crate::store::embedded) fn conversation(id: ConversationId) -> Key {
     rows(Tag::Conversation, &[id.0.as_bytes()])
 }
 
+pub(in crate::store::embedded) fn conversation_profile(id: ConversationId) -> Key {
+    rows(Tag::ConversationProfile, &[id.0.as_bytes()])
+}
+
 pub(in crate::store::embedded) fn conversations_after(after: Option<ConversationId>) -> Span {
     all_after(Tag::Conversation, after.map(conversation))
 }
