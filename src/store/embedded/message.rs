@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fjall::Slice;
 
+use super::cache::floor_counts::CountsVersion;
 use super::cache::newest::NewestList;
 use super::inbox;
 use super::read_context::ReadContext;
@@ -218,13 +219,17 @@ pub(super) fn counts_after(
     positions: &[(ConversationId, OrderKey)],
 ) -> Result<Vec<u64>> {
     let each = |(id, position): &(ConversationId, OrderKey)| {
+        let imports = context.floors.imports();
         let view = context.view();
         let head: Option<HeadRecord> = view.record(&key::head(*id))?;
         let Some(head) = head else {
             return Ok(0);
         };
-        let removed = removal::removed_up_to(&view, *id)?;
-        let (from, counted) = context.floors.known(*id, removed, *position);
+        let version = CountsVersion {
+            imports,
+            removed_up_to: removal::removed_up_to(&view, *id)?,
+        };
+        let (from, counted) = context.floors.known(*id, version, *position);
         let (from_key, to_key) = (
             key::message_position(*id, from),
             key::message_position(*id, *position),
@@ -241,7 +246,7 @@ pub(super) fn counts_after(
             }
         }
         let floors = &context.floors;
-        floors.put(*id, removed, (*position, below), checkpoints);
+        floors.put(*id, version, (*position, below), checkpoints);
         Ok(head.message_count.saturating_sub(below))
     };
     positions.iter().map(each).collect()

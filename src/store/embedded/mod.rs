@@ -168,7 +168,7 @@ impl Embedded {
                 known: opened.known,
                 unread: UnreadLists::new(),
                 mentions: Arc::new(MentionLists::new()),
-                floors: FloorCounts::new(),
+                floors: Arc::new(FloorCounts::new()),
                 former: FormerRuns::new(),
                 outbox: OutboxWriter::new(since.as_deref()),
                 retention: AtomicU32::new(0),

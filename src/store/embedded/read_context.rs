@@ -21,7 +21,7 @@ pub(super) struct ReadContext {
     pub(super) known: Arc<RowCache>,
     pub(super) unread: UnreadLists,
     pub(super) mentions: Arc<MentionLists>,
-    pub(super) floors: FloorCounts,
+    pub(super) floors: Arc<FloorCounts>,
     pub(super) former: FormerRuns,
     pub(super) outbox: OutboxWriter,
     /// Expiry of all messages in seconds. 0: none.

@@ -502,10 +502,12 @@ impl ImportDraft<'_> {
             None => Op::Delete(key),
         };
         let states = Arc::clone(&self.context.states);
+        let floors = Arc::clone(&self.context.floors);
         let forget = move || {
             conversations
                 .iter()
-                .for_each(|working| states.forget(working.conversation.id))
+                .for_each(|working| states.forget(working.conversation.id));
+            floors.end_by_import();
         };
         Ok(Write {
             ops: self.rows.into_iter().map(op).collect(),

@@ -1,6 +1,8 @@
-//! Counts of messages up to the floors of conversations. A removal from the disk ends the counts of its conversation.
+//! Counts of messages up to the floors of conversations. A removal from the disk ends the counts of its conversation; an import, which may
+//! bring older messages, ends all.
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -10,55 +12,79 @@ use crate::store::rules::position_counts::PositionCounts;
 
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
 
-pub(in crate::store::embedded) struct FloorCounts(Mutex<LruCache<ConversationId, Counts>>);
+pub(in crate::store::embedded) struct FloorCounts {
+    counts: Mutex<LruCache<ConversationId, Counts>>,
+    /// Imports whose messages every later view has.
+    imports: AtomicU64,
+}
+
+/// The version of counts: a later one ends those of an earlier one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::store::embedded) struct CountsVersion {
+    /// [`FloorCounts::imports`], read before the view that was counted.
+    pub(in crate::store::embedded) imports: u64,
+    /// Messages up to here were removed.
+    pub(in crate::store::embedded) removed_up_to: OrderKey,
+}
 
 /// Counts of one conversation.
 #[derive(Default)]
 struct Counts {
-    /// Messages up to here were removed when these counts were made.
-    removed_up_to: OrderKey,
+    version: CountsVersion,
     counts: PositionCounts,
 }
 
 impl FloorCounts {
     pub(in crate::store::embedded) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(CONVERSATIONS_MAX)))
+        Self {
+            counts: Mutex::new(LruCache::new(CONVERSATIONS_MAX)),
+            imports: AtomicU64::new(0),
+        }
     }
 
-    /// The last counted position up to this one, with its count. `removed_up_to` is that of the reader's snapshot.
+    pub(in crate::store::embedded) fn imports(&self) -> u64 {
+        self.imports.load(Ordering::Acquire)
+    }
+
+    /// Ends all counts, once an import is applied.
+    pub(in crate::store::embedded) fn end_by_import(&self) {
+        self.imports.fetch_add(1, Ordering::Release);
+    }
+
+    /// The last counted position up to this one, with its count, for a reader of this version.
     pub(in crate::store::embedded) fn known(
         &self,
         conversation: ConversationId,
-        removed_up_to: OrderKey,
+        version: CountsVersion,
         position: OrderKey,
     ) -> (OrderKey, u64) {
-        let mut all = self.0.lock();
+        let mut all = self.counts.lock();
         let known = all.get(&conversation);
-        let known = known.filter(|known| known.removed_up_to == removed_up_to);
+        let known = known.filter(|known| known.version == version);
         let last = known.and_then(|known| known.counts.last_up_to(position));
         last.unwrap_or((OrderKey::MIN, 0))
     }
 
     pub(in crate::store::embedded) fn clear(&self) {
-        self.0.lock().clear();
+        self.counts.lock().clear();
     }
 
     /// Notes the count of a position, and the checkpoints that the count has passed.
     pub(in crate::store::embedded) fn put(
         &self,
         conversation: ConversationId,
-        removed_up_to: OrderKey,
+        version: CountsVersion,
         count: (OrderKey, u64),
         checkpoints: Vec<(OrderKey, u64)>,
     ) {
-        let mut all = self.0.lock();
+        let mut all = self.counts.lock();
         let known = all.get_or_insert_mut(conversation, Counts::default);
-        if known.removed_up_to > removed_up_to {
+        if known.version > version {
             return;
         }
-        if known.removed_up_to < removed_up_to {
+        if known.version < version {
             *known = Counts {
-                removed_up_to,
+                version,
                 ..Counts::default()
             };
         }
@@ -71,21 +97,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_removal_ends_the_counts() {
+    fn a_removal_and_an_import_end_the_counts() {
         let (counts, id) = (FloorCounts::new(), ConversationId(uuid::Uuid::nil()));
         let position = |number: u128| OrderKey(number.to_be_bytes());
-        counts.put(id, OrderKey::MIN, (position(7), 3), Vec::new());
-        let known = counts.known(id, OrderKey::MIN, position(9));
-        assert_eq!(known, (position(7), 3));
-        let after_removal = counts.known(id, position(5), position(9));
-        assert_eq!(after_removal, (OrderKey::MIN, 0));
-        counts.put(id, position(5), (position(8), 1), Vec::new());
-        counts.put(id, OrderKey::MIN, (position(9), 4), Vec::new());
-        let known = counts.known(id, position(5), position(9));
-        assert_eq!(
-            known,
-            (position(8), 1),
-            "a snapshot from before it adds none"
-        );
+        let version = |removed| CountsVersion {
+            imports: counts.imports(),
+            removed_up_to: position(removed),
+        };
+        let first = version(0);
+        counts.put(id, first, (position(7), 3), Vec::new());
+        assert_eq!(counts.known(id, first, position(9)), (position(7), 3));
+        let none = (OrderKey::MIN, 0);
+        assert_eq!(counts.known(id, version(5), position(9)), none);
+        counts.put(id, version(5), (position(8), 1), Vec::new());
+        counts.put(id, first, (position(9), 4), Vec::new());
+        let known = counts.known(id, version(5), position(9));
+        assert_eq!(known, (position(8), 1), "an earlier view adds none");
+        counts.end_by_import();
+        assert_eq!(counts.known(id, version(5), position(9)), none);
     }
 }
