@@ -15,6 +15,7 @@ mod clients;
 mod cluster;
 mod delivery;
 mod dependencies;
+mod figures;
 mod fuzz;
 mod house;
 mod live;
