@@ -1,5 +1,5 @@
-//! The clients people use, against the real program: Relay, Apollo Client, urql, graphql-ws and graphql-sse, Python's gql, Go's genqlient, the
-//! compilers of Relay and of graphql-codegen, and the public audit of GraphQL over HTTP; and the proxies in front of it.
+//! The clients people use, against the real program: Relay, Apollo Client, urql, graphql-ws and graphql-sse, Python's gql, Go's genqlient, Apollo Kotlin,
+//! the compilers of Relay and of graphql-codegen, and the public audit of GraphQL over HTTP; and the proxies in front of it.
 
 mod imports;
 
@@ -14,7 +14,7 @@ use crate::support::node::Node;
 use crate::support::program::Program;
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
-use crate::support::{go, python};
+use crate::support::{go, java, python};
 
 /// The proxies' own time of idle connections ends first, so that none closes under a request.
 #[test]
@@ -116,6 +116,54 @@ fn the_transports_of_pythons_gql_subscribe() {
 fn genqlient_outlives_pings() {
     let (_program, server, [alice, bob]) = serve(&["--socket-ping-every", "50ms"]);
     go::run("genqlient", &[&graphql(&server), &alice, &bob]);
+}
+
+/// Longer than the 12 s after which the server pings, and than its wait for an answer.
+#[test]
+#[ignore = "gate: Maven builds a Kotlin program, which then is quiet for half a minute"]
+fn apollo_kotlin_asks_and_outlives_a_quiet_subscription() {
+    let (_program, server, [alice, bob]) = serve(&[]);
+    java::run("apollo-kotlin", &[&graphql(&server), &alice, &bob, "30000"]);
+}
+
+/// Longer than the 60 s after which common balancers close what is idle.
+#[test]
+#[ignore = "gate: quiet for 80 s"]
+fn quiet_sockets_and_events_outlive_dev_servers_and_proxies() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    let program = Program::new();
+    let arguments = [
+        "--rates",
+        "off",
+        "--trusted-proxies",
+        "127.0.0.1",
+        "--log",
+        "warn",
+    ];
+    let server = Server::start(&program, &arguments);
+    let [alice, bob] = ["alice", "bob"].map(|name| program.token(name));
+    let url = graphql(&server);
+    let proxies: Vec<_> = [Proxy::nginx, Proxy::caddy]
+        .into_iter()
+        .filter_map(|start| start(&program, server.address()))
+        .collect();
+    let held = |url: &str, front: &str| {
+        let arguments = [url, &alice, &bob, front, "80000"];
+        node.run_within("proxied.js", &arguments, Duration::from_secs(160));
+    };
+    std::thread::scope(|scope| {
+        for front in ["express", "vite", "webpack"] {
+            let (held, url) = (&held, &url);
+            scope.spawn(move || held(url, front));
+        }
+        for proxy in &proxies {
+            let held = &held;
+            scope.spawn(move || held(&proxy.url(), ""));
+        }
+    });
+    assert_eq!(server.kill(), "");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 // A server behind a proxy: `node proxied.js URL ALICE BOB`. With a fourth argument behind a dev server: `vite` or `webpack`, each by the lines
-// of dev/, or `express`, whose middleware compresses whatever it may.
+// of dev/, or `express`, whose middleware compresses whatever it may. A fifth argument holds streams and sockets open in quiet for so many
+// milliseconds.
 
 import assert from "node:assert/strict";
+import { setTimeout } from "node:timers/promises";
 
 import compression from "compression";
 import express from "express";
@@ -12,7 +14,7 @@ import WebSocket from "ws";
 
 import { ask, say, startConversation, until } from "./support.js";
 
-const [target, alice, bob, front] = process.argv.slice(2);
+const [target, alice, bob, front, quiet] = process.argv.slice(2);
 const headers = { authorization: `Bearer ${alice}` };
 const ADDED = "subscription($id: ID!) { messageAdded(conversationId: $id) { messageEdge { node { body } } } }";
 
@@ -50,8 +52,19 @@ const devServers = {
   },
 };
 
-const url = front === undefined ? target : `http://127.0.0.1:${(await devServers[front]()).address().port}/graphql`;
+const url = !front ? target : `http://127.0.0.1:${(await devServers[front]()).address().port}/graphql`;
 const id = await startConversation(url, alice, bob, 1);
+
+/** An event arrives on the same connection after a quiet time. */
+async function isHeld(name, client) {
+  const told = [];
+  client.subscribe({ query: ADDED, variables: { id } }, { next: (result) => told.push(result), error: assert.fail, complete: () => assert.fail(`${name} ended`) });
+  await setTimeout(Number(quiet));
+  const before = told.length;
+  await say(url, bob, id, `${name} after the quiet`);
+  const isIt = ({ data }) => data.messageAdded.messageEdge.node.body === `${name} after the quiet`;
+  await until(`${name} outlives the quiet`, () => told.slice(before).some(isIt));
+}
 
 /** An event arrives while nothing comes after it. */
 async function isTold(name, client) {
@@ -72,11 +85,17 @@ class BrowserSocket extends WebSocket {
   }
 }
 
+const events = () => createSse({ url, headers: { ...headers, "accept-encoding": "gzip, deflate, br" }, retryAttempts: 0 });
+const sockets = (path) =>
+  createSockets({ url: url.replace("http", "ws") + path, webSocketImpl: BrowserSocket, connectionParams: { headers }, retryAttempts: 0 });
+if (quiet !== undefined) {
+  await Promise.all([isHeld("events", events()), isHeld("sockets", sockets("/ws"))]);
+  process.exit(0);
+}
 // Both accept gzip, as browsers do.
-await isTold("events", createSse({ url, headers: { ...headers, "accept-encoding": "gzip, deflate, br" }, retryAttempts: 0 }));
+await isTold("events", events());
 for (const path of ["", "/ws"]) {
-  const sockets = createSockets({ url: url.replace("http", "ws") + path, webSocketImpl: BrowserSocket, connectionParams: { headers }, retryAttempts: 0 });
-  await isTold(`sockets ${path}`, sockets);
+  await isTold(`sockets ${path}`, sockets(path));
 }
 // More requests than the pool has connections.
 const names = await Promise.all(Array.from({ length: 60 }, () => ask(url, alice, "{ viewer { username } }")));

@@ -10,6 +10,7 @@ pub mod faketime;
 pub mod go;
 pub mod ground;
 pub mod handed_on;
+pub mod java;
 pub mod nats;
 pub mod node;
 pub mod peer;

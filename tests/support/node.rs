@@ -53,6 +53,12 @@ impl Node {
     /// Runs a program to its good end. What it says is seen.
     #[track_caller]
     pub(crate) fn run(&self, program: &str, arguments: &[&str]) {
+        self.run_within(program, arguments, RUNS_WITHIN);
+    }
+
+    /// The same where it may take longer, or must not.
+    #[track_caller]
+    pub(crate) fn run_within(&self, program: &str, arguments: &[&str], time: Duration) {
         let mut command = Command::new("node");
         let mut node = Running::spawn(
             command
@@ -61,10 +67,7 @@ impl Node {
                 .current_dir(self.folder)
                 .stdin(Stdio::null()),
         );
-        assert!(
-            ends_well_within(&mut node, RUNS_WITHIN),
-            "{program}: see above"
-        );
+        assert!(ends_well_within(&mut node, time), "{program}: see above");
     }
 }
 
