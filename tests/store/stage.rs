@@ -18,7 +18,7 @@ pub struct Stage {
     pub clock: Arc<ManualClock>,
     /// Folder of a store on disk, deleted with the stage.
     folder: Option<tempfile::TempDir>,
-    is_cluster: bool,
+    is_slow: bool,
     rows: RowCounter,
 }
 
@@ -39,7 +39,7 @@ impl Stage {
             store: Box::new(Naive::new(clock.clone())),
             clock,
             folder: None,
-            is_cluster: false,
+            is_slow: true,
             rows: Box::new(|| 0),
         }
     }
@@ -53,7 +53,7 @@ impl Stage {
             store,
             clock,
             folder: Some(folder),
-            is_cluster: false,
+            is_slow: false,
             rows,
         })
     }
@@ -69,7 +69,7 @@ impl Stage {
             store: Box::new(InstrumentedStore::new(store)),
             clock,
             folder: None,
-            is_cluster: true,
+            is_slow: true,
             rows: Box::new(move || counted.rows_read()),
         })
     }
@@ -78,9 +78,9 @@ impl Stage {
         &*self.store
     }
 
-    /// Whether a write waits for a network and a cluster's decision.
-    pub fn is_cluster(&self) -> bool {
-        self.is_cluster
+    /// Whether ten thousand changes take more than a minute: a cluster decides each, and the naive one copies all rows.
+    pub fn is_slow(&self) -> bool {
+        self.is_slow
     }
 
     /// Rows that the engine has read. 0 for the naive one.
@@ -94,7 +94,7 @@ impl Stage {
             store,
             clock,
             folder,
-            is_cluster,
+            is_slow,
             rows,
         } = self;
         let Some(folder) = folder else {
@@ -102,7 +102,7 @@ impl Stage {
                 store,
                 clock,
                 folder,
-                is_cluster,
+                is_slow,
                 rows,
             };
         };
@@ -113,7 +113,7 @@ impl Stage {
             store,
             clock,
             folder: Some(folder),
-            is_cluster,
+            is_slow,
             rows,
         }
     }
