@@ -231,6 +231,11 @@ impl HistoryService {
         Ok(page.map(|key| Arc::clone(&by_key[&key])))
     }
 
+    /// Low watermark of this server. A read that starts after this call shows all events up to it.
+    pub fn watermark(&self) -> OrderKey {
+        self.in_flight.low_watermark()
+    }
+
     /// The position of a conversation's event stream: its last persisted event, or the low
     /// watermark if that is later. So the position of a quiet conversation does not age.
     pub async fn events_position(&self, conversation: ConversationId) -> Result<OrderKey> {

@@ -81,6 +81,8 @@ pub(super) struct ScopeData {
     /// The same user, and the service behind the call.
     pub(super) caller: Viewer,
     pub(super) loaders: Loaders,
+    /// Low watermark from before the first read: every read of this scope shows all events up to here.
+    pub(super) watermark: OrderKey,
     shared: Option<Mutex<ViewerDifferences>>,
 }
 
@@ -119,6 +121,7 @@ impl ViewerScope {
         Self(Arc::new(ScopeData {
             chat: chat.clone(),
             viewer: caller.user.clone(),
+            watermark: chat.history.watermark(),
             loaders: Loaders::new(chat, &caller, shared.is_some()),
             caller,
             shared,

@@ -480,8 +480,9 @@ impl Conversation {
         .into())
     }
 
-    /// Current position of the event stream. Fetch it first, then the data, then subscribe to
-    /// `conversationEvents` or `messageAdded` with it as `after`: no event is lost in between.
+    /// Current position of the event stream. Fetch it with the data or before it, then subscribe to
+    /// `conversationEvents` or `messageAdded` with it as `after`: no event is lost in between, and a
+    /// few may be delivered that the data shows already.
     async fn events_cursor(&self) -> Result<String> {
         let position = self
             .scope
@@ -489,6 +490,9 @@ impl Conversation {
             .history
             .events_position(self.conversation.id)
             .await?;
+        // The fields of a query are resolved in any order, and an event may be persisted between a
+        // page and this read.
+        let position = position.min(self.scope.watermark);
         Ok(position.encode(List::Events(self.conversation.id)))
     }
 }
