@@ -158,6 +158,14 @@ async function pins() {
   await jumpedTo(bob, "Bring spoons.");
   await bob.locator("#pins").click();
   await jumpedTo(bob, "The plan");
+  // What is written meanwhile stays below the gap, also once it is sent.
+  const noPages = (route) => (route.request().postData()?.includes("query Page")
+    ? route.fulfill({ json: { errors: [{ message: "Later.", extensions: { code: "UNAVAILABLE", retryAfterMs: 50 } }] } }) : route.fallback());
+  await bob.context().route("**/graphql", noPages);
+  await send(bob, "Below the gap");
+  await bob.locator("li.message:not(.waiting)", { hasText: "Below the gap" }).waitFor();
+  assert.equal(await message(bob, "Below the gap").evaluate((node) => node.previousElementSibling.textContent), "Newer messages are between");
+  await bob.context().unroute("**/graphql", noPages);
   await bob.locator("#pill").click();
   await message(bob, "I am.").waitFor();
 

@@ -13,7 +13,7 @@ use axum::routing::get;
 use super::{CSS, HtmlPage, JS, escape, fingerprint, forever};
 
 /// Files of the demo. The modules import each other, so their folder holds the hash, not each name.
-const FILES: [(&str, &str); 29] = [
+const FILES: [(&str, &str); 26] = [
     ("demo.css", include_str!("demo/demo.css")),
     ("main.js", include_str!("demo/main.js")),
     ("documents.js", include_str!("demo/documents.js")),
@@ -21,11 +21,9 @@ const FILES: [(&str, &str); 29] = [
     ("inbox.js", include_str!("demo/inbox.js")),
     ("room.js", include_str!("demo/room.js")),
     ("head.js", include_str!("demo/head.js")),
-    ("pins.js", include_str!("demo/pins.js")),
     ("search.js", include_str!("demo/search.js")),
     ("finder.js", include_str!("demo/finder.js")),
     ("mentions.js", include_str!("demo/mentions.js")),
-    ("mention-jump.js", include_str!("demo/mention-jump.js")),
     ("safety.js", include_str!("demo/safety.js")),
     ("actions.js", include_str!("demo/actions.js")),
     ("log.js", include_str!("demo/log.js")),
@@ -36,7 +34,6 @@ const FILES: [(&str, &str); 29] = [
     ("composer.js", include_str!("demo/composer.js")),
     ("scroll.js", include_str!("demo/scroll.js")),
     ("attachments.js", include_str!("demo/attachments.js")),
-    ("walk.js", include_str!("demo/walk.js")),
     ("names.js", include_str!("demo/names.js")),
     ("press.js", include_str!("demo/press.js")),
     ("sheet.js", include_str!("demo/sheet.js")),

@@ -61,6 +61,12 @@ export class Actions {
     openReport({ chat: this.#chat, user, conversationId: this.#store.id, block: (username) => this.#room.block(username, true) });
   }
 
+  /** As with the first entry of its menu. */
+  swiped(id) {
+    const message = this.#store.get().items.find((one) => one.id === id);
+    if (message?.kind === "TEXT" && !message.deletedAt && this.#room.mayWrite()) this.#room.reply(message);
+  }
+
   messageMenu(message, button) {
     const isOwn = message.sender.username === this.#viewer;
     const mayWrite = this.#room.mayWrite();

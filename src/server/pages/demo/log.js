@@ -11,6 +11,8 @@ export class Log {
   #nodes = new Map();
   #before = new Map();
   #unfolded = new Set();
+  /** Keys of messages that have waited here. Behind a gap such a one stays at the end, also once it is sent. */
+  #waited = new Set();
 
   /** `on`: react, menu, quote, again, discard, takeBack, and unfolded(), which draws anew. */
   constructor(viewer, on) {
@@ -18,17 +20,18 @@ export class Log {
     this.#on = { ...on, unfold: (message) => { this.#unfolded.add(message.id); on.unfolded(); } };
   }
 
-  /** The elements of these messages. `hasNewer`: there is a gap before those that wait to be sent. `mayWrite`: the viewer is not silenced. */
+  /** The elements of these messages. `hasNewer`: there is a gap before those that were just written. `mayWrite`: the viewer is not silenced. */
   draw({ items: all, hasNewer, isGroup, firstUnread, mayWrite }) {
     // What is not drawn any more is forgotten.
     [this.#before, this.#nodes] = [this.#nodes, new Map()];
     const items = [];
-    const end = all.findIndex(({ send }) => send);
+    for (const { send, key } of all) if (send) this.#waited.add(key);
+    const end = hasNewer ? all.findLastIndex(({ key }) => !this.#waited.has(key)) + 1 : -1;
     all.forEach((message, index) => {
       const [before, after] = [all[index - 1], all[index + 1]];
       const day = dayKey(message.createdAt);
       const isFirstUnread = message.id === firstUnread;
-      if (hasNewer && index === end) items.push(this.#kept("gap", "", () => el("li", { class: "day" }, el("span", {}, "Newer messages are between"))));
+      if (index === end) items.push(this.#kept("gap", "", () => el("li", { class: "day" }, el("span", {}, "Newer messages are between"))));
       if (!before || dayKey(before.createdAt) !== day) {
         items.push(this.#kept(`day ${day}`, dayName(message.createdAt), (name) => el("li", { class: "day" }, el("span", {}, name))));
       }
@@ -40,7 +43,7 @@ export class Log {
         mayWrite: !message.send || mayWrite,
         names: namesVersion(),
         isUnfolded: this.#unfolded.has(message.id),
-        startsRun: isFirstUnread || !isRun(before, message),
+        startsRun: isFirstUnread || index === end || !isRun(before, message),
         endsRun: !isRun(message, after ?? { kind: "" }) || after.id === firstUnread,
       };
       const draw = message.send ? () => drawWaiting(message, look, this.#on) : () => drawMessage(message, look, this.#on);

@@ -1,29 +1,55 @@
-// Gestures that open the menu of an element without a button: a long press of a finger, a right click, and the menu key.
+// Gestures: what opens the menu of an element without a button (a long press of a finger, a right click, the menu key), and a swipe.
 
 const HOLD = 500;
 const SLIP = 10;
+const SWIPE = 64;
 
-/** Calls back with the element that the selector names. `isForAll`: a right click and the menu key open it, too. */
-export function onHold(root, selector, run, { signal, isForAll = false }) {
+/**
+ * Calls back with the element that the selector names. `isForAll`: a right click and the menu key open it, too. `swipe`: called with one that
+ * a finger has pulled to the right.
+ */
+export function onHold(root, selector, run, { signal, isForAll = false, swipe }) {
   let timer;
-  let from = null;
+  let from = {};
+  let target = null;
+  let pulled = 0;
   let isHeld = false;
+  let openedAt = 0;
   const on = (type, listen, options = {}) => root.addEventListener(type, listen, { signal, ...options });
   const cancel = () => clearTimeout(timer);
-  const hold = (target) => {
+  const pull = (by) => {
+    pulled = by;
+    target.style.translate = by ? `${by}px` : "";
+  };
+  const open = (element) => {
+    openedAt = Date.now();
+    run(element);
+  };
+  const hold = () => {
     cancel();
     isHeld = true;
-    run(target);
+    open(target);
   };
   on("pointerdown", (event) => {
     cancel();
-    isHeld = false;
-    const target = event.target.closest(selector);
-    from = event;
-    if (event.pointerType === "touch" && target) timer = setTimeout(() => hold(target), HOLD);
+    [isHeld, openedAt, from, target] = [false, 0, event, event.target.closest(selector)];
+    if (event.pointerType === "touch" && target) timer = setTimeout(hold, HOLD);
   }, { passive: true });
-  on("pointermove", ({ clientX, clientY }) => from && Math.hypot(clientX - from.clientX, clientY - from.clientY) > SLIP && cancel(), { passive: true });
-  for (const type of ["pointerup", "pointercancel"]) on(type, cancel, { passive: true });
+  on("pointermove", ({ clientX, clientY }) => {
+    const [x, y] = [clientX - from.clientX, clientY - from.clientY];
+    if (Math.hypot(x, y) > SLIP) cancel();
+    else if (!pulled) return;
+    if (swipe && target && from.pointerType === "touch" && !isHeld) pull(Math.min(SWIPE, x > Math.abs(y) ? x : 0));
+  }, { passive: true });
+  for (const type of ["pointerup", "pointercancel"]) {
+    on(type, () => {
+      cancel();
+      if (!pulled) return;
+      const isWhole = type === "pointerup" && pulled === SWIPE;
+      pull(0);
+      if (isWhole) swipe(target);
+    }, { passive: true });
+  }
   // The click that ends a long press opens nothing. One of a script may.
   on("click", (event) => {
     if (!isHeld || !event.isTrusted) return;
@@ -32,11 +58,13 @@ export function onHold(root, selector, run, { signal, isForAll = false }) {
     event.stopPropagation();
   }, { capture: true });
   on("contextmenu", (event) => {
-    const target = event.target.closest(selector);
-    const isTouch = event.pointerType === "touch";
-    if (!target || (!isTouch && !isForAll)) return;
+    const element = event.target.closest(selector);
+    // Firefox does not always say what has asked for it, and asks twice.
+    const isTouch = (event.pointerType ?? from.pointerType) === "touch";
+    if (!element || (!isTouch && !isForAll)) return;
     event.preventDefault();
-    if (!isTouch) run(target);
-    else if (!isHeld) hold(target);
+    if (isHeld || Date.now() - openedAt < HOLD) return;
+    if (isTouch) hold();
+    else open(element);
   });
 }

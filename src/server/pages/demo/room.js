@@ -6,17 +6,14 @@ import { Composer } from "./composer.js";
 import { el, icon, part, replaceItems } from "./dom.js";
 import { spanOf, untilOf } from "./expiry.js";
 import { Finder } from "./finder.js";
-import { RoomHead } from "./head.js";
+import { PinBar, RoomHead } from "./head.js";
 import { Log } from "./log.js";
-import { UnreadMentions } from "./mention-jump.js";
-import { EVERYONE, EVERYONE_USER } from "./mentions.js";
+import { EVERYONE, EVERYONE_USER, UnreadMentions } from "./mentions.js";
 import { lineOf } from "./message.js";
 import { learn, nameOf } from "./names.js";
-import { PinBar } from "./pins.js";
 import { onHold } from "./press.js";
-import { FloatingDay, Scroll } from "./scroll.js";
+import { FloatingDay, Scroll, Walk } from "./scroll.js";
 import { Sheet } from "./sheet.js";
-import { Walk } from "./walk.js";
 
 /** Order keys of the newest messages that were seen, by conversation. */
 const seenUpTo = new Map();
@@ -61,7 +58,7 @@ export class Room {
     part("scroller").addEventListener("scroll", () => this.#scrolled(), { signal, passive: true });
     this.#walk = new Walk(part("list"), part("text"), signal);
     // On a touch screen the buttons of the messages are for screen readers and keyboards.
-    onHold(part("list"), ".message:not(.waiting)", (node) => node.querySelector(".more")?.click(), { signal });
+    onHold(part("list"), ".message:not(.waiting)", (node) => node.querySelector(".more")?.click(), { signal, swipe: ({ dataset }) => this.#actions.swiped(dataset.id) });
     part("pill").addEventListener("click", () => this.#toEnd(), { signal });
     this.#log = this.#newLog();
     this.#actions = this.#newActions();

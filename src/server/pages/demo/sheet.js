@@ -8,7 +8,8 @@ import { Members } from "./members.js";
 import { displayOf, tooltipOf } from "./names.js";
 
 const VISIBILITIES = [["ALL", "All messages"], ["SINCE_JOINED", "Messages since they joined"]];
-const narrow = matchMedia("(max-width: 719px)");
+/** Here the sheet covers the conversation. */
+const narrow = matchMedia("(max-width: 899px)");
 
 export class Sheet {
   #chat;
@@ -36,6 +37,7 @@ export class Sheet {
       this.close();
     }, { signal });
     part("sheet-name").addEventListener("submit", (event) => { event.preventDefault(); this.#rename(); }, { signal });
+    narrow.addEventListener("change", () => this.#show(this.#isOpen), { signal });
     signal.addEventListener("abort", () => this.close(false));
     this.close(false);
   }
@@ -62,7 +64,7 @@ export class Sheet {
     if (goesBack) part("room-title").focus();
   }
 
-  /** On a telephone the sheet covers the conversation, which is then out of reach. */
+  /** A conversation that the sheet covers is out of reach. */
   #show(isOpen) {
     part("sheet").hidden = !isOpen;
     part("room").inert = isOpen && narrow.matches;
