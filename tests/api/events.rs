@@ -336,3 +336,36 @@ async fn a_replay_says_where_it_ends_to_those_who_ask() {
     let body = &next(&mut silent).await.1["messageEdge"]["node"]["body"];
     assert_eq!(*body, "live");
 }
+
+/// The fields of a query are resolved in any order: its cursor never passes a message that its page
+/// lacks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_sent_during_a_query_is_in_its_page_or_after_its_cursor() {
+    const READS: usize = 40;
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    // The reads of one user wait for each other, so the cursor is read after the first page.
+    let pages: String = (0..8)
+        .map(|page| format!("p{page}: messages(first: 1) {{ edges {{ node {{ body }} }} }} "))
+        .collect();
+    let document = format!("query($c: ID!) {{ conversation(id: $c) {{ {pages} eventsCursor }} }}");
+    let number = |node: &Value| text(&node["body"]).parse::<usize>().unwrap();
+    alice.send(&c, "0").await;
+    for round in 0..READS {
+        let [during, after] = [2 * round + 1, 2 * round + 2].map(|number| number.to_string());
+        let query = bob.data(&document, json!({"c": c}));
+        let (_, read) = tokio::join!(alice.send(&c, &during), query);
+        alice.send(&c, &after).await;
+        let read = &read["conversation"];
+        let shown = number(&read["p0"]["edges"][0]["node"]);
+        let mut stream = bob.subscribe(EVENTS, json!({"c": c, "after": read["eventsCursor"]}));
+        let first = loop {
+            let event = next(&mut stream).await.1;
+            if event["__typename"] == "MessageAddedEvent" {
+                break number(&event["messageEdge"]["node"]);
+            }
+        };
+        assert!(first <= shown + 1, "{first} follows {shown}");
+    }
+}
