@@ -1,12 +1,13 @@
 // Looks at the chat page at the sizes of a telephone, a tablet and a desk, light and dark, with hard texts: nothing is wider than the
-// screen, every control has a name, and every text has a contrast of at least 4.5 to what lies under it.
+// screen or cut off, every control has a name, is large enough for a finger on a telephone, and every text has a contrast of at least 4.5 to
+// what lies under it.
 // Usage: node look.js BASE_URL CHROMIUM SCREENSHOT_FOLDER. Exit code 0: all of it held. The screenshots are to be looked at; `chat.png` is the
 // one of the README. They want the fonts of fonts-noto-core and fonts-noto-color-emoji: others have no emoji in colour.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { apiOf, chooseAction, entry, message, openId, send, sendMany } from "./chat.js";
-import { fits, launch, paleTexts } from "./page.js";
+import { cutTexts, fits, launch, paleTexts, smallTargets } from "./page.js";
 
 const [base, executablePath, folder] = process.argv.slice(2);
 const { newContext, open, check, pictures, close } = await launch(base, executablePath);
@@ -15,6 +16,7 @@ const SIZES = { telephone: { width: 390, height: 844 }, tablet: { width: 820, he
 const LONG = "A very long name of a group that nobody would ever choose, but somebody did, with many words in it";
 const CREATE = "mutation($input: CreateGroupConversationInput!) { createGroupConversation(input: $input) { conversation { id } } }";
 const PIN = "mutation($input: PinMessageInput!) { pinMessage(input: $input) { message { id } } }";
+const SILENCE = "mutation($input: SilenceParticipantInput!) { silenceParticipant(input: $input) { participant { id } } }";
 const BLOCK = "mutation($input: BlockUserInput!) { blockUser(input: $input) { user { username } } }";
 
 async function hardTexts() {
@@ -23,6 +25,10 @@ async function hardTexts() {
   for (let count = 1; count <= 40; count += 1) await create(`Group ${count}`);
   const rightToLeft = await create("مجموعة الحساء");
   await sendMany(base, "bob", rightToLeft, [{ body: "مرحبا @alice، الحساء جاهز", mentionedUsernames: ["alice"] }, "🎉🍲"]);
+  const silenced = await create("Silenced");
+  await sendMany(base, "bob", silenced, ["🍲", "Write 4,000 characters. ".repeat(167), "Run `npm ci`, then:\n```js\nserve(await cook({ beans: 200, water: 1.5, salt: \"a pinch\", time: 45 * 60_000, lid: true }));\n```",
+    { body: "The soup", attachments: [{ url: "https://example.org/bowl.png", mimeType: "image/png", name: "bowl.png", width: 1600, height: 1200 }] }]);
+  await bob(SILENCE, { input: { conversationId: silenced, username: "alice" } });
   const id = await create(LONG, ["alice", "carol", "dave"]);
   const ids = await sendMany(base, "bob", id, [
     "x".repeat(2_000), "word ".repeat(80), "مرحبا، الحساء جاهز", "🎉🍲", "Soup: https://example.org/soup",
@@ -72,6 +78,10 @@ async function look(page, name) {
   await fits(page, name);
   assert.deepEqual(await page.evaluate(paleTexts), [], `${name}: contrast`);
   assert.deepEqual(await page.evaluate(nameless), [], `${name}: names`);
+  if (name.startsWith("telephone")) {
+    assert.deepEqual(await page.evaluate(cutTexts), [], `${name}: cut off`);
+    assert.deepEqual(await page.evaluate(smallTargets), [], `${name}: targets`);
+  }
   await page.screenshot({ path: join(folder, `look-${name}.png`) });
 }
 
@@ -95,8 +105,10 @@ try {
     for (const colorScheme of ["light", "dark"]) {
       const hands = size === "telephone" ? { hasTouch: true, isMobile: true } : {};
       const context = await newContext({ viewport, colorScheme, ...hands });
-      const page = await open(context, "/demo?as=alice");
+      const page = await open(context, "/demo");
       const name = (what) => `${size}-${colorScheme}-${what}`;
+      await look(page, name("door"));
+      await page.getByRole("button", { name: "alice" }).click();
       await entry(page, "Group 40").waitFor();
       await look(page, name("inbox"));
       await entry(page, "Group 40").click({ button: "right" });
@@ -106,6 +118,17 @@ try {
       await page.locator("#results a").first().waitFor();
       await look(page, name("search"));
       await page.locator("#search").fill("");
+      await page.locator("#me").click();
+      await look(page, name("profile"));
+      await page.keyboard.press("Escape");
+      await page.locator("#new").click();
+      await page.locator("#names").fill("bob, zelda");
+      await look(page, name("new"));
+      await page.keyboard.press("Escape");
+      await entry(page, "Silenced").click();
+      await page.locator("#closed").waitFor();
+      await look(page, name("silenced"));
+      if (size === "telephone") await page.locator("#back").click();
       await entry(page, "A very long name").click();
       await message(page, "Well, @bob.").waitFor();
       await look(page, name("room"));

@@ -96,3 +96,26 @@ export function paleTexts() {
   }
   return pale;
 }
+
+/** Runs in the page. Returns the visible elements that hide a part of their text without an ellipsis. */
+export function cutTexts() {
+  const cut = [];
+  for (const node of document.body.querySelectorAll("*")) {
+    const { overflowX, overflowY, textOverflow, webkitLineClamp } = getComputedStyle(node);
+    const hides = (overflow) => ["hidden", "clip"].includes(overflow);
+    const isCut = (hides(overflowX) && textOverflow !== "ellipsis" && node.scrollWidth > node.clientWidth + 1)
+      || (hides(overflowY) && webkitLineClamp === "none" && textOverflow !== "ellipsis" && node.scrollHeight > node.clientHeight + 1);
+    if (isCut && node.textContent.trim() && !node.closest(".sr, svg") && node.checkVisibility()) cut.push(node.outerHTML.slice(0, 90));
+  }
+  return cut;
+}
+
+/** Runs in the page. Returns the controls in reach that are too small for a finger: under 44 pixels. Links in a text are as high as it. */
+export function smallTargets() {
+  const isInReach = (node) => node.checkVisibility({ opacityProperty: true, visibilityProperty: true }) && !node.closest("[inert], .sr");
+  return [...document.querySelectorAll("button, a, input, select, textarea, [role=option]")]
+    .filter((node) => isInReach(node) && !node.closest(".body, .attachment, .picture"))
+    .map((node) => [node, (node.closest("label") ?? node).getBoundingClientRect()])
+    .filter(([, { width, height }]) => width && (width < 43.5 || height < 43.5))
+    .map(([node, { width, height }]) => `${Math.round(width)} x ${Math.round(height)} ${node.outerHTML.slice(0, 90)}`);
+}
