@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use crate::chat::access::{Access, VisibleConversation};
 use crate::chat::error::{Error, Result};
 use crate::model::{
-    Ban, Conversation, ConversationId, ConversationKind, ConversationProfile, Membership, Message,
-    Page, PageRequest, Participant, Profile, Role, ServiceRight, Silence, UserId, Viewer,
+    AppKey, Ban, Conversation, ConversationId, ConversationKind, ConversationProfile, Membership,
+    Message, Page, PageRequest, Participant, Profile, Role, ServiceRight, Silence, UserId, Viewer,
 };
 use crate::store::Store;
 
@@ -72,6 +72,12 @@ impl ParticipantService {
     ) -> Result<Vec<Arc<ConversationProfile>>> {
         let found = self.store.conversation_profiles(conversations).await?;
         Ok(found.into_iter().map(Arc::new).collect())
+    }
+
+    /// The conversation of an app key. For a key without one the answer is the id of none, so that both take the same reads.
+    pub async fn by_app_key(&self, key: &AppKey) -> Result<ConversationId> {
+        let claim = self.store.app_key_claim(key).await?;
+        Ok(claim.map_or_else(ConversationId::random, |claim| claim.conversation))
     }
 
     /// The silence of a participant that holds now.

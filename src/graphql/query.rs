@@ -12,7 +12,7 @@ use super::types::{
     InboxSummary, MessageFilter, MessageMatchConnection, Node, ReportConnection, ReportState,
     SearchArguments, User, UserEdge,
 };
-use crate::model::{ServiceRight, UserId};
+use crate::model::{AppKey, ServiceRight, UserId};
 
 /// Maximum number of ids in one call of `nodes`.
 const NODES_MAX: usize = 100;
@@ -74,6 +74,23 @@ impl Query {
                 Some(id) => Conversation::load(&scope, id).await,
                 None => Ok(None),
             }
+        })
+        .await
+    }
+
+    /// Returns the conversation that the app knows under this key. Null unless the viewer takes part in it.
+    async fn conversation_by_app_key(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Key that a service gave at the creation: 1 to 128 bytes.")]
+        app_key: String,
+    ) -> Nullable<Conversation> {
+        nullable(async {
+            let scope = ViewerScope::shared(ctx)?;
+            let key = AppKey::parse(&app_key)
+                .map_err(|error| Error::bad_input(&["appKey"], format!("the appKey {error}")))?;
+            let id = scope.chat.participants.by_app_key(&key).await?;
+            Conversation::load(&scope, id).await
         })
         .await
     }

@@ -1,9 +1,12 @@
 //! Conversations and their participants.
 
+mod posting;
+mod profile;
+
+pub use self::posting::{PostingAct, PostingRoles};
+pub use self::profile::{AppKey, AppKeyClaim, ConversationProfile};
 use super::text::{parse_line, parse_name};
-use super::{
-    ConversationId, InputHash, MessageId, Metadata, OrderKey, TextError, Timestamp, UserId,
-};
+use super::{ConversationId, InputHash, MessageId, OrderKey, TextError, Timestamp, UserId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -32,6 +35,11 @@ pub struct Conversation {
 }
 
 impl Conversation {
+    /// The roles that posting in it needs.
+    pub fn roles(&self) -> PostingRoles {
+        self.history.roles
+    }
+
     /// Whether it is large with so many participants. A large one stays so.
     pub fn is_large_with(&self, participants: u64) -> bool {
         self.is_large || participants > Self::FAN_OUT_MAX as u64
@@ -61,7 +69,8 @@ pub enum HistoryVisibility {
     SinceJoined,
 }
 
-/// Settings that bound the history of a conversation for all its participants: one value, always written as a whole.
+/// Settings of a conversation that are one value, always written as a whole on the condition of the membership's version: the
+/// bounds of its history for all its participants, and the posting roles.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
@@ -71,6 +80,9 @@ pub struct HistorySettings {
     pub ttl_seconds: Option<u32>,
     /// Messages up to here are gone for everyone. It never goes back.
     pub floor: OrderKey,
+    /// The encodings of the first version leave them out.
+    #[serde(skip)]
+    pub roles: PostingRoles,
 }
 
 impl HistorySettings {
@@ -156,6 +168,17 @@ pub enum Role {
     Owner,
     Admin,
     Member,
+}
+
+impl Role {
+    /// Whether it has the rights of another role.
+    pub fn covers(self, needed: Self) -> bool {
+        match needed {
+            Self::Member => true,
+            Self::Admin => self != Self::Member,
+            Self::Owner => self == Self::Owner,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -288,21 +311,5 @@ impl Ban {
 
     pub fn holds_at(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until)
-    }
-}
-/// Profile of a conversation: the fields that an app shows beside its name. Membership reads and sends do not read it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct ConversationProfile {
-    pub description: Option<String>,
-    pub avatar_url: Option<String>,
-    /// The app's own data, which services write.
-    pub metadata: Option<Metadata>,
-}
-
-impl ConversationProfile {
-    pub const DESCRIPTION_BYTES_MAX: usize = 1_024;
-
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
     }
 }

@@ -21,8 +21,9 @@ pub mod viewer;
 pub use change::{Change, ChangeKind, Revision};
 pub use content::{Attachment, Body, Content, Parts};
 pub use conversation::{
-    Ban, Conversation, ConversationKind, ConversationProfile, Floor, GroupName, HistorySettings,
-    HistoryVisibility, Membership, MembershipState, OwnFloor, Participant, Role, Silence,
+    AppKey, AppKeyClaim, Ban, Conversation, ConversationKind, ConversationProfile, Floor,
+    GroupName, HistorySettings, HistoryVisibility, Membership, MembershipState, OwnFloor,
+    Participant, PostingAct, PostingRoles, Role, Silence,
 };
 pub use event::{
     BlockNotice, Event, InboxChange, Notice, OutboxEvent, OutboxEventKind, OutboxRow, OutboxShard,

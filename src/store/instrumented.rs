@@ -19,13 +19,13 @@ use super::{
     Verified, VerifyPosition,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
-use crate::model::{Ban, Block, IgnoredSenders};
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, ConversationProfile, Cut, DirectIds, Emoji,
-    Flags, IdempotencyKey, InboxKey, InboxRow, Job, JobId, Membership, Message, MessageId,
-    OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report,
-    ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    AppKey, AppKeyClaim, Change, ChangeId, Conversation, ConversationId, ConversationProfile, Cut,
+    DirectIds, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Job, JobId, Membership, Message,
+    MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
+    Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
+use crate::model::{Ban, Block, IgnoredSenders};
 
 /// A store with metrics. Its answers are those of the store in it.
 pub struct InstrumentedStore {
@@ -150,6 +150,8 @@ instrumented! {
             restored_at() -> Option<Timestamp>;
             direct_ids() -> DirectIds;
             participations(viewer: &'a UserId, conversations: &'a [ConversationId]) -> Vec<Option<Participation>>;
+            app_key_claim(key: &'a AppKey) -> Option<AppKeyClaim>;
+            claim_app_key(key: &'a AppKey, claim: AppKeyClaim) -> AppKeyClaim;
             direct_conversation(one: &'a UserId, other: &'a UserId) -> Option<ConversationId>;
             create_conversation(new: &'a NewConversation) -> Created;
             participants(conversation: ConversationId, page: &'a PageRequest<UserId>) -> Page<Participant>;

@@ -41,12 +41,13 @@ impl ConversationProfileChange {
             description: self.description.clone().unwrap_or(profile.description),
             avatar_url: self.avatar_url.clone().unwrap_or(profile.avatar_url),
             metadata: self.metadata.clone().unwrap_or(profile.metadata),
+            app_key: profile.app_key,
         }
     }
 }
 
 impl From<ConversationProfile> for ConversationProfileChange {
-    /// The change that sets the fields of a new profile.
+    /// The change that sets the fields of a new profile. No change sets an app key.
     fn from(profile: ConversationProfile) -> Self {
         Self {
             description: profile.description.map(Some),

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::line::{self, Line};
 use crate::model::{
     Attachment, Ban, HistoryVisibility, InputHash, Membership, MembershipState, Message,
-    MessageKind, Metadata, MetadataError, OrderKey, Parts, Report, Suspension,
+    MessageKind, Metadata, MetadataError, OrderKey, Parts, PostingRoles, Report, Suspension,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -52,35 +52,42 @@ impl Line {
                 conversation,
                 last_activity,
                 profile,
-            } => Self::Conversation(line::ConversationLine {
-                id: conversation.id.0,
-                kind: Some(conversation.kind),
-                name: conversation
-                    .name
-                    .as_ref()
-                    .map(|name| name.as_str().to_owned()),
-                created_at: text(Some(conversation.created_at)),
-                created_by: text(conversation.created_by.as_ref()),
-                last_activity_at: text(*last_activity),
-                description: profile.description.clone(),
-                avatar_url: profile.avatar_url.clone(),
-                metadata: profile
-                    .metadata
-                    .as_ref()
-                    .map(Metadata::json)
-                    .transpose()?
-                    .map(ToOwned::to_owned),
-                slow_mode_seconds: Some(conversation.slow_mode_seconds)
-                    .filter(|seconds| *seconds > 0),
-                history_visibility: Some(conversation.history.visibility)
-                    .filter(|visibility| *visibility != HistoryVisibility::All),
-                message_ttl_seconds: conversation.history.ttl_seconds,
-                floor: bound_text(conversation.history.floor),
-                input_hash: conversation
-                    .input_hash
-                    .map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
-                participants: None,
-            }),
+            } => {
+                let roles = conversation.roles();
+                Self::Conversation(line::ConversationLine {
+                    id: conversation.id.0,
+                    kind: Some(conversation.kind),
+                    name: conversation
+                        .name
+                        .as_ref()
+                        .map(|name| name.as_str().to_owned()),
+                    created_at: text(Some(conversation.created_at)),
+                    created_by: text(conversation.created_by.as_ref()),
+                    last_activity_at: text(*last_activity),
+                    description: profile.description.clone(),
+                    avatar_url: profile.avatar_url.clone(),
+                    app_key: profile.app_key.as_ref().map(|key| key.as_str().to_owned()),
+                    metadata: profile
+                        .metadata
+                        .as_ref()
+                        .map(Metadata::json)
+                        .transpose()?
+                        .map(ToOwned::to_owned),
+                    slow_mode_seconds: Some(conversation.slow_mode_seconds)
+                        .filter(|seconds| *seconds > 0),
+                    send_role: Some(roles.send).filter(|role| *role != PostingRoles::DEFAULT.send),
+                    add_role: Some(roles.add).filter(|role| *role != PostingRoles::DEFAULT.add),
+                    pin_role: roles.pin,
+                    history_visibility: Some(conversation.history.visibility)
+                        .filter(|visibility| *visibility != HistoryVisibility::All),
+                    message_ttl_seconds: conversation.history.ttl_seconds,
+                    floor: bound_text(conversation.history.floor),
+                    input_hash: conversation
+                        .input_hash
+                        .map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
+                    participants: None,
+                })
+            }
             ImportRow::Participant {
                 conversation,
                 user,

@@ -176,6 +176,14 @@ pub struct ConversationLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_mode_seconds: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub app_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send_role: Option<Role>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub add_role: Option<Role>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pin_role: Option<Role>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub history_visibility: Option<HistoryVisibility>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_ttl_seconds: Option<u32>,

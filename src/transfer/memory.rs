@@ -8,10 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::model::{
-    Ban, Block, Change, Conversation, ConversationId, ConversationProfile, Cut, DirectIds, Emoji,
-    Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId, Membership, Message,
-    MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
-    Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    AppKey, AppKeyClaim, Ban, Block, Change, Conversation, ConversationId, ConversationProfile,
+    Cut, DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId,
+    Membership, Message, MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin,
+    Profile, Reaction, Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid,
+    Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
@@ -357,6 +358,12 @@ impl Store for Memory {
         _: &'a UserId,
     ) -> StoreFuture<'a, Option<ConversationId>> {
         Box::pin(async move { Ok(None) })
+    }
+    fn app_key_claim<'a>(&'a self, _: &'a AppKey) -> StoreFuture<'a, Option<AppKeyClaim>> {
+        Box::pin(async move { unreachable!("not part of an import") })
+    }
+    fn claim_app_key<'a>(&'a self, _: &'a AppKey, _: AppKeyClaim) -> StoreFuture<'a, AppKeyClaim> {
+        Box::pin(async move { unreachable!("not part of an import") })
     }
     fn create_conversation<'a>(&'a self, _: &'a NewConversation) -> StoreFuture<'a, Created> {
         Box::pin(async move { unreachable!("not part of an import") })

@@ -16,9 +16,10 @@ use self::report::report_row;
 use super::line::{self, FORMAT, Line};
 use super::rules::{ImportRules, LineContext, LineRows, Losses};
 use crate::model::{
-    Ban, Body, Conversation, ConversationId, ConversationKind, ConversationProfile, Emoji, Flags,
-    GroupName, HistorySettings, InputHash, Membership, MembershipState, MessageId, Metadata,
-    OrderKey, Profile, Restriction, Role, Silence, Suspension, Timestamp, UserId, text::parse_line,
+    AppKey, Ban, Body, Conversation, ConversationId, ConversationKind, ConversationProfile, Emoji,
+    Flags, GroupName, HistorySettings, InputHash, Membership, MembershipState, MessageId, Metadata,
+    OrderKey, PostingRoles, Profile, Restriction, Role, Silence, Suspension, Timestamp, UserId,
+    text::parse_line,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -161,6 +162,7 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
             .map(|json| Metadata::from_history(json.get(), Metadata::BYTES_MAX))
             .transpose()
             .map_err(|error| format!("`metadata` {error}"))?,
+        app_key: app_key(kind, line.app_key)?,
     };
     let conversation = Conversation {
         id,
@@ -180,6 +182,7 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
             visibility: line.history_visibility.unwrap_or_default(),
             ttl_seconds: ttl_seconds("messageTtlSeconds", line.message_ttl_seconds)?,
             floor: bound("floor", line.floor, now)?,
+            roles: posting_roles(kind, [line.send_role, line.add_role, line.pin_role])?,
         },
         is_large: participants.len() > Conversation::FAN_OUT_MAX,
     };
@@ -261,6 +264,34 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
             },
         },
     })
+}
+
+/// A key of the app's own, which groups alone have.
+fn app_key(kind: ConversationKind, key: Option<String>) -> Result<Option<AppKey>> {
+    let Some(key) = key else {
+        return Ok(None);
+    };
+    if kind != ConversationKind::Group {
+        return Err("only a group has an `appKey`".to_owned());
+    }
+    let key = AppKey::parse(&key).map_err(|error| format!("`appKey` {error}"))?;
+    Ok(Some(key))
+}
+
+/// The roles of sends, additions and pins, which groups alone have.
+fn posting_roles(
+    kind: ConversationKind,
+    [send, add, pin]: [Option<Role>; 3],
+) -> Result<PostingRoles> {
+    let roles = PostingRoles {
+        send: send.unwrap_or(PostingRoles::DEFAULT.send),
+        add: add.unwrap_or(PostingRoles::DEFAULT.add),
+        pin,
+    };
+    if kind != ConversationKind::Group && !roles.is_default() {
+        return Err("only a group has `sendRole`, `addRole` and `pinRole`".to_owned());
+    }
+    Ok(roles)
 }
 
 /// An order key in hexadecimal digits. Without one, there is no bound.

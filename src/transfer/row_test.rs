@@ -325,7 +325,7 @@ fn what_is_written_means_what_it_was_written_of() {
             r#"{{"type":"reaction",{CONVERSATION},"messageId":"a3e39830-e29b-11ef-8001-000000000001","emoji":"👍","username":"alice"}}"#
         ),
         r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","kind":"DIRECT","createdAt":"2026-01-01T00:00:00.000000Z"}"#,
-        r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","kind":"GROUP","createdAt":"2026-01-01T00:00:00.000000Z","description":"About\nus","avatarUrl":"https://a.example/g.png","metadata":{"order":42}}"#,
+        r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","kind":"GROUP","createdAt":"2026-01-01T00:00:00.000000Z","description":"About\nus","avatarUrl":"https://a.example/g.png","metadata":{"order":42},"appKey":"order:42","sendRole":"ADMIN","addRole":"MEMBER","pinRole":"OWNER"}"#,
         r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","kind":"GROUP","name":"n","createdAt":"2026-01-01T00:00:00.000000Z","createdBy":"alice","lastActivityAt":"2026-01-01T00:00:00.000000Z","inputHash":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}"#,
     ];
     for text in lines {

@@ -1,6 +1,7 @@
 //! The API as its users see it: every case goes through documents that are prepared and executed as the doors do it.
 
 mod access;
+mod app_key;
 mod attachment;
 mod authority;
 mod block;
@@ -26,6 +27,7 @@ mod outbox;
 mod pace;
 mod pin;
 mod position;
+mod posting_role;
 mod presence;
 mod privacy;
 mod profile;

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 use wideroom::model::{
-    Ban, Block, Change, ChangeId, Conversation, ConversationId, ConversationProfile, Cut,
-    DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId,
-    Message, MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile,
-    Reaction, Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp,
-    Unread, UserId,
+    AppKey, AppKeyClaim, Ban, Block, Change, ChangeId, Conversation, ConversationId,
+    ConversationProfile, Cut, DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders, InboxKey,
+    InboxRow, Job, JobId, Message, MessageId, OrderKey, OutboxShard, Page, PageRequest,
+    Participant, Pin, Profile, Reaction, Report, ReportId, ReportResolution, Restriction, Revision,
+    TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::embedded::Embedded;
@@ -152,6 +152,8 @@ still! {
     restored_at() -> Option<Timestamp>;
     direct_ids() -> DirectIds;
     participations(viewer: &'a UserId, conversations: &'a [ConversationId]) -> Vec<Option<Participation>>;
+    app_key_claim(key: &'a AppKey) -> Option<AppKeyClaim>;
+    claim_app_key(key: &'a AppKey, claim: AppKeyClaim) -> AppKeyClaim;
     direct_conversation(one: &'a UserId, other: &'a UserId) -> Option<ConversationId>;
     create_conversation(new: &'a NewConversation) -> Created;
     participants(conversation: ConversationId, page: &'a PageRequest<UserId>) -> Page<Participant>;

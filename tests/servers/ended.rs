@@ -338,8 +338,9 @@ async fn a_repeated_creation_shows_the_conversation_in_every_live_inbox() {
                 name: is_group.then(|| GroupName::parse("club").unwrap()),
                 created_at: change.moment(),
                 created_by: Some(anna.clone()),
-                input_hash: is_group
-                    .then(|| InputHash::of_group("club", &users, &Default::default())),
+                input_hash: is_group.then(|| {
+                    InputHash::of_group("club", &users, &Default::default(), Default::default())
+                }),
                 slow_mode_seconds: 0,
                 history: Default::default(),
                 is_large: false,

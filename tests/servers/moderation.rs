@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde_json::json;
 use wideroom::bus::Bus;
-use wideroom::chat::{BanInput, ConversationEvent};
+use wideroom::chat::{BanInput, ConversationEvent, ConversationSettings, PostingRolesInput};
 use wideroom::clock::SystemClock;
-use wideroom::store::Store as _;
+use wideroom::model::{MessageKind, Role};
 use wideroom::store::cql::{Address, finish, migrate};
+use wideroom::store::{Store as _, StoreAdmin as _};
 
 use super::pair::{SOON, Server, people, two};
 use crate::support::cassandra::shared;
@@ -75,6 +76,56 @@ async fn a_silence_and_a_ban_hold_on_every_server_and_are_told_there() {
         .unwrap();
     let refused = other.try_send(&ben, conversation, "x", None).await;
     assert!(refused.is_err(), "a banned user is left out");
+}
+
+/// One server makes an announcement group while a MEMBER sends on the other one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_posting_role_holds_on_every_server_within_two_seconds() {
+    let Some((one, other)) = two().await else {
+        return;
+    };
+    let [anna, ben] = people(["anna", "ben"]);
+    for _ in 0..4 {
+        let conversation = one.group(&anna, &[&ben]).await;
+        let roles = PostingRolesInput {
+            send: Some(Some(Role::Admin)),
+            ..PostingRolesInput::default()
+        };
+        let settings = ConversationSettings {
+            roles,
+            ..ConversationSettings::default()
+        };
+        let sends = async {
+            let mut last = None;
+            loop {
+                match other.try_send(&ben, conversation, "x", None).await {
+                    Ok(message) => last = Some(message.id),
+                    Err(refusal) => break (last, refusal),
+                }
+            }
+        };
+        let (writes, owner) = (&one.chat.writes, anna.clone().into());
+        let (set, (last, refusal)) = tokio::join!(
+            writes.update_settings(&owner, conversation, settings),
+            sends
+        );
+        set.unwrap();
+        assert!(
+            refusal.to_string().contains("only an owner or admin"),
+            "{refusal}"
+        );
+        let messages = one.cql.all_messages(conversation, None, 10_000);
+        let messages = messages.await.unwrap().into_iter();
+        let announcement = messages
+            .filter_map(|stored| stored.message.ok())
+            .find(|message| message.kind == MessageKind::System)
+            .unwrap();
+        let announced = one.cql.conversations(&[conversation]).await.unwrap();
+        assert_eq!(announced[0].as_ref().unwrap().roles().send, Role::Admin);
+        let last = last.map(|id| id.moment().micros()).unwrap_or_default();
+        assert!(last - announcement.id.moment().micros() <= 2_000_000);
+        one.send(&anna, conversation, "news").await;
+    }
 }
 
 /// Two servers add and ban a user at the same time, again and again: in the end nobody is both.

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use wideroom::model::{
-    Ban, Block, Change, Conversation, ConversationId, ConversationProfile, Cut, DirectIds, Emoji,
-    Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey,
-    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
-    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    AppKey, AppKeyClaim, Ban, Block, Change, Conversation, ConversationId, ConversationProfile,
+    Cut, DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Message,
+    MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
+    Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
@@ -35,6 +35,8 @@ pub(super) struct Slow {
     is_held: watch::Sender<bool>,
     /// Calls of a method that are yet to be refused.
     refusals: Mutex<HashMap<&'static str, usize>>,
+    /// Calls of a method that are yet to be done without an answer.
+    losses: Mutex<HashMap<&'static str, usize>>,
     /// Shards of the outbox that were read.
     pub(super) outbox_reads: AtomicUsize,
 }
@@ -49,6 +51,7 @@ impl Slow {
             moves: AtomicUsize::new(0),
             is_held: watch::Sender::default(),
             refusals: Mutex::default(),
+            losses: Mutex::default(),
             outbox_reads: AtomicUsize::new(0),
         }
     }
@@ -80,6 +83,28 @@ impl Slow {
     /// So many of the next calls of a method are refused, before they do anything.
     pub(super) fn refuse(&self, method: &'static str, calls: usize) {
         self.refusals.lock().unwrap().insert(method, calls);
+    }
+
+    /// So many of the next calls of a method are done, and their answers are lost.
+    pub(super) fn lose(&self, method: &'static str, calls: usize) {
+        self.losses.lock().unwrap().insert(method, calls);
+    }
+
+    /// Does a call that may be refused, or lose its answer.
+    async fn with_faults<T>(
+        &self,
+        method: &str,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        self.admit(method)?;
+        let answer = call.await;
+        match self.losses.lock().unwrap().get_mut(method) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                Err(Error::Unavailable("its answer is lost".into()))
+            }
+            Some(_) | None => answer,
+        }
     }
 
     pub(super) fn refusals_left(&self, method: &str) -> usize {
@@ -181,11 +206,24 @@ impl Store for Slow {
         self.inner.direct_conversation(one, other)
     }
 
+    fn app_key_claim<'a>(&'a self, key: &'a AppKey) -> StoreFuture<'a, Option<AppKeyClaim>> {
+        Box::pin(self.with_faults("app_key_claim", self.inner.app_key_claim(key)))
+    }
+
+    fn claim_app_key<'a>(
+        &'a self,
+        key: &'a AppKey,
+        claim: AppKeyClaim,
+    ) -> StoreFuture<'a, AppKeyClaim> {
+        Box::pin(self.with_faults("claim_app_key", self.inner.claim_app_key(key, claim)))
+    }
+
     fn create_conversation<'a>(&'a self, new: &'a NewConversation) -> StoreFuture<'a, Created> {
         Box::pin(async move {
             let delay = *self.creation_delay.lock().unwrap();
             tokio::time::sleep(delay).await;
-            self.inner.create_conversation(new).await
+            let created = self.inner.create_conversation(new);
+            self.with_faults("create_conversation", created).await
         })
     }
 

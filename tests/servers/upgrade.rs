@@ -78,6 +78,7 @@ async fn mutations_that_write_new_forms_are_refused_until_the_end_of_an_upgrade(
         "($c: ID!, $u: String!) { banParticipant(input: {conversationId: $c, username: $u}) { __typename } }",
         "($c: ID!, $u: String!) { silenceParticipant(input: {conversationId: $c, username: $u}) { __typename } }",
         "($c: ID!) { updateConversation(input: {conversationId: $c, slowModeSeconds: 9}) { __typename } }",
+        "($c: ID!) { updateConversation(input: {conversationId: $c, sendRole: ADMIN}) { __typename } }",
         "($c: ID!) { updateConversation(input: {conversationId: $c, messageTtlSeconds: 90}) { __typename } }",
         "($c: ID!) { updateConversation(input: {conversationId: $c, historyVisibility: SINCE_JOINED}) { __typename } }",
         "($c: ID!, $m: ID!) { truncateConversation(input: {conversationId: $c, upToMessageId: $m}) { __typename } }",

@@ -2,7 +2,7 @@
 
 use wideroom::model::{
     Change, ChangeKind, ConversationId, HistorySettings, HistoryVisibility, Membership, OrderKey,
-    OutboxEvent, PageRequest, Role, TimeUuid, UserId,
+    OutboxEvent, PageRequest, PostingRoles, Role, TimeUuid, UserId,
 };
 use wideroom::store::{
     ImportPositions, ImportRow, Imported, MembershipChange, MembershipTransition, Store,
@@ -17,6 +17,11 @@ const SETTINGS: HistorySettings = HistorySettings {
     visibility: HistoryVisibility::SinceJoined,
     ttl_seconds: Some(3_600),
     floor: OrderKey::MIN,
+    roles: PostingRoles {
+        send: Role::Admin,
+        add: Role::Owner,
+        pin: Some(Role::Member),
+    },
 };
 
 fn bounded() -> Membership {

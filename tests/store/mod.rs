@@ -318,6 +318,8 @@ contract! {
             parts_told_at_once_all_stay,
             when_a_user_was_seen_is_a_maximum,
             a_profile_of_a_conversation_is_logged_and_shows_in_small_inboxes,
+            an_app_key_is_claimed_once,
+            imported_app_keys_are_claimed_and_refused_where_they_are_taken,
         }
         restriction {
             the_last_suspension_or_restoration_wins,

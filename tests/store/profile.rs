@@ -2,14 +2,16 @@
 
 use futures_util::future::join_all;
 use wideroom::model::{
-    Change, ChangeKind, Conversation, ConversationProfile, Metadata, Profile, Timestamp, UserId,
+    AppKey, AppKeyClaim, Change, ChangeKind, Conversation, ConversationProfile, InputHash,
+    Metadata, Profile, Role, Timestamp, UserId,
 };
 use wideroom::store::{
-    ConversationProfileChange, ImportRow, NewConversation, ProfileChange, Store, StoreAdmin,
+    ConversationProfileChange, ImportRow, Imported, NewConversation, ProfileChange, Store,
+    StoreAdmin,
 };
 
 use super::ask::{make, only};
-use crate::support::words::{START, change, conversation_id, crowd, group, user, users};
+use crate::support::words::{START, change, conversation_id, crowd, group, group_row, user, users};
 
 fn name(text: &str) -> ProfileChange {
     ProfileChange {
@@ -241,13 +243,124 @@ pub async fn a_profile_of_a_conversation_is_logged_and_shows_in_small_inboxes(
     assert!(nowhere.is_err());
     // One that is made with a profile has it.
     let profile = steps[1].apply(steps[0].apply(ConversationProfile::default()));
-    let made = NewConversation {
+    let mut made = NewConversation {
         profile: profile.clone(),
         ..group(missing, &people[..2])
     };
+    made.conversation.history.roles.send = Role::Owner;
     store.create_conversation(&made).await.unwrap();
+    let found = only(store.conversations(&[missing]).await.unwrap()).unwrap();
+    let own = only(store.participations(&people[0], &[missing]).await.unwrap()).unwrap();
+    for one in [found, own.conversation] {
+        assert_eq!(one.roles(), made.conversation.roles());
+    }
     assert_eq!(
         store.conversation_profiles(&[missing]).await.unwrap(),
         [profile]
     );
+}
+
+pub async fn an_app_key_is_claimed_once(store: &dyn Store) {
+    let key = AppKey::parse("order:42 \u{442}").unwrap();
+    assert_eq!(store.app_key_claim(&key).await.unwrap(), None);
+    let claim = |number: u8| AppKeyClaim {
+        conversation: conversation_id(number),
+        input_hash: Some(InputHash([number; 32])),
+    };
+    let claims = join_all((1..9).map(|number| store.claim_app_key(&key, claim(number)))).await;
+    let holder = *claims[0].as_ref().unwrap();
+    assert!((1..9).any(|number| holder == claim(number)));
+    for one in claims {
+        assert_eq!(one.unwrap(), holder);
+    }
+    assert_eq!(store.app_key_claim(&key).await.unwrap(), Some(holder));
+    let other = AppKey::parse("order:4").unwrap();
+    assert_eq!(store.app_key_claim(&other).await.unwrap(), None);
+    let claimed = store.claim_app_key(&other, claim(9)).await.unwrap();
+    assert_eq!(claimed, claim(9));
+    // A conversation that is made under a claim shows its key, and a change of its profile keeps that.
+    let people = users(["ann", "ben"]);
+    let made = NewConversation {
+        profile: ConversationProfile {
+            app_key: Some(other.clone()),
+            ..ConversationProfile::default()
+        },
+        ..group(conversation_id(9), &people)
+    };
+    store.create_conversation(&made).await.unwrap();
+    let to = ConversationProfileChange {
+        description: Some(Some("About".to_owned())),
+        ..ConversationProfileChange::default()
+    };
+    let update = Change {
+        id: change(10),
+        kind: ChangeKind::ConversationUpdated,
+        message: change(10),
+        user: people[0].clone(),
+    };
+    let changed = store.change_conversation_profile(conversation_id(9), &to, &update);
+    changed.await.unwrap();
+    let found = only(
+        store
+            .conversation_profiles(&[conversation_id(9)])
+            .await
+            .unwrap(),
+    );
+    assert_eq!(
+        (found.app_key, found.description),
+        (Some(other), Some("About".to_owned()))
+    );
+}
+
+pub async fn imported_app_keys_are_claimed_and_refused_where_they_are_taken(
+    store: &dyn StoreAdmin,
+) {
+    let key = AppKey::parse("order:42").unwrap();
+    let row = |number: u8, hash: Option<InputHash>| {
+        let profile = ConversationProfile {
+            app_key: Some(key.clone()),
+            ..ConversationProfile::default()
+        };
+        match group_row(conversation_id(number), None) {
+            ImportRow::Conversation {
+                conversation,
+                last_activity,
+                ..
+            } => ImportRow::Conversation {
+                conversation: Conversation {
+                    input_hash: hash,
+                    ..conversation
+                },
+                last_activity,
+                profile,
+            },
+            row => row,
+        }
+    };
+    let rows = [row(1, None), row(1, None), row(2, None)];
+    let outcomes = store.import(&rows).await.unwrap();
+    assert_eq!(outcomes[..2], [Imported::Added, Imported::Unchanged]);
+    let is_named =
+        |outcome: &Imported| matches!(outcome, Imported::Refused(why) if why.contains("appKey"));
+    assert!(is_named(&outcomes[2]), "in one piece: {outcomes:?}");
+    let outcomes = store.import(&[row(3, None), row(1, None)]).await.unwrap();
+    assert!(is_named(&outcomes[0]), "in a later piece: {outcomes:?}");
+    assert_eq!(outcomes[1], Imported::Unchanged);
+    let claim = store.app_key_claim(&key).await.unwrap().unwrap();
+    assert_eq!(claim.conversation, conversation_id(1));
+    let found = store
+        .conversations(&[conversation_id(2), conversation_id(3)])
+        .await;
+    assert_eq!(
+        found.unwrap(),
+        [None, None],
+        "nothing of a refused one is kept"
+    );
+    let profile = only(
+        store
+            .conversation_profiles(&[conversation_id(1)])
+            .await
+            .unwrap(),
+    );
+    assert_eq!(profile.app_key, Some(key));
 }

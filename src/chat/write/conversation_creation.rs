@@ -1,19 +1,16 @@
-//! Creation of conversations: direct ones, which are unique for a pair of users, and groups.
+//! Creation of conversations: the steps of all of them, and direct ones, which are unique for a pair of users.
 
 use std::sync::Arc;
 
 use super::WriteService;
-use super::command::draft::parse_key;
-use super::command::group::{parse_added, parse_group_name, parse_usernames};
-use super::command::profile::ConversationProfileInput;
-use super::introduction::StrangerCharge;
+use super::command::group::parse_added;
 use super::outgoing::creation::OutgoingCreation;
 use crate::chat::error::{Error, Result};
 use crate::chat::late_rule::EventAge;
 use crate::chat::publisher::Origin;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, ConversationProfile, DirectIds, GroupName,
-    InputHash, Role, UserId, Viewer,
+    HistorySettings, InputHash, PostingRoles, Role, UserId, Viewer,
 };
 use crate::store::{Created, NewConversation};
 
@@ -63,6 +60,7 @@ impl WriteService {
             participants,
             input_hash: None,
             profile: ConversationProfile::default(),
+            roles: PostingRoles::default(),
         };
         match self.create(viewer, new).await? {
             CreationOutcome::New(created) => Ok(created),
@@ -76,103 +74,9 @@ impl WriteService {
         }
     }
 
-    /// Creates a group of the viewer, who is its OWNER, and these users. A retry with the same
-    /// idempotency key returns the same group.
-    pub async fn create_group(
-        self: &Arc<Self>,
-        caller: impl Into<Viewer>,
-        name: &str,
-        usernames: &[String],
-        key: Option<&str>,
-    ) -> Result<Arc<Conversation>> {
-        let profile = ConversationProfileInput::default();
-        self.create_group_with(caller, name, usernames, key, profile)
-            .await
-    }
-
-    /// The same with a profile.
-    pub async fn create_group_with(
-        self: &Arc<Self>,
-        caller: impl Into<Viewer>,
-        name: &str,
-        usernames: &[String],
-        key: Option<&str>,
-        profile: ConversationProfileInput,
-    ) -> Result<Arc<Conversation>> {
-        let caller = &caller.into();
-        let viewer = &caller.user;
-        let profile = profile.parse(caller)?.apply(ConversationProfile::default());
-        let name = parse_group_name(name)?;
-        let others = parse_usernames(usernames)?;
-        let key = key.map(parse_key).transpose()?;
-        let mut users: Vec<_> = others.into_iter().filter(|user| user != viewer).collect();
-        users.push(viewer.clone());
-        let hash = InputHash::of_group(name.as_str(), &users, &profile);
-        // Left out without a word: the viewer sees an absence, not its reason.
-        users.retain(|user| user == viewer || !self.restrictions.is_suspended(user));
-        let may_exist = key.is_some();
-        let id = key.map_or_else(ConversationId::random, |key| {
-            ConversationId::group(viewer, key.as_str())
-        });
-        // A retry finds the group of its first attempt: it is within all bounds, and introduces
-        // nobody.
-        let charge = if may_exist && self.has_taken_part(viewer, id).await? {
-            StrangerCharge::default()
-        } else {
-            self.charge_group(caller, &users).await?
-        };
-        let role = |user: &UserId| {
-            if user == viewer {
-                Role::Owner
-            } else {
-                Role::Member
-            }
-        };
-        let participants = users
-            .into_iter()
-            .map(|user| (user.clone(), role(&user)))
-            .collect();
-        let new = ConversationDraft {
-            id,
-            kind: ConversationKind::Group,
-            name: Some(name),
-            participants,
-            input_hash: Some(hash),
-            profile,
-        };
-        let existing = match self.create(viewer, new).await? {
-            CreationOutcome::New(created) => return Ok(created),
-            CreationOutcome::Existing(existing) => existing,
-        };
-        self.context.introductions.refund(viewer, charge);
-        if existing.input_hash == Some(hash) {
-            self.context
-                .access
-                .require_conversation(viewer, existing.id)
-                .await
-        } else {
-            Err(Error::Conflict)
-        }
-    }
-
-    async fn has_taken_part(&self, viewer: &UserId, id: ConversationId) -> Result<bool> {
+    pub(super) async fn has_taken_part(&self, viewer: &UserId, id: ConversationId) -> Result<bool> {
         let participations = self.context.store.participations(viewer, &[id]).await?;
         Ok(participations.iter().any(Option::is_some))
-    }
-
-    /// Checks the bounds of a new group, and charges for its strangers.
-    async fn charge_group(&self, caller: &Viewer, users: &[UserId]) -> Result<StrangerCharge> {
-        let viewer = &caller.user;
-        let introductions = &self.context.introductions;
-        introductions
-            .check_conversation_bound(viewer, users, &["input", "usernames"])
-            .await?;
-        if users.len() > Conversation::FAN_OUT_MAX {
-            introductions
-                .check_large_bound(None, Some(viewer), users)
-                .await?;
-        }
-        introductions.charge_strangers(caller, users).await
     }
 
     /// Id of the direct conversation of two users who have none. The pair's own id stays with the other user
@@ -215,7 +119,7 @@ impl WriteService {
             .await
     }
 
-    async fn create(
+    pub(super) async fn create(
         self: &Arc<Self>,
         viewer: &UserId,
         draft: ConversationDraft,
@@ -241,6 +145,7 @@ impl WriteService {
             participants,
             input_hash,
             profile,
+            roles,
         } = draft;
         let conversation = Conversation {
             id,
@@ -250,7 +155,10 @@ impl WriteService {
             created_by: Some(creator),
             input_hash,
             slow_mode_seconds: 0,
-            history: Default::default(),
+            history: HistorySettings {
+                roles,
+                ..HistorySettings::default()
+            },
             is_large: participants.len() > Conversation::FAN_OUT_MAX,
         };
         let new = NewConversation {
@@ -297,16 +205,18 @@ impl WriteService {
 }
 
 /// Conversation to be created, without its time and creator.
-struct ConversationDraft {
-    id: ConversationId,
-    kind: ConversationKind,
-    name: Option<GroupName>,
-    participants: Vec<(UserId, Role)>,
-    input_hash: Option<InputHash>,
-    profile: ConversationProfile,
+pub(super) struct ConversationDraft {
+    pub(super) id: ConversationId,
+    pub(super) kind: ConversationKind,
+    pub(super) name: Option<GroupName>,
+    pub(super) participants: Vec<(UserId, Role)>,
+    pub(super) input_hash: Option<InputHash>,
+    pub(super) profile: ConversationProfile,
+    pub(super) roles: PostingRoles,
 }
 
-enum CreationOutcome {
+/// Outcome of a creation.
+pub(super) enum CreationOutcome {
     New(Arc<Conversation>),
     Existing(Arc<Conversation>),
 }

@@ -7,7 +7,7 @@ use super::command::erasure::{ErasureCommand, ErasureTarget};
 use super::command::pin::PinDraft;
 use super::command::reaction::{EMOJI_PATH, ReactionDraft};
 use super::command::revision::RevisionDraft;
-use super::command::{WriterCheck, require_everyone};
+use super::command::{WriterCheck, require_everyone, require_send_role};
 use super::outgoing::{OutgoingEvents, Publication};
 use super::unknown_outcome::retry_until_known;
 use super::write_context::WriteContext;
@@ -92,6 +92,9 @@ impl ConversationWriter {
         let authority = draft.check.authority;
         if let Some(own) = self.check_writer(&user, &draft.check).await? {
             require_everyone(&own, draft.mentions_everyone())?;
+            if draft.is_edit() {
+                require_send_role(&own)?;
+            }
         }
         let WriteContext {
             store,
@@ -229,9 +232,8 @@ impl ConversationWriter {
         let participation = access
             .governing(&user, authority, self.conversation)
             .await?;
-        let is_large = participation.conversation.is_large;
         let floor = access.floor_of(&participation);
-        draft.check_role(is_large.then_some(participation.membership.role))?;
+        PinDraft::check_role(&participation)?;
         let present = history
             .require_message(self.conversation, draft.message, floor)
             .await?;

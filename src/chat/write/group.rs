@@ -1,15 +1,217 @@
-//! Group commands of the API: they are validated, then run in the queue of the conversation.
+//! Groups: their creation, and the group commands of the API, which are validated, then run in the queue of the conversation.
+//!
+//! A service may give a group a key of its own at the creation. Then the same call, from any server and through any kill, makes one group.
+
+use std::sync::Arc;
 
 use super::WriteService;
-use super::command::group::{GroupCommand, parse_group_name, parse_username, parse_usernames};
+use super::command::draft::parse_key;
+use super::command::group::{
+    GroupCommand, GroupInput, parse_app_key, parse_group_name, parse_username, parse_usernames,
+};
+use super::conversation_creation::{ConversationDraft, CreationOutcome};
 use super::conversation_queue::Work;
 use super::group_policy::GroupPolicy;
+use super::introduction::StrangerCharge;
 use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
-use crate::model::{ConversationId, Role, Timestamp, UserId, Viewer};
+use crate::model::{
+    AppKey, AppKeyClaim, Conversation, ConversationId, ConversationKind, ConversationProfile,
+    GroupName, IdempotencyKey, InputHash, PostingRoles, Role, Timestamp, UserId, Viewer,
+};
 use crate::store::FormVersion;
 
 impl WriteService {
+    /// Creates a group of the viewer, who is its OWNER, and these users. A retry with the same
+    /// idempotency key returns the same group.
+    pub async fn create_group(
+        self: &Arc<Self>,
+        caller: impl Into<Viewer>,
+        name: &str,
+        usernames: &[String],
+        key: Option<&str>,
+    ) -> Result<Arc<Conversation>> {
+        let input = GroupInput {
+            name: name.to_owned(),
+            usernames: usernames.to_vec(),
+            idempotency_key: key.map(ToOwned::to_owned),
+            ..GroupInput::default()
+        };
+        self.create_group_with(caller, input).await
+    }
+
+    /// The same with a profile and posting roles.
+    pub async fn create_group_with(
+        self: &Arc<Self>,
+        caller: impl Into<Viewer>,
+        input: GroupInput,
+    ) -> Result<Arc<Conversation>> {
+        let caller = &caller.into();
+        let viewer = &caller.user;
+        let group = self.parse_group(caller, input).await?;
+        let (id, charge) = self.admit_group(caller, &group).await?;
+        let ParsedGroup {
+            name,
+            users,
+            hash,
+            profile,
+            roles,
+            key: _,
+        } = group;
+        let role = |user: &UserId| match user == viewer {
+            true => Role::Owner,
+            false => Role::Member,
+        };
+        let participants = users
+            .into_iter()
+            .map(|user| (user.clone(), role(&user)))
+            .collect();
+        let has_app_key = profile.app_key.is_some();
+        let new = ConversationDraft {
+            id,
+            kind: ConversationKind::Group,
+            name: Some(name),
+            participants,
+            input_hash: Some(hash),
+            profile,
+            roles,
+        };
+        let existing = match self.create(viewer, new).await? {
+            CreationOutcome::New(created) => return Ok(created),
+            CreationOutcome::Existing(existing) => existing,
+        };
+        self.context.introductions.refund(viewer, charge);
+        // An imported group with the app key may have no hash.
+        let is_same = existing
+            .input_hash
+            .map_or(has_app_key, |known| known == hash);
+        if is_same {
+            self.context
+                .access
+                .require_conversation(viewer, existing.id)
+                .await
+        } else {
+            Err(Error::Conflict)
+        }
+    }
+
+    /// The input of a new group, validated.
+    async fn parse_group(&self, caller: &Viewer, input: GroupInput) -> Result<ParsedGroup> {
+        let viewer = &caller.user;
+        let profile = input.profile.parse(caller)?;
+        let app_key = input.app_key.as_deref();
+        let profile = ConversationProfile {
+            app_key: app_key.map(|key| parse_app_key(caller, key)).transpose()?,
+            ..profile.apply(ConversationProfile::default())
+        };
+        let name = parse_group_name(&input.name)?;
+        let others = parse_usernames(&input.usernames)?;
+        let key = input.idempotency_key.as_deref();
+        let key = key.map(parse_key).transpose()?;
+        let mut roles = PostingRoles::default();
+        for (act, role) in input.roles.changes() {
+            roles = roles.with(act, role);
+        }
+        if !roles.is_default() {
+            let forms = self.context.access.forms();
+            forms.require(FormVersion::PARTS).await?;
+        }
+        let mut users: Vec<_> = others.into_iter().filter(|user| user != viewer).collect();
+        users.push(viewer.clone());
+        let hash = InputHash::of_group(name.as_str(), &users, &profile, roles);
+        // Left out without a word: the viewer sees an absence, not its reason.
+        users.retain(|user| user == viewer || !self.restrictions.is_suspended(user));
+        Ok(ParsedGroup {
+            name,
+            users,
+            hash,
+            profile,
+            roles,
+            key,
+        })
+    }
+
+    /// The id of a new group within all bounds, and the charge for its strangers.
+    async fn admit_group(
+        &self,
+        caller: &Viewer,
+        group: &ParsedGroup,
+    ) -> Result<(ConversationId, StrangerCharge)> {
+        let viewer = &caller.user;
+        let app_key = group.profile.app_key.as_ref();
+        let (id, may_exist) = match (app_key, &group.key) {
+            (Some(key), _) => self.id_of_app_key(key, viewer, group.hash).await?,
+            (None, Some(key)) => (ConversationId::group(viewer, key.as_str()), true),
+            (None, None) => (ConversationId::random(), false),
+        };
+        // A retry finds the group of its first attempt: it is within all bounds, and introduces
+        // nobody.
+        if may_exist && self.has_taken_part(viewer, id).await? {
+            return Ok((id, StrangerCharge::default()));
+        }
+        let charge = self.charge_group(caller, &group.users).await?;
+        let Some(key) = app_key.filter(|_| !may_exist) else {
+            return Ok((id, charge));
+        };
+        match self.claim_app_key(key, id, viewer, group.hash).await {
+            Ok(id) => Ok((id, charge)),
+            Err(error) => {
+                self.context.introductions.refund(viewer, charge);
+                Err(error)
+            }
+        }
+    }
+
+    /// The id of the group of an app key, and whether the key is claimed. Another input is a conflict.
+    async fn id_of_app_key(
+        &self,
+        key: &AppKey,
+        owner: &UserId,
+        hash: InputHash,
+    ) -> Result<(ConversationId, bool)> {
+        match self.context.store.app_key_claim(key).await? {
+            Some(claim) if !claim.is_of(InputHash::of_app_key(hash, owner)) => Err(Error::Conflict),
+            Some(claim) => Ok((claim.conversation, true)),
+            None => Ok((ConversationId::random(), false)),
+        }
+    }
+
+    /// Claims an app key before the group is created. A server that dies in between leaves a claim, and the next
+    /// call creates the group under its id.
+    async fn claim_app_key(
+        &self,
+        key: &AppKey,
+        id: ConversationId,
+        owner: &UserId,
+        hash: InputHash,
+    ) -> Result<ConversationId> {
+        let claim = AppKeyClaim {
+            conversation: id,
+            input_hash: Some(InputHash::of_app_key(hash, owner)),
+        };
+        let holder = self.context.store.claim_app_key(key, claim).await?;
+        if holder.is_of(InputHash::of_app_key(hash, owner)) {
+            Ok(holder.conversation)
+        } else {
+            Err(Error::Conflict)
+        }
+    }
+
+    /// Checks the bounds of a new group, and charges for its strangers.
+    async fn charge_group(&self, caller: &Viewer, users: &[UserId]) -> Result<StrangerCharge> {
+        let viewer = &caller.user;
+        let introductions = &self.context.introductions;
+        introductions
+            .check_conversation_bound(viewer, users, &["input", "usernames"])
+            .await?;
+        if users.len() > Conversation::FAN_OUT_MAX {
+            introductions
+                .check_large_bound(None, Some(viewer), users)
+                .await?;
+        }
+        introductions.charge_strangers(caller, users).await
+    }
+
     /// Renames a group. The same name again changes nothing.
     pub async fn rename(
         &self,
@@ -180,4 +382,15 @@ impl WriteService {
         let work = |reply| Work::Group(command, check, reply);
         self.queues.run(conversation, &caller.user, work).await
     }
+}
+
+/// Input of a new group, validated.
+struct ParsedGroup {
+    name: GroupName,
+    /// Its participants, the viewer last.
+    users: Vec<UserId>,
+    hash: InputHash,
+    profile: ConversationProfile,
+    roles: PostingRoles,
+    key: Option<IdempotencyKey>,
 }

@@ -75,7 +75,9 @@ impl ConversationWriter {
                         let kind = ChangeKind::ConversationRenamed;
                         context.repeated_setting(self.conversation(), kind).await
                     }
-                    GroupCommand::SetSlowMode(_) | GroupCommand::SetProfile(_) => {
+                    GroupCommand::SetSlowMode(_)
+                    | GroupCommand::SetProfile(_)
+                    | GroupCommand::SetPostingRole(..) => {
                         let kind = ChangeKind::ConversationUpdated;
                         context.repeated_setting(self.conversation(), kind).await
                     }

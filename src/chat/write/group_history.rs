@@ -26,15 +26,18 @@ impl WriteService {
         let is_group = own.conversation.kind == ConversationKind::Group;
         let sets_history = settings.visibility.is_some() || ttl_seconds.is_some();
         let has_face = profile.description.is_some() || profile.avatar_url.is_some();
-        if !is_group && (settings.visibility.is_some() || slow_mode.is_some() || has_face) {
+        let sets_roles = settings.roles.changes().next().is_some();
+        let is_of_groups =
+            settings.visibility.is_some() || slow_mode.is_some() || has_face || sets_roles;
+        if !is_group && is_of_groups {
             return Err(Error::bad_input(
                 &["input", "conversationId"],
                 "the conversation is direct, not a group: it has an expiry and metadata alone",
             ));
         }
-        if is_group && sets_history && own.membership.role != Role::Owner {
+        if is_group && (sets_history || sets_roles) && own.membership.role != Role::Owner {
             return Err(Error::Forbidden(
-                "only an owner of the group may set its history visibility and expiry",
+                "only an owner of the group may set its history visibility, expiry and posting roles",
             ));
         }
         if (slow_mode.is_some() || has_face) && own.membership.role == Role::Member {
@@ -44,6 +47,9 @@ impl WriteService {
         }
         if sets_history {
             access.forms().require(FormVersion::HISTORY).await?;
+        }
+        if sets_roles {
+            access.forms().require(FormVersion::PARTS).await?;
         }
         if let Some(visibility) = settings.visibility {
             let command = GroupCommand::History(HistoryCommand::SetVisibility(visibility));
@@ -62,6 +68,11 @@ impl WriteService {
         }
         if let Some(seconds) = slow_mode {
             self.set_slow_mode(caller, conversation, seconds).await?;
+        }
+        for (act, role) in settings.roles.changes() {
+            let command = GroupCommand::SetPostingRole(act, role);
+            self.run_group_command(caller, conversation, command)
+                .await?;
         }
         if !profile.is_empty() {
             self.run_group_command(caller, conversation, GroupCommand::SetProfile(profile))

@@ -9,6 +9,7 @@
 
 mod history;
 mod moderation;
+mod posting;
 
 use serde_json::json;
 
@@ -175,6 +176,7 @@ impl<'a> GroupPolicy<'a> {
             GroupCommand::Unsilence(user) => self.unsilence(user),
             GroupCommand::SetSlowMode(seconds) => self.set_slow_mode(*seconds),
             GroupCommand::SetProfile(to) => self.set_profile(to).map(Some),
+            GroupCommand::SetPostingRole(act, role) => self.set_posting_role(*act, *role),
             GroupCommand::History(command) => self.decide_history(command),
         }
     }
@@ -242,7 +244,7 @@ impl<'a> GroupPolicy<'a> {
         users: &[UserId],
         visible_from: Option<Timestamp>,
     ) -> Result<Option<GroupDecision>> {
-        self.require_admin()?;
+        self.require_add_role()?;
         // A banned user is left out without a word.
         let is_new = |user: &&UserId| {
             !self

@@ -34,7 +34,9 @@ use self::command::group::parse_username;
 use self::command::pin::PinDraft;
 use self::command::reaction::ReactionDraft;
 use self::command::revision::{EditInput, RevisionDraft};
-use self::command::{AcceptedCaller, WriterCheck, require_everyone, slow_mode_of};
+use self::command::{
+    AcceptedCaller, WriterCheck, require_everyone, require_send_role, slow_mode_of,
+};
 use self::completed_change::CompletedChanges;
 use self::conversation_queue::{ConversationQueues, Work};
 use self::introduction::Introductions;
@@ -167,7 +169,8 @@ impl WriteService {
         draft.check = self.check_of(&caller, Authority::Membership);
         let access = &self.context.access;
         let participation = self.participation_of(&caller, conversation).await?;
-        if let Err(refusal) = access.require_writer(&caller, &participation).await {
+        let allowed = access.require_writer(&caller, &participation).await;
+        if let Err(refusal) = allowed.and_then(|()| require_send_role(&participation)) {
             return self
                 .refuse_send(&caller, conversation, draft, refusal)
                 .await;
@@ -213,6 +216,7 @@ impl WriteService {
         let input = input.into();
         let check = self.check_of(caller, Authority::Membership);
         let participation = self.accept_writer(caller, conversation).await?;
+        require_send_role(&participation)?;
         let everyone = input.mentions_everyone == Some(true);
         let names = input.mentioned_usernames.as_ref();
         if everyone || names.is_some_and(|names| !names.is_empty()) {

@@ -3,12 +3,12 @@
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
 use super::{conversation, entry_edge};
-use crate::chat::{ConversationProfileInput, ConversationSettings};
+use crate::chat::{ConversationProfileInput, ConversationSettings, GroupInput, PostingRolesInput};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::conversation_of;
 use crate::graphql::scalar::Json;
 use crate::graphql::scope::ViewerScope;
-use crate::graphql::types::{Conversation, HistoryVisibility, InboxEntryEdge};
+use crate::graphql::types::{Conversation, HistoryVisibility, InboxEntryEdge, ParticipantRole};
 
 /// Input of `startDirectConversation`.
 #[derive(InputObject)]
@@ -45,6 +45,15 @@ pub(super) struct CreateGroupConversationInput {
     avatar_url: Option<String>,
     /// For services. The app's own data: any JSON of at most 2 KiB, visible to participants.
     metadata: Option<Json>,
+    /// For services. Key of the app's own for this group, unique in the deployment: 1 to 128 bytes. The same call any number of
+    /// times returns one group; another input or owner with the same key is CONFLICT. It cannot be changed.
+    app_key: Option<String>,
+    /// Role that sending and editing need. The default is MEMBER, everyone.
+    send_role: Option<ParticipantRole>,
+    /// Role that adding participants needs. The default is ADMIN.
+    add_role: Option<ParticipantRole>,
+    /// Role that pinning needs. The default is MEMBER in a small conversation, ADMIN in a large one.
+    pin_role: Option<ParticipantRole>,
 }
 
 /// Payload of `createGroupConversation`.
@@ -93,6 +102,13 @@ pub(super) struct UpdateConversationInput {
     /// For services. The app's own data: any JSON of at most 2 KiB, visible to participants. Null clears it, also of a
     /// direct conversation.
     metadata: MaybeUndefined<Json>,
+    /// Role that sending and editing in the group need. The default is MEMBER, everyone. A SYSTEM message announces this and
+    /// the next two.
+    send_role: MaybeUndefined<ParticipantRole>,
+    /// Role that adding participants needs. The default is ADMIN.
+    add_role: MaybeUndefined<ParticipantRole>,
+    /// Role that pinning needs. The default is MEMBER in a small conversation, ADMIN in a large one.
+    pin_role: MaybeUndefined<ParticipantRole>,
 }
 
 /// Payload of `updateConversation`.
@@ -137,7 +153,7 @@ impl ConversationMutation {
         nullable(rename(ctx, input)).await
     }
 
-    /// Changes the settings of a group: its history visibility and expiry by its OWNERs, the slow mode,
+    /// Changes the settings of a group: its history visibility, expiry and posting roles by its OWNERs, the slow mode,
     /// description and picture by its OWNERs and ADMINs, the metadata by services, else FORBIDDEN. Of a
     /// direct conversation: the metadata, and the expiry that the viewer asks for; a viewer who blocks
     /// the other user asks for none (FORBIDDEN). The same settings change nothing. During an upgrade of
@@ -167,6 +183,11 @@ async fn update(
             description: input.description.into(),
             avatar_url: input.avatar_url.into(),
             metadata: input.metadata.map_value(|json| json.0).into(),
+        },
+        roles: PostingRolesInput {
+            send: input.send_role.map_value(Into::into).into(),
+            add: input.add_role.map_value(Into::into).into(),
+            pin: input.pin_role.map_value(Into::into).into(),
         },
     };
     scope
@@ -202,16 +223,26 @@ async fn create(
     input: CreateGroupConversationInput,
 ) -> Result<Option<CreateGroupConversationPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
-    let key = input.idempotency_key.as_deref();
-    let profile = ConversationProfileInput {
-        description: input.description.map(Some),
-        avatar_url: input.avatar_url.map(Some),
-        metadata: input.metadata.map(|json| Some(json.0)),
+    let group = GroupInput {
+        name: input.name,
+        usernames: input.usernames,
+        idempotency_key: input.idempotency_key,
+        app_key: input.app_key,
+        profile: ConversationProfileInput {
+            description: input.description.map(Some),
+            avatar_url: input.avatar_url.map(Some),
+            metadata: input.metadata.map(|json| Some(json.0)),
+        },
+        roles: PostingRolesInput {
+            send: input.send_role.map(|role| Some(role.into())),
+            add: input.add_role.map(|role| Some(role.into())),
+            pin: input.pin_role.map(|role| Some(role.into())),
+        },
     };
     let conversation = scope
         .chat
         .writes
-        .create_group_with(&scope.caller, &input.name, &input.usernames, key, profile)
+        .create_group_with(&scope.caller, group)
         .await?;
     let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
     let conversation = Conversation::new(&scope, conversation);

@@ -8,8 +8,8 @@ use async_graphql::{ID, Object, SimpleObject};
 use super::sync_fields::{JsonText, SyncFields};
 use super::{
     BanEdge, ConversationKind, HistoryVisibility, InboxEntry, Message, MessageEdge, MessageFilter,
-    MessageMatchConnection, Participant, ParticipantEdge, PinnedMessageEdge, SearchArguments, User,
-    message::message_edge_by, missing, receipt,
+    MessageMatchConnection, Participant, ParticipantEdge, ParticipantRole, PinnedMessageEdge,
+    SearchArguments, User, message::message_edge_by, missing, receipt,
 };
 use crate::chat::{HistoryRequest, VisibleConversation};
 use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
@@ -133,6 +133,16 @@ impl Conversation {
             let profile = self.profile().await?;
             let json = profile.metadata.as_ref().and_then(|one| one.json().ok());
             Ok(json.map(|json| Json(json.get().to_owned())))
+        })
+        .await
+    }
+
+    /// Key of the app's own, unique in the deployment: given by a service at the creation of a group, never changed. Null if none
+    /// is.
+    async fn app_key(&self) -> Nullable<String> {
+        nullable(async {
+            let profile = self.profile().await?;
+            Ok(profile.app_key.as_ref().map(|key| key.as_str().to_owned()))
         })
         .await
     }
@@ -300,6 +310,22 @@ impl Conversation {
     /// wait.
     async fn slow_mode_seconds(&self) -> i32 {
         i32::try_from(self.conversation.slow_mode_seconds).unwrap_or(i32::MAX)
+    }
+
+    /// Role that sending and editing in a group need: MEMBER is everyone. Reactions, marks and deletions of one's own need
+    /// none.
+    async fn send_role(&self) -> ParticipantRole {
+        self.conversation.roles().send.into()
+    }
+
+    /// Role that adding participants to a group needs: ADMIN unless it is set.
+    async fn add_role(&self) -> ParticipantRole {
+        self.conversation.roles().add.into()
+    }
+
+    /// Role that pinning needs. Null: MEMBER in a small conversation, ADMIN in a large one.
+    async fn pin_role(&self) -> Option<ParticipantRole> {
+        self.conversation.roles().pin.map(Into::into)
     }
 
     /// History that new participants see: ALL, or SINCE_JOINED (messages from the moment of joining).

@@ -145,7 +145,7 @@ impl Message {
 
     /// Metadata of the sending client, unchanged: any JSON value, its keys in order. Null once the
     /// message is deleted. In a SYSTEM message it is an object with `event` (joined, left, removed,
-    /// renamed, roleChanged, visibilityChanged or expiryChanged), `usernames` (the affected users), and
+    /// renamed, roleChanged, visibilityChanged, expiryChanged, sendRoleChanged, addRoleChanged or pinRoleChanged), `usernames` (the affected users), and
     /// the new `name`, `role`, `visibility` or `seconds`.
     async fn metadata(&self) -> Option<Json> {
         metadata(&self.message).map(|json| Json(json.get().to_owned()))

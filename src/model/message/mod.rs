@@ -10,8 +10,8 @@ pub use self::mentions::Mentions;
 pub use self::pin::{Pin, PinKey};
 use super::content::put_attachments;
 use super::{
-    Content, ConversationId, ConversationProfile, MessageId, Metadata, Parts, TextError, Timestamp,
-    UserId,
+    Content, ConversationId, ConversationProfile, MessageId, Metadata, Parts, PostingRoles,
+    TextError, Timestamp, UserId,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -155,16 +155,29 @@ impl InputHash {
         )
     }
 
-    /// Hash of a new group: its name, its participants in any order, and its profile.
-    pub fn of_group(name: &str, users: &[UserId], profile: &ConversationProfile) -> Self {
+    /// Hash of a new group: its name, its participants in any order, its profile and its posting roles.
+    pub fn of_group(
+        name: &str,
+        users: &[UserId],
+        profile: &ConversationProfile,
+        roles: PostingRoles,
+    ) -> Self {
         let mut users: Vec<_> = users.iter().collect();
         users.sort_unstable();
         users.dedup();
+        if !roles.is_default() {
+            return Self::of(&(name, users, profile, roles));
+        }
         if !profile.is_empty() {
             return Self::of(&(name, users, profile));
         }
         // Without a profile the bytes are those of the first version.
         Self::of(&(name, users))
+    }
+
+    /// Hash of a new group with an app key: all of its input, and its owner.
+    pub fn of_app_key(group: Self, owner: &UserId) -> Self {
+        Self::of(&(group.0, owner))
     }
 
     fn of(input: &impl serde::Serialize) -> Self {

@@ -7,10 +7,10 @@ use super::driver::executor::concurrently;
 use super::driver::upgrade;
 use super::{Cql, message};
 use crate::model::{
-    Ban, Block, Change, Conversation, ConversationId, ConversationProfile, Cut, DirectIds, Emoji,
-    Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey,
-    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
-    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    AppKey, AppKeyClaim, Ban, Block, Change, Conversation, ConversationId, ConversationProfile,
+    Cut, DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Message,
+    MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
+    Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
@@ -88,6 +88,18 @@ impl Store for Cql {
         other: &'a UserId,
     ) -> StoreFuture<'a, Option<ConversationId>> {
         Box::pin(self.participants.direct_conversation(one, other))
+    }
+
+    fn app_key_claim<'a>(&'a self, key: &'a AppKey) -> StoreFuture<'a, Option<AppKeyClaim>> {
+        Box::pin(self.messages.app_key_claim(key))
+    }
+
+    fn claim_app_key<'a>(
+        &'a self,
+        key: &'a AppKey,
+        claim: AppKeyClaim,
+    ) -> StoreFuture<'a, AppKeyClaim> {
+        Box::pin(self.messages.claim_app_key(key, claim))
     }
 
     fn create_conversation<'a>(&'a self, new: &'a NewConversation) -> StoreFuture<'a, Created> {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::inbox;
 use super::read_context::ReadContext;
-use crate::model::{Conversation, ConversationId, Membership, OutboxEvent, Role, UserId};
+use crate::model::{
+    AppKey, AppKeyClaim, Conversation, ConversationId, Membership, OutboxEvent, Role, UserId,
+};
 use crate::store::embedded::cache::state::{ConversationState, People, States};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::{MissingRow, View, corrupt};
@@ -130,6 +132,21 @@ pub(super) fn direct(
     other: &UserId,
 ) -> Result<Option<ConversationId>> {
     context.view().record(&key::pair(one, other))
+}
+
+pub(super) fn app_key_claim(context: &ReadContext, key: &AppKey) -> Result<Option<AppKeyClaim>> {
+    context.view().record(&key::app_key(key))
+}
+
+/// Plans the claim of an app key, on the condition that it is free.
+pub(super) fn claim_app_key(key: &AppKey, claim: AppKeyClaim) -> Write {
+    let key = key::app_key(key);
+    Write {
+        ops: vec![Op::Put(key.clone(), record::encode(&claim))],
+        conditions: vec![Condition::Absent(key)],
+        newest_id: None,
+        applied: None,
+    }
 }
 
 /// Conversations, whoever takes part in them.

@@ -13,10 +13,10 @@ use super::{
     participant, report, restriction,
 };
 use crate::model::{
-    Ban, Block, Change, Conversation, ConversationId, ConversationProfile, Cut, DirectIds, Emoji,
-    Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Message, MessageId, OrderKey,
-    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
-    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    AppKey, AppKeyClaim, Ban, Block, Change, Conversation, ConversationId, ConversationProfile,
+    Cut, DirectIds, Emoji, Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Message,
+    MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
+    Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::cluster::ClusterStore;
 use crate::store::{
@@ -92,6 +92,27 @@ impl Store for Embedded {
             let (one, other) = (one.clone(), other.clone());
             self.read(move |context| conversation::direct(context, &one, &other))
                 .await
+        })
+    }
+
+    fn app_key_claim<'a>(&'a self, key: &'a AppKey) -> StoreFuture<'a, Option<AppKeyClaim>> {
+        Box::pin(async move {
+            let key = key.clone();
+            self.read(move |context| conversation::app_key_claim(context, &key))
+                .await
+        })
+    }
+
+    fn claim_app_key<'a>(
+        &'a self,
+        key: &'a AppKey,
+        claim: AppKeyClaim,
+    ) -> StoreFuture<'a, AppKeyClaim> {
+        Box::pin(async move {
+            match self.write(conversation::claim_app_key(key, claim)).await? {
+                CommitOutcome::Done => Ok(claim),
+                CommitOutcome::Refused => Ok(self.app_key_claim(key).await?.unwrap_or(claim)),
+            }
         })
     }
 

@@ -3,6 +3,9 @@
 use crate::model::{Conversation, IdempotencyKey, Message, MessageId, Timestamp};
 
 /// Refusal of a participant of a conversation without room. Former participants take none.
+/// Refusal of a conversation whose app key leads to another one.
+pub(in crate::store) const APP_KEY_TAKEN: &str = "another conversation has this `appKey` already";
+
 pub(in crate::store) fn refuse_without_room(joined: u64) -> Result<(), &'static str> {
     if joined < Conversation::PARTICIPANTS_MAX as u64 {
         Ok(())

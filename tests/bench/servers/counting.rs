@@ -270,6 +270,8 @@ priced! {
         let new = store.undescribed(conversations);
         (conversations.len().div_ceil(PARTITIONS) + new, some(answer) + new)
     };
+    app_key_claim(key: &'a wideroom::model::AppKey) -> Option<wideroom::model::AppKeyClaim> => |_store, _answer| (1, 1);
+    claim_app_key(key: &'a wideroom::model::AppKey, claim: wideroom::model::AppKeyClaim) -> wideroom::model::AppKeyClaim => |_store, _answer| (1, 1);
     direct_conversation(one: &'a UserId, other: &'a UserId) -> Option<ConversationId> => |_store, _answer| (1, 1);
     create_conversation(new: &'a NewConversation) -> Created => |_store, _answer| (3, 3 + 3 * new.participants.len());
     participants(conversation: ConversationId, page: &'a PageRequest<UserId>) -> Page<Participant> => |_store, answer| (1, answer.items.len());

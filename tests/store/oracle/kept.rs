@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use wideroom::model::{
-    Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Job, JobId, Message,
-    OutboxEvent, OutboxRow, OutboxShard, Pin, Profile, Report, ReportId, Restriction, TimeUuid,
-    Timestamp, UserId,
+    AppKey, AppKeyClaim, Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Job,
+    JobId, Message, OutboxEvent, OutboxRow, OutboxShard, Pin, Profile, Report, ReportId,
+    Restriction, TimeUuid, Timestamp, UserId,
 };
 use wideroom::store::{
     DeadLetter, DueRemoval, EarlierSend, ImportRow, Imported, ReaderPosition, Restricted,
@@ -18,6 +18,7 @@ use super::conversation::{OracleConversation, OracleParticipant};
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) conversations: BTreeMap<ConversationId, OracleConversation>,
+    pub(super) app_keys: BTreeMap<AppKey, AppKeyClaim>,
     pub(super) sends: HashMap<(ConversationId, UserId, IdempotencyKey), EarlierSend>,
     pub(super) profiles: BTreeMap<UserId, Profile>,
     pub(super) restrictions: BTreeMap<Restricted, Restriction>,
@@ -116,6 +117,13 @@ impl Kept {
             } => {
                 if self.conversations.contains_key(&conversation.id) {
                     return Imported::Unchanged;
+                }
+                if let Some(key) = &profile.app_key {
+                    let claim = AppKeyClaim::of(conversation);
+                    let holder = self.app_keys.entry(key.clone()).or_insert(claim);
+                    if holder.conversation != conversation.id {
+                        return Imported::Refused("another conversation has this `appKey` already");
+                    }
                 }
                 let stored = OracleConversation {
                     profile: profile.clone(),

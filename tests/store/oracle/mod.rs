@@ -16,11 +16,11 @@ use std::time::Duration;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Ban, Block, Change, Conversation, ConversationId, ConversationProfile, Cut, DirectIds,
-    Direction, Emoji, Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow, Job, JobId,
-    Membership, Message, MessageId, MessageKind, NotificationLevel, OrderKey, OutboxEvent,
-    OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report, ReportId,
-    ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    AppKey, AppKeyClaim, Ban, Block, Change, Conversation, ConversationId, ConversationProfile,
+    Cut, DirectIds, Direction, Emoji, Flags, IdempotencyKey, IgnoredSenders, InboxKey, InboxRow,
+    Job, JobId, Membership, Message, MessageId, MessageKind, NotificationLevel, OrderKey,
+    OutboxEvent, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction, Report,
+    ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
@@ -170,6 +170,18 @@ impl Store for Naive {
         other: &'a UserId,
     ) -> StoreFuture<'a, Option<ConversationId>> {
         Box::pin(async move { Ok(self.kept().by_pair(&pair_key(one, other))) })
+    }
+
+    fn app_key_claim<'a>(&'a self, key: &'a AppKey) -> StoreFuture<'a, Option<AppKeyClaim>> {
+        Box::pin(async move { Ok(self.kept().app_keys.get(key).copied()) })
+    }
+
+    fn claim_app_key<'a>(
+        &'a self,
+        key: &'a AppKey,
+        claim: AppKeyClaim,
+    ) -> StoreFuture<'a, AppKeyClaim> {
+        Box::pin(async move { Ok(*self.kept().app_keys.entry(key.clone()).or_insert(claim)) })
     }
 
     fn create_conversation<'a>(&'a self, new: &'a NewConversation) -> StoreFuture<'a, Created> {

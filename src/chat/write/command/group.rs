@@ -1,9 +1,12 @@
 //! Command to change a group: its name, its participants or their roles.
 
-use super::history::HistoryCommand;
+use super::history::{HistoryCommand, PostingRolesInput};
+use super::profile::ConversationProfileInput;
 use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
-use crate::model::{Conversation, GroupName, Role, Timestamp, UserId, UserIdError};
+use crate::model::{
+    AppKey, Conversation, GroupName, PostingAct, Role, Timestamp, UserId, UserIdError, Viewer,
+};
 use crate::store::ConversationProfileChange;
 
 #[derive(Debug)]
@@ -23,7 +26,21 @@ pub(crate) enum GroupCommand {
     Unsilence(UserId),
     SetSlowMode(u32),
     SetProfile(ConversationProfileChange),
+    /// `None`: the default.
+    SetPostingRole(PostingAct, Option<Role>),
     History(HistoryCommand),
+}
+
+/// New group as a client gives it.
+#[derive(Debug, Clone, Default)]
+pub struct GroupInput {
+    pub name: String,
+    pub usernames: Vec<String>,
+    pub idempotency_key: Option<String>,
+    /// For services. With it, the idempotency key has no effect.
+    pub app_key: Option<String>,
+    pub profile: ConversationProfileInput,
+    pub roles: PostingRolesInput,
 }
 
 /// A ban as a client gives it.
@@ -62,6 +79,7 @@ impl GroupCommand {
             | Self::Silence(..)
             | Self::Unsilence(_)
             | Self::SetSlowMode(_)
+            | Self::SetPostingRole(..)
             | Self::History(_) => 0,
         };
         named + 512
@@ -91,7 +109,8 @@ impl GroupCommand {
             | Self::LiftBan(_)
             | Self::Silence(..)
             | Self::Unsilence(_)
-            | Self::SetSlowMode(_) => false,
+            | Self::SetSlowMode(_)
+            | Self::SetPostingRole(..) => false,
         }
     }
 
@@ -113,6 +132,7 @@ impl GroupCommand {
             | Self::Withdraw
             | Self::SetSlowMode(_)
             | Self::SetProfile(_)
+            | Self::SetPostingRole(..)
             | Self::History(_) => &[],
         };
         std::iter::once(actor)
@@ -120,6 +140,15 @@ impl GroupCommand {
             .cloned()
             .collect()
     }
+}
+
+/// The key of an app, which services alone give.
+pub(crate) fn parse_app_key(caller: &Viewer, key: &str) -> Result<AppKey> {
+    if caller.service_name().is_none() {
+        return Err(Error::Forbidden("only a service may give an app key"));
+    }
+    AppKey::parse(key)
+        .map_err(|error| Error::bad_input(&["input", "appKey"], format!("the appKey {error}")))
 }
 
 pub(crate) fn parse_group_name(name: &str) -> Result<GroupName> {

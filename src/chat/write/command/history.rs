@@ -3,7 +3,9 @@
 use super::profile::ConversationProfileInput;
 use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
-use crate::model::{HistorySettings, HistoryVisibility, MessageId, OrderKey, UserId};
+use crate::model::{
+    HistorySettings, HistoryVisibility, MessageId, OrderKey, PostingAct, Role, UserId,
+};
 
 #[derive(Debug)]
 pub(crate) enum HistoryCommand {
@@ -42,6 +44,29 @@ pub struct ConversationSettings {
     pub ttl_seconds: Option<Option<i32>>,
     pub slow_mode_seconds: Option<i32>,
     pub profile: ConversationProfileInput,
+    pub roles: PostingRolesInput,
+}
+
+/// Posting roles as a client gives them. `None` leaves a role unchanged; `Some(None)` is its default.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PostingRolesInput {
+    pub send: Option<Option<Role>>,
+    pub add: Option<Option<Role>>,
+    pub pin: Option<Option<Role>>,
+}
+
+impl PostingRolesInput {
+    /// The roles that are set.
+    pub(crate) fn changes(self) -> impl Iterator<Item = (PostingAct, Option<Role>)> {
+        let given = [
+            (PostingAct::Send, self.send),
+            (PostingAct::Add, self.add),
+            (PostingAct::Pin, self.pin),
+        ];
+        given
+            .into_iter()
+            .filter_map(|(act, role)| Some((act, role?)))
+    }
 }
 
 /// An expiry as a client gives it. `None`: messages never expire.

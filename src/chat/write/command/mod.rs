@@ -54,6 +54,20 @@ pub(crate) fn slow_mode_of(caller: &Viewer, participation: &Participation) -> u3
     }
 }
 
+/// The rule of sends and edits in a group whose OWNERs have set a role for them. A service has the role that it takes part with.
+pub(crate) fn require_send_role(participation: &Participation) -> Result<()> {
+    let needed = participation.conversation.roles().send;
+    if participation.membership.role.covers(needed) {
+        return Ok(());
+    }
+    Err(Error::Forbidden(match needed {
+        Role::Owner => "only an owner of this group may send and edit messages",
+        Role::Admin | Role::Member => {
+            "only an owner or admin of this group may send and edit messages"
+        }
+    }))
+}
+
 /// The rule of mentions of everyone.
 pub(crate) fn require_everyone(participation: &Participation, everyone: bool) -> Result<()> {
     let Participation {

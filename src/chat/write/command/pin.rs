@@ -3,6 +3,7 @@
 use super::WriterCheck;
 use crate::chat::error::{Error, Result};
 use crate::model::{Message, MessageId, Pin, Role};
+use crate::store::Participation;
 
 pub(crate) struct PinDraft {
     pub(crate) message: MessageId,
@@ -14,15 +15,27 @@ impl PinDraft {
     /// Approximate size in a queue.
     pub(crate) const BYTES: usize = 256;
 
-    /// In a direct or small conversation every participant may pin. `role` is the one in a large
-    /// conversation.
-    pub(crate) fn check_role(&self, role: Option<Role>) -> Result<()> {
-        if role == Some(Role::Member) {
-            return Err(Error::Forbidden(
-                "only an owner or admin of a large conversation may pin and unpin messages",
-            ));
+    /// In a direct or small conversation every participant may pin, unless an OWNER of the group has set a role.
+    pub(crate) fn check_role(participation: &Participation) -> Result<()> {
+        let Participation {
+            conversation,
+            membership,
+        } = participation;
+        let set = conversation.roles().pin;
+        let needed = match conversation.is_large {
+            true => set.unwrap_or(Role::Admin),
+            false => set.unwrap_or(Role::Member),
+        };
+        if membership.role.covers(needed) {
+            return Ok(());
         }
-        Ok(())
+        Err(Error::Forbidden(match (needed, set) {
+            (Role::Owner, _) => "only an owner of this group may pin and unpin messages",
+            (_, Some(_)) => "only an owner or admin of this group may pin and unpin messages",
+            (_, None) => {
+                "only an owner or admin of a large conversation may pin and unpin messages"
+            }
+        }))
     }
 
     /// Whether the command changes anything. A deleted message cannot be pinned.

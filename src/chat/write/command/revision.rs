@@ -101,6 +101,10 @@ impl RevisionDraft {
         }
     }
 
+    pub(crate) fn is_edit(&self) -> bool {
+        matches!(self.kind, RevisionDraftKind::Edit(_))
+    }
+
     /// Whether the decision depends on the user's role.
     pub(crate) fn needs_role(&self, message: &Message, user: &UserId) -> bool {
         message.sender != *user && matches!(self.kind, RevisionDraftKind::Deletion)

@@ -31,7 +31,7 @@ impl GroupPolicy<'_> {
         }
     }
 
-    fn require_owner(&self) -> Result<()> {
+    pub(super) fn require_owner(&self) -> Result<()> {
         if self.membership.role == Role::Owner {
             Ok(())
         } else {
@@ -39,7 +39,7 @@ impl GroupPolicy<'_> {
         }
     }
 
-    fn settings(&self) -> HistorySettings {
+    pub(super) fn settings(&self) -> HistorySettings {
         self.members.conversation.history
     }
 

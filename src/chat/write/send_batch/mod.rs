@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::backlog::PendingReply;
 use super::command::draft::Draft;
-use super::command::{require_everyone, slow_mode_of};
+use super::command::{require_everyone, require_send_role, slow_mode_of};
 use super::conversation_writer::ConversationWriter;
 use super::outgoing::OutgoingEvents;
 use super::unknown_outcome::retry_until_known;
@@ -144,7 +144,8 @@ impl ConversationWriter {
                 entry.insert(own.await?)
             }
         };
-        match access.require_writer(caller, own).await {
+        let allowed = access.require_writer(caller, own).await;
+        match allowed.and_then(|()| require_send_role(own)) {
             Ok(()) => {}
             Err(refusal @ Error::Forbidden(_)) => return Ok(Some(refusal)),
             Err(error) => return Err(error),

@@ -13,7 +13,7 @@ use super::Admin;
 use super::import_plan::ImportPlan;
 use crate::model::id::pair_key;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, ConversationProfile, Emoji, InputHash,
+    AppKey, Conversation, ConversationId, ConversationKind, ConversationProfile, Emoji, InputHash,
     Membership, Message, MessageId, Metadata, Pin, Profile, ReportId, Restriction, UserId,
 };
 use crate::store::cql::driver::error::unavailable;
@@ -74,6 +74,7 @@ impl Admin {
         let mut plan = ImportPlan {
             imported: &mut imported,
             paired,
+            app_keys: self.app_keys(rows).await?,
             users: known_users,
             new_users: Vec::new(),
             everyone_revoked: None,
@@ -270,6 +271,21 @@ fn message_of(row: &ImportRow) -> Option<MessageId> {
 }
 
 impl Admin {
+    /// The conversations of all app keys that these rows have.
+    async fn app_keys(&self, rows: &[ImportRow]) -> Result<HashMap<AppKey, ConversationId>> {
+        let keys = rows.iter().filter_map(|row| {
+            let ImportRow::Conversation { profile, .. } = row else {
+                return None;
+            };
+            profile.app_key.as_ref()
+        });
+        let each = keys.map(async |key| Ok((key.clone(), self.messages.app_key_claim(key).await?)));
+        let claims = concurrently(each.collect()).await?.into_iter();
+        Ok(claims
+            .filter_map(|(key, claim)| Some((key, claim?.conversation)))
+            .collect())
+    }
+
     /// The conversations of all pairs that these rows may complete.
     async fn pairs(
         &self,

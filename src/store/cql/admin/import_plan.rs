@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::import::ImportedConversation;
 use crate::model::id::pair_key;
 use crate::model::{
-    Ban, Conversation, ConversationId, ConversationKind, ConversationProfile, Emoji, Membership,
-    Message, MessageId, Pin, Profile, Report, ReportId, Restriction, Timestamp, UserId,
+    AppKey, Ban, Conversation, ConversationId, ConversationKind, ConversationProfile, Emoji,
+    Membership, Message, MessageId, Pin, Profile, Report, ReportId, Restriction, Timestamp, UserId,
 };
 use crate::store::cql::message::conversation::Head;
 use crate::store::{ImportPositions, ImportRow, Imported, rules};
@@ -16,6 +16,7 @@ use crate::store::{ImportPositions, ImportRow, Imported, rules};
 pub(super) struct ImportPlan<'a> {
     pub(super) imported: &'a mut BTreeMap<ConversationId, ImportedConversation>,
     pub(super) paired: HashMap<Vec<u8>, ConversationId>,
+    pub(super) app_keys: HashMap<AppKey, ConversationId>,
     pub(super) users: HashSet<UserId>,
     pub(super) new_users: Vec<(&'a UserId, &'a Profile, &'a Restriction)>,
     pub(super) everyone_revoked: Option<Timestamp>,
@@ -125,6 +126,12 @@ impl<'a> ImportPlan<'a> {
         };
         if imported.conversation.is_some() {
             return Imported::Unchanged;
+        }
+        if let Some(key) = &profile.app_key {
+            let holder = self.app_keys.entry(key.clone());
+            if *holder.or_insert(conversation.id) != conversation.id {
+                return Imported::Refused(rules::import::APP_KEY_TAKEN);
+            }
         }
         // The number of participants decides whether the conversation is large.
         imported.conversation = Some(Conversation {

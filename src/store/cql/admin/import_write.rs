@@ -11,8 +11,8 @@ use scylla::value::Row;
 use super::Admin;
 use super::import::ImportedConversation;
 use crate::model::{
-    ActPosition, Conversation, ConversationId, Emoji, HistorySettings, InputHash, Membership,
-    Message, MessageId, Timestamp, UserId,
+    ActPosition, AppKeyClaim, Conversation, ConversationId, Emoji, HistorySettings, InputHash,
+    Membership, Message, MessageId, Timestamp, UserId,
 };
 use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::batch::Writes;
@@ -245,6 +245,15 @@ impl Admin {
             history,
             ..
         } = conversation;
+        if let Some(key) = &imported.profile.app_key {
+            let claim = AppKeyClaim::of(conversation);
+            let holder = self.messages.claim_app_key(key, claim).await?;
+            if holder.conversation != *id {
+                return Err(unavailable(
+                    "another conversation claimed an app key during the import: repeat the import",
+                ));
+            }
+        }
         let hash = input_hash.map(|InputHash(bytes)| bytes.to_vec());
         let name = name.as_ref().map(|name| name.as_str());
         let mut writes = Writes::of_one_partition();
@@ -282,9 +291,8 @@ impl Admin {
             return Ok(());
         }
         let mut writes = Writes::of_one_partition();
-        let profile = &imported.profile.clone().into();
         self.messages
-            .put_conversation_profile(&mut writes, *id, profile, REGISTER_TIMESTAMP);
+            .put_first_profile(&mut writes, *id, &imported.profile, REGISTER_TIMESTAMP);
         self.executor.write_all(writes).await
     }
 

@@ -11,7 +11,7 @@ use super::Messages;
 use super::register::LastMessage;
 use crate::model::{
     ChangeId, Conversation, ConversationId, ConversationKind, GroupName, HistorySettings,
-    InputHash, MessageId, TimeUuid, Timestamp, UserId,
+    InputHash, MessageId, PostingRoles, TimeUuid, Timestamp, UserId,
 };
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
@@ -68,9 +68,16 @@ pub(crate) type DescriptionColumns = (
 
 /// The version of stored settings of a history, in their first byte.
 const HISTORY_VERSION: u8 = 1;
+/// The version with posting roles, which follow the settings.
+const HISTORY_VERSION_2: u8 = 2;
 
 pub(crate) fn encode_history(settings: &HistorySettings) -> Vec<u8> {
-    postcard::to_extend(settings, vec![HISTORY_VERSION]).expect("plain data serialises")
+    let bytes = if settings.roles.is_default() {
+        postcard::to_extend(settings, vec![HISTORY_VERSION])
+    } else {
+        postcard::to_extend(&(settings, settings.roles), vec![HISTORY_VERSION_2])
+    };
+    bytes.expect("plain data serialises")
 }
 
 /// The stored settings of a history. Without a cell, nothing bounds it.
@@ -79,6 +86,11 @@ pub(crate) fn decode_history(bytes: Option<&[u8]>) -> Result<HistorySettings> {
         None => Ok(HistorySettings::default()),
         Some(Some((&HISTORY_VERSION, rest))) => {
             postcard::from_bytes(rest).map_err(|error| corrupt(TABLE, error))
+        }
+        Some(Some((&HISTORY_VERSION_2, rest))) => {
+            let decoded = postcard::from_bytes::<(HistorySettings, PostingRoles)>(rest);
+            let (settings, roles) = decoded.map_err(|error| corrupt(TABLE, error))?;
+            Ok(HistorySettings { roles, ..settings })
         }
         Some(_) => Err(corrupt(TABLE, "a history begins with its version")),
     }

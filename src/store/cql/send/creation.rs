@@ -7,7 +7,7 @@ use futures_util::future::try_join;
 
 use super::Sends;
 use crate::model::id::pair_key;
-use crate::model::{Conversation, Membership, OutboxEvent, UserId};
+use crate::model::{Conversation, HistorySettings, Membership, OutboxEvent, UserId};
 use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
@@ -119,8 +119,11 @@ impl Sends {
             self.participants.put_is_large(&mut head, id);
         }
         let at = change.moment().micros();
-        self.messages
-            .put_conversation_profile(&mut head, id, &profile.clone().into(), at);
+        if conversation.history != HistorySettings::default() {
+            let history = &conversation.history;
+            self.participants.put_history(&mut head, id, history, at);
+        }
+        self.messages.put_first_profile(&mut head, id, profile, at);
         let roster = Roster::of(
             conversation.kind,
             Some(*change),

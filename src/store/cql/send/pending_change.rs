@@ -4,7 +4,7 @@ mod completion;
 
 use crate::model::{
     Ban, Change, ChangeId, ChangeKind, ConversationId, HistorySettings, Membership, Message,
-    TimeUuid, UserId,
+    PostingRoles, TimeUuid, UserId,
 };
 use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::message::bucket::Bucket;
@@ -19,6 +19,8 @@ const VERSION: u8 = 1;
 const VERSION_2: u8 = 2;
 /// The format of a change of the settings of a history, which follow the second version.
 const VERSION_3: u8 = 3;
+/// The same with posting roles, which follow the third version.
+const VERSION_4: u8 = 4;
 /// First byte of one without a version, which earlier versions wrote: the length of the
 /// conversation's id.
 const UNVERSIONED: u8 = 16;
@@ -73,6 +75,13 @@ struct ModerationChange {
 
 /// Encoding of the third version.
 type HistoryChange = (ModerationChange, Option<HistorySettings>, Vec<UserId>);
+/// Encoding of the fourth version.
+type PostingChange = (
+    ModerationChange,
+    Option<HistorySettings>,
+    Vec<UserId>,
+    PostingRoles,
+);
 
 impl From<AnnouncedChange> for PendingChange {
     fn from(change: AnnouncedChange) -> Self {
@@ -192,7 +201,12 @@ impl PendingChange {
                         BanChange::Lift(user) => change.lifted_bans.push(user.clone()),
                     }
                 }
-                if self.bounds_history() {
+                let roles = self.history.map(|history| history.roles);
+                let roles = roles.filter(|roles| !roles.is_default());
+                if let Some(roles) = roles {
+                    let change = (change, &self.history, &self.cleared, roles);
+                    postcard::to_extend(&change, vec![VERSION_4])
+                } else if self.bounds_history() {
                     let change = (change, &self.history, &self.cleared);
                     postcard::to_extend(&change, vec![VERSION_3])
                 } else {
@@ -221,7 +235,16 @@ impl PendingChange {
                     ..Self::from(change)
                 });
             }
-            Some((version, _)) if *version > VERSION_3 => {
+            Some((&VERSION_4, body)) => {
+                let decoded = postcard::from_bytes::<PostingChange>(body);
+                let (change, history, cleared, roles) = decoded.map_err(broken)?;
+                return Ok(Self {
+                    history: history.map(|history| HistorySettings { roles, ..history }),
+                    cleared,
+                    ..Self::from(change)
+                });
+            }
+            Some((version, _)) if *version > VERSION_4 => {
                 return Err(unavailable("a later version has to complete a change"));
             }
             Some(_) | None => {
@@ -296,7 +319,7 @@ mod tests {
             assert_eq!(read.encode(), present);
         }
         let mut later = present;
-        later[0] = VERSION_3 + 1;
+        later[0] = VERSION_4 + 1;
         assert!(matches!(
             PendingChange::decode(&later),
             Err(crate::store::Error::Unavailable(_))
@@ -318,6 +341,28 @@ mod tests {
         let bytes = with_bans.encode();
         assert_eq!(bytes[0], VERSION_2);
         let read = PendingChange::decode(&bytes).unwrap();
-        assert_eq!((read.bans, read.version), (with_bans.bans, id));
+        assert_eq!((&read.bans, read.version), (&with_bans.bans, id));
+
+        let roles = PostingRoles {
+            send: Role::Admin,
+            ..PostingRoles::DEFAULT
+        };
+        for (roles, version) in [(PostingRoles::DEFAULT, VERSION_3), (roles, VERSION_4)] {
+            let history = HistorySettings {
+                ttl_seconds: Some(60),
+                roles,
+                ..HistorySettings::default()
+            };
+            let changed = PendingChange {
+                history: Some(history),
+                ..PendingChange::decode(&bytes).unwrap()
+            };
+            let bytes = changed.encode();
+            assert_eq!(bytes[0], version);
+            assert_eq!(
+                PendingChange::decode(&bytes).unwrap().history,
+                Some(history)
+            );
+        }
     }
 }

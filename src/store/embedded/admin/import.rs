@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::import_conversation::ConversationImport;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash, Membership, Message,
-    MessageId, NotificationLevel, Pin, Profile, Report, Restriction, Role, TimeUuid, Timestamp,
-    UserId,
+    AppKey, AppKeyClaim, Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash,
+    Membership, Message, MessageId, NotificationLevel, Pin, Profile, Report, Restriction, Role,
+    TimeUuid, Timestamp, UserId,
 };
 use crate::store::embedded::cache::state::{ConversationState, memberships};
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
@@ -92,7 +92,17 @@ impl ImportDraft<'_> {
                 last_activity,
                 profile,
             } => {
+                let key = profile.app_key.as_ref();
+                if let Some(key) = key
+                    && self.is_app_key_of_another(key, conversation.id)?
+                {
+                    return Ok(Imported::Refused(rules::import::APP_KEY_TAKEN));
+                }
                 let fate = self.add_conversation(conversation, *last_activity)?;
+                if let (Imported::Added, Some(key)) = (&fate, key) {
+                    let claim = AppKeyClaim::of(conversation);
+                    self.put(key::app_key(key), record::encode(&claim));
+                }
                 if fate == Imported::Added && !profile.is_empty() {
                     let key = key::conversation_profile(conversation.id);
                     self.put(key, record::encode(profile));
@@ -440,6 +450,19 @@ impl ImportDraft<'_> {
         if flags.level == Some(NotificationLevel::All) {
             self.put(key::notify_all(id, user), Vec::new());
         }
+    }
+
+    fn is_app_key_of_another(&self, key: &AppKey, id: ConversationId) -> Result<bool> {
+        let key = key::app_key(key);
+        let claim: Option<AppKeyClaim> = match self.rows.get(&key) {
+            Some(None) => None,
+            Some(Some(value)) => {
+                let decoded = record::decode(value).map(Some);
+                decoded.map_err(|error| corrupt("conversations_by_app_key", error))?
+            }
+            None => self.view.record(&key)?,
+        };
+        Ok(claim.is_some_and(|claim| claim.conversation != id))
     }
 
     fn paired(&self, pair: &Key) -> Result<Option<ConversationId>> {

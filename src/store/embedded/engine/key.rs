@@ -43,10 +43,10 @@ pub(in crate::store::embedded) use self::removal::{
     due_removal, due_removal_of, due_removals, removed_up_to,
 };
 pub(in crate::store::embedded) use self::row::{
-    all_pairs, behind, conversation, conversation_of, conversation_profile, conversations_after,
-    ended_job, is_ended_job, is_send_by_key, job, jobs, meta, note, notify_all, notify_all_after,
-    notify_all_of, pair, pin_list, pinned_of, pins, roster, send_by_key, user, user_of,
-    users_after,
+    all_pairs, app_key, behind, conversation, conversation_of, conversation_profile,
+    conversations_after, ended_job, is_ended_job, is_send_by_key, job, jobs, meta, note,
+    notify_all, notify_all_after, notify_all_of, pair, pin_list, pinned_of, pins, roster,
+    send_by_key, user, user_of, users_after,
 };
 pub(in crate::store::embedded) use self::safety::{
     all_bans, all_blocks, all_reports, ban, ban_place, banned_of, bans, block, blocked_of,
@@ -132,6 +132,7 @@ enum Tag {
     EndedReaction = 50,
     PinList = 51,
     ConversationProfile = 60,
+    AppKey = 61,
 }
 
 /// Cells of one participant. Each has its own key, so that concurrent writers never share one.
@@ -211,6 +212,7 @@ impl Key {
             (Table::Rows, Some(&tag)) if tag == Tag::ConversationProfile as u8 => {
                 "profiles_by_conversation"
             }
+            (Table::Rows, Some(&tag)) if tag == Tag::AppKey as u8 => "conversations_by_app_key",
             (Table::Rows, Some(&tag)) if tag == Tag::Removed as u8 => "removed_histories",
             (Table::Rows, Some(&tag)) if tag == Tag::DueRemoval as u8 => "expiries_by_hour",
             (Table::Rows, Some(&tag)) if tag == Tag::Job as u8 || tag == Tag::EndedJob as u8 => {

@@ -1,9 +1,9 @@
 //! Migrations: the steps by which a keyspace gets its tables, columns and options.
 
 use super::tables::{
-    BAN_TABLE, BLOCK_TABLE, CLUSTER_TABLES, CONVERSATION_PROFILE_TABLE, EXPIRY_TABLE, JOB_TABLE,
-    LIVING_TABLES, MENTION_TABLES, NOTIFY_ALL_TABLE, OUTBOX_TABLE, PIN_TABLE, READER_TABLES,
-    REPORT_TABLE, RESTRICTION_TABLES, SEARCH_TABLES, TABLES,
+    APP_KEY_TABLE, BAN_TABLE, BLOCK_TABLE, CLUSTER_TABLES, CONVERSATION_PROFILE_TABLE,
+    EXPIRY_TABLE, JOB_TABLE, LIVING_TABLES, MENTION_TABLES, NOTIFY_ALL_TABLE, OUTBOX_TABLE,
+    PIN_TABLE, READER_TABLES, REPORT_TABLE, RESTRICTION_TABLES, SEARCH_TABLES, TABLES,
 };
 use super::{AddedColumns, Migration, OLDEST_SERVER_SINCE, SpeculativeRetry};
 use crate::store::FormVersion;
@@ -144,7 +144,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         version: FormVersion::PARTS.0,
-        statements: &[CONVERSATION_PROFILE_TABLE],
+        statements: &[CONVERSATION_PROFILE_TABLE, APP_KEY_TABLE],
         columns: &[],
         speculation: Some(QUICK_CONVERSATION_PROFILES),
     },
@@ -327,7 +327,7 @@ const PROFILE_METADATA: AddedColumns = AddedColumns {
 
 /// The same for the profiles of conversations.
 const QUICK_CONVERSATION_PROFILES: SpeculativeRetry = SpeculativeRetry {
-    tables: &["profiles_by_conversation"],
+    tables: &["profiles_by_conversation", "conversations_by_app_key"],
     millis: 50,
 };
 

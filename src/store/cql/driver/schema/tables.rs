@@ -154,7 +154,15 @@ pub(super) const CONVERSATION_PROFILE_TABLE: &str =
     conversation_id uuid PRIMARY KEY,
     description text,
     avatar_url text,
-    metadata text
+    metadata text,
+    app_key text
+) WITH ID = {id}";
+
+pub(super) const APP_KEY_TABLE: &str =
+    "CREATE TABLE IF NOT EXISTS {keyspace}.conversations_by_app_key (
+    app_key text PRIMARY KEY,
+    conversation_id uuid,
+    input_hash blob
 ) WITH ID = {id}";
 
 pub(super) const RESTRICTION_TABLES: &[&str] = &[

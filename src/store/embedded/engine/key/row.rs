@@ -2,7 +2,7 @@
 
 use super::{Key, Span, Table, Tag, conversation_id, name, rows};
 use crate::model::message::IdempotencyKey;
-use crate::model::{ConversationId, JobId, MessageId, OrderKey, UserId};
+use crate::model::{AppKey, ConversationId, JobId, MessageId, OrderKey, UserId};
 
 pub(in crate::store::embedded) fn meta(name: &str) -> Key {
     rows(Tag::Meta, &[name.as_bytes()])
@@ -18,6 +18,10 @@ pub(in crate::store::embedded) fn conversation(id: ConversationId) -> Key {
 
 pub(in crate::store::embedded) fn conversation_profile(id: ConversationId) -> Key {
     rows(Tag::ConversationProfile, &[id.0.as_bytes()])
+}
+
+pub(in crate::store::embedded) fn app_key(key: &AppKey) -> Key {
+    rows(Tag::AppKey, &[key.as_str().as_bytes()])
 }
 
 pub(in crate::store::embedded) fn conversations_after(after: Option<ConversationId>) -> Span {

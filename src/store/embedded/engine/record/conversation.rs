@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{DecodeError, body, encode};
 use crate::model::{
     ChangeId, Conversation, ConversationId, ConversationKind, HistorySettings, InputHash,
-    MessageId, TimeUuid, Timestamp, UserId, conversation::GroupName,
+    MessageId, PostingRoles, TimeUuid, Timestamp, UserId, conversation::GroupName,
 };
 use crate::store::embedded::engine::key::Listing;
 use crate::store::rules::import::activity;
@@ -49,7 +49,9 @@ impl ConversationRecord {
             history,
         });
         // They follow the fields of the first version, and are left out where there are none.
-        let extended = if history != HistorySettings::default() {
+        let extended = if !history.roles.is_default() {
+            postcard::to_extend(&(slow_mode_seconds, history, history.roles), bytes)
+        } else if history != HistorySettings::default() {
             postcard::to_extend(&(slow_mode_seconds, history), bytes)
         } else if slow_mode_seconds > 0 {
             postcard::to_extend(&slow_mode_seconds, bytes)
@@ -69,12 +71,16 @@ impl ConversationRecord {
             [] => (HistorySettings::default(), rest),
             rest => postcard::take_from_bytes(rest)?,
         };
+        let (roles, rest) = match rest {
+            [] => (PostingRoles::DEFAULT, rest),
+            rest => postcard::take_from_bytes(rest)?,
+        };
         if !rest.is_empty() {
             return Err(DecodeError::Trailing);
         }
         Ok(Self {
             slow_mode_seconds,
-            history,
+            history: HistorySettings { roles, ..history },
             ..record
         })
     }
