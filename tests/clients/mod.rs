@@ -85,6 +85,21 @@ fn subscriptions_over_http_resume_where_they_were_cut() {
 }
 
 #[test]
+fn a_backend_makes_the_chat_of_an_order_once() {
+    let code = include_str!("order.js");
+    let (_, shown) = code.split_once("// In the README as it stands.\n").unwrap();
+    let (shown, _) = shown.split_once("// To here.").unwrap();
+    assert!(include_str!("README.md").contains(shown));
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    let (program, server, _) = serve(&[]);
+    let service = program.run(&["token", "--service", "backend"]);
+    let token = service.succeeded().trim().to_owned();
+    node.run("order.js", &[&graphql(&server), &token]);
+}
+
+#[test]
 fn only_documents_listed_by_client_compilers_run() {
     let Some(node) = Node::compiled() else { return };
     for list in ["generated/relay.json", "generated/codegen.json"] {
@@ -286,6 +301,7 @@ fn the_page_for_front_ends_names_the_code_that_is_tested() {
         "urql.js",
         "resumed.js",
         "trusted.js",
+        "order.js",
         "webhook.js",
         "webhook.py",
         "imports/slack.py",

@@ -46,7 +46,7 @@ const mutation = (field, payload = "__typename") => {
   return `mutation ${name}($input: ${name}Input!) { ${field}(input: $input) { ${payload} } }`;
 };
 /** Further fields of the conversations and entries of the package. */
-export const SELECT = { conversation: "historyVisibility", entry: "lastMessage { status }" };
+export const SELECT = { conversation: "historyVisibility avatarUrl", entry: "lastMessage { status } conversation { avatarUrl }" };
 const HEAD = `conversation {
   id name participantCount messageTtlSeconds slowModeSeconds historyVisibility viewerParticipant { role isSilenced silencedUntil askedMessageTtlSeconds }
 }`;

@@ -36,7 +36,7 @@ export class RoomHead {
     const expiry = messageTtlSeconds ? `messages disappear after ${spanOf(messageTtlSeconds)}` : asked && `you asked for ${spanOf(asked)}`;
     if (expiry) state = `${state}${state ? " · " : ""}${expiry}`;
     part("room-title").replaceChildren(...titleParts(conversation, this.#viewer).filter(Boolean));
-    part("room-avatar").replaceChildren(avatar(title, presence?.isOnline, directPeer?.avatarUrl));
+    part("room-avatar").replaceChildren(avatar(title, presence?.isOnline, conversation.avatarUrl ?? directPeer?.avatarUrl));
     part("room-state").textContent = state;
     for (const id of ["room-menu", "room-title"]) part(id).disabled = !conversation.participants;
   }

@@ -150,7 +150,7 @@ export class InboxList {
     const count = `${unreadCount}${unreadCountIsCapped ? "+" : ""}`;
     return el("li", {},
       el("a", { class: "entry", href: addressOf(conversation.id), "aria-current": isOpen ? "true" : undefined, "aria-haspopup": "menu" },
-        avatar(title, isOnline, conversation.directPeer?.avatarUrl),
+        avatar(title, isOnline, conversation.avatarUrl ?? conversation.directPeer?.avatarUrl),
         el("span", { class: "entry-name" }, ...titleParts(conversation, this.#viewer), isOnline ? el("span", { class: "sr" }, ", online") : null,
           entry.isPinned ? icon("pinned") : null, entry.isMuted ? icon("muted") : null),
         el("time", { dateTime: entry.lastActivityAt }, shortTime(entry.lastActivityAt)),
