@@ -62,7 +62,7 @@ pub mod embedded;
 mod error;
 mod forms;
 mod inbox;
-mod instrumented;
+mod intercepted;
 mod membership;
 mod message;
 mod outbox;
@@ -98,7 +98,9 @@ pub use self::inbox::{
     Archive, CHANGE_LIFETIME_MICROS, ChangedRow, EntryPreview, FlagsChange, MarkerMove,
     PreviewQuery, UnreadQuery,
 };
-pub use self::instrumented::InstrumentedStore;
+pub use self::intercepted::{
+    InstrumentedStore, InterceptedStore, OperationMetrics, StoreInterceptor, StoreOperation,
+};
 pub use self::membership::{
     BanChange, LastMembershipChange, MembershipChange, MembershipSnapshot, MembershipTransition,
     MembershipVersion, Renaming, TransitionKind,

@@ -2,16 +2,53 @@
 
 use std::fmt::Write as _;
 
-use super::super::memory::Memory;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::clock::SystemClock;
-use crate::model::{MessageId, Timestamp};
+use crate::model::{ConversationId, MessageId, Timestamp};
+use crate::store::embedded::{Embedded, Options};
+use crate::store::{InterceptedStore, StoreFuture, StoreInterceptor, StoreOperation};
 
 const CONVERSATION: &str = "550e8400-e29b-41d4-a716-446655440001";
 
+/// Interceptor of an import: it lets so many batches through, and counts the counts of messages.
+struct Faults {
+    batches_left: AtomicUsize,
+    counted: AtomicUsize,
+}
+
+impl StoreInterceptor for Faults {
+    fn intercept<'a, T: Send + 'a>(
+        &'a self,
+        operation: StoreOperation,
+        answer: StoreFuture<'a, T>,
+    ) -> StoreFuture<'a, T> {
+        let is_full = operation.name() == "import"
+            && self
+                .batches_left
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                    left.checked_sub(1)
+                })
+                .is_err();
+        if is_full {
+            let error = store::Error::Unavailable("the disk is full".into());
+            return Box::pin(async { Err(error) });
+        }
+        if operation.name() == "count_imported" {
+            self.counted.fetch_add(1, Ordering::SeqCst);
+        }
+        answer
+    }
+}
+
 struct World {
-    store: Arc<Memory>,
+    store: Arc<InterceptedStore<Arc<Faults>>>,
+    faults: Arc<Faults>,
+    /// Folder in which an import leaves what waits.
     dir: tempfile::TempDir,
+    #[expect(dead_code, reason = "its drop removes the folder")]
+    data: tempfile::TempDir,
     heard: Vec<String>,
     stop: CancellationToken,
     /// Cancels `stop` once so many progresses were told.
@@ -19,11 +56,25 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+    async fn new() -> Self {
+        let (dir, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let options = Options {
+            free_bytes_min: 0,
+            ..Options::new(data.path())
+        };
+        let embedded = Embedded::open(options, Arc::new(SystemClock))
+            .await
+            .unwrap();
+        let faults = Arc::new(Faults {
+            batches_left: AtomicUsize::new(usize::MAX),
+            counted: AtomicUsize::new(0),
+        });
+        let store = InterceptedStore::before(Arc::new(embedded), Arc::clone(&faults));
         Self {
-            store: Arc::default(),
+            store: Arc::new(store),
+            faults,
             dir,
+            data,
             heard: Vec::new(),
             stop: CancellationToken::new(),
             stop_after: usize::MAX,
@@ -66,8 +117,21 @@ impl World {
         std::fs::read_dir(self.dir.path()).unwrap().count()
     }
 
-    fn kept(&self) -> usize {
-        self.store.rows.lock().len()
+    /// Number of messages in the store.
+    async fn messages(&self) -> usize {
+        let conversation = ConversationId(CONVERSATION.parse().unwrap());
+        let all = self.store.all_messages(conversation, None, 10_000).await;
+        all.unwrap().len()
+    }
+
+    /// Forgets the time of the last import. Returns whether there was one.
+    async fn forget_time(&self) -> bool {
+        let time = self.store.note(store::NOTE_IMPORTED_AT).await.unwrap();
+        self.store
+            .set_note(store::NOTE_IMPORTED_AT, None)
+            .await
+            .unwrap();
+        time.is_some()
     }
 }
 
@@ -98,7 +162,7 @@ fn count(added: u64, unchanged: u64) -> Count {
 
 #[tokio::test]
 async fn importing_twice_changes_nothing() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     let text = include_str!("../cli/demo.jsonl");
     let first = world.file(text).await.unwrap().counts;
     assert_eq!(
@@ -109,10 +173,8 @@ async fn importing_twice_changes_nothing() {
         (first.participants, first.messages, first.broken_lines),
         (count(6, 0), count(15, 0), 0)
     );
-    let kept = world.kept();
-    let expired = |world: &World| world.store.notes.lock().remove(store::NOTE_IMPORTED_AT);
     assert!(
-        expired(&world).is_some(),
+        world.forget_time().await,
         "positions from before an import are none any more"
     );
     let second = world.file(text).await.unwrap().counts;
@@ -124,21 +186,16 @@ async fn importing_twice_changes_nothing() {
         (second.participants, second.messages, second.broken_lines),
         (count(0, 6), count(0, 15), 0)
     );
-    assert_eq!(
-        (world.kept(), world.files()),
-        (kept, 1),
-        "nothing waits in the folder any more"
-    );
-    assert_eq!(
-        expired(&world),
-        None,
+    assert_eq!(world.files(), 1, "nothing waits in the folder any more");
+    assert!(
+        !world.forget_time().await,
         "where nothing is new, positions stay"
     );
 }
 
 #[tokio::test]
 async fn lines_may_come_in_any_order() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     let outcome = world
         .file(&format!("{}{}", messages(2_500), conversation()))
         .await
@@ -152,52 +209,53 @@ async fn lines_may_come_in_any_order() {
         (count(2_500, 0), count(1, 0), 0)
     );
     assert_eq!(world.files(), 1);
-    assert_eq!(world.store.counted.lock().len(), 1);
+    assert_eq!(world.faults.counted.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
 async fn a_line_whose_conversation_never_comes_is_named_by_its_number() {
-    let mut world = World::new();
-    let outcome = world
-        .file(&format!(
-            "{{\"type\":\"user\",\"username\":\"a\"}}\n\n{}",
-            messages(2)
-        ))
-        .await
-        .unwrap();
+    let mut world = World::new().await;
+    let text = format!(
+        "{{\"type\":\"user\",\"username\":\"a\"}}\n\n{}",
+        messages(2)
+    );
     let sentence = format!("conversation {CONVERSATION} is not in the file or in the store");
-    assert_eq!(
-        world.heard,
-        [format!("line 3: {sentence}"), format!("line 4: {sentence}")]
-    );
-    assert_eq!(outcome.counts.broken_lines, 2);
-    assert!(
-        world
-            .store
-            .notes
-            .lock()
-            .keys()
-            .all(|note| !note.starts_with("import:")),
-        "it is finished"
-    );
+    // The first run is finished: the second one begins anew.
+    for _ in 0..2 {
+        let outcome = world.file(&text).await.unwrap();
+        assert_eq!(
+            world.heard,
+            [format!("line 3: {sentence}"), format!("line 4: {sentence}")]
+        );
+        assert_eq!(outcome.counts.broken_lines, 2);
+    }
 }
 
 #[tokio::test]
 async fn what_the_store_refuses_is_a_broken_line() {
-    let mut world = World::new();
-    let refused =
-        conversation().replace("\"participants\"", "\"name\":\"refused\",\"participants\"");
-    assert_eq!(world.file(&refused).await.unwrap().counts.broken_lines, 1);
-    assert_eq!(world.heard, ["line 1: it is refused"]);
+    let mut world = World::new().await;
+    let direct = |id: &str| {
+        let people = r#"[{"username":"alice"},{"username":"bob"}]"#;
+        format!(
+            "{{\"type\":\"conversation\",\"kind\":\"DIRECT\",\"id\":\"{id}\",\"participants\":{people}}}\n"
+        )
+    };
+    let other = CONVERSATION.replace("0001", "0002");
+    let text = format!("{}{}", direct(CONVERSATION), direct(&other));
+    assert_eq!(world.file(&text).await.unwrap().counts.broken_lines, 1);
+    assert_eq!(
+        world.heard,
+        ["line 2: these two have another direct conversation already"]
+    );
 }
 
 #[tokio::test]
 async fn an_import_that_was_stopped_goes_on_where_it_was() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     let text = format!("nonsense\n{}{}", messages(3_000), conversation());
     world.stop_after = 2;
     assert!(world.file(&text).await.unwrap().is_interrupted);
-    assert_eq!(world.kept(), 0, "all that was read waits");
+    assert_eq!(world.messages().await, 0, "all that was read waits");
     (world.stop, world.stop_after) = (CancellationToken::new(), usize::MAX);
     let outcome = world.file(&text).await.unwrap();
     assert_eq!(
@@ -214,11 +272,14 @@ async fn an_import_that_was_stopped_goes_on_where_it_was() {
 
 #[tokio::test]
 async fn an_import_that_failed_goes_on_where_it_was() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     let text = format!("{}{}", conversation(), messages(3_000));
-    *world.store.imports_left.lock() = Some(2);
+    world.faults.batches_left.store(2, Ordering::SeqCst);
     assert!(matches!(world.file(&text).await, Err(Error::Store(_))));
-    *world.store.imports_left.lock() = None;
+    world
+        .faults
+        .batches_left
+        .store(usize::MAX, Ordering::SeqCst);
     let outcome = world.file(&text).await.unwrap();
     assert_eq!(world.heard.len(), 1);
     assert_eq!(outcome.counts.messages, count(3_000, 0));
@@ -226,7 +287,7 @@ async fn an_import_that_failed_goes_on_where_it_was() {
 
 #[tokio::test]
 async fn lines_that_waited_and_are_gone_are_read_again() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     let text = format!("{}{}", messages(1_500), conversation());
     world.stop_after = 1;
     assert!(world.file(&text).await.unwrap().is_interrupted);
@@ -243,7 +304,7 @@ async fn lines_that_waited_and_are_gone_are_read_again() {
 
 #[tokio::test]
 async fn names_that_look_like_others_come_with_an_export_of_ours_alone() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     let lines = [
         r#"{"type":"user","username":"bob "}"#,
         r#"{"type":"block","username":"alice","blocked":"\u202ebob","since":"2026-03-15T09:00:00Z"}"#,

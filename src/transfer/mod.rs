@@ -14,8 +14,6 @@ pub mod import;
 mod import_run;
 pub mod line;
 mod long_histories;
-#[cfg(test)]
-mod memory;
 pub mod partial;
 mod progress;
 pub mod reader;

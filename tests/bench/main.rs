@@ -20,7 +20,6 @@ mod doors;
 mod driver;
 mod fanout;
 mod floor;
-#[path = "../support/handed_on.rs"]
 mod handed_on;
 mod library;
 mod measure;

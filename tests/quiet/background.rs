@@ -2,7 +2,6 @@
 
 use serde_json::json;
 use wideroom::model::{UserId, Viewer};
-use wideroom::store::ErasureStore as _;
 
 use super::world::{Ground, quiet, stored_id};
 
@@ -22,9 +21,9 @@ async fn what_has_expired_leaves_the_disk_in_the_quiet_after_it() {
     for away in [0, 600, 3 * HOUR] {
         alice.send(&group, "gone before long").await;
         quiet(61).await;
-        server.store.set_away(true);
+        server.still.set_away(true);
         quiet(away).await;
-        server.store.set_away(false);
+        server.still.set_away(false);
         quiet(4 * HOUR).await;
         assert_eq!(ground.messages_on_disk(id).await, 0, "{away}");
     }
@@ -42,9 +41,9 @@ async fn erasures_go_on_after_an_outage() {
         let direct = user.direct("bob").await;
         user.send(&direct, "to be erased").await;
         server.chat.erasure.erase(&service, name).await.unwrap();
-        server.store.set_away(true);
+        server.still.set_away(true);
         quiet(away).await;
-        server.store.set_away(false);
+        server.still.set_away(false);
         // Its next look, after the last try and the lease of the step.
         quiet(240).await;
         let running = server.store.running_jobs(10).await.unwrap();
@@ -65,10 +64,10 @@ async fn the_search_index_is_built_after_an_outage_without_another_message() {
     quiet(10).await;
     let segments = "wideroom_search_segments_total";
     assert_eq!(server.metric(segments), 0.0);
-    server.store.refuse("search_directories", true);
+    server.still.refuse("search_directories", true);
     alice.send(&direct, "the last one").await;
     quiet(60).await;
-    server.store.refuse("search_directories", false);
+    server.still.refuse("search_directories", false);
     quiet(60).await;
     assert_eq!(server.metric(segments), 1.0);
 }

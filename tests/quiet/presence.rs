@@ -2,7 +2,6 @@
 
 use serde_json::json;
 use wideroom::model::UserId;
-use wideroom::store::Store as _;
 
 use super::world::{Ground, around, quiet};
 
@@ -41,11 +40,11 @@ async fn a_user_who_leaves_during_an_outage_was_seen_then() {
     let bob = UserId::parse("bob").unwrap();
     let here = server.chat.presence.connect(&bob);
     quiet(100).await;
-    server.store.set_away(true);
+    server.still.set_away(true);
     let left = ground.clock.now();
     drop(here);
     quiet(60).await;
-    server.store.set_away(false);
+    server.still.set_away(false);
     quiet(15 * 60).await;
     let profile = server
         .store

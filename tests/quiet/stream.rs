@@ -104,11 +104,11 @@ async fn an_outage_of_the_store_ends_with_it() {
     };
     tokio::join!(first, added.next());
     for seconds in [1, 5, 31, 301, HOUR] {
-        server.store.set_away(true);
+        server.still.set_away(true);
         let refused = alice.ask(send, json!({"c": direct})).await;
         assert_eq!(refused.code(), "UNAVAILABLE");
         quiet(seconds).await;
-        server.store.set_away(false);
+        server.still.set_away(false);
         let began = Instant::now();
         let sent = alice.send(&direct, "after").await;
         assert_eq!(

@@ -119,9 +119,9 @@ async fn comes_after_any_quiet(ground: Ground, longest: Duration) -> Scene {
 #[tokio::test(start_paused = true)]
 async fn an_event_after_any_quiet_comes_as_if_it_were_the_first() {
     let scene = comes_after_any_quiet(Ground::of_one().await, ALONE_MAX).await;
-    let before = scene.server.store.swaps();
+    let before = scene.server.still.swaps();
     quiet(HOUR).await;
-    let swaps = scene.server.store.swaps() - before;
+    let swaps = scene.server.still.swaps() - before;
     assert!(swaps <= 16 * 12, "an idle hour writes {swaps} positions");
 }
 
@@ -180,9 +180,9 @@ async fn an_outage_of_the_store_ends_with_it() {
     let mut scene = Scene::on(Ground::of_one().await).await;
     let direct = scene.direct.clone();
     for seconds in [1, 6, 14, 61, 301, HOUR] {
-        scene.server.store.set_away(true);
+        scene.server.still.set_away(true);
         quiet(seconds).await;
-        scene.server.store.set_away(false);
+        scene.server.still.set_away(false);
         quiet(2).await;
         let took = scene.deliver(&direct).await;
         assert!(took <= ALONE_MAX, "{took:?} after an outage of {seconds} s");

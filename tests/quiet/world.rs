@@ -50,7 +50,8 @@ pub(super) struct Ground {
 
 pub(super) struct QuietServer {
     pub(super) chat: Chat,
-    pub(super) store: Arc<StillStore>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) still: Arc<StillStore>,
     api: Arc<Api>,
     metrics: Metrics,
 }
@@ -113,14 +114,14 @@ impl Ground {
             let link = directory.link(Arc::new(Dice::new(1)), self.start, None);
             Arc::new(link) as Arc<dyn ClusterStore>
         });
-        let store = StillStore::new(&self.embedded, link);
+        let (still, store) = StillStore::before(&self.embedded, link);
         let bounds = Bounds::default();
         let rates = RateBounds {
             is_on: false,
             ..bounds.rates
         };
         let chat = Chat::open(
-            Arc::clone(&store) as Arc<dyn Store>,
+            Arc::clone(&store),
             Bus::default(),
             Arc::clone(&self.clock),
             Bounds { rates, ..bounds },
@@ -133,6 +134,7 @@ impl Ground {
             api: Arc::new(Api::new(chat.clone(), DocumentBounds::default())),
             chat,
             store,
+            still,
             metrics,
         }
     }

@@ -9,7 +9,7 @@ use wideroom::chat::{Bounds, Chat, Draft, DraftInput, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::model::{ConversationId, Message, Timestamp, UserId};
-use wideroom::store::Store;
+use wideroom::store::StoreAdmin;
 use wideroom::store::cql::{Address, Cql};
 
 use super::slow::Slow;
@@ -67,7 +67,7 @@ impl Server {
         let skewed = Arc::new(SkewedClock(AtomicI64::new(skew_micros)));
         let clock = Arc::clone(&skewed) as Arc<dyn Clock>;
         let cql = Arc::new(Cql::open(address, Arc::clone(&clock)).await.unwrap());
-        let slow = Arc::new(Slow::new(Arc::clone(&cql) as Arc<dyn Store>));
+        let (slow, store) = Slow::before(Arc::clone(&cql) as Arc<dyn StoreAdmin>);
         let bounds = Bounds {
             rates: RateBounds {
                 is_on: false,
@@ -75,9 +75,7 @@ impl Server {
             },
             ..bounds
         };
-        let chat = Chat::open(Arc::clone(&slow) as Arc<dyn Store>, bus, clock, bounds)
-            .await
-            .unwrap();
+        let chat = Chat::open(store, bus, clock, bounds).await.unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
         Self {
             chat,

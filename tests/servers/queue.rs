@@ -60,7 +60,7 @@ async fn waiting(metrics: &Metrics, queues: usize, jobs: usize) {
 async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ground = Ground::new(&SystemClock).await;
-    let slow = Arc::new(Slow::new(ground.open(Arc::clone(&clock)).await));
+    let (slow, store) = Slow::before(ground.open(Arc::clone(&clock)).await);
     let rates = RateBounds {
         is_on: false,
         ..RateBounds::default()
@@ -71,7 +71,7 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
         outcome_wait: 2 * PATIENCE,
         ..Bounds::default()
     };
-    let chat = Chat::open(slow.clone(), Bus::default(), clock, bounds)
+    let chat = Chat::open(store, Bus::default(), clock, bounds)
         .await
         .unwrap();
     let metrics = Metrics::default();
@@ -164,7 +164,7 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
 async fn beyond_the_backlog_of_all_conversations_nothing_is_begun() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ground = Ground::new(&SystemClock).await;
-    let slow = Arc::new(Slow::new(ground.open(Arc::clone(&clock)).await));
+    let (slow, store) = Slow::before(ground.open(Arc::clone(&clock)).await);
     let rates = RateBounds {
         is_on: false,
         ..RateBounds::default()
@@ -176,7 +176,7 @@ async fn beyond_the_backlog_of_all_conversations_nothing_is_begun() {
         outcome_wait: 2 * PATIENCE,
         ..Bounds::default()
     };
-    let chat = Chat::open(slow.clone(), Bus::default(), clock, bounds)
+    let chat = Chat::open(store, Bus::default(), clock, bounds)
         .await
         .unwrap();
     let metrics = Metrics::default();

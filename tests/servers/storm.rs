@@ -16,7 +16,6 @@ use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::model::{ConversationId, UserId};
 use wideroom::server::{self, ServerBounds};
-use wideroom::store::Store;
 use wideroom::store::embedded::{Embedded, Options};
 
 use super::slow::Slow;
@@ -53,9 +52,8 @@ impl Server {
             free_bytes_min: 0,
             ..Options::new(folder.path())
         };
-        let store = Arc::new(Slow::new(Arc::new(
-            Embedded::open(options, Arc::clone(&clock)).await.unwrap(),
-        ) as Arc<dyn Store>));
+        let embedded = Embedded::open(options, Arc::clone(&clock)).await.unwrap();
+        let (slow, store) = Slow::before(Arc::new(embedded));
         let bounds = Bounds {
             rates: RateBounds {
                 is_on: false,
@@ -63,14 +61,9 @@ impl Server {
             },
             ..Bounds::default()
         };
-        let chat = Chat::open(
-            Arc::clone(&store) as Arc<dyn Store>,
-            Bus::default(),
-            Arc::clone(&clock),
-            bounds,
-        )
-        .await
-        .unwrap();
+        let chat = Chat::open(store, Bus::default(), Arc::clone(&clock), bounds)
+            .await
+            .unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
         let people: Vec<_> = (0..PEOPLE)
             .map(|number| UserId::parse(&format!("user{number:02}")).unwrap())
@@ -118,7 +111,7 @@ impl Server {
         ));
         Self {
             address,
-            store,
+            store: slow,
             chat,
             api,
             people,

@@ -9,7 +9,6 @@ pub mod door;
 pub mod faketime;
 pub mod go;
 pub mod ground;
-pub mod handed_on;
 pub mod java;
 pub mod nats;
 pub mod node;
