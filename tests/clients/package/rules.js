@@ -146,6 +146,18 @@ async function tokens() {
   await assert.rejects(chat.request("query Any { viewer { id } }"), (error) => error instanceof ChatError && error.code === "UNAUTHENTICATED");
 }
 
+/** The app may begin with a token that it kept, which the server refuses: the first requests go on with the next one. */
+async function keptTokens() {
+  const [kept, fresh] = [tokenOf("alice", -10), tokenOf("alice")];
+  const { chat, asked } = world({
+    token: (reason) => (reason === "refused" ? fresh : kept),
+    answers: { Viewer: (_, authorization) => (authorization === `Bearer ${fresh}` ? { viewer: { username: "alice" } } : failure("UNAUTHENTICATED")) },
+  });
+  await settle();
+  assert.deepEqual([chat.viewer.get()?.username, asked.at(-1)], ["alice", "refused"]);
+  chat.close();
+}
+
 /** 4401 is final; every other code comes back, later and later but never much. */
 async function closeCodes() {
   const { chat, sockets } = world();
@@ -258,4 +270,4 @@ async function groups() {
   chat.close();
 }
 
-await check(queues, reloads, tabs, oldKeys, refusals, tokens, closeCodes, returns, streams, groups);
+await check(queues, reloads, tabs, oldKeys, refusals, tokens, keptTokens, closeCodes, returns, streams, groups);

@@ -53,11 +53,11 @@ export function world({ answers = {}, token = () => tokenOf("alice"), storage = 
   const sent = [];
   const sockets = [];
   const asked = [];
-  const fetch = async (_, { body }) => {
+  const fetch = async (_, { body, headers }) => {
     const { query, variables } = JSON.parse(body);
     const name = /(?:query|mutation) (\w+)/.exec(query)[1];
     sent.push({ name, input: variables.input, variables });
-    const answer = await answers[name]?.(variables.input ?? variables);
+    const answer = await answers[name]?.(variables.input ?? variables, headers.authorization);
     if (answer === undefined) throw new TypeError("The network failed.");
     return { json: async () => (answer.extensions ? { data: null, errors: [{ message: "No.", ...answer }] } : { data: answer }) };
   };

@@ -190,7 +190,7 @@ export class Conversation extends Store {
 
   /** The viewer may be in it again, or for the first time. */
   #return() {
-    if (this.get().status !== "gone") return;
+    if (!/gone|failed/.test(this.get().status)) return;
     this.patch({ status: "loading" });
     this.#load(true);
   }

@@ -105,8 +105,9 @@ export class Transport {
   /** One request for a token at a time. */
   #ask(reason) {
     this.#asking ??= (async () => {
+      let timer;
       try {
-        const tooLate = pause(REQUEST_TIME).then(() => { throw errorOf("OFFLINE", "There is no token."); });
+        const tooLate = new Promise((_, reject) => { timer = setTimeout(() => reject(errorOf("OFFLINE", "There is no token.")), REQUEST_TIME); });
         const token = await Promise.race([this.#options.token(reason), tooLate]);
         const claims = claimsOf(token);
         if (token !== this.#token) this.#renewBefore(claims);
@@ -117,6 +118,7 @@ export class Transport {
         if (error instanceof SignedOut) this.#end("refused");
         throw error;
       } finally {
+        clearTimeout(timer);
         this.#asking = null;
       }
     })();
@@ -154,15 +156,15 @@ export class Transport {
 
   async #post(query, variables, isSecondTry = false) {
     if (this.#isClosed) throw errorOf("UNAUTHENTICATED", "You are signed out.");
-    let answer;
-    const token = this.#token;
+    let answer, token;
     try {
+      token = this.#token ?? (await this.#ask("start"));
       const response = await (this.#options.fetch ?? globalThis.fetch)(new URL("graphql", this.#url), {
         method: "POST",
         headers: {
           "content-type": "application/json",
           accept: "application/graphql-response+json, application/json;q=0.9",
-          authorization: `Bearer ${token ?? (await this.#ask("start"))}`,
+          authorization: `Bearer ${token}`,
         },
         body: JSON.stringify({ query, variables }),
         signal: AbortSignal.timeout(REQUEST_TIME),
@@ -341,7 +343,7 @@ export class Transport {
   #lost(code) {
     this.#isOpening = false;
     // A server that has asked for time, or is about to stop, gets some.
-    const first = [1012, 1013, 4290, 4291].includes(code) ? WAIT_FULL : WAIT_FIRST;
+    const first = /101|429/.test(code) ? WAIT_FULL : WAIT_FIRST;
     const wait = backoff(this.#tries, first, isHidden() ? WAIT_HIDDEN : WAIT_MOST);
     this.connection.put({ state: this.#tries++ ? "offline" : "connecting", retryAt: Date.now() + wait });
     this.#retryTimer = setTimeout(() => this.#connect(), wait);
