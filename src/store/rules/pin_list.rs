@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{MessageId, Pin};
+use crate::model::{MessageId, Pin, UserId};
 use crate::store::{Error, Result};
 
 const TABLE: &str = "pinned_by_conversation";
@@ -38,6 +38,17 @@ impl PinList {
 
     pub(in crate::store) fn remove(&mut self, message: MessageId) {
         self.0.remove(&message);
+    }
+
+    /// Puts [`UserId::erased`] in the place of a user.
+    pub(in crate::store) fn erase(&mut self, user: &UserId) {
+        for pin in self.0.values_mut().filter(|pin| pin.by == *user) {
+            pin.by = UserId::erased();
+        }
+    }
+
+    pub(in crate::store) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(in crate::store) fn has_up_to(&self, message: MessageId) -> bool {

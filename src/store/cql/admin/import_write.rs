@@ -182,15 +182,17 @@ impl Admin {
         id: ConversationId,
         placed: &[(Arc<Message>, Bucket)],
     ) -> Result<()> {
+        if imported.pins.is_empty() {
+            return Ok(());
+        }
+        // The registers say what was imported: a second import passes over them.
+        self.messages.list_pins(id, &imported.pins).await?;
         let each = imported.pins.iter().filter_map(|(message, pin)| {
             let bucket = imported.bucket_of(*message, placed)?;
             Some(self.messages.put_imported_pin(id, *message, bucket, pin))
         });
         concurrently(each.collect()).await?;
-        if imported.pins.is_empty() {
-            return Ok(());
-        }
-        self.messages.list_pins(id, &imported.pins).await
+        Ok(())
     }
 
     /// Counts the mentions of imported messages. A participant may come in a later import than the

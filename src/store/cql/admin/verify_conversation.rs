@@ -16,6 +16,7 @@ use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::message::conversation::Head;
 use crate::store::cql::message::register::LastMessage;
 use crate::store::rules::finding;
+use crate::store::rules::pin_list::PinList;
 use crate::store::{DAMAGED_MESSAGE, Result, StoredMessage};
 
 /// Pins of one write.
@@ -264,7 +265,13 @@ impl ConversationCheck<'_> {
                     messages.put_listed_pin(&mut batch, (id, *message), pin, now);
                 }
                 self.admin.executor.write_all(batch).await?;
-                messages.list_pins(id, piece).await?;
+                let repair = |list: &mut PinList| {
+                    for (message, pin) in piece {
+                        list.remove(*message);
+                        list.set(*message, pin);
+                    }
+                };
+                messages.change_pin_list(id, repair).await?;
             }
         }
         Ok(())

@@ -91,7 +91,7 @@ impl Messages {
     }
 
     /// The registers of a conversation's pins, ended ones included.
-    pub(super) async fn pin_registers(
+    pub(crate) async fn pin_registers(
         &self,
         conversation: ConversationId,
     ) -> Result<Vec<(MessageId, Pin)>> {

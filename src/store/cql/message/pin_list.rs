@@ -65,6 +65,7 @@ impl Messages {
             change(&mut list);
             let refused: Option<Row> = match seen {
                 Some(_) if list == before => None,
+                None if list == before && list.is_empty() => None,
                 Some(seen) => {
                     let values = values![list.encode(), conversation, seen];
                     self.executor.write_if(&SWAP_PIN_LIST, values).await?

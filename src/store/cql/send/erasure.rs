@@ -16,6 +16,7 @@ use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
 use crate::store::cql::participant::present;
 use crate::store::rules::pair;
+use crate::store::rules::pin_list::PinList;
 
 /// Attempts while other servers change the same membership.
 const TRIES_MAX: usize = 8;
@@ -122,7 +123,7 @@ impl Sends {
                     .await?;
             }
         }
-        self.erase_listed_pins(conversation, user).await?;
+        self.erase_pins(conversation, user).await?;
         if found.conversation.created_by.as_ref() == Some(user) {
             self.messages
                 .replace_creator(conversation, user, &UserId::erased())
@@ -140,39 +141,31 @@ impl Sends {
         self.executor.write_all(entry).await
     }
 
-    /// Pins by the user of messages that were deleted since: no read of a message shows them.
-    async fn erase_listed_pins(&self, conversation: ConversationId, user: &UserId) -> Result<()> {
-        for (message, mut pin) in self.messages.pins(conversation).await? {
+    /// Pins by the user that no read of a message shows: those that have ended, and those of messages that were deleted since.
+    async fn erase_pins(&self, conversation: ConversationId, user: &UserId) -> Result<()> {
+        for (message, mut pin) in self.messages.pin_registers(conversation).await? {
             if pin.by != *user {
                 continue;
             }
             pin.by = UserId::erased();
+            let key = (conversation, message);
             let later = pin.change.moment().micros() + 1;
-            let mut writes = Writes::logged();
             let found = self
                 .messages
                 .find_message(conversation, message, None)
                 .await?;
+            let mut writes = Writes::logged();
             match found {
                 Some((_, bucket)) => {
-                    self.messages.put_pin_at(
-                        &mut writes,
-                        (conversation, message),
-                        bucket,
-                        &pin,
-                        later,
-                    );
-                }
-                None => {
                     self.messages
-                        .put_listed_pin(&mut writes, (conversation, message), &pin, later);
+                        .put_pin_at(&mut writes, key, bucket, &pin, later);
                 }
+                None => self.messages.put_listed_pin(&mut writes, key, &pin, later),
             }
             self.executor.write_all(writes).await?;
-            let pins = [(message, pin)];
-            self.messages.list_pins(conversation, &pins).await?;
         }
-        Ok(())
+        let erase = |list: &mut PinList| list.erase(user);
+        self.messages.change_pin_list(conversation, erase).await
     }
 
     /// Deletes the row of a participant who has left, and the last change of the membership, which may name

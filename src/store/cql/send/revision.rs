@@ -12,7 +12,7 @@ use super::mention::MentionRevision;
 use super::writer_cache::{ConversationWriteState, KnownParticipants};
 use crate::model::{
     Change, ChangeKind, ConversationId, ConversationProfile, Message, MessageKind, OutboxEvent,
-    OutboxRow, Revision, UserId,
+    OutboxRow, Pin, Revision, UserId,
 };
 use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::batch::Writes;
@@ -76,11 +76,13 @@ impl Sends {
         self.messages
             .put_content(&mut writes, &message, bucket, change.id.moment());
         if let (Some(pin), Revision::Deletion) = (pin, revision) {
-            // Readers pass over the pin of a deleted message, so only the list forgets it.
-            let end = end_of(&pin, change.id);
-            let at = change.id.moment().micros();
+            // No read shows it any more, and so no erasure would find a name in it.
+            let end = Pin {
+                by: UserId::erased(),
+                ..end_of(&pin, change.id)
+            };
             self.messages
-                .put_listed_pin(&mut writes, (conversation, message.id), &end, at);
+                .put_pin(&mut writes, (conversation, message.id), bucket, &end);
         }
         let participants = state.participants();
         let joined = (!participants.is_large).then_some(&*participants.joined);
