@@ -266,6 +266,7 @@ impl Ring {
         if self.is_strict() {
             // It is never started again, and many keyspaces are made on it.
             command.env("FLUSH_SCHEMA", "false");
+            command.env("REQUEST_TIMEOUT", "20s");
         } else {
             command.env("REQUEST_THREADS", REQUEST_THREADS_IN_A_RING);
         }
