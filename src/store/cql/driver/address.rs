@@ -87,7 +87,9 @@ pub enum AddressError {
     Credentials,
     #[error("does not know the option {0}: there are dc, tls and timeout")]
     Option(String),
-    #[error("has a timeout out of bounds: write timeout=100ms to timeout=10s, as counts and the polls of the other servers wait no longer for a row that becomes visible late")]
+    #[error(
+        "has a timeout out of bounds: write timeout=100ms to timeout=10s, as counts and the polls of the other servers wait no longer for a row that becomes visible late"
+    )]
     Timeout,
     #[error("has a part that is no UTF-8 once its percent signs are read")]
     Text,

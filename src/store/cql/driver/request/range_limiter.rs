@@ -12,10 +12,12 @@
 //! range is back, and keep one going that only other coordinators reach.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use scylla::client::session::Session;
 use scylla::statement::prepared::PreparedStatement;
+use tokio::time::Instant;
 
 use super::metrics::RequestMetrics;
 use super::permits::IN_FLIGHT_MAX;
@@ -27,6 +29,8 @@ use crate::store::cql::driver::value::Values;
 /// Requests that are in flight at any time into ranges that seem to have no quorum. Each may hold
 /// threads of two coordinators, which have 128 by default.
 const BOUND_MIN: usize = 32;
+/// Time without such a request after which the bound is the first one again: another silence tells nothing of this one.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
 
 pub(crate) struct RangeLimiter {
     session: Arc<Session>,
@@ -95,6 +99,8 @@ struct Bulkhead(Mutex<Requests>);
 struct Requests {
     in_flight: usize,
     bound: usize,
+    /// Time of the last request.
+    last: Option<Instant>,
 }
 
 impl Default for Bulkhead {
@@ -102,6 +108,7 @@ impl Default for Bulkhead {
         Self(Mutex::new(Requests {
             in_flight: 0,
             bound: BOUND_MIN,
+            last: None,
         }))
     }
 }
@@ -109,7 +116,11 @@ impl Default for Bulkhead {
 impl Bulkhead {
     /// A permit for one request. `None`: too many are in flight.
     fn enter(&self) -> Option<BulkheadPermit<'_>> {
-        let mut requests = self.0.lock();
+        let (mut requests, now) = (self.0.lock(), Instant::now());
+        let last = requests.last.replace(now);
+        if last.is_some_and(|last| now - last > FORGET_AFTER) {
+            requests.bound = BOUND_MIN;
+        }
         (requests.in_flight < requests.bound).then(|| {
             requests.in_flight += 1;
             BulkheadPermit(self)
@@ -141,9 +152,8 @@ impl Drop for BulkheadPermit<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use std::time::Duration;
 
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
     use uuid::Uuid;
 
     use super::*;
@@ -254,6 +264,20 @@ mod tests {
             .load(Duration::from_secs(10), Duration::from_millis(5))
             .await;
         assert_eq!(refused, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_silence_begins_with_the_first_bound() {
+        let bulkhead = Bulkhead::default();
+        let bound = || bulkhead.0.lock().bound;
+        for _ in 0..100 {
+            bulkhead.enter().unwrap().settle(true);
+            sleep(FORGET_AFTER).await;
+        }
+        assert_eq!(bound(), BOUND_MIN + 100);
+        sleep(Duration::from_millis(1)).await;
+        drop(bulkhead.enter());
+        assert_eq!(bound(), BOUND_MIN);
     }
 
     #[test]
