@@ -3,7 +3,7 @@
 //! For everyone else the viewer takes part in them, so that the blocked user cannot tell a block from a user who is
 //! away. The user who added a participant is the sender of the SYSTEM message of the joining, and never changes, so it is
 //! held in memory (read-through cache). Without that message, which may be removed or not stored yet, the creator of the
-//! group stands for that user, and nothing is held.
+//! group stands for that user.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -15,11 +15,14 @@ use super::blocks::{BlockList, BlockLists};
 use super::may_see;
 use super::relationship::has_acted;
 use crate::chat::error::Result;
+use crate::chat::in_flight_ids::InFlightIds;
 use crate::model::{ConversationId, ConversationKind, MessageKind, OrderKey, Timestamp, UserId};
 use crate::store::{Participation, Store};
 
 /// Joinings whose user is held, and direct conversations.
 const HELD_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
+/// Age of a joining from which on its message is stored, or was removed.
+const STORED_WITHIN_MICROS: i64 = 600_000_000;
 
 pub(crate) struct HiddenGroups {
     store: Arc<dyn Store>,
@@ -27,15 +30,21 @@ pub(crate) struct HiddenGroups {
     adders: Mutex<LruCache<(ConversationId, Timestamp), UserId>>,
     /// Conversations that were found to be direct: no block hides them as a group.
     direct: Mutex<LruCache<ConversationId, ()>>,
+    in_flight: InFlightIds,
 }
 
 impl HiddenGroups {
-    pub(crate) fn new(store: Arc<dyn Store>, blocks: Arc<BlockLists>) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        blocks: Arc<BlockLists>,
+        in_flight: InFlightIds,
+    ) -> Self {
         Self {
             store,
             blocks,
             adders: Mutex::new(LruCache::new(HELD_MAX)),
             direct: Mutex::new(LruCache::new(HELD_MAX)),
+            in_flight,
         }
     }
 
@@ -54,6 +63,8 @@ impl HiddenGroups {
         if blocks.is_empty() {
             return Ok(());
         }
+        let groups = found.iter().flatten().filter(|one| is_group(one));
+        self.load_adders(groups).await?;
         for participation in found {
             if let Some(of_group) = participation
                 && self.is_hidden(viewer, &blocks, of_group).await?
@@ -87,31 +98,56 @@ impl HiddenGroups {
             self.direct.lock().put(participation.conversation.id, ());
             return Ok(false);
         }
-        let adder = self.adder(participation).await?;
+        self.load_adders([participation]).await?;
+        let adder = self.adder(participation);
         Ok(adder.is_some_and(|adder| blocks.has(&adder))
             && !has_acted(&*self.store, user, participation.conversation.id).await?)
     }
 
-    /// The user who added a participant. `None` if nothing tells.
-    async fn adder(&self, participation: &Participation) -> Result<Option<UserId>> {
+    /// The user who added a participant, as far as it was loaded. `None` if nothing tells.
+    fn adder(&self, participation: &Participation) -> Option<UserId> {
         let (conversation, membership) = (&participation.conversation, participation.membership);
         // Those who took part from the beginning were chosen by the creator.
-        let Some(since) = membership.since else {
-            return Ok(conversation.created_by.clone());
+        let loaded = membership
+            .since
+            .and_then(|since| self.adders.lock().get(&(conversation.id, since)).cloned());
+        loaded.or_else(|| conversation.created_by.clone())
+    }
+
+    /// Loads the users who added these participants, in one read.
+    async fn load_adders(&self, all: impl IntoIterator<Item = &Participation>) -> Result<()> {
+        let missing: Vec<_> = {
+            let adders = self.adders.lock();
+            let of = |one: &Participation| Some((one.conversation.clone(), one.membership.since?));
+            let joinings = all.into_iter().filter_map(of);
+            joinings
+                .filter(|(conversation, since)| !adders.contains(&(conversation.id, *since)))
+                .collect()
         };
-        let key = (conversation.id, since);
-        if let Some(adder) = self.adders.lock().get(&key) {
-            return Ok(Some(adder.clone()));
+        if missing.is_empty() {
+            return Ok(());
         }
-        let position = OrderKey::first_at(since.plus_micros(1)).before();
-        let positions = [(conversation.id, position)];
-        let found = self.store.messages_at(&positions).await?.pop().flatten();
-        let joining = found
-            .filter(|message| message.kind == MessageKind::System && message.id.moment() == since);
-        let Some(joining) = joining else {
-            return Ok(conversation.created_by.clone());
-        };
-        self.adders.lock().put(key, joining.sender.clone());
-        Ok(Some(joining.sender.clone()))
+        let position = |since: &Timestamp| OrderKey::first_at(since.plus_micros(1)).before();
+        let positions: Vec<_> = missing
+            .iter()
+            .map(|(conversation, since)| (conversation.id, position(since)))
+            .collect();
+        let found = self.store.messages_at(&positions).await?;
+        let settled_by = self.in_flight.now().plus_micros(-STORED_WITHIN_MICROS);
+        for ((conversation, since), message) in missing.into_iter().zip(found) {
+            let joining = message.filter(|message| {
+                message.kind == MessageKind::System && message.id.moment() == since
+            });
+            let adder = match joining {
+                Some(joining) => Some(joining.sender.clone()),
+                // It was removed.
+                None if since < settled_by => conversation.created_by.clone(),
+                None => None,
+            };
+            if let Some(adder) = adder {
+                self.adders.lock().put((conversation.id, since), adder);
+            }
+        }
+        Ok(())
     }
 }

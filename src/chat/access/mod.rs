@@ -72,7 +72,8 @@ impl Access {
             in_flight.is_shared(),
         );
         let blocks = Arc::new(blocks);
-        let hidden_groups = HiddenGroups::new(Arc::clone(&store), Arc::clone(&blocks));
+        let hidden_groups =
+            HiddenGroups::new(Arc::clone(&store), Arc::clone(&blocks), in_flight.clone());
         let forms = FormGate::new(Arc::clone(&store));
         Self {
             store,
