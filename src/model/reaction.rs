@@ -38,6 +38,8 @@ impl Emoji {
     pub const KINDS_MAX: usize = 20;
     /// Maximum number of different emoji of one user on a message at a time: nobody takes the others' share.
     pub const KINDS_OF_USER_MAX: usize = 5;
+    /// Maximum number of kinds that a user takes back from a message in 35 days: their remains cost the readers.
+    pub const ENDED_OF_USER_MAX: usize = 50;
 
     /// Accepts spellings with and without U+FE0F and normalises them to one.
     pub fn parse(text: &str) -> Result<Self, EmojiError> {

@@ -392,6 +392,15 @@ pub trait Store:
         messages: &'a [(ConversationId, MessageId)],
     ) -> StoreFuture<'a, Vec<Vec<Reaction>>>;
 
+    /// How many kinds of reactions to a message a user took back in the last 35 days, at most `limit`. Those that are on again may
+    /// count.
+    fn ended_reaction_count<'a>(
+        &'a self,
+        user: &'a UserId,
+        message: (ConversationId, MessageId),
+        limit: usize,
+    ) -> StoreFuture<'a, usize>;
+
     /// The changes of a conversation after a position, the oldest first, at most `limit`. The log
     /// holds 35 days.
     fn changes(

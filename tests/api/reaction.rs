@@ -214,11 +214,21 @@ async fn what_was_put_on_and_taken_back_takes_no_room() {
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
     let sent = alice.send(&c, "x").await;
-    let kinds: Vec<_> = emojis::iter().take(201).collect();
-    for kind in &kinds {
+    let kinds: Vec<_> = emojis::iter().take(Emoji::ENDED_OF_USER_MAX + 1).collect();
+    let (beyond, kinds) = kinds.split_last().unwrap();
+    for kind in kinds {
         add(&alice, &sent.id, kind.as_str()).await;
         remove(&alice, &sent.id, kind.as_str()).await;
     }
+    // On a cluster the remains cost whoever reads the message.
+    let refused = change(&alice, "addReaction", &sent.id, beyond.as_str()).await;
+    let path = refused.extensions()["inputPath"].clone();
+    assert_eq!(
+        (refused.code().as_str(), path),
+        ("BAD_USER_INPUT", json!(["input", "emoji"]))
+    );
+    let another = alice.send(&c, "y").await;
+    add(&alice, &another.id, beyond.as_str()).await;
     let other = emojis::iter().nth(300).unwrap().as_str();
     let all = add(&bob, &sent.id, other).await;
     assert_eq!(all, json!([reaction(other, &["bob"], true)]));

@@ -9,6 +9,7 @@ mod conversation;
 mod cql_bounds;
 mod cql_cluster;
 mod cql_cost;
+mod cql_erasure;
 mod cql_floor;
 mod cql_history;
 mod cql_inbox;
@@ -218,6 +219,7 @@ contract! {
             a_deleted_or_missing_message_takes_no_reaction,
             the_same_reaction_again_changes_nothing,
             reactions_come_in_the_order_of_their_messages,
+            kinds_that_a_user_took_back_are_counted_up_to_a_limit,
             more_users_than_are_counted_make_it_capped,
         }
         mention {

@@ -320,3 +320,30 @@ pub async fn more_users_than_are_counted_make_it_capped(store: &dyn Store) {
         );
     }
 }
+
+pub async fn kinds_that_a_user_took_back_are_counted_up_to_a_limit(store: &dyn Store) {
+    let [ann, ben] = users(["ann", "ben"]);
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    send(store, conversation_id(1), 1, &ann).await;
+    let count = async |user: &UserId, limit| {
+        let message = (conversation_id(1), id(1));
+        let found = store.ended_reaction_count(user, message, limit).await;
+        found.unwrap()
+    };
+    let mut micros = 10..;
+    for (text, is_on) in [
+        ("👍", true),
+        ("👍", false),
+        ("👍", true),
+        ("👍", false),
+        ("❤", true),
+    ] {
+        react(store, micros.next().unwrap(), &ann, text, is_on).await;
+    }
+    assert_eq!(count(&ann, 9).await, 1, "a kind counts once");
+    react(store, micros.next().unwrap(), &ben, "❤", true).await;
+    assert_eq!(count(&ben, 9).await, 0);
+    react(store, micros.next().unwrap(), &ann, "❤", false).await;
+    assert_eq!((count(&ann, 9).await, count(&ann, 1).await), (2, 1));
+    assert_eq!(count(&ben, 9).await, 0, "those of others do not count");
+}

@@ -17,7 +17,7 @@ use crate::chat::error::{Error, Result};
 use crate::chat::history::{PinnedMessages, is_active};
 use crate::chat::in_flight_ids::IdLease;
 use crate::model::{
-    Change, ChangeKind, ConversationId, Emoji, Event, Floor, Message, OwnFloor, UserId,
+    Change, ChangeKind, ConversationId, Emoji, Event, Floor, Message, MessageId, OwnFloor, UserId,
 };
 use crate::store::{Participation, Revised};
 
@@ -310,7 +310,23 @@ impl ConversationWriter {
             );
             return Err(Error::bad_input(EMOJI_PATH, message));
         }
+        if is_on {
+            self.require_few_ended(present.id, user).await?;
+        }
         Ok(true)
+    }
+
+    /// An error if a user took back too many kinds of reactions to a message.
+    async fn require_few_ended(&self, message: MessageId, user: &UserId) -> Result<()> {
+        let (key, max) = ((self.conversation, message), Emoji::ENDED_OF_USER_MAX);
+        let store = &self.context.store;
+        if store.ended_reaction_count(user, key, max).await? < max {
+            return Ok(());
+        }
+        let text = format!(
+            "a user takes back at most {max} kinds of reactions to a message in 35 days: add no other one to it"
+        );
+        Err(Error::bad_input(EMOJI_PATH, text))
     }
 
     /// Erases a user from a part of the conversation. Nothing is published.

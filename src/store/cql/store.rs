@@ -267,6 +267,18 @@ impl Store for Cql {
         Box::pin(self.messages.reactions(viewer, messages))
     }
 
+    fn ended_reaction_count<'a>(
+        &'a self,
+        user: &'a UserId,
+        (conversation, message): (ConversationId, MessageId),
+        limit: usize,
+    ) -> StoreFuture<'a, usize> {
+        Box::pin(
+            self.messages
+                .ended_reaction_count(user, conversation, message, limit),
+        )
+    }
+
     fn changes(
         &self,
         conversation: ConversationId,

@@ -7,6 +7,7 @@ use tokio::task::spawn_blocking;
 
 use super::engine::committer::{CommitOutcome, Write};
 use super::engine::{key, record};
+use super::read_context::ReadContext;
 use super::write::{append, membership, pin, reaction, revision, setting};
 use super::{
     Busy, Embedded, ban, block, conversation, inbox, mention, message, outbox, outbox_reader,
@@ -314,6 +315,21 @@ impl Store for Embedded {
             let (viewer, messages) = (viewer.clone(), messages.to_vec());
             self.read(move |context| reaction::reactions(context, &viewer, &messages))
                 .await
+        })
+    }
+
+    fn ended_reaction_count<'a>(
+        &'a self,
+        user: &'a UserId,
+        (conversation, message): (ConversationId, MessageId),
+        limit: usize,
+    ) -> StoreFuture<'a, usize> {
+        Box::pin(async move {
+            let user = user.clone();
+            let count = move |context: &ReadContext| {
+                reaction::ended_count(context, &user, conversation, message, limit)
+            };
+            self.read(count).await
         })
     }
 

@@ -183,6 +183,7 @@ intercepted! {
         change_conversation_profile(conversation: ConversationId, to: &'a ConversationProfileChange, change: &'a Change) -> Audience;
         app_key_claim(key: &'a AppKey) -> Option<AppKeyClaim>;
         claim_app_key(key: &'a AppKey, claim: AppKeyClaim) -> AppKeyClaim;
+        ended_reaction_count(user: &'a UserId, message: (ConversationId, MessageId), limit: usize) -> usize;
         changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change>;
         log_late(conversation: ConversationId, changes: &'a [LateChange]) -> ();
         outbox_since() -> Option<Timestamp>;

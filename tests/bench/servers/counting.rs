@@ -297,6 +297,7 @@ priced! {
     pin_message(conversation: ConversationId, is_on: bool, change: &'a Change) -> Option<Arc<Message>> => |_store, _answer| (4, 5);
     pins(conversation: ConversationId) -> Vec<(MessageId, Pin)> => |_store, _answer| (1, 1);
     reactions(viewer: &'a UserId, messages: &'a [(ConversationId, MessageId)]) -> Vec<Vec<Reaction>> => |_store, _answer| (messages.len(), messages.len());
+    ended_reaction_count(user: &'a UserId, message: (ConversationId, MessageId), limit: usize) -> usize => |_store, answer| (1, *answer);
     changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change> => |_store, answer| (2, answer.len());
     log_late(conversation: ConversationId, changes: &'a [LateChange]) -> () => |_store, _answer| (2, 2 + changes.len());
     outbox_since() -> Option<Timestamp> => |_store, _answer| (1, 1);

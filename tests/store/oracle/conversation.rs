@@ -289,6 +289,13 @@ impl OracleConversation {
         Imported::Added
     }
 
+    /// The number of kinds that a user took back.
+    pub(super) fn ended_reactions(&self, user: &UserId, message: MessageId) -> usize {
+        let all = self.reactions.get(&message).into_iter().flatten();
+        all.filter(|((_, by), is_on)| by == user && !**is_on)
+            .count()
+    }
+
     pub(super) fn reactions_on(&self, message: MessageId) -> Vec<(Emoji, UserId)> {
         let on = self
             .reactions

@@ -682,6 +682,18 @@ impl Store for Naive {
         })
     }
 
+    fn ended_reaction_count<'a>(
+        &'a self,
+        user: &'a UserId,
+        (conversation, message): (ConversationId, MessageId),
+        limit: usize,
+    ) -> StoreFuture<'a, usize> {
+        Box::pin(async move {
+            let of = |stored: &OracleConversation| stored.ended_reactions(user, message);
+            Ok(only(self.each(&[conversation], of)).min(limit))
+        })
+    }
+
     fn changes(
         &self,
         conversation: ConversationId,

@@ -1,5 +1,6 @@
-//! Reactions: a row for each user and emoji of a message. One that is taken back is deleted, so that no reader reads it, and
-//! has a row in a table of ended ones for a while, so that no import brings it back.
+//! Reactions: a row for each user and emoji of a message. One that is taken back is deleted, so that no reader reads its row, and
+//! has a row in a table of ended ones for a while, so that no import brings it back. Readers pass over the tombstones, of which a
+//! user leaves a few to a message at most (`chat::write`).
 //!
 //! Version 0.2 leaves a row with the value false behind instead, which expires.
 
@@ -14,7 +15,7 @@ use crate::store::Result;
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, list, user, values};
+use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, list, row_limit, user, values};
 
 const TABLE: &str = "reactions_by_message";
 /// Rows of one read.
@@ -34,6 +35,7 @@ statements! {
     DELETE_REACTION: Write "DELETE FROM reactions_by_message USING TIMESTAMP ? WHERE conversation_id = ? AND message_id = ? AND emoji = ? AND user_id = ?";
     INSERT_ENDED_REACTION: Write "INSERT INTO ended_reactions_by_message (conversation_id, message_id, user_id, emoji) VALUES (?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?";
     SELECT_ENDED_REACTION: Read "SELECT emoji FROM ended_reactions_by_message WHERE conversation_id = ? AND message_id = ? AND user_id = ? AND emoji = ?";
+    SELECT_ENDED_REACTIONS: Read "SELECT emoji FROM ended_reactions_by_message WHERE conversation_id = ? AND message_id = ? AND user_id = ? LIMIT ?";
     DELETE_ENDED_REACTIONS: Write "DELETE FROM ended_reactions_by_message USING TIMESTAMP ? WHERE conversation_id = ? AND message_id = ? AND user_id = ?";
     SELECT_REACTION: Read "SELECT is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND emoji = ? AND user_id = ?";
 }
@@ -159,6 +161,19 @@ impl Messages {
             .read_one::<(String,)>(&SELECT_ENDED_REACTION, values)
             .await?;
         Ok(ended.is_some())
+    }
+
+    /// How many kinds of reactions a user took back lately. Each left a tombstone in the rows that readers scan.
+    pub(crate) async fn ended_reaction_count(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        message: MessageId,
+        limit: usize,
+    ) -> Result<usize> {
+        let values = values![conversation, message, user, row_limit(limit)];
+        let rows: Vec<(String,)> = self.executor.read(&SELECT_ENDED_REACTIONS, values).await?;
+        Ok(rows.len())
     }
 
     /// Imports reactions, with the lowest timestamp. The message is marked first: a mark without reactions does no harm, the reverse does.

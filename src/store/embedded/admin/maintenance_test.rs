@@ -203,7 +203,7 @@ async fn an_ended_reaction_is_kept_for_35_days_and_one_that_is_on_stays() {
     for (day, left) in [(12, 1), (44, 1), (46, 0), (90, 0)] {
         clock.set(start.plus_micros(day * DAY_MICROS));
         sweep.run(&store.inner).await.unwrap();
-        let ended = key::ended_reactions(message.conversation, message.id);
+        let ended = key::ended_reactions_of(message.conversation, message.id, &ann);
         let on = key::reactions(message.conversation, message.id);
         let found = (rows(&context, on), rows(&context, ended));
         assert_eq!(found, (1, left), "on day {day}");

@@ -262,6 +262,11 @@ fn plan_messages(
     Ok(((), Some(write)))
 }
 
+fn delete_row(key: &[u8]) -> Op {
+    let (table, bytes) = (key::Table::Rows, key.to_vec());
+    Op::Delete(key::Key { table, bytes })
+}
+
 fn erase_message(
     view: &View<'_>,
     user: &UserId,
@@ -280,16 +285,17 @@ fn erase_message(
         ops.push(Op::Delete(row));
     }
     if message.has_reactions {
-        let ended = view.scan(key::ended_reactions(id, message.id), Direction::Forward);
-        let all = view.scan(key::reactions(id, message.id), Direction::Forward);
-        for row in all.chain(ended) {
+        for row in view.scan(key::reactions(id, message.id), Direction::Forward) {
             let (bytes, _) = row?;
             let (_, by) = key::reaction_of(&bytes)
                 .ok_or_else(|| corrupt("reactions_by_message", MalformedKey))?;
             if by == *user {
-                let (table, bytes) = (key::Table::Rows, bytes.to_vec());
-                ops.push(Op::Delete(key::Key { table, bytes }));
+                ops.push(delete_row(&bytes));
             }
+        }
+        let ended = key::ended_reactions_of(id, message.id, user);
+        for row in view.scan(ended, Direction::Forward) {
+            ops.push(delete_row(&row?.0));
         }
     }
     let mentions = message.mentions();

@@ -36,7 +36,7 @@ pub(in crate::store::embedded) use self::outbox::{
     reader_position,
 };
 pub(in crate::store::embedded) use self::reaction::{
-    ended_reaction, ended_reactions, reaction, reaction_of, reaction_to, reactions,
+    ended_reaction, ended_reactions_of, reaction, reaction_of, reaction_to, reactions,
     reactions_after, reactions_in, reactions_of,
 };
 pub(in crate::store::embedded) use self::removal::{

@@ -175,3 +175,20 @@ fn of_emoji(
     }
     Ok(reaction)
 }
+
+/// How many kinds of reactions to a message a user took back lately.
+pub(in crate::store::embedded) fn ended_count(
+    context: &ReadContext,
+    user: &UserId,
+    conversation: ConversationId,
+    message: MessageId,
+    limit: usize,
+) -> Result<usize> {
+    let (view, ended) = (
+        context.view(),
+        key::ended_reactions_of(conversation, message, user),
+    );
+    let rows = view.scan(ended, Direction::Forward);
+    rows.take(limit)
+        .try_fold(0, |count, row| row.map(|_| count + 1))
+}

@@ -3,7 +3,7 @@
 use super::{Key, Span, Table, Tag, name, rows, split_name};
 use crate::model::{ConversationId, Emoji, MessageId, OrderKey, UserId};
 
-// Reactions, and ended ones: conversation ‖ order key ‖ emoji ‖ 0 ‖ name ‖ 0. No emoji holds a zero byte.
+// Reactions: conversation ‖ order key ‖ emoji ‖ 0 ‖ name ‖ 0; ended ones with the name before the emoji. No emoji holds a zero byte.
 
 pub(in crate::store::embedded) fn reaction(
     conversation: ConversationId,
@@ -11,28 +11,8 @@ pub(in crate::store::embedded) fn reaction(
     emoji: &Emoji,
     user: &UserId,
 ) -> Key {
-    tagged(Tag::Reaction, conversation, message, emoji, user)
-}
-
-/// Key of the end of a reaction.
-pub(in crate::store::embedded) fn ended_reaction(
-    conversation: ConversationId,
-    message: MessageId,
-    emoji: &Emoji,
-    user: &UserId,
-) -> Key {
-    tagged(Tag::EndedReaction, conversation, message, emoji, user)
-}
-
-fn tagged(
-    tag: Tag,
-    conversation: ConversationId,
-    message: MessageId,
-    emoji: &Emoji,
-    user: &UserId,
-) -> Key {
     rows(
-        tag,
+        Tag::Reaction,
         &[
             conversation.0.as_bytes(),
             &message.order_key().0,
@@ -43,24 +23,45 @@ fn tagged(
     )
 }
 
+/// Key of the end of a reaction.
+pub(in crate::store::embedded) fn ended_reaction(
+    conversation: ConversationId,
+    message: MessageId,
+    emoji: &Emoji,
+    user: &UserId,
+) -> Key {
+    rows(
+        Tag::EndedReaction,
+        &[
+            conversation.0.as_bytes(),
+            &message.order_key().0,
+            &name(user),
+            emoji.as_str().as_bytes(),
+            &[0],
+        ],
+    )
+}
+
 pub(in crate::store::embedded) fn reactions(
     conversation: ConversationId,
     message: MessageId,
 ) -> Span {
-    of_message(Tag::Reaction, conversation, message)
+    let prefix = [conversation.0.as_bytes(), &message.order_key().0[..]];
+    Span::of_prefix(Table::Rows, rows(Tag::Reaction, &prefix).bytes)
 }
 
-/// Range of the ended reactions to a message.
-pub(in crate::store::embedded) fn ended_reactions(
+/// Range of a user's ended reactions to a message.
+pub(in crate::store::embedded) fn ended_reactions_of(
     conversation: ConversationId,
     message: MessageId,
+    user: &UserId,
 ) -> Span {
-    of_message(Tag::EndedReaction, conversation, message)
-}
-
-fn of_message(tag: Tag, conversation: ConversationId, message: MessageId) -> Span {
-    let key = rows(tag, &[conversation.0.as_bytes(), &message.order_key().0]);
-    Span::of_prefix(Table::Rows, key.bytes)
+    let prefix = [
+        conversation.0.as_bytes(),
+        &message.order_key().0[..],
+        &name(user),
+    ];
+    Span::of_prefix(Table::Rows, rows(Tag::EndedReaction, &prefix).bytes)
 }
 
 /// Range of the reactions with one emoji.
@@ -109,7 +110,7 @@ pub(in crate::store::embedded) fn reaction_to(bytes: &[u8]) -> Option<MessageId>
     MessageId::from_order_key(OrderKey(bytes.get(17..33)?.try_into().ok()?))
 }
 
-/// Parses the emoji and the user of the key of a reaction, or of an ended one.
+/// Parses the emoji and the user of the key of a reaction.
 pub(in crate::store::embedded) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, UserId)> {
     let rest = bytes.get(33..)?;
     let end = rest.iter().position(|byte| *byte == 0)?;
