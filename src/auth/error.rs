@@ -1,7 +1,7 @@
 //! Errors of token verification.
 
 use super::TOKEN_BYTES_MAX;
-use crate::model::UserId;
+use crate::model::{AGENT_SCOPE, UserId};
 
 /// Reason for a refused token: a public sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -29,4 +29,13 @@ pub enum Error {
         UserId::BYTES_MAX
     )]
     Subject,
+    #[error(
+        "a username that begins with `{}` is an agent's: its token needs the scope `{AGENT_SCOPE}`, and a token of an identity provider also an entry in `service-subjects`",
+        UserId::AGENT_PREFIX
+    )]
+    NoAgent,
+    #[error(
+        "the token of an agent gives no right of a service: use a second token, of a service, for that"
+    )]
+    AgentWithRights,
 }

@@ -30,7 +30,7 @@ pub use self::key::{FILE_NAME as KEY_FILE, KeyFileError};
 use self::keyring::{FileKind, Keyring};
 use self::keys::VerificationKey;
 use crate::clock::{Clock, SystemClock};
-use crate::model::{ServiceRights, Timestamp, UserId};
+use crate::model::{AGENT_SCOPE, ServiceRights, Timestamp, UserId};
 use crate::signed_post::PostTarget;
 
 /// Longest token that the server parses.
@@ -264,13 +264,15 @@ impl Auth {
         {
             return Err(Error::NotYet);
         }
-        let rights = claims.scope.as_deref().map(ServiceRights::of_scopes);
         let user =
             UserId::parse_new(&claims.sub.ok_or(Error::Subject)?).map_err(|_| Error::Subject)?;
         let is_trusted = !claims.is_of_provider || self.rules.service_subjects.contains(&user);
+        let scopes = claims.scope.filter(|_| is_trusted).unwrap_or_default();
+        let rights = ServiceRights::of_scopes(&scopes);
+        check_agent(&user, &scopes, rights)?;
         Ok(Identity {
             user,
-            rights: rights.filter(|_| is_trusted).unwrap_or_default(),
+            rights,
             issued_at: claims.iat.map(moment),
             expires_at: Some(expires_at),
         })
@@ -326,9 +328,10 @@ impl Auth {
         self.trusted.fault()
     }
 
-    /// Issues a token for a user that expires after `ttl`.
+    /// Issues a token for a user, or for an agent, that expires after `ttl`.
     pub fn issue(&self, user: &UserId, ttl: Duration, now: Timestamp) -> String {
-        self.sign(user, None, ttl, now, self.rules.audience.as_deref())
+        let scope = user.is_agent().then_some(AGENT_SCOPE);
+        self.sign(user, scope, ttl, now, self.rules.audience.as_deref())
     }
 
     /// Issues a token of a service with these rights that expires after `ttl`.
@@ -383,6 +386,20 @@ impl Auth {
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Auth(***)")
+    }
+}
+
+/// The rule of usernames of agents: the token has the scope of an agent, and no right of a service.
+fn check_agent(user: &UserId, scopes: &str, rights: ServiceRights) -> Result<(), Error> {
+    if !user.is_agent() {
+        return Ok(());
+    }
+    if !scopes.split(' ').any(|scope| scope == AGENT_SCOPE) {
+        return Err(Error::NoAgent);
+    }
+    match rights.is_empty() {
+        true => Ok(()),
+        false => Err(Error::AgentWithRights),
     }
 }
 

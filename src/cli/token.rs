@@ -7,15 +7,16 @@ use super::{Error, print};
 use crate::auth::{Auth, TokenRules};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config;
-use crate::model::{ServiceRight, ServiceRights, UserId, UserIdError};
+use crate::model::{ServiceRight, ServiceRights, UserId};
 
 #[derive(clap::Args)]
 pub(super) struct TokenFlags {
-    /// Username in the token: 1 to 128 bytes of text without control characters
+    /// Username in the token: 1 to 128 bytes of text without control characters. A name that begins with `agent:` is an
+    /// agent's, and its token has the scope `wideroom:agent`
     #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = UserId::parse_new, required_unless_present = "service", conflicts_with = "service")]
     user: Option<UserId>,
     /// Name of a service, instead of a user: the token of a backend
-    #[arg(long, env = "WIDEROOM_SERVICE", hide_env_values = true, value_name = "NAME", value_parser = UserId::parse_new)]
+    #[arg(long, env = "WIDEROOM_SERVICE", hide_env_values = true, value_name = "NAME", value_parser = parse_service)]
     service: Option<UserId>,
     /// Rights of the service, several with commas between them: outbox, read, act, moderate, users, erase. Without it: all
     #[arg(long, env = "WIDEROOM_SCOPE", hide_env_values = true, value_name = "SCOPES", value_parser = parse_right, value_delimiter = ',', conflicts_with = "user")]
@@ -27,8 +28,25 @@ pub(super) struct TokenFlags {
     given: SettingFlags<DATA>,
 }
 
-pub(super) fn parse_user(text: &str) -> Result<UserId, UserIdError> {
-    UserId::parse_living(text)
+/// Parses the name of a person. Nothing lists the conversations of an agent, which is none.
+pub(super) fn parse_person(text: &str) -> Result<UserId, String> {
+    let user = UserId::parse_living(text).map_err(|error| error.to_string())?;
+    match user.is_agent() {
+        true => Err("an agent is no person, and no list has its conversations".to_owned()),
+        false => Ok(user),
+    }
+}
+
+/// Parses the name of a service. An agent has no right of a service.
+fn parse_service(text: &str) -> Result<UserId, String> {
+    let name = UserId::parse_new(text).map_err(|error| error.to_string())?;
+    match name.is_agent() {
+        true => Err(format!(
+            "a name that begins with `{}` is an agent's: print its token with --user",
+            UserId::AGENT_PREFIX
+        )),
+        false => Ok(name),
+    }
 }
 
 /// Parses the scope of a right, with or without its prefix.

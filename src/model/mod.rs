@@ -44,4 +44,4 @@ pub use report::{Report, ReportId, ReportOutcome, ReportReason, ReportResolution
 pub use text::{BYTE_ORDER_MARK, TextError, without_byte_order_mark};
 pub use time::{Timestamp, TimestampText};
 pub use user::{Block, Presence, Profile, Restriction, Suspension, UserId, UserIdError};
-pub use viewer::{ServiceRight, ServiceRights, Viewer, ViewerKind};
+pub use viewer::{AGENT_SCOPE, ServiceRight, ServiceRights, Viewer, ViewerKind};

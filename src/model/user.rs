@@ -61,6 +61,8 @@ pub enum UserIdError {
 impl UserId {
     pub const BYTES_MAX: usize = 128;
     const ERASED: &str = "wideroom:erased";
+    /// Beginning of the username of every agent, and of nobody else's.
+    pub const AGENT_PREFIX: &str = "agent:";
 
     /// The name that takes the place of an erased user's. Nobody can sign in with it, nor be imported.
     pub fn erased() -> Self {
@@ -69,6 +71,12 @@ impl UserId {
 
     pub fn is_erased(&self) -> bool {
         self.as_str() == Self::ERASED
+    }
+
+    /// Whether the user is an agent: a program, without an inbox, presence and receipts. The name alone decides, on every
+    /// server and for good, so that nothing stored can disagree.
+    pub fn is_agent(&self) -> bool {
+        self.as_str().starts_with(Self::AGENT_PREFIX)
     }
 
     pub fn parse(text: &str) -> Result<Self, UserIdError> {
@@ -250,6 +258,15 @@ mod tests {
             UserId::parse_new("wideroom:erased"),
             Err(UserIdError::Erased)
         );
+    }
+
+    #[test]
+    fn an_agent_is_known_by_the_beginning_of_its_name() {
+        let is_agent = |name: &str| UserId::parse(name).unwrap().is_agent();
+        assert!(is_agent("agent:helper") && is_agent("agent:"));
+        for name in ["agent", "Agent:helper", "my agent:", "agents:helper"] {
+            assert!(!is_agent(name), "{name:?}");
+        }
     }
 
     #[test]

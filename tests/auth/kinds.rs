@@ -360,3 +360,62 @@ fn a_demo_token_is_no_service() {
     let token = auth.issue_demo(&alice, Duration::from_secs(60), SystemClock.now());
     assert!(auth.verify(&token).unwrap().rights.is_empty());
 }
+
+/// A provider's users choose their names, and often their scopes: an agent of a provider is named by the operator.
+#[test]
+fn a_token_of_an_agent_has_the_scope_of_one_and_no_right_of_a_service() {
+    let (folder, pair) = (Folder::new(), Pair::ed());
+    let keys = folder.write("keys.pem", &pair.public);
+    let named = |name: &str, scope: &str| {
+        let mut claims = claims();
+        claims["sub"] = json!(name);
+        claims["scope"] = json!(scope);
+        claims
+    };
+    let agent = "agent:helper";
+    let subjects = [UserId::parse(agent).unwrap()];
+    for service_subjects in [&subjects[..], &[]] {
+        let rules = TokenRules {
+            keys: Some(keys.clone()),
+            service_subjects: service_subjects.iter().cloned().collect(),
+            ..TokenRules::default()
+        };
+        let provider = Auth::with_secret(LOCAL).with_rules(rules).unwrap();
+        let own = Auth::with_secret(SECRET);
+        let is_listed = !service_subjects.is_empty();
+        for (auth, is_trusted, sign) in [
+            (
+                &own,
+                true,
+                &(|claims: &Value| by_secret(SECRET, claims)) as &dyn Fn(&Value) -> String,
+            ),
+            (&provider, is_listed, &|claims| {
+                pair.sign(pair.algorithm, None, claims)
+            }),
+        ] {
+            let verified = |scope: &str| auth.verify(&sign(&named(agent, scope)));
+            for none in ["", "openid", "wideroom:agents", "WIDEROOM:AGENT"] {
+                assert_eq!(verified(none), Err(Error::NoAgent), "{none:?}");
+            }
+            for scope in ["wideroom:agent", "openid wideroom:agent email"] {
+                let identity = verified(scope);
+                match is_trusted {
+                    true => assert!(identity.unwrap().rights.is_empty()),
+                    false => assert_eq!(identity, Err(Error::NoAgent)),
+                }
+            }
+            let both = verified("wideroom:agent wideroom:read");
+            let refusal = match is_trusted {
+                true => Error::AgentWithRights,
+                false => Error::NoAgent,
+            };
+            assert_eq!(both, Err(refusal));
+            // The scope alone makes nobody an agent, and no service.
+            let alice = auth.verify(&sign(&named("alice", "wideroom:agent")));
+            assert!(alice.unwrap().rights.is_empty());
+        }
+    }
+    let auth = Auth::with_secret(LOCAL).with_demo();
+    let token = auth.issue_demo(&subjects[0], Duration::from_secs(60), SystemClock.now());
+    assert_eq!(auth.verify(&token), Err(Error::NoAgent));
+}

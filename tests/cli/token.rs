@@ -118,6 +118,33 @@ fn a_service_gets_a_token_with_the_scope() {
 }
 
 #[test]
+fn the_token_of_an_agent_has_its_scope() {
+    let program = Program::new();
+    let ended = program.run(&["token", "--user", "agent:helper"]);
+    let auth = Auth::open(&program.data()).unwrap();
+    let identity = auth.verify(ended.succeeded().trim()).unwrap();
+    assert_eq!(identity.user.as_str(), "agent:helper");
+    assert!(identity.rights.is_empty());
+    let service = program.run(&["token", "--service", "agent:helper"]);
+    assert_eq!(service.code, Some(2));
+    assert!(service.stderr.contains("--user"), "{}", service.stderr);
+}
+
+/// Nothing lists the conversations of an agent, and it is no person.
+#[test]
+fn an_agent_is_neither_erased_nor_exported() {
+    let program = Program::new();
+    for command in [
+        &["erase", "--user", "agent:helper"][..],
+        &["export", "-", "--user", "agent:helper"],
+    ] {
+        let ended = program.run(command);
+        assert_eq!(ended.code, Some(2), "{command:?}");
+        assert!(ended.stderr.contains("no person"), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn a_secret_signs_instead_of_the_key_of_the_data_folder() {
     let program = Program::new();
     let path = program.dir.path().join("secret");

@@ -9,7 +9,7 @@ use crate::cli::error::Error;
 use crate::cli::progress::Reporter;
 use crate::cli::settings::{STORE, SettingFlags};
 use crate::cli::signals::{self, Stop};
-use crate::cli::token::parse_user;
+use crate::cli::token::parse_person;
 use crate::cli::{RESUMABLE, print, storage};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
@@ -20,7 +20,7 @@ use crate::telemetry;
 #[derive(clap::Args)]
 pub(in crate::cli) struct EraseFlags {
     /// Username of the user
-    #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_user)]
+    #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_person)]
     user: UserId,
     #[command(flatten)]
     given: SettingFlags<STORE>,

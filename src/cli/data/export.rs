@@ -11,7 +11,7 @@ use crate::cli::error::Error;
 use crate::cli::progress::Reporter;
 use crate::cli::settings::{STORE, SettingFlags};
 use crate::cli::signals::{self, Stop};
-use crate::cli::token::parse_user;
+use crate::cli::token::parse_person;
 use crate::cli::{RESUMABLE, print, storage};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, StoreChoice};
@@ -35,7 +35,7 @@ pub(in crate::cli) struct ExportFlags {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Write the data of this user alone
-    #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_user)]
+    #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_person)]
     user: Option<UserId>,
     #[command(flatten)]
     given: SettingFlags<STORE>,

@@ -212,10 +212,11 @@ fn page_router(config: &Config, auth: Arc<Auth>, clock: Arc<dyn Clock>) -> Route
     pages::client::router()
 }
 
-/// Issues tokens for the users of the sample. Only a server with `--demo` accepts them.
+/// Issues tokens for the users of the sample. Only a server with `--demo` accepts them. None are an agent's.
 fn issue(auth: Arc<Auth>, clock: Arc<dyn Clock>) -> pages::Issue {
     Arc::new(move |name| {
-        Some(auth.issue_demo(&UserId::parse(name).ok()?, DEMO_TOKEN_LIFE, clock.now()))
+        let user = UserId::parse(name).ok().filter(|user| !user.is_agent())?;
+        Some(auth.issue_demo(&user, DEMO_TOKEN_LIFE, clock.now()))
     })
 }
 

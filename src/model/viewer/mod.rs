@@ -5,6 +5,9 @@ mod service_rights;
 pub use self::service_rights::{ServiceRight, ServiceRights};
 use super::UserId;
 
+/// Scope of the token of an agent ([`UserId::is_agent`]). It gives no right of a service.
+pub const AGENT_SCOPE: &str = "wideroom:agent";
+
 /// Authenticated caller of an operation. The operation has the rights of `user`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Viewer {
