@@ -63,6 +63,14 @@ impl ReadMarker {
         }
     }
 
+    /// Marker of an agent, for which nothing is unread.
+    pub fn up_to_newest(newest: Option<MessageId>) -> Self {
+        Self {
+            epoch: 0,
+            up_to: newest.map_or(OrderKey::MIN, MessageId::order_key),
+        }
+    }
+
     /// Effective marker: sending a message also reads up to it, unless the user has marked it as unread since.
     pub fn with_sent(self, sent_up_to: Option<MessageId>) -> OrderKey {
         match sent_up_to {
@@ -178,6 +186,24 @@ pub struct InboxRow {
 }
 
 impl InboxRow {
+    /// Row of an agent, which has none: made from the head of the conversation, read up to its newest message.
+    pub fn of_agent(
+        conversation: ConversationId,
+        last_activity: Timestamp,
+        last_message: Option<MessageId>,
+    ) -> Self {
+        Self {
+            conversation,
+            last_activity,
+            last_message,
+            marker: ReadMarker::up_to_newest(last_message),
+            sent_up_to: None,
+            is_sent_by_service: false,
+            flags: Flags::default(),
+            floor: Floor::NONE,
+        }
+    }
+
     pub fn key(&self) -> InboxKey {
         InboxKey {
             activity: self.last_activity,

@@ -101,6 +101,15 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
+    /// Page of a list without items.
+    pub const fn empty() -> Self {
+        Self {
+            items: Vec::new(),
+            has_previous: false,
+            has_next: false,
+        }
+    }
+
     /// Builds a page from up to [`PageRequest::overread`] rows, read in the direction of the request. `has_behind` says whether the list has
     /// items on the other side of [`PageRequest::begins_at`].
     pub fn from_overread<K>(request: &PageRequest<K>, mut read: Vec<T>, has_behind: bool) -> Self {

@@ -11,13 +11,18 @@ pub enum DeliveryStatus {
 }
 
 impl Participant {
-    /// Whether this participant is a recipient of the message: not its sender, joined before it and still joined.
+    /// Whether this participant is a recipient of the message: no agent, not its sender, joined before it and still joined.
     pub fn receives(&self, message: MessageId, sender: &UserId) -> bool {
         let was_there = self
             .membership
             .since
             .is_none_or(|since| since <= message.moment());
-        self.membership.is_joined() && was_there && self.user != *sender
+        self.is_recipient_of(sender) && was_there
+    }
+
+    /// Whether this participant is a recipient of later messages of this sender. Agents have no receipts.
+    fn is_recipient_of(&self, sender: &UserId) -> bool {
+        self.membership.is_joined() && self.user != *sender && !self.user.is_agent()
     }
 
     /// Status of a message at this recipient. A read message counts as delivered.
@@ -49,11 +54,11 @@ impl Participant {
 
 impl DeliveryStatus {
     /// Low watermark of a status: exactly up to this position, the messages of a sender have at least
-    /// it. `None` without another participant.
+    /// it. `None` without another participant who is no agent.
     pub fn watermark(self, participants: &[Participant], sender: &UserId) -> Option<OrderKey> {
         let others = participants
             .iter()
-            .filter(|other| other.membership.is_joined() && other.user != *sender);
+            .filter(|other| other.is_recipient_of(sender));
         others.map(|other| other.has_up_to(self)).min()
     }
 
@@ -151,6 +156,20 @@ mod tests {
         assert!(!receives(with(MembershipState::Joined, 51)));
         assert!(!receives(with(MembershipState::Left, 40)));
         assert!(receives(participant("ben", 0, 0)), "joined at the creation");
+    }
+
+    #[test]
+    fn an_agent_is_no_recipient() {
+        let ann = user("ann");
+        let agent = participant("agent:helper", 0, 0);
+        let read = participant("ben", 50, 50);
+        let (with_agent, both) = ([agent.clone()], [agent, read]);
+        assert_eq!(DeliveryStatus::least(&with_agent, id(50), &ann), None);
+        assert_eq!(DeliveryStatus::Read.watermark(&with_agent, &ann), None);
+        let least = DeliveryStatus::least(&both, id(50), &ann);
+        assert_eq!(least, Some(DeliveryStatus::Read));
+        let watermark = DeliveryStatus::Read.watermark(&both, &ann);
+        assert_eq!(watermark, Some(id(50).order_key()));
     }
 
     #[test]

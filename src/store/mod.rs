@@ -52,6 +52,8 @@
 //! - Above 32 participants a conversation is *large*, for good, and merged at read time.
 //! - An inbox row holds no preview of the last message. An edit or a deletion would have to find each of up to 32 copies, and copies of a
 //!   long body exceed the bound of a batch. A page reads the messages by key: on a cluster 6 statements, and 1 to 2 for each of its entries.
+//! - An agent ([`UserId::is_agent`]) has no inbox: no membership, send, mention or mark writes a row under its name, so that no
+//!   partition grows with its conversations. Rows that earlier versions wrote under such a name are ignored.
 
 mod admin;
 mod background;
@@ -131,6 +133,9 @@ use crate::model::{
 /// Reads for a loader take a slice of keys and answer in its order; reads for a list take a
 /// [`PageRequest`]. A write is durable and whole once it returns `Ok`; every read that begins after
 /// that sees it.
+///
+/// An agent has no inbox. Its lists are empty, its marks and flags change nothing, and [`Store::inbox_rows`] makes each row of it
+/// from the head of the conversation ([`InboxRow::of_agent`]).
 ///
 /// Roles are effective ones: in a group without an OWNER, the oldest ADMIN has that role, else the
 /// oldest participant ([`crate::model::Membership::succession`]).

@@ -30,7 +30,8 @@ const NEARLY_LARGE: u8 = 1;
 /// Direct conversations of an import: some with ids of their own, then some with oneself.
 const DIRECTS: u8 = 6;
 const GIVEN_DIRECTS: u8 = 3;
-const NAMES: [&str; 5] = ["ann", "anna", "ben", "Ben", "é"];
+/// One of them is an agent.
+const NAMES: [&str; 5] = ["ann", "anna", "agent:ben", "Ben", "é"];
 const KEYS: [&str; 3] = ["k", "kk", "K"];
 
 /// One random step. Numbers select among the existing users and messages, and wrap around.

@@ -2,10 +2,12 @@
 //!
 //! A case gets an empty store and knows no engine. A promise that is not here is none; a fault found in one engine becomes a case for all.
 
+mod agent;
 pub mod ask;
 mod ban;
 mod block;
 mod conversation;
+mod cql_agent;
 mod cql_bounds;
 mod cql_cluster;
 mod cql_cost;
@@ -163,6 +165,13 @@ contract! {
             the_times_of_the_newest_import_and_restoration_are_read_back,
             conversations_are_counted_where_a_user_is_in_them_now,
             an_empty_store_answers_everything,
+        }
+        agent {
+            an_agent_takes_part_and_has_no_inbox,
+            marks_and_flags_of_an_agent_change_nothing,
+            mentions_of_an_agent_are_not_counted,
+            an_agent_is_listed_in_no_large_conversation,
+            an_import_brings_an_agent_without_positions,
         }
         erasure {
             conversations_of_a_user_are_found_after_leaving,

@@ -45,9 +45,12 @@ pub fn is_among_others() -> bool {
     IS_AMONG_OTHERS.get()
 }
 
-/// Name with the salt of this test case.
+/// Name with the salt of this test case. An agent stays one.
 pub fn salted(name: &str) -> String {
-    format!("{}{name}", prefix())
+    match name.strip_prefix(UserId::AGENT_PREFIX) {
+        Some(rest) => format!("{}{}{rest}", UserId::AGENT_PREFIX, prefix()),
+        None => format!("{}{name}", prefix()),
+    }
 }
 
 /// Prefix of constant length, so that tests can build names of maximum length. Empty without a salt.

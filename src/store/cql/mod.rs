@@ -15,6 +15,7 @@
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test `statements_test` checks every statement.
 
 mod admin;
+mod agent;
 mod cluster;
 mod cluster_store;
 mod driver;

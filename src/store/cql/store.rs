@@ -440,7 +440,12 @@ impl Store for Cql {
         user: &'a UserId,
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<Option<InboxRow>>> {
-        Box::pin(self.inboxes.inbox_rows(user, conversations))
+        Box::pin(async move {
+            match user.is_agent() {
+                true => self.rows_of_agent(user, conversations).await,
+                false => self.inboxes.inbox_rows(user, conversations).await,
+            }
+        })
     }
 
     fn inbox_changes<'a>(

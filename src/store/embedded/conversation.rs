@@ -69,10 +69,10 @@ pub(super) fn create(context: &ReadContext, new: &NewConversation) -> Write {
             key::participant(id, user, Cell::Membership),
             record::encode_membership(&Membership::joined(*role)),
         ));
-        ops.push(Op::Put(
-            key::listed(user, id, head.listing(is_large)),
-            Vec::new(),
-        ));
+        if !user.is_agent() {
+            let listed = key::listed(user, id, head.listing(is_large));
+            ops.push(Op::Put(listed, Vec::new()));
+        }
         ops.extend(inbox::change(
             user,
             id,

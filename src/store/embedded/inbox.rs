@@ -12,7 +12,7 @@ use super::conversation;
 use super::read_context::{ReadContext, ReadSnapshot};
 use crate::model::{
     ActPosition, Conversation, ConversationId, Direction, Floor, InboxKey, InboxRow,
-    NotificationLevel, OrderKey, Page, PageRequest, Timestamp, UserId, hidden_larges,
+    NotificationLevel, OrderKey, Page, PageRequest, ReadMarker, Timestamp, UserId, hidden_larges,
 };
 use crate::store::embedded::cache::row::Entry;
 use crate::store::embedded::engine::committer::{Op, Write};
@@ -28,13 +28,14 @@ pub(super) const BUSY_WITHIN_MICROS: i64 = 3_600 * 1_000_000;
 /// A conversation without activity for this time is no longer busy.
 pub(super) const QUIET_AFTER_MICROS: i64 = 2 * 3_600 * 1_000_000;
 
-/// Moves a conversation to another list in the inboxes of its participants.
+/// Moves a conversation to another list in the inboxes of its participants who have one.
 pub(super) fn relist(users: &[UserId], id: ConversationId, from: Listing, to: Listing) -> Vec<Op> {
     if from == to {
         return Vec::new();
     }
     users
         .iter()
+        .filter(|user| !user.is_agent())
         .flat_map(|user| {
             [
                 Op::Delete(key::listed(user, id, from)),
@@ -113,7 +114,7 @@ pub(super) fn mark_delivered(
 /// Rows written beside changed flags.
 pub(super) fn flags_set(user: &UserId, to: &FlagsChange) -> Write {
     let mut ops: Vec<_> =
-        change(user, to.conversation, to.change, LoggedChangeKind::FlagsSet).into();
+        change(user, to.conversation, to.change, LoggedChangeKind::FlagsSet).collect();
     if let Some(level) = to.level {
         let key = key::notify_all(to.conversation, user);
         ops.push(match level {
@@ -193,13 +194,27 @@ pub(super) fn row(conversation: ConversationId, head: &HeadRecord, entry: Entry)
     }
 }
 
+/// Entry of an agent, which has none: everything is read.
+fn entry_of_agent(head: &HeadRecord) -> Entry {
+    Entry {
+        marker: ReadMarker::up_to_newest(head.last_message),
+        ..Entry::default()
+    }
+}
+
 pub(super) fn large_conversations(view: &View<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
+    if user.is_agent() {
+        return Ok(Vec::new());
+    }
     listed(view, key::larges(user))
         .take(Conversation::LARGE_LISTED_MAX)
         .collect()
 }
 
 pub(super) fn conversation_count(view: &View<'_>, user: &UserId, limit: usize) -> Result<usize> {
+    if user.is_agent() {
+        return Ok(0);
+    }
     let spans = [key::activities(user), key::busy(user), key::larges(user)];
     let mut keys = spans
         .into_iter()
@@ -269,6 +284,9 @@ pub(super) fn inbox(
     user: &UserId,
     request: &PageRequest<InboxKey>,
 ) -> Result<Page<InboxRow>> {
+    if user.is_agent() {
+        return Ok(Page::empty());
+    }
     let look = context.snapshot();
     let view = &look.view;
     let by_heads = by_heads(&look, user)?;
@@ -331,11 +349,13 @@ fn row_if_joined(
     conversation: ConversationId,
 ) -> Result<Option<InboxRow>> {
     match conversation::known_or_read(look.context, &look.view, user, conversation)? {
-        Some((state, given)) if given.is_joined() => Ok(Some(row(
-            conversation,
-            &state.head,
-            look.entry(user, conversation)?,
-        ))),
+        Some((state, given)) if given.is_joined() => {
+            let entry = match user.is_agent() {
+                true => entry_of_agent(&state.head),
+                false => look.entry(user, conversation)?,
+            };
+            Ok(Some(row(conversation, &state.head, entry)))
+        }
         Some(_) | None => Ok(None),
     }
 }
@@ -363,11 +383,15 @@ pub(super) fn rows_in_memory(
         if !given.is_joined() {
             return Some(None);
         }
-        Some(Some(row(
-            *id,
-            &state.head,
-            context.known.entry_in_memory(user, *id)?,
-        )))
+        let entry = match user.is_agent() {
+            true => entry_of_agent(&state.head),
+            false => context.known.entry_in_memory(user, *id)?,
+        };
+        Some(Some(row(*id, &state.head, entry)))
     };
     conversations.iter().map(each).collect()
 }
+
+#[cfg(test)]
+#[path = "inbox/agent_test.rs"]
+mod tests;

@@ -17,14 +17,15 @@ use crate::store::{Result, UnreadQuery, UnreadReader};
 
 const TABLE: &str = "mentions_by_entry";
 
-/// Keys of the rows that a message has while it is not deleted. A sender is not mentioned by themselves.
+/// Keys of the rows that a message has while it is not deleted. A sender is not mentioned by themselves, and
+/// mentions of agents are not counted.
 pub(super) fn keys(message: &Message) -> Vec<Key> {
     let Some(mentions) = message.mentions() else {
         return Vec::new();
     };
     let (id, at) = (message.conversation, message.id.order_key());
     let named = mentions.users().iter();
-    let named = named.filter(|user| **user != message.sender);
+    let named = named.filter(|user| **user != message.sender && !user.is_agent());
     let everyone = mentions.everyone.then(|| key::everyone(id, at));
     named
         .map(|user| key::mention(user, id, at))

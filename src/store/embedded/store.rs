@@ -625,6 +625,9 @@ impl Store for Embedded {
 
     fn move_read_marker<'a>(&'a self, user: &'a UserId, to: &'a MarkerMove) -> StoreFuture<'a, ()> {
         Box::pin(async move {
+            if user.is_agent() {
+                return Ok(());
+            }
             // A maximum register needs no condition, so the committer never refuses it.
             self.write(inbox::move_marker(user, to)).await.map(drop)
         })
@@ -637,6 +640,9 @@ impl Store for Embedded {
         up_to: OrderKey,
     ) -> StoreFuture<'a, ()> {
         Box::pin(async move {
+            if user.is_agent() {
+                return Ok(());
+            }
             self.write(inbox::mark_delivered(user, conversation, up_to))
                 .await
                 .map(drop)
@@ -667,6 +673,9 @@ impl Store for Embedded {
         to: &'a FlagsChange,
     ) -> StoreFuture<'a, Option<Flags>> {
         Box::pin(async move {
+            if user.is_agent() {
+                return Ok(None);
+            }
             let key = key::entry(user, to.conversation, key::EntryCell::Flags);
             let apply = |flags| to.apply(flags);
             self.change_coded(key, record::FLAGS, apply, || inbox::flags_set(user, to))

@@ -9,6 +9,7 @@ pub(in crate::store) const LARGE: &str =
     "a conversation with more than 32 participants that is not marked large";
 pub(in crate::store) const ENTRY: &str = "an inbox that lacks a conversation";
 pub(in crate::store) const STRAY: &str = "an inbox entry of a user who is no participant";
+pub(in crate::store) const AGENT: &str = "an inbox entry of an agent, which has no inbox";
 pub(in crate::store) const PAIR: &str = "a direct conversation that its participants do not find";
 /// Nothing repairs it: an operator decides which of the two stays.
 pub(in crate::store) const TWICE: &str = "two direct conversations of the same participants";

@@ -310,7 +310,10 @@ impl OracleConversation {
     /// Everybody as an import brings them: what is read, as the receipts and as the entry have it.
     pub(super) fn as_imported(&self) -> Vec<(UserId, Membership, ImportPositions)> {
         let each = |(user, participant): (&UserId, &OracleParticipant)| {
-            let read = participant.marker.with_sent(participant.sent_up_to);
+            let read = match user.is_agent() {
+                true => participant.read_up_to,
+                false => participant.marker.with_sent(participant.sent_up_to),
+            };
             // The first id behind it, which is one more but where the bits between say that it is no id.
             let next = OrderKey((u128::from_be_bytes(read.0) + 1).to_be_bytes());
             let positions = ImportPositions {
@@ -336,6 +339,10 @@ impl OracleConversation {
             .people
             .get(user)
             .filter(|participant| participant.membership.is_joined())?;
+        if user.is_agent() {
+            let (activity, last) = (self.last_activity(), self.last_message());
+            return Some(InboxRow::of_agent(self.record.id, activity, last));
+        }
         Some(InboxRow {
             conversation: self.record.id,
             last_activity: self.last_activity(),
@@ -468,6 +475,7 @@ impl OracleConversation {
             is_in
                 && !is_erased
                 && message.counts_as_mention_for(user)
+                && (!user.is_agent() || message.mentions().is_some_and(|all| all.everyone))
                 && !ignored.contains(message.sender.as_str())
         });
         for message in mentions {

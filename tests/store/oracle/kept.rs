@@ -138,7 +138,10 @@ impl Kept {
                 positions,
                 ban,
             } => {
-                let participant = OracleParticipant::imported(*membership, positions);
+                let participant = match user.is_agent() {
+                    true => OracleParticipant::new(*membership),
+                    false => OracleParticipant::imported(*membership, positions),
+                };
                 let fate = self.import_participant(*conversation, user, participant);
                 if let (Imported::Added, Some(ban), Some(stored)) =
                     (&fate, ban, self.conversations.get_mut(conversation))

@@ -69,6 +69,9 @@ impl Naive {
     }
 
     fn changed_rows(&self, user: &UserId) -> Vec<ChangedRow> {
+        if user.is_agent() {
+            return Vec::new();
+        }
         let kept = self.kept();
         let changed = |stored: &OracleConversation| {
             let (participant, row) = (stored.people.get(user)?, stored.row(user));
@@ -969,6 +972,9 @@ impl Store for Naive {
         page: &'a PageRequest<InboxKey>,
     ) -> StoreFuture<'a, Page<InboxRow>> {
         Box::pin(async move {
+            if user.is_agent() {
+                return Ok(Page::empty());
+            }
             let kept = self.kept();
             let of = |is_large: bool| {
                 kept.conversations
@@ -1033,7 +1039,7 @@ impl Store for Naive {
                 .kept()
                 .conversations
                 .values()
-                .filter(|stored| stored.row(user).is_some())
+                .filter(|stored| !user.is_agent() && stored.row(user).is_some())
                 .count()
                 .min(limit))
         })
@@ -1042,8 +1048,9 @@ impl Store for Naive {
     fn large_conversations<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<ConversationId>> {
         Box::pin(async move {
             let kept = self.kept();
-            let is_one =
-                |stored: &&OracleConversation| stored.record.is_large && stored.row(user).is_some();
+            let is_one = |stored: &&OracleConversation| {
+                stored.record.is_large && !user.is_agent() && stored.row(user).is_some()
+            };
             Ok(kept
                 .conversations
                 .values()
@@ -1098,6 +1105,9 @@ impl Store for Naive {
 
     fn move_read_marker<'a>(&'a self, user: &'a UserId, to: &'a MarkerMove) -> StoreFuture<'a, ()> {
         Box::pin(async move {
+            if user.is_agent() {
+                return Ok(());
+            }
             let mut kept = self.kept();
             kept.saw(to.change);
             let Some(participant) = kept
@@ -1133,6 +1143,7 @@ impl Store for Naive {
                 .conversations
                 .get_mut(&conversation)
                 .and_then(|stored| stored.people.get_mut(user))
+                .filter(|_| !user.is_agent())
             {
                 participant.delivered_up_to = participant.delivered_up_to.max(up_to);
             }
@@ -1159,6 +1170,7 @@ impl Store for Naive {
                     .joined()
                     .filter(|(user, participant)| *user != sender && was_there(participant));
                 others
+                    .filter(|(user, _)| !user.is_agent())
                     .filter_map(|(user, _)| stored.participant(user))
                     .collect::<Vec<_>>()
             };
@@ -1178,6 +1190,9 @@ impl Store for Naive {
         to: &'a FlagsChange,
     ) -> StoreFuture<'a, Option<Flags>> {
         Box::pin(async move {
+            if user.is_agent() {
+                return Ok(None);
+            }
             let mut kept = self.kept();
             let Some(participant) = kept
                 .conversations

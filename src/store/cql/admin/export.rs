@@ -4,8 +4,8 @@ use uuid::Uuid;
 
 use super::Admin;
 use crate::model::{
-    Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Metadata, Profile,
-    Timestamp, UserId,
+    Conversation, ConversationId, Direction, Emoji, Flags, Membership, MessageId, Metadata,
+    OrderKey, Profile, Timestamp, UserId,
 };
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
@@ -149,6 +149,10 @@ impl Admin {
             .stored_participants(conversation, after, limit)
             .await?;
         let each = participants.into_iter().map(async |one| {
+            if one.user.is_agent() {
+                let positions = ImportPositions::of(&one, OrderKey::MIN, Flags::default());
+                return Ok((one.user, one.membership, positions));
+            }
             let row = self.inboxes.stored_row(&one.user, conversation).await?;
             let positions = ImportPositions::of(&one, row.read_up_to(), row.flags);
             Ok((one.user, one.membership, positions))

@@ -431,7 +431,7 @@ impl Admin {
         Ok(())
     }
 
-    /// Writes the entry and the receipts of an added participant.
+    /// Writes the entry and the receipts of an added participant. An agent has neither.
     async fn put_entry(
         &self,
         id: ConversationId,
@@ -441,6 +441,9 @@ impl Admin {
         head: &ImportedHead,
         is_large: bool,
     ) -> Result<()> {
+        if user.is_agent() {
+            return Ok(());
+        }
         let ImportPositions {
             read_up_to,
             unread_from: _,

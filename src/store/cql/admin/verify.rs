@@ -313,6 +313,12 @@ impl Admin {
             let is_last = rows.len() < ENTRIES_MAX;
             after = rows.last().map_or(after, |(id, _)| *id);
             let each = rows.into_iter().map(async |(id, entry)| {
+                if owner.is_agent() {
+                    return self
+                        .verify_entry_of_agent(owner, id, repair)
+                        .await
+                        .map(Some);
+                }
                 if !entry.is_some_and(|entry| entry.is_joined()) {
                     return Ok(None);
                 }
@@ -355,6 +361,24 @@ impl Admin {
                 return Ok(());
             }
         }
+    }
+
+    /// An agent has no entry. Versions before 0.3 knew no agents, and wrote one for a user of such a name.
+    async fn verify_entry_of_agent(
+        &self,
+        agent: &UserId,
+        id: ConversationId,
+        repair: bool,
+    ) -> Result<Finding> {
+        if repair {
+            let now = self.clock.now();
+            let mut writes = Writes::logged();
+            self.inboxes.delete_entry(&mut writes, agent, id, now);
+            self.executor.write_all(writes).await?;
+            self.inboxes.erase(agent, now).await?;
+        }
+        let example = format!("that of {agent}, conversation {id}");
+        Ok(found(finding::AGENT, example, repair))
     }
 
     async fn verify_reactions(

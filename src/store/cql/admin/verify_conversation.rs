@@ -103,7 +103,7 @@ pub(super) async fn check(
     };
     let joined = memberships
         .iter()
-        .filter(|(_, membership)| membership.is_joined());
+        .filter(|(user, membership)| membership.is_joined() && !user.is_agent());
     let entries = joined
         .map(|(user, membership)| check.entry(user, membership, &expected, &mentions, is_large));
     let found = concurrently(entries.collect()).await?;

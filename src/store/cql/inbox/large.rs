@@ -32,6 +32,9 @@ impl Inboxes {
     }
 
     pub(crate) async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
+        if user.is_agent() {
+            return Ok(Vec::new());
+        }
         let listed = self.listed_large(user).await?;
         let rows = self.own_rows(user, &listed).await?;
         Ok(listed
@@ -71,6 +74,9 @@ impl Inboxes {
         id: ConversationId,
         at: i64,
     ) {
+        if user.is_agent() {
+            return;
+        }
         writes.push(&INSERT_LARGE, values![user, id, at]);
     }
 

@@ -62,13 +62,14 @@ pub(crate) enum Mentioned {
 }
 
 impl Mentioned {
-    /// The mentions that a message has while it is not deleted. A sender is not mentioned by themselves.
+    /// The mentions that a message has while it is not deleted. A sender is not mentioned by themselves, and mentions of
+    /// agents are not counted.
     pub(crate) fn of(message: &Message) -> Vec<Self> {
         let Some(mentions) = message.mentions() else {
             return Vec::new();
         };
         let named = mentions.users().iter().cloned();
-        let named = named.filter(|user| *user != message.sender);
+        let named = named.filter(|user| *user != message.sender && !user.is_agent());
         let everyone = mentions.everyone.then_some(Self::Everyone);
         everyone.into_iter().chain(named.map(Self::User)).collect()
     }
@@ -173,6 +174,9 @@ impl Inboxes {
         conversation: ConversationId,
         message: MessageId,
     ) {
+        if user.is_agent() {
+            return;
+        }
         let key = message.order_key();
         writes.push(
             &UPDATE_MENTIONED_UP_TO,

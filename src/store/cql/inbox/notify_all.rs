@@ -28,7 +28,7 @@ impl Inboxes {
         at: i64,
     ) {
         let is_all = |level| level == Some(NotificationLevel::All);
-        if is_all(after) {
+        if is_all(after) && !user.is_agent() {
             writes.push(&INSERT_NOTIFY_ALL, values![conversation, user, at]);
         } else if is_all(before) {
             writes.push(&DELETE_NOTIFY_ALL, values![at, conversation, user]);

@@ -48,6 +48,9 @@ impl Inboxes {
         user: &UserId,
         request: &PageRequest<InboxKey>,
     ) -> Result<Page<InboxRow>> {
+        if user.is_agent() {
+            return Ok(Page::empty());
+        }
         let (mut large, short) = try_join(self.listed_large(user), self.short_inbox(user)).await?;
         let hidden = if large.len() > Conversation::LARGE_MERGED_MAX {
             self.hidden(user, &large).await?

@@ -81,6 +81,9 @@ impl Inboxes {
 
     /// Counts the conversations that a user is in, up to a limit. It also reads the rows of conversations that the user has left.
     pub(crate) async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
+        if user.is_agent() {
+            return Ok(0);
+        }
         let (mut count, mut rows_read, mut last) = (0, 0, ConversationId(Uuid::nil()));
         while count < limit && rows_read < limit.saturating_mul(2) {
             let rows = self.stored_memberships(user, last, COUNT_ROWS_MAX).await?;

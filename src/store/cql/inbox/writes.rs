@@ -1,4 +1,7 @@
 //! Writes to inboxes: entries, markers, activity hints and the change log. All are blind, for the batch of the event that causes them.
+//!
+//! An agent has no inbox: no function here adds a write under the name of one, whoever calls it. So no partition grows with the
+//! conversations of an agent. Deletions of whole entries alone are written, by which a repair drops what earlier versions wrote.
 
 use super::Inboxes;
 use crate::model::{
@@ -82,6 +85,9 @@ impl Inboxes {
         activity: Option<Timestamp>,
         sent_up_to: Option<ActPosition>,
     ) {
+        if user.is_agent() {
+            return;
+        }
         let values = values![
             REGISTER_TIMESTAMP,
             last.map(LastMessage::encode),
@@ -103,6 +109,9 @@ impl Inboxes {
         activity: Timestamp,
         at: i64,
     ) {
+        if user.is_agent() {
+            return;
+        }
         let sent_up_to: Option<ActPosition> = None;
         writes.push(
             &UPDATE_ENTRY,
@@ -126,6 +135,9 @@ impl Inboxes {
         membership: &Membership,
         at: i64,
     ) {
+        if user.is_agent() {
+            return;
+        }
         writes.push(
             &UPDATE_ENTRY_MEMBERSHIP,
             values![at, encode_copy(membership), user, id],
@@ -140,6 +152,9 @@ impl Inboxes {
         id: ConversationId,
         marker: ReadMarker,
     ) {
+        if user.is_agent() {
+            return;
+        }
         writes.push(
             &UPDATE_READ_MARKER,
             values![REGISTER_TIMESTAMP, marker, user, id],
@@ -166,6 +181,9 @@ impl Inboxes {
         activity: Timestamp,
         at: i64,
     ) {
+        if user.is_agent() {
+            return;
+        }
         writes.push(
             &INSERT_HINT,
             values![user, slot_of(activity), id, activity, at],
@@ -182,6 +200,9 @@ impl Inboxes {
         slot: i32,
         at: Timestamp,
     ) {
+        if user.is_agent() {
+            return;
+        }
         writes.push(&DELETE_HINT, values![at, user, slot, conversation]);
     }
 
@@ -221,6 +242,9 @@ impl Inboxes {
         id: ChangeId,
         kind: InboxChangeKind,
     ) {
+        if user.is_agent() {
+            return;
+        }
         let values = values![
             user,
             day_of(id.moment()),

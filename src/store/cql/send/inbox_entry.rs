@@ -8,6 +8,9 @@ use crate::store::{Error, FlagsChange, MarkerMove, Result};
 
 impl Sends {
     pub(crate) async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
+        if user.is_agent() {
+            return Ok(());
+        }
         let mut writes = Writes::logged();
         self.inboxes
             .put_marker(&mut writes, user, to.conversation, to.marker);
@@ -35,6 +38,9 @@ impl Sends {
         conversation: ConversationId,
         up_to: OrderKey,
     ) -> Result<()> {
+        if user.is_agent() {
+            return Ok(());
+        }
         let mut writes = Writes::of_one_partition();
         self.participants
             .put_receipts(&mut writes, conversation, user, None, Some(up_to));
@@ -42,6 +48,9 @@ impl Sends {
     }
 
     pub(crate) async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
+        if user.is_agent() {
+            return Ok(None);
+        }
         let Some(before) = self.inboxes.flags(user, to.conversation).await? else {
             return Ok(None);
         };

@@ -74,11 +74,11 @@ pub(in crate::store::embedded) fn participants(
     let head = inbox::head(&view, conversation)?;
     let mut found = Vec::with_capacity(people.len());
     for one in people {
-        let row = inbox::row(
-            conversation,
-            &head,
-            Entry::load(&view, &one.user, conversation)?,
-        );
+        let entry = match one.user.is_agent() {
+            true => Entry::default(),
+            false => Entry::load(&view, &one.user, conversation)?,
+        };
+        let row = inbox::row(conversation, &head, entry);
         let positions = ImportPositions::of(&one, row.read_up_to(), row.flags);
         found.push((one.user, one.membership, positions));
     }

@@ -402,7 +402,9 @@ impl ImportDraft<'_> {
             return Ok(Imported::Refused(why));
         }
         self.put(key, record::encode_membership(&membership));
-        self.put_positions(id, user, positions);
+        if !user.is_agent() {
+            self.put_positions(id, user, positions);
+        }
         let working = self.changed(id);
         working.people.insert(user.clone());
         if membership.is_joined() {

@@ -140,6 +140,7 @@ impl ImportDraft<'_> {
             .joined
             .iter()
             .filter(|user| in_place.is_none_or(|users| !users.contains(*user)))
+            .filter(|user| !user.is_agent())
         {
             self.put(key::listed(user, id, listing), Vec::new());
         }

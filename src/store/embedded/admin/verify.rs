@@ -209,10 +209,11 @@ impl PieceCheck<'_> {
                 key::listing_of(&row).ok_or_else(|| corrupt("inbox", MalformedKey))?;
             let listing = self.listing(&user, id)?;
             if listing.is_none_or(|listing| key::listed(&user, id, listing) != row) {
-                self.found(
-                    finding::STRAY,
-                    format!("in that of {user}, conversation {id}"),
-                );
+                let what = match user.is_agent() {
+                    true => finding::AGENT,
+                    false => finding::STRAY,
+                };
+                self.found(what, format!("in that of {user}, conversation {id}"));
                 self.write.ops.push(Op::Delete(row));
                 self.touched.push(id);
             }
@@ -223,7 +224,7 @@ impl PieceCheck<'_> {
             .map(|(key, _)| key.to_vec()))
     }
 
-    /// List that should hold the conversation in a user's inbox. `None` if the user is not in it.
+    /// List that should hold the conversation in a user's inbox. `None` if the user is not in it, and for an agent.
     fn listing(&self, user: &UserId, id: ConversationId) -> Result<Option<Listing>> {
         let Some(record) = self
             .view
@@ -237,7 +238,8 @@ impl PieceCheck<'_> {
         let cell = key::participant(id, user, key::Cell::Membership);
         let membership = self.view.decoded(&cell, record::decode_membership)?;
         let is_joined = membership.is_some_and(|membership| membership.is_joined());
-        Ok(is_joined.then(|| head.listing(record.into_conversation(id).is_large)))
+        let has_entry = is_joined && !user.is_agent();
+        Ok(has_entry.then(|| head.listing(record.into_conversation(id).is_large)))
     }
 
     /// Each row of a mention belongs to a message that has it.

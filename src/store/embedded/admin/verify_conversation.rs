@@ -10,7 +10,7 @@ use crate::model::{
 use crate::store::embedded::ban;
 use crate::store::embedded::engine::committer::{Condition, Op};
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
-use crate::store::embedded::engine::key::{self, Key};
+use crate::store::embedded::engine::key::{self, EntryCell, Key};
 use crate::store::embedded::engine::record::{
     self, ConversationRecord, HeadRecord, MessageRecord, RosterRecord,
 };
@@ -70,12 +70,15 @@ impl PieceCheck<'_> {
             );
         }
         let head = self.head(&conversation, &truth)?;
-        for user in &truth.joined {
+        for user in truth.joined.iter().filter(|user| !user.is_agent()) {
             let row = key::listed(user, id, head.listing(is_large));
             if !self.view.has(&row)? {
                 self.found(finding::ENTRY, format!("that of {user}, conversation {id}"));
                 self.put(row, Vec::new());
             }
+        }
+        for agent in truth.everybody.iter().filter(|user| user.is_agent()) {
+            self.entry_of_agent(id, agent)?;
         }
         let roster: RosterRecord = self.view.record(&key::roster(id))?.unwrap_or_default();
         if roster.owner_count != truth.owner_count {
@@ -231,6 +234,22 @@ impl PieceCheck<'_> {
         Ok(())
     }
 
+    /// An agent has no entry. Versions before 0.3 knew no agents, and wrote one for a user of such a name.
+    fn entry_of_agent(&mut self, id: ConversationId, agent: &UserId) -> Result<()> {
+        let mut cells = EntryCell::ALL
+            .map(|cell| key::entry(agent, id, cell))
+            .to_vec();
+        cells.push(key::notify_all(id, agent));
+        for cell in cells {
+            if self.view.has(&cell)? {
+                let example = format!("that of {agent}, conversation {id}");
+                self.found(finding::AGENT, example);
+                self.write.ops.push(Op::Delete(cell));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a mention of a message is not listed. Mentions are forgotten after a time, and with the erasure
     /// of the mentioned user.
     fn is_unlisted(&self, message: &Message) -> Result<bool> {
@@ -241,6 +260,7 @@ impl PieceCheck<'_> {
         let (id, at) = (message.conversation, message.id.order_key());
         for user in mentions.users() {
             if *user != message.sender
+                && !user.is_agent()
                 && !self.view.has(&key::mention(user, id, at))?
                 && self.is_joined(id, user)?
             {

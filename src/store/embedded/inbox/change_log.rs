@@ -14,19 +14,22 @@ use crate::store::{CHANGE_LIFETIME_MICROS, ChangedRow, Result};
 /// Bound of changes read for one answer.
 const CHANGES_MAX: usize = 10_000;
 
-/// Operations that log a change of a user's inbox, with its expiry.
+/// Operations that log a change of a user's inbox, with its expiry. None for an agent.
 pub(in crate::store::embedded) fn change(
     user: &UserId,
     conversation: ConversationId,
     id: ChangeId,
     kind: LoggedChangeKind,
-) -> [Op; 2] {
-    let key = key::change_of_user(user, id.order_key());
-    let expiry = key::expiry(&key, id.moment().plus_micros(CHANGE_LIFETIME_MICROS));
-    [
-        Op::Put(key, record::encode(&ChangeRecord { conversation, kind })),
-        Op::Put(expiry, Vec::new()),
-    ]
+) -> impl Iterator<Item = Op> + use<> {
+    let logged = (!user.is_agent()).then(|| {
+        let key = key::change_of_user(user, id.order_key());
+        let expiry = key::expiry(&key, id.moment().plus_micros(CHANGE_LIFETIME_MICROS));
+        [
+            Op::Put(key, record::encode(&ChangeRecord { conversation, kind })),
+            Op::Put(expiry, Vec::new()),
+        ]
+    });
+    logged.into_iter().flatten()
 }
 
 /// NewestChanges change of each conversation, up to a bound.
@@ -57,6 +60,9 @@ pub(in crate::store::embedded) fn changes(
     after: OrderKey,
     limit: usize,
 ) -> Result<Option<Vec<ChangedRow>>> {
+    if user.is_agent() {
+        return Ok(Some(Vec::new()));
+    }
     let look = context.snapshot();
     let Some(newest) = newest_changes(&look.view, user, after, limit)? else {
         return Ok(None);

@@ -141,8 +141,8 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
             MessageRecord::encode(message),
         ));
         ops.extend(mention::listed(message));
-        // A SYSTEM message moves no marker of its sender.
-        if message.kind == MessageKind::Text {
+        // A SYSTEM message moves no marker of its sender, and an agent has none.
+        if message.kind == MessageKind::Text && !message.sender.is_agent() {
             let act = ActPosition {
                 up_to: message.id.order_key(),
                 is_by_service: *is_by_service,

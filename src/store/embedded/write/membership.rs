@@ -264,6 +264,7 @@ fn turned(
         record::encode_membership(membership),
     )];
     match kind {
+        TransitionKind::Joins | TransitionKind::Leaves if user.is_agent() => return ops,
         TransitionKind::Joins => {
             let marker = ReadMarker::at_joining(version);
             ops.push(Op::Max(

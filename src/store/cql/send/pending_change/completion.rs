@@ -237,7 +237,7 @@ impl Sends {
             .for_each(|change| self.messages.put_change(&mut writes, id, change));
         (pending.bans.iter()).for_each(|change| ban::put_change(&mut writes, id, change, version));
         for transition in &pending.transitions {
-            if transition.joins == Some(false) {
+            if transition.joins == Some(false) && !transition.user.is_agent() {
                 let (user, at) = (&transition.user, version.moment().micros());
                 let inboxes = &self.inboxes;
                 inboxes.put_membership(&mut writes, user, id, &transition.membership, at);
@@ -333,7 +333,7 @@ impl TurnEffects<'_> {
             inboxes, message, ..
         } = self;
         let (id, at, user) = (message.conversation, message.id.moment(), &transition.user);
-        let Some(joins) = transition.joins else {
+        let Some(joins) = transition.joins.filter(|_| !user.is_agent()) else {
             return;
         };
         inboxes.put_membership(writes, user, id, &transition.membership, at.micros());
