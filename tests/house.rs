@@ -128,6 +128,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "write_tasks",
             "late_rule",
             "publisher",
+            "agent_sends",
             "in_flight_ids",
             "rate_limit",
             "replay_limiter",

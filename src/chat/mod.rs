@@ -10,6 +10,7 @@
 //! parts.
 
 mod access;
+mod agent_sends;
 mod bounds;
 mod components;
 mod erasure;

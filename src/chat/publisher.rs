@@ -114,7 +114,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes the change of an entry to the subscribers of these inboxes on this server.
+    /// Publishes the change of an entry to the subscribers of these inboxes on this server. An agent has no inbox.
     pub(crate) fn publish_to_inboxes<'a>(
         &self,
         users: impl IntoIterator<Item = &'a UserId>,
@@ -126,7 +126,7 @@ impl Publisher {
         let low_watermark = self.low_watermark(origin);
         // Inboxes that nothing holds back share one notice.
         let mut last: Option<Arc<NoticeEnvelope>> = None;
-        for user in users {
+        for user in users.into_iter().filter(|user| !user.is_agent()) {
             let topic = Topic::Inbox(user.clone());
             if !self.bus.has_subscribers(&topic) {
                 continue;
@@ -236,7 +236,8 @@ impl Publisher {
         let (blocker, blocked) = (block.blocker.clone(), block.blocked.clone());
         let of_direct = |id| [Topic::Conversation(id), Topic::Typing(id)];
         let directs = block.direct.into_iter().flat_map(of_direct);
-        for topic in [Topic::Inbox(blocker.clone())].into_iter().chain(directs) {
+        let inbox = (!blocker.is_agent()).then(|| Topic::Inbox(blocker.clone()));
+        for topic in inbox.into_iter().chain(directs) {
             if self.bus.has_subscribers(&topic) {
                 self.deliver_unordered(&topic, Event::BlockChanged(block.clone()));
             }

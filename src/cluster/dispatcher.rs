@@ -10,6 +10,7 @@
 //!
 //! Invariant: a server is left out only after its row was read as ended ([`super::peers`]).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -111,6 +112,12 @@ impl From<Audience> for Recipients {
             None => Self::Listeners(Vec::new()),
         }
     }
+}
+
+/// Name in whose sessions the streams of all agents in a conversation register. Under an agent's own name, every send of
+/// all its conversations would read the servers of all its streams.
+pub fn agents_in(conversation: ConversationId) -> UserId {
+    UserId::parse(&format!("wideroom:agents:{conversation}")).expect("an id is short text")
 }
 
 pub(super) struct Dispatcher {
@@ -283,26 +290,34 @@ impl Dispatcher {
         }
     }
 
-    /// The other servers to notify, each with the users there whose inboxes the notice concerns.
+    /// The other servers to notify, each with the users there whose inboxes the notice concerns. The sessions of the
+    /// agents are those of the conversation's ([`agents_in`]).
     async fn routes(
         &self,
         notice: &RemoteNotice,
         recipients: &Recipients,
     ) -> store::Result<BTreeMap<ServerId, Vec<UserId>>> {
-        let (users, listeners) = match recipients {
-            Recipients::Users(users) | Recipients::Streams(users) => (users.as_ref(), Vec::new()),
-            Recipients::Listeners(users) => {
-                let listeners = match notice.conversation() {
-                    Some(conversation) => self.store.listeners(conversation).await?,
-                    None => Vec::new(),
-                };
-                (users.as_slice(), listeners)
+        let listeners = match (recipients, notice.conversation()) {
+            (Recipients::Listeners(_), Some(conversation)) => {
+                self.store.listeners(conversation).await?
             }
+            _ => Vec::new(),
+        };
+        let named = recipients.users();
+        let conversation = notice.conversation();
+        let agents = conversation.filter(|_| named.iter().any(UserId::is_agent));
+        let agents = agents.map(agents_in);
+        let users: Cow<'_, [UserId]> = match &agents {
+            Some(agents) => {
+                let people = named.iter().filter(|user| !user.is_agent());
+                people.chain([agents]).cloned().collect()
+            }
+            None => named.into(),
         };
         let sessions = if users.is_empty() {
             Vec::new()
         } else {
-            self.store.sessions(users).await?
+            self.store.sessions(&users).await?
         };
         let has_inboxes = !matches!(recipients, Recipients::Streams(_));
         let mut routes: BTreeMap<ServerId, Vec<UserId>> = listeners
@@ -316,7 +331,8 @@ impl Dispatcher {
             };
             if hears {
                 let users = routes.entry(server).or_default();
-                if has_inboxes && !users.contains(&user) {
+                let has_inbox = has_inboxes && Some(&user) != agents.as_ref();
+                if has_inbox && !users.contains(&user) {
                     users.push(user);
                 }
             }

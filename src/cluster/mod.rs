@@ -56,7 +56,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use self::clock::{ClockFault, ClusterClock};
 pub use self::deduplication_window::DeduplicationWindow;
-pub use self::dispatcher::Recipients;
+pub use self::dispatcher::{Recipients, agents_in};
 pub use self::follow_ups::NoticeHandler;
 pub use self::held_back::CursorScope;
 pub use self::notice::{RemoteEvent, RemoteNotice};

@@ -96,7 +96,7 @@ impl Query {
     }
 
     /// The viewer's inbox: conversations, the most recently active first. Without `first` and
-    /// `last` a page has 20 entries.
+    /// `last` a page has 20 entries. Empty for an agent.
     async fn inbox(
         &self,
         ctx: &Context<'_>,
@@ -170,7 +170,8 @@ impl Query {
 
     /// Messages in the viewer's conversations that match, newest first, archived conversations
     /// included. The search looks into the 1,000 most recently active conversations. A page may hold
-    /// fewer messages than requested with `hasNextPage` true; `endCursor` is then further on.
+    /// fewer messages than requested with `hasNextPage` true; `endCursor` is then further on. Empty for an
+    /// agent, which searches within one conversation.
     async fn search_messages(
         &self,
         ctx: &Context<'_>,
@@ -294,7 +295,7 @@ impl Query {
         Ok(RelayConnection::of_scan(page.await?, list, edge))
     }
 
-    /// Numbers for the badge of an app.
+    /// Numbers for the badge of an app. Zero for an agent.
     async fn inbox_summary(&self, ctx: &Context<'_>) -> Result<InboxSummary> {
         let scope = ViewerScope::shared(ctx)?;
         let wanted = InboxSummary::selected(&ctx.look_ahead());

@@ -11,6 +11,7 @@ const AT_ONCE: usize = 4;
 /// a send runs between the steps of a removal, and one of several equal streams executes before the others time out. `tests/servers`
 /// has the cases for a cluster. Two cases move the clock, one counts just after an import, and one runs the others again.
 const ELSEWHERE: &[&str] = &[
+    "api::agent::every_case_holds_for_an_agent",
     "api::cluster::",
     "api::events::a_resumed_stream_begins_with_its_cursor_and_the_present_markers",
     "api::events::cuts_while_all_kinds_of_things_happen_lose_nothing",

@@ -1,6 +1,7 @@
 //! The API as its users see it: every case goes through documents that are prepared and executed as the doors do it.
 
 mod access;
+mod agent;
 mod app_key;
 mod attachment;
 mod authority;

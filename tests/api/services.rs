@@ -14,6 +14,8 @@ const NAME: &str = "{ viewer { username } }";
 /// several streams of one process share; the index of searches, which knows no caller; a replay over 100,000
 /// messages; and a count that the second look completes, as each query is asked twice here.
 const ELSEWHERE: &[&str] = &[
+    "api::agent::an_agent_is_no_stranger_and_takes_part_in_any_number_of_conversations",
+    "api::agent::every_case_holds_for_an_agent",
     "api::cluster::",
     "api::services::",
     "api::floor::a_replay_reads_none_of_the_expired_messages_however_many_there_are",

@@ -2,6 +2,7 @@
 //!
 //! They need Cassandra: where it cannot be had, a line says so and they return. (The storm is of one server, on the embedded store.)
 
+mod agent;
 mod app_key;
 mod block;
 mod clocks;

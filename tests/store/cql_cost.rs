@@ -12,7 +12,7 @@ use wideroom::model::UserId;
 use wideroom::store::cql::Cql;
 
 use super::stage::keyspace;
-use crate::support::words::{crowd, new_salt_among_others};
+use crate::support::words::{crowd, new_salt_among_others, user};
 
 const GROUP: &str = "mutation($u: [String!]!) { createGroupConversation(input: { name: \"Us\", usernames: $u }) { conversation { id } } }";
 const SEND: &str = "mutation($c: ID!, $k: String) { sendMessage(input: { conversationId: $c, body: \"Hello\", idempotencyKey: $k }) {
@@ -158,6 +158,38 @@ async fn a_send_costs_as_many_statements_however_many_take_part() {
         )
         .await;
     }
+    door.judge();
+}
+
+#[tokio::test]
+async fn a_send_to_an_agent_takes_the_statements_of_one_to_a_person() {
+    let Some(mut door) = Door::open().await else {
+        return;
+    };
+    let [ann, ben, agent] = ["ann", "ben", "agent:helper"].map(user);
+    let with_ben = door.group(&[ann.clone(), ben]).await;
+    let with_agent = door.group(&[ann.clone(), agent.clone()]).await;
+    for (what, sender, conversation) in [
+        ("a person", &ann, &with_ben),
+        ("an agent", &ann, &with_agent),
+        ("of an agent", &agent, &with_agent),
+    ] {
+        door.ask(sender, SEND, json!({"c": conversation})).await;
+        let sent =
+            async |door: &Door, _| drop(door.ask(sender, SEND, json!({"c": conversation})).await);
+        door.note(what, 5, sent).await;
+        let with_entry = async |door: &Door, _| {
+            drop(
+                door.ask(sender, SEND_WITH_ENTRY, json!({"c": conversation}))
+                    .await,
+            )
+        };
+        door.note(&format!("{what}, with its entry"), 8, with_entry)
+            .await;
+    }
+    let read = json!({"c": with_agent});
+    let mark = async |door: &Door, _| drop(door.ask(&agent, MARK_READ, read.clone()).await);
+    door.note("a mark of an agent", 4, mark).await;
     door.judge();
 }
 

@@ -1,6 +1,7 @@
 //! Fixtures and clients that several test areas share.
 
 pub mod admin;
+pub mod as_agent;
 pub mod cases;
 pub mod cassandra;
 pub mod client;

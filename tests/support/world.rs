@@ -1,5 +1,6 @@
 //! The chat under test, with a real store of its own, and the people who use it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use wideroom::rate::Pace;
 use wideroom::store::StoreAdmin;
 use wideroom::transfer::Import;
 
+use super::as_agent;
 use super::door::{Door, SERVICE, Said};
 use super::ground::Ground;
 
@@ -129,6 +131,8 @@ impl World {
             is_lossy: false,
             stop: CancellationToken::new(),
         };
+        let lines = as_agent::translated(std::str::from_utf8(lines).unwrap());
+        let lines = std::io::Cursor::new(lines.into_owned());
         let outcome = import.pipe(lines, &mut |_| {}).await.unwrap();
         assert_eq!(outcome.counts.broken_lines, 0);
         store.close().await.unwrap();
@@ -154,7 +158,7 @@ impl World {
     pub(crate) fn user(&self, name: &str) -> Actor {
         Actor {
             api: Arc::clone(&self.api),
-            user: Some(UserId::parse(name).unwrap()),
+            user: Some(UserId::parse(as_agent::name_of(name)).unwrap()),
             door: self.door.clone(),
         }
     }
@@ -179,6 +183,8 @@ impl Actor {
     }
 
     pub(crate) async fn ask(&self, document: &str, variables: Value) -> Answer {
+        let (document, variables) = in_api(document, variables);
+        let document = document.as_ref();
         let prepared = self.api.prepare(document, None).unwrap();
         assert_ne!(prepared.operation, OperationType::Subscription);
         if let (Some(door), Some(user)) = (&self.door, &self.user) {
@@ -193,7 +199,7 @@ impl Actor {
             .api
             .execute(&prepared, variables, self.viewer(), Arc::default())
             .await;
-        Answer(serde_json::to_value(response).unwrap())
+        Answer::of(&response)
     }
 
     /// The data of an answer without errors.
@@ -220,7 +226,8 @@ impl Actor {
 
     /// The same, at a pace.
     pub(crate) fn subscribe_at(&self, document: &str, variables: Value, pace: Pace) -> Stream {
-        let prepared = self.api.prepare(document, None).unwrap();
+        let (document, variables) = in_api(document, variables);
+        let prepared = self.api.prepare(document.as_ref(), None).unwrap();
         assert_eq!(prepared.operation, OperationType::Subscription);
         let variables = prepared
             .coerce(Variables::from_json(variables))
@@ -240,8 +247,9 @@ impl Actor {
 
     /// Why this is not even executed.
     pub(crate) fn refused(&self, document: &str, variables: Value) -> String {
+        let (document, variables) = in_api(document, variables);
         self.api
-            .prepare(document, None)
+            .prepare(document.as_ref(), None)
             .unwrap()
             .coerce(Variables::from_json(variables))
             .unwrap_err()
@@ -308,7 +316,17 @@ pub(crate) struct Sent {
     pub(crate) cursor: String,
 }
 
+/// A document and its variables as the API receives them.
+fn in_api(document: &str, variables: Value) -> (Cow<'_, str>, Value) {
+    let document = as_agent::translated(document);
+    (document, as_agent::variables(variables))
+}
+
 impl Answer {
+    fn of(response: &impl serde::Serialize) -> Self {
+        Self(as_agent::answer(serde_json::to_value(response).unwrap()))
+    }
+
     pub(crate) fn data(self) -> Value {
         assert!(self.0.get("errors").is_none(), "{}", self.0);
         self.0["data"].clone()
@@ -396,10 +414,7 @@ impl Payloads {
         match self {
             Self::Api(responses) => responses.next().await.map(|told| {
                 let is_shared = matches!(told.content, EventContent::Shared(_));
-                (
-                    Answer(serde_json::to_value(&told.content).unwrap()),
-                    is_shared,
-                )
+                (Answer::of(&told.content), is_shared)
             }),
             Self::Door(payloads) => payloads.next().await.map(|told| (Answer(told), false)),
         }

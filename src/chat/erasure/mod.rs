@@ -64,6 +64,10 @@ impl ErasureService {
     pub async fn erase(self: &Arc<Self>, caller: &Viewer, username: &str) -> Result<Job> {
         require(caller, ServiceRight::Erase)?;
         let user = parse_erased(username)?;
+        if user.is_agent() {
+            let message = "an agent is no person, and no list has its conversations: suspend it";
+            return Err(Error::bad_input(USERNAME_PATH, message));
+        }
         if user == caller.user {
             let message = "a service cannot erase itself";
             return Err(Error::bad_input(USERNAME_PATH, message));

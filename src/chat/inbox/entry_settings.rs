@@ -20,7 +20,7 @@ pub struct EntrySettings {
 
 impl InboxService {
     /// Changes the viewer's entry, and returns it after the write. A change without effect is not
-    /// published.
+    /// published. An agent has no settings: nothing changes.
     pub async fn update_entry(
         self: &Arc<Self>,
         caller: impl Into<Viewer>,
@@ -31,6 +31,9 @@ impl InboxService {
         let viewer = &caller.user;
         let (conversation, row) = self.visible_entry(caller, conversation).await?;
         self.access.require_unhidden(viewer, &conversation).await?;
+        if viewer.is_agent() {
+            return Ok(row);
+        }
         let (inbox, viewer) = (Arc::clone(self), viewer.clone());
         self.tasks
             .run_to_completion(async move { inbox.persist_flags(&viewer, row, settings).await })

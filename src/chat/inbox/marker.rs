@@ -51,7 +51,7 @@ impl MergeableMark for ReadMark {
 
 impl InboxService {
     /// Advances the viewer's marker to this message, or to the newest one; never moves it back.
-    /// Returns the entry after the write.
+    /// Returns the entry after the write. An agent has no marker: nothing is written.
     pub async fn mark_read(
         self: &Arc<Self>,
         caller: impl Into<Viewer>,
@@ -70,6 +70,9 @@ impl InboxService {
             }
             None => row.visible_last_message(),
         };
+        if viewer.is_agent() {
+            return Ok(row);
+        }
         match target {
             // The marker advances even if a message of the viewer has advanced the effective
             // position: receipts depend on the marker.
@@ -123,6 +126,9 @@ impl InboxService {
     ) -> Result<InboxRow> {
         let caller = Viewer::from(viewer);
         let (conversation, row) = self.visible_entry(&caller, conversation).await?;
+        if viewer.is_agent() {
+            return Ok(row);
+        }
         let marker = ReadMarker {
             epoch: row.marker.epoch,
             up_to: row.floor.fixed,
@@ -151,7 +157,7 @@ impl InboxService {
     }
 
     /// Moves the viewer's marker back to just before this message. A marker at or before that
-    /// position stays.
+    /// position stays. An agent has no marker.
     pub async fn mark_unread(
         self: &Arc<Self>,
         caller: impl Into<Viewer>,
@@ -165,6 +171,9 @@ impl InboxService {
             .history
             .require_message(conversation.id, message, row.floor)
             .await?;
+        if viewer.is_agent() {
+            return Ok(row);
+        }
         let position = message.id.order_key().before();
         if row.read_up_to() <= position {
             return self.repeated(viewer, row).await;

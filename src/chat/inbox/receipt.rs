@@ -39,8 +39,8 @@ impl InboxService {
             }
             None => row.visible_last_message(),
         };
-        if self.access.is_hidden(viewer, &entered).await? {
-            // The blocked user must see no receipt.
+        if viewer.is_agent() || self.access.is_hidden(viewer, &entered).await? {
+            // An agent has no receipts, and a blocked user must see none.
             return Ok(row);
         }
         if let Some(target) = target {

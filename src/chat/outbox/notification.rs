@@ -115,7 +115,7 @@ impl NotificationService {
         event.kind == OutboxEventKind::MessageAdded || !event.newly_mentioned.is_empty()
     }
 
-    /// The users of a piece to notify of a message now, by username: participants but its sender who have not read past it, and have
+    /// The users of a piece to notify of a message now, by username: participants but its sender and agents who have not read past it, and have
     /// neither muted the conversation nor blocked the sender. Those who have not answered in the conversation yet
     /// are among them for the first message of a minute alone. Of an edit, those whom it mentions anew. Nobody for a
     /// message that is deleted, or not of a user. With the name after which the next piece begins.
@@ -297,6 +297,7 @@ impl NotificationService {
     fn may_notify(&self, participant: &Participant, message: &Message) -> bool {
         participant.membership.is_joined()
             && participant.user != message.sender
+            && !participant.user.is_agent()
             && !self.restrictions.is_suspended(&participant.user)
     }
 

@@ -82,9 +82,10 @@ impl PresenceService {
     }
 
     /// Call when a viewer opens a socket or stream. The viewer is online until the guard is dropped. A
-    /// service that acts in a user's name brings nobody online.
+    /// service that acts in a user's name brings nobody online, and an agent has no presence.
     pub fn arrive(&self, viewer: &Viewer) -> Option<PresenceGuard> {
-        (!viewer.is_acted_for()).then(|| self.connect(&viewer.user))
+        let has_presence = !viewer.is_acted_for() && !viewer.user.is_agent();
+        has_presence.then(|| self.connect(&viewer.user))
     }
 
     /// The user is online until the guard is dropped.
@@ -95,16 +96,19 @@ impl PresenceService {
         }
     }
 
-    /// Presence of these users; `None` for users without a relationship with the viewer.
+    /// Presence of these users; `None` for users without a relationship with the viewer, and for agents.
     pub async fn presences(
         &self,
         viewer: &UserId,
         users: &[UserId],
     ) -> Result<Vec<Option<Presence>>> {
+        if users.iter().all(UserId::is_agent) {
+            return Ok(vec![None; users.len()]);
+        }
         let mut relationships = self.relationships.of(viewer, users).await?;
         let own = self.blocks.of(viewer).await?;
         for (user, relationship) in users.iter().zip(&mut relationships) {
-            relationship.take_if(|_| own.has(user));
+            relationship.take_if(|_| own.has(user) || user.is_agent());
         }
         let visible: Vec<_> = users
             .iter()

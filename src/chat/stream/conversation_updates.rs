@@ -90,13 +90,7 @@ impl StreamService {
         let caller = &caller.into();
         let viewer = &caller.user;
         let subscription = self.bus.subscribe(Topic::Conversation(conversation));
-        let mut registration = StreamRegistration::begin(&self.in_flight, viewer).await?;
-        let registered_at = registration.acknowledged();
-        let guard =
-            MembershipGuard::begin(&self.access, caller, conversation, registered_at).await?;
-        registration
-            .listen_if_large(&self.in_flight, &guard)
-            .await?;
+        let (registration, guard) = self.begin_in(caller, conversation).await?;
         let position = match after {
             Some(after) => after,
             None => {

@@ -137,14 +137,18 @@ impl ReceivedChanges {
 
 impl StreamService {
     /// The viewer's entries as they change. With `after`, first those that changed since that
-    /// cursor, ordered by their newest change.
+    /// cursor, ordered by their newest change. An agent has no entries: its stream delivers positions alone.
     pub async fn inbox(
         self: &Arc<Self>,
         viewer: &UserId,
         after: Option<OrderKey>,
     ) -> Result<InboxUpdates> {
         let mut subscriptions = vec![self.bus.subscribe(Topic::Inbox(viewer.clone()))];
-        let mut registration = StreamRegistration::begin(&self.in_flight, viewer).await?;
+        let mut registration = match viewer.is_agent() {
+            // Nothing is ever published there.
+            true => StreamRegistration::default(),
+            false => StreamRegistration::begin(&self.in_flight, viewer).await?,
+        };
         let large = self.store.large_conversations(viewer).await?;
         for conversation in &large {
             subscriptions.push(self.bus.subscribe(Topic::Conversation(*conversation)));
@@ -211,6 +215,9 @@ impl InboxUpdates {
 
     /// Queues all entries that changed after the position.
     async fn read_changes(&mut self) -> Result<()> {
+        if self.viewer.is_agent() {
+            return Ok(());
+        }
         let streams = Arc::clone(&self.streams);
         let _permit = streams.replay_limiter.acquire(&self.viewer).await?;
         let low_watermark = streams.inbox_position(&self.viewer);

@@ -25,9 +25,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::followed_names::FollowedNames;
+use self::registration::StreamRegistration;
 use self::replay::Replays;
 use crate::bus::Bus;
 use crate::chat::access::Access;
+use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::access::relationship::Relationships;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
@@ -39,7 +41,7 @@ use crate::chat::rate_limit::RateLimit;
 use crate::chat::replay_limiter::ReplayLimiter;
 use crate::cluster::CursorScope;
 use crate::metrics::Metrics;
-use crate::model::{OrderKey, Timestamp, UserId};
+use crate::model::{ConversationId, OrderKey, Timestamp, UserId, Viewer};
 use crate::rate::Rate;
 use crate::store::{CHANGE_LIFETIME_MICROS, Store};
 
@@ -107,6 +109,26 @@ impl StreamService {
     /// events, never the wall clock.
     pub fn inbox_position(&self, viewer: &UserId) -> OrderKey {
         self.in_flight.position(CursorScope::Inbox(viewer))
+    }
+
+    /// Registers a stream of one conversation with the other servers, and begins its guard.
+    async fn begin_in(
+        &self,
+        caller: &Viewer,
+        id: ConversationId,
+    ) -> Result<(StreamRegistration, MembershipGuard)> {
+        let (access, in_flight) = (&self.access, &self.in_flight);
+        let mut registration = if caller.user.is_agent() {
+            // A stranger leaves no row at the conversation.
+            MembershipGuard::begin(access, caller, id, None).await?;
+            StreamRegistration::of_agent(in_flight, id).await?
+        } else {
+            StreamRegistration::begin(in_flight, &caller.user).await?
+        };
+        let registered_at = registration.acknowledged();
+        let guard = MembershipGuard::begin(access, caller, id, registered_at).await?;
+        registration.listen_if_large(in_flight, &guard).await?;
+        Ok((registration, guard))
     }
 
     /// Refuses cursors that the store can no longer resume from: it retains changes for a while, an

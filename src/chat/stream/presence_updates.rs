@@ -100,13 +100,16 @@ impl StreamService {
         let names = self.followed_names.acquire(viewer, users.len())?;
         // Subscribe first: a relationship that begins after the check below is delivered here.
         let inbox = self.bus.subscribe(Topic::Inbox(viewer.clone()));
+        // An agent has no presence: it is followed silently.
+        let (agents, users): (Vec<_>, Vec<_>) = users.into_iter().partition(UserId::is_agent);
         let found = self.acquaintances(viewer, &users).await?;
+        let of_agent = |agent| (agent, FollowedUser::default());
         let mut updates = PresenceUpdates {
             streams: Arc::clone(self),
             viewer: viewer.clone(),
             inbox,
             subscriptions: Vec::new(),
-            followed: HashMap::new(),
+            followed: agents.into_iter().map(of_agent).collect(),
             pending: VecDeque::new(),
             unchecked: UncheckedConversations::default(),
             next_check: Instant::now() + CHECK_INTERVAL,
@@ -267,7 +270,7 @@ impl PresenceUpdates {
         let mut strangers: Vec<_> = self
             .followed
             .iter()
-            .filter(|(_, one)| one.is_stranger())
+            .filter(|(user, one)| one.is_stranger() && !user.is_agent())
             .map(|(user, _)| user.clone())
             .collect();
         strangers.sort_unstable();
@@ -335,7 +338,8 @@ impl PresenceUpdates {
     }
 
     async fn check_user_in(&mut self, user: &UserId, conversation: ConversationId) -> Result<()> {
-        if self.followed.get(user).is_none_or(|one| !one.is_stranger()) {
+        let followed = self.followed.get(user);
+        if user.is_agent() || followed.is_none_or(|one| !one.is_stranger()) {
             return Ok(());
         }
         let shares = self

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::error::Result;
 use crate::chat::in_flight_ids::InFlightIds;
-use crate::cluster::Lease;
+use crate::cluster::{Lease, agents_in};
 use crate::model::{ConversationId, UserId};
 use crate::store::cluster::{Registration, SessionKind};
 
@@ -25,7 +25,16 @@ pub(super) struct StreamRegistration {
 impl StreamRegistration {
     /// Registers at the viewer.
     pub(super) async fn begin(in_flight: &InFlightIds, viewer: &UserId) -> Result<Self> {
-        let registration = || Registration::Session(viewer.clone(), SessionKind::Acting);
+        Self::at(in_flight, || viewer.clone()).await
+    }
+
+    /// Registers the stream of an agent at its conversation: an agent has no sessions of its own.
+    pub(super) async fn of_agent(in_flight: &InFlightIds, id: ConversationId) -> Result<Self> {
+        Self::at(in_flight, || agents_in(id)).await
+    }
+
+    async fn at(in_flight: &InFlightIds, name: impl Fn() -> UserId) -> Result<Self> {
+        let registration = || Registration::Session(name(), SessionKind::Acting);
         let session = match in_flight.cluster() {
             Some(cluster) => Some(cluster.lease(&registration()).await?),
             None => None,

@@ -45,14 +45,8 @@ impl StreamService {
         id: ConversationId,
     ) -> Result<TypingUpdates> {
         let caller = &caller.into();
-        let viewer = &caller.user;
         let subscription = self.bus.subscribe(Topic::Typing(id));
-        let mut registration = StreamRegistration::begin(&self.in_flight, viewer).await?;
-        let registered_at = registration.acknowledged();
-        let guard = MembershipGuard::begin(&self.access, caller, id, registered_at).await?;
-        registration
-            .listen_if_large(&self.in_flight, &guard)
-            .await?;
+        let (registration, guard) = self.begin_in(caller, id).await?;
         Ok(TypingUpdates {
             guard,
             _registration: registration,

@@ -103,23 +103,26 @@ impl Introductions {
     }
 
     /// Charges a token for each of these users who is a stranger to the viewer: for all of them, or
-    /// for none.
+    /// for none. Agents cost none.
     pub(crate) async fn charge_strangers(
         &self,
         caller: &Viewer,
         users: &[UserId],
     ) -> Result<StrangerCharge> {
         let viewer = &caller.user;
+        // An agent is no stranger: it would be one each time, as it has no inbox.
+        let people = users.iter().filter(|user| !user.is_agent());
+        let people: Vec<_> = people.cloned().collect();
         if caller.writes_at_service_rates()
             || !self.strangers.is_on()
-            || users.iter().all(|user| user == viewer)
+            || people.iter().all(|user| user == viewer)
         {
             return Ok(StrangerCharge::default());
         }
         // A viewer with many groups causes many reads, so the limiter admits a few checks at a
         // time.
         let permit = self.replay_limiter.acquire(viewer).await?;
-        let found = self.relationships.of(viewer, users).await?;
+        let found = self.relationships.of(viewer, &people).await?;
         drop(permit);
         let strangers =
             u32::try_from(found.iter().filter(|found| found.is_none()).count()).unwrap_or(u32::MAX);
@@ -161,8 +164,12 @@ impl Introductions {
         Ok(())
     }
 
-    /// Scans a user's conversations at most once an hour, or once a minute for a user at the bound.
+    /// Scans a user's conversations at most once an hour, or once a minute for a user at the bound. Those of an
+    /// agent are not counted: it may take part in any number.
     async fn conversation_count(&self, user: &UserId, max: usize) -> Result<usize> {
+        if user.is_agent() {
+            return Ok(0);
+        }
         if let Some(cached) = self.counts.get(user, max) {
             return Ok(cached);
         }
@@ -196,7 +203,7 @@ impl Introductions {
     ) -> Result<()> {
         let max = self.large_conversations_max;
         let unanswered_max = Conversation::LARGE_LISTED_MAX.saturating_sub(max);
-        for user in users {
+        for user in users.iter().filter(|user| !user.is_agent()) {
             let large = self.store.large_conversations(user).await?;
             if large.len() < max.min(unanswered_max) {
                 continue;

@@ -46,6 +46,7 @@ use self::write_context::WriteContext;
 use crate::chat::access::authority::Authority;
 use crate::chat::access::relationship::Relationships;
 use crate::chat::access::restrictions::Restrictions;
+use crate::chat::agent_sends::AgentSends;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
@@ -97,6 +98,7 @@ impl WriteService {
             introductions: Introductions::new(components, bounds),
             tasks: Arc::clone(&tasks),
             unsettled: UnsettledWrites::default(),
+            agent_sends: AgentSends::default(),
             delivered: components
                 .in_flight
                 .is_shared()
@@ -351,17 +353,16 @@ impl WriteService {
         let Some(hook) = self.hook.get() else {
             return Ok(());
         };
-        let (store, now) = (&self.context.store, self.context.in_flight.now());
+        let context = &self.context;
         if let Some(key) = &draft.key {
             let keys = [(sender.clone(), key.clone())];
-            let earlier = store.earlier_sends(conversation, &keys).await?;
+            let earlier = context.store.earlier_sends(conversation, &keys).await?;
             if earlier.into_iter().flatten().next().is_some() {
                 return Ok(());
             }
         }
         if draft.slow_mode_seconds > 0 {
-            let in_flight = &self.context.in_flight;
-            let last = since_last_send(&**store, in_flight, sender, conversation).await?;
+            let last = since_last_send(context, sender, conversation).await?;
             require_pause(draft.slow_mode_seconds, last)?;
         }
         let message = CheckedMessage {
@@ -370,7 +371,7 @@ impl WriteService {
             content: &draft.content,
             edited: None,
         };
-        hook.check(message, now).await
+        hook.check(message, context.in_flight.now()).await
     }
 
     /// Asks the hook about an edit that changes the message.

@@ -8,6 +8,7 @@ use super::introduction::Introductions;
 use super::unknown_outcome::UnsettledWrites;
 use crate::chat::access::Access;
 use crate::chat::access::restrictions::Restrictions;
+use crate::chat::agent_sends::AgentSends;
 use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::index::SearchIndex;
@@ -28,6 +29,7 @@ pub(crate) struct WriteContext {
     pub(crate) introductions: Introductions,
     pub(crate) tasks: Arc<WriteTasks>,
     pub(crate) unsettled: UnsettledWrites,
+    pub(crate) agent_sends: AgentSends,
     /// Changes that this server has delivered to the others: a repetition of their commands has
     /// nothing left to do. `None` on a store of one server.
     pub(crate) delivered: Option<Mutex<DeduplicationWindow<(MessageId, ChangeKind)>>>,

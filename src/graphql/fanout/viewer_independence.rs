@@ -154,6 +154,7 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
         &[
             ("id", Nothing, LEAF),
             ("username", Nothing, LEAF),
+            ("isAgent", Nothing, LEAF),
             ("displayName", Nothing, LEAF),
             ("avatarUrl", Nothing, LEAF),
             ("metadata", Nothing, LEAF),

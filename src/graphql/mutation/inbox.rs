@@ -86,7 +86,7 @@ pub(super) struct InboxMutation;
 #[Object]
 impl InboxMutation {
     /// Moves the viewer's read marker forward to a message. It never moves back: an older message
-    /// changes nothing. The viewer's receipts of these messages become READ.
+    /// changes nothing. The viewer's receipts of these messages become READ. An agent has neither: nothing changes.
     async fn mark_read(
         &self,
         ctx: &Context<'_>,
@@ -113,7 +113,7 @@ impl InboxMutation {
 
     /// Moves the viewer's read marker back, so that a message and all later ones are unread again.
     /// Messages that the viewer sent are never unread: from such a message on, the later ones of others
-    /// are, and without any the count stays 0. Receipts stay as they are.
+    /// are, and without any the count stays 0. Receipts stay as they are. For an agent nothing changes.
     async fn mark_unread(
         &self,
         ctx: &Context<'_>,
@@ -136,7 +136,7 @@ impl InboxMutation {
     }
 
     /// Moves the viewer's delivered marker forward to a message. It never moves back: an older
-    /// message changes nothing.
+    /// message changes nothing, and so does any message for an agent.
     async fn mark_delivered(
         &self,
         ctx: &Context<'_>,
@@ -147,7 +147,7 @@ impl InboxMutation {
 
     /// Changes the settings of the viewer's inbox entry: muted, pinned, archived, and the notification
     /// level. Omitted fields stay
-    /// unchanged.
+    /// unchanged. For an agent nothing changes.
     async fn update_inbox_entry(
         &self,
         ctx: &Context<'_>,

@@ -189,7 +189,7 @@ impl ServiceMutation {
     /// removes them from every conversation, deletes their messages, reactions, blocks, reports and
     /// profile, and puts `wideroom:erased` in place of their name where something of them stays. The name
     /// may stay for 35 days in logs, and in mentions and blocks by others. A second call returns the same
-    /// job, unless the job failed or the user was restored since: then it begins again.
+    /// job, unless the job failed or the user was restored since: then it begins again. An agent is refused: suspend it.
     #[graphql(visible = "is_service")]
     async fn erase_user(
         &self,

@@ -105,7 +105,8 @@ impl Subscription {
 
     /// Delivers the viewer's inbox entries as they change, including new and removed ones. The
     /// first payload has no event, only the position. With `after` it then delivers every entry
-    /// that has changed since, and continues live without a gap.
+    /// that has changed since, and continues live without a gap. An agent has no entries, and receives positions
+    /// alone.
     async fn inbox_updated(
         &self,
         ctx: &Context<'_>,

@@ -439,7 +439,7 @@ impl Conversation {
         .await
     }
 
-    /// Newest message that every other participant has received: a message of the viewer has at least
+    /// Newest message that every other participant has received, agents not counted: a message of the viewer has at least
     /// the status DELIVERED exactly up to it. Null if a participant has received none, without
     /// others, and in a large conversation.
     async fn delivered_to_all_up_to(&self) -> Nullable<Message> {
@@ -452,7 +452,7 @@ impl Conversation {
         .await
     }
 
-    /// Newest message that every other participant has read: a message of the viewer has the status
+    /// Newest message that every other participant has read, agents not counted: a message of the viewer has the status
     /// READ exactly up to it. Null if a participant has read none, without others, and in a large
     /// conversation.
     async fn read_by_all_up_to(&self) -> Nullable<Message> {

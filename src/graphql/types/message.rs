@@ -227,13 +227,13 @@ impl Message {
     }
 
     /// Least advanced delivery status among the other participants. Users who joined later or have
-    /// left do not count. Null without such participants, and in a large conversation.
+    /// left do not count, nor do agents. Null without such participants, and in a large conversation.
     async fn status(&self) -> Nullable<DeliveryStatus> {
         nullable(receipt::status(&self.scope, &self.message)).await
     }
 
     /// Delivery status at each of the other participants, ordered by username (bytewise), without
-    /// users who joined later or have left. Without `first` and `last` a page has 20.
+    /// users who joined later or have left, and without agents. Without `first` and `last` a page has 20.
     async fn receipts(
         &self,
         #[graphql(

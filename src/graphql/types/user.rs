@@ -82,6 +82,12 @@ impl User {
         self.user.as_str()
     }
 
+    /// True if the user is an agent: a program, not a person. Show it beside the name. An agent has no inbox, no presence and no
+    /// receipts, and hears of messages by the streams of a conversation, or by the outbox. Its username begins with `agent:`.
+    async fn is_agent(&self) -> bool {
+        self.user.is_agent()
+    }
+
     /// Display name: at most 128 bytes. Null if none is set. It is not unique: show `username`
     /// beside it.
     async fn display_name(&self) -> Nullable<String> {
@@ -149,7 +155,7 @@ impl User {
     /// Presence of the user. Null unless the user and the viewer share a direct conversation, or
     /// one of the viewer's newest 200 groups of at most 32 participants. If the viewer brought the
     /// user into it, the user must have sent or read a message there. Null for a user whom the
-    /// viewer has blocked.
+    /// viewer has blocked, and for an agent.
     async fn presence(&self) -> Nullable<Presence> {
         nullable(async {
             Ok(self
@@ -171,6 +177,7 @@ impl SyncFields for User {
         match field.name.node.as_str() {
             "id" => json.put_id(&GlobalId::User(self.user.clone())),
             "username" => json.put_text(self.user.as_str()),
+            "isAgent" => json.put(self.user.is_agent()),
             "viewerHasBlocked" => self
                 .scope
                 .has_blocked(&self.user)

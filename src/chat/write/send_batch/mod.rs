@@ -333,6 +333,7 @@ impl ConversationWriter {
         let mut newest = None;
         for message in messages {
             newest = newest.max(Some(message.id));
+            self.context().agent_sends.note(message);
             publication.event(message.id, Event::MessageAdded(Arc::clone(message)));
             publisher.deliver_typing(&message.sender, self.conversation(), false);
         }

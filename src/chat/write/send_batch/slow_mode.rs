@@ -2,19 +2,19 @@
 //!
 //! The queue of the conversation checks a send against the sender's last one, which the inbox row holds
 //! already. So only sends to a conversation with a slow mode read anything, and across servers one send too
-//! many is possible. A retry of a stored send is no second one.
+//! many is possible. A retry of a stored send is no second one. The last send of an agent, which has no row, is known to
+//! the server alone through which it went.
 //!
-//! The pause counts from the arrival of the last send ([`InFlightIds::age`]), whatever the clock has shown since.
+//! The pause counts from the arrival of the last send (`InFlightIds::age`), whatever the clock has shown since.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{SendJob, refuse_all};
 use crate::chat::error::{Error, Result};
-use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::write::conversation_writer::ConversationWriter;
+use crate::chat::write::write_context::WriteContext;
 use crate::model::{ConversationId, IdempotencyKey, UserId};
-use crate::store::Store;
 
 /// Sends of one batch that were accepted.
 #[derive(Default)]
@@ -53,14 +53,7 @@ impl ConversationWriter {
         let since_last = if accepted.senders.contains(sender) {
             Some(Duration::ZERO)
         } else {
-            let context = self.context();
-            since_last_send(
-                &*context.store,
-                &context.in_flight,
-                sender,
-                self.conversation(),
-            )
-            .await?
+            since_last_send(self.context(), sender, self.conversation()).await?
         };
         require_pause(send.draft.slow_mode_seconds, since_last)?;
         if self.earlier_send(send).await?.is_none() {
@@ -73,11 +66,17 @@ impl ConversationWriter {
 
 /// Time since the sender's last send in a conversation.
 pub(crate) async fn since_last_send(
-    store: &dyn Store,
-    in_flight: &InFlightIds,
+    context: &WriteContext,
     sender: &UserId,
     conversation: ConversationId,
 ) -> Result<Option<Duration>> {
+    let WriteContext {
+        store, in_flight, ..
+    } = context;
+    if sender.is_agent() {
+        let sends = &context.agent_sends;
+        return Ok(sends.since_last(sender, conversation, in_flight));
+    }
     let row = store.inbox_rows(sender, &[conversation]).await?.pop();
     let sent = row.flatten().and_then(|row| row.sent_up_to);
     Ok(sent.map(|message| in_flight.age(message.moment())))
