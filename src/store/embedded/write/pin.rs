@@ -179,6 +179,7 @@ mod tests {
             conversation,
             participants: vec![(ann.clone(), Role::Owner)],
             change: id(0),
+            profile: Default::default(),
         };
         store.create_conversation(&new).await.unwrap();
         for micros in [1, 2] {
