@@ -172,9 +172,15 @@ async function pins() {
   // An edit shows in the bar; a deletion and an unpinning empty it.
   await alice.locator("#pins").click();
   await jumpedTo(alice, "Bring spoons.");
-  await chooseAction(alice, "Bring spoons.", "Edit");
-  await alice.locator("#text").fill("Bring spoons and bread.");
-  await alice.locator("#text").press("Enter");
+  // What was being written waits behind an edit.
+  await alice.locator("#text").fill("And then");
+  for (const key of ["Escape", "Enter"]) {
+    await chooseAction(alice, "Bring spoons.", "Edit");
+    await alice.locator("#text").fill("Bring spoons and bread.");
+    await alice.locator("#text").press(key);
+    assert.equal(await alice.locator("#text").inputValue(), "And then");
+  }
+  await alice.locator("#text").fill("");
   await bob.locator("#pins", { hasText: "Bring spoons and bread." }).waitFor();
   await chooseAction(alice, "Bring spoons and bread.", "Delete", "Delete for everyone?");
   await bob.locator("#pins", { hasText: "The plan" }).waitFor();

@@ -14,6 +14,8 @@ export class Composer {
   #on;
   #picker;
   #mode = null;
+  /** Text of the field from before an edit. */
+  #before = "";
   #attachments = [];
   #listening = new AbortController();
 
@@ -46,6 +48,7 @@ export class Composer {
 
   /** A message that was on its way comes back. */
   take({ body, attachments = [], replyTo }) {
+    if (this.#mode?.edited) this.#end();
     this.#set([part("text").value, body].filter(Boolean).join("\n"));
     this.#attach([...this.#attachments, ...attachments]);
     if (replyTo && !this.#mode) this.#mode = { repliedTo: replyTo };
@@ -68,6 +71,7 @@ export class Composer {
   }
 
   edit(message) {
+    if (!this.#mode?.edited) this.#before = part("text").value;
     this.#mode = { edited: message };
     this.#set(message.body);
     this.#showMode();
@@ -75,7 +79,7 @@ export class Composer {
   }
 
   #end() {
-    if (this.#mode?.edited) this.#set("");
+    if (this.#mode?.edited) this.#set(this.#before);
     this.#mode = null;
     this.#showMode();
     part("text").focus();
@@ -148,7 +152,7 @@ export class Composer {
     this.#mode = null;
     this.#picker.close();
     if (!edited) this.#attach([]);
-    this.#set("");
+    this.#set(edited ? this.#before : "");
     this.#showMode();
     if (!edited) this.#on.draft("");
     if (!edited) this.#on.send(body, repliedTo, this.#mentions(body), attachments);

@@ -13,7 +13,12 @@ export class Blocks {
   constructor(chat) {
     this.#chat = chat;
     part("blocked").replaceChildren(icon("blocked"));
-    chat.subscribe(BLOCKS, {}, ({ inboxUpdated: { event } }) => event?.user && this.changed(event.user));
+    this.#listen();
+  }
+
+  #listen() {
+    const next = ({ inboxUpdated: { event } }) => event?.user && this.changed(event.user);
+    this.#chat.subscribe(BLOCKS, {}, next, (error) => error?.code === "CURSOR_EXPIRED" && !this.#isClosed && this.#listen());
     this.load();
   }
 
@@ -26,6 +31,7 @@ export class Blocks {
     try {
       for (let after = null, isMore = true; isMore && !this.#isClosed; ) {
         const { edges, pageInfo } = (await this.#chat.request(BLOCKED_USERS, { after })).blockedUsers;
+        if (!after) this.#users.clear();
         for (const { node } of edges) this.#users.set(node.username, node);
         [after, isMore] = [pageInfo.endCursor, pageInfo.hasNextPage];
       }
