@@ -7,7 +7,7 @@ use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, Error, GroupInput, RateBounds, Result};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::model::{AppKey, ConversationId, PageRequest, UserId, Viewer};
-use wideroom::store::Store as _;
+use wideroom::store::Store;
 
 use super::pair::{people, two};
 use super::slow::Slow;
@@ -45,7 +45,7 @@ async fn create(
     last.map(|created| created.id)
 }
 
-async fn server(store: &Arc<Slow>, clock: &Arc<dyn Clock>) -> Chat {
+async fn server(store: &Arc<dyn Store>, clock: &Arc<dyn Clock>) -> Chat {
     let rates = RateBounds {
         is_on: false,
         ..RateBounds::default()
@@ -64,10 +64,11 @@ async fn two_services_with_kills_make_one_conversation_of_a_key() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ground = Ground::new(&SystemClock).await;
     let inner = ground.open(Arc::clone(&clock)).await;
-    let stores = [0, 1].map(|_| Arc::new(Slow::new(inner.clone())));
+    let [(one, first), (other, second)] = [0, 1].map(|_| Slow::before(inner.clone()));
+    let faults = [one, other];
     let chats = [
-        server(&stores[0], &clock).await,
-        server(&stores[1], &clock).await,
+        server(&(first as _), &clock).await,
+        server(&(second as _), &clock).await,
     ];
     let dice = Dice::new(43);
     let rounds = sized(300, 10_000);
@@ -75,7 +76,7 @@ async fn two_services_with_kills_make_one_conversation_of_a_key() {
     for round in 0..rounds {
         let customer = UserId::parse(&format!("customer-{round}")).unwrap();
         let key = format!("order:{round}");
-        for store in &stores {
+        for store in &faults {
             for _ in 0..dice.below(3) {
                 let step = STEPS[usize::try_from(dice.below(3)).unwrap()];
                 match dice.one_in(2) {
@@ -102,7 +103,7 @@ async fn two_services_with_kills_make_one_conversation_of_a_key() {
             .unwrap();
         let present: Vec<_> = present.items.iter().map(|one| one.user.as_str()).collect();
         assert_eq!(present, ["courier", customer.as_str(), "shop"]);
-        for store in &stores {
+        for store in &faults {
             for step in STEPS {
                 store.refuse(step, 0);
                 store.lose(step, 0);

@@ -35,6 +35,8 @@ pub(super) struct Slow {
     is_held: watch::Sender<bool>,
     /// Calls of a method that are yet to be refused.
     refusals: Mutex<HashMap<&'static str, usize>>,
+    /// Calls of a method that are yet to be done without an answer.
+    losses: Mutex<HashMap<&'static str, usize>>,
     /// Reads of the outbox.
     pub(super) outbox_reads: AtomicUsize,
 }
@@ -74,19 +76,14 @@ impl Slow {
         self.refusals.lock().unwrap().insert(method, calls);
     }
 
+    /// So many of the next calls of a method are done, and their answers are lost.
+    pub(super) fn lose(&self, method: &'static str, calls: usize) {
+        self.losses.lock().unwrap().insert(method, calls);
+    }
+
     pub(super) fn refusals_left(&self, method: &str) -> usize {
         let refusals = self.refusals.lock().unwrap();
         refusals.get(method).copied().unwrap_or_default()
-    }
-
-    fn admit(&self, method: &str) -> Result<()> {
-        match self.refusals.lock().unwrap().get_mut(method) {
-            Some(left) if *left > 0 => {
-                *left -= 1;
-                Err(Error::Unavailable("it is refused".into()))
-            }
-            Some(_) | None => Ok(()),
-        }
     }
 
     /// Sends that begin from now on wait until they are let go.
@@ -109,6 +106,21 @@ impl Slow {
     }
 }
 
+/// An error if a fault is left for a call of this method.
+fn take_one(
+    faults: &Mutex<HashMap<&'static str, usize>>,
+    method: &str,
+    sentence: &'static str,
+) -> Result<()> {
+    match faults.lock().unwrap().get_mut(method) {
+        Some(left) if *left > 0 => {
+            *left -= 1;
+            Err(Error::Unavailable(sentence.into()))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 impl StoreInterceptor for Slow {
     fn intercept<'a, T: Send + 'a>(
         &'a self,
@@ -128,8 +140,10 @@ impl StoreInterceptor for Slow {
                 read if READS.contains(&read) => drop(self.reads.fetch_add(1, Ordering::SeqCst)),
                 _ => {}
             }
-            self.admit(name)?;
-            answer.await
+            take_one(&self.refusals, name, "it is refused")?;
+            let answer = answer.await;
+            take_one(&self.losses, name, "its answer is lost")?;
+            answer
         })
     }
 }

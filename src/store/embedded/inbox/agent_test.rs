@@ -59,6 +59,7 @@ async fn make(store: &Embedded, number: i64, people: &[&UserId]) {
             .iter()
             .map(|user| ((*user).clone(), Role::Member))
             .collect(),
+        profile: Default::default(),
         change,
     };
     store.create_conversation(&new).await.unwrap();
