@@ -147,8 +147,8 @@ pub(super) const IMPORT_EXAMPLES: &str = "\
 Lines and their fields; fields before the bar are required:
   user          username | displayName avatarUrl metadata lastSeenAt tokensFrom suspension {since | until reason}
   block         username blocked since
-  conversation  id | kind name description avatarUrl metadata createdAt createdBy lastActivityAt slowModeSeconds historyVisibility
-                messageTtlSeconds floor inputHash participants
+  conversation  id | kind name description avatarUrl metadata appKey createdAt createdBy lastActivityAt slowModeSeconds
+                sendRole addRole pinRole historyVisibility messageTtlSeconds floor inputHash participants
   participant   conversationId username | state role joinedAt leftAt readUpTo unreadFrom deliveredUpTo
                 muted pinned archivedAt level silencedSince silencedUntil visibleFrom clearedUpTo
                 askedMessageTtlSeconds ban {by at | until reason}

@@ -245,7 +245,9 @@ async fn what_the_store_refuses_is_a_broken_line() {
     assert_eq!(world.file(&text).await.unwrap().counts.broken_lines, 1);
     assert_eq!(
         world.heard,
-        ["line 2: these two have another direct conversation already"]
+        [format!(
+            "line 2: these two have another direct conversation already: {CONVERSATION}"
+        )]
     );
 }
 

@@ -109,7 +109,7 @@ macro_rules! intercepted {
         { $($own:item)* }
         $($name:ident($($argument:ident: $type:ty),* $(,)?) -> $answer:ty;)*
     })*) => {
-        #[allow(non_camel_case_types, reason = "they are the names of methods")]
+        #[expect(non_camel_case_types, reason = "they are the names of methods")]
         enum OperationName { newest_id, $($($name),*),* }
 
         const NAMES: &[&str] = &["newest_id", $($(stringify!($name)),*),*];
