@@ -266,27 +266,27 @@ const FIGURES: &[(&str, &str, &str)] = &[
         "POLL_EVERY: Duration = Duration::from_secs(1)",
     ),
     (
-        "| 10, together 8 KiB; 2,048, 255, 127 bytes |",
+        "| 10, together 8 KiB; 2,048, 255, 127 bytes; 0 or more |",
         "model/content.rs",
         "COUNT_MAX: usize = 10",
     ),
     (
-        "| 10, together 8 KiB; 2,048, 255, 127 bytes |",
+        "| 10, together 8 KiB; 2,048, 255, 127 bytes; 0 or more |",
         "model/content.rs",
         "BYTES_MAX: usize = 8 * 1024",
     ),
     (
-        "| 10, together 8 KiB; 2,048, 255, 127 bytes |",
+        "| 10, together 8 KiB; 2,048, 255, 127 bytes; 0 or more |",
         "model/content.rs",
         "URL_BYTES_MAX: usize = 2_048",
     ),
     (
-        "| 10, together 8 KiB; 2,048, 255, 127 bytes |",
+        "| 10, together 8 KiB; 2,048, 255, 127 bytes; 0 or more |",
         "model/content.rs",
         "NAME_BYTES_MAX: usize = 255",
     ),
     (
-        "| 10, together 8 KiB; 2,048, 255, 127 bytes |",
+        "| 10, together 8 KiB; 2,048, 255, 127 bytes; 0 or more |",
         "model/content.rs",
         "MIME_TYPE_BYTES_MAX: usize = 127",
     ),
