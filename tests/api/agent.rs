@@ -116,12 +116,10 @@ async fn marks_and_settings_of_an_agent_are_answered_and_change_nothing() {
 
 #[tokio::test]
 async fn the_payload_of_a_send_shows_an_entry_made_from_the_conversation() {
+    const DOCUMENT: &str = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"Hello\"}) {
+        messageEdge { node { uuid } } inboxEntryEdge { node { unreadCount lastMessage { uuid } readUpTo { uuid } } } } }";
     let (_world, _alice, helper, c) = helper_with_alice().await;
-    let document = format!(
-        "mutation($c: ID!) {{ sendMessage(input: {{conversationId: $c, body: \"Hello\"}}) {{
-            messageEdge {{ node {{ uuid }} }} inboxEntryEdge {{ node {{ unreadCount lastMessage {{ uuid }} readUpTo {{ uuid }} }} }} }} }}"
-    );
-    let data = helper.data(&document, json!({"c": c})).await;
+    let data = helper.data(DOCUMENT, json!({"c": c})).await;
     let sent = &data["sendMessage"];
     let message = &sent["messageEdge"]["node"];
     let entry = json!({"unreadCount": 0, "lastMessage": message, "readUpTo": message});

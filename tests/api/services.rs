@@ -16,6 +16,7 @@ const NAME: &str = "{ viewer { username } }";
 const ELSEWHERE: &[&str] = &[
     "api::agent::an_agent_is_no_stranger_and_takes_part_in_any_number_of_conversations",
     "api::agent::every_case_holds_for_an_agent",
+    "api::agent::an_agent_has_no_presence_and_its_streams_bring_nobody_online",
     "api::cluster::",
     "api::services::",
     "api::floor::a_replay_reads_none_of_the_expired_messages_however_many_there_are",

@@ -321,20 +321,21 @@ pub async fn imported_app_keys_are_claimed_and_refused_where_they_are_taken(
             app_key: Some(key.clone()),
             ..ConversationProfile::default()
         };
-        match group_row(conversation_id(number), None) {
-            ImportRow::Conversation {
-                conversation,
-                last_activity,
-                ..
-            } => ImportRow::Conversation {
-                conversation: Conversation {
-                    input_hash: hash,
-                    ..conversation
-                },
-                last_activity,
-                profile,
+        let ImportRow::Conversation {
+            conversation,
+            last_activity,
+            ..
+        } = group_row(conversation_id(number), None)
+        else {
+            unreachable!("the row of a group is one of a conversation")
+        };
+        ImportRow::Conversation {
+            conversation: Conversation {
+                input_hash: hash,
+                ..conversation
             },
-            row => row,
+            last_activity,
+            profile,
         }
     };
     let rows = [row(1, None), row(1, None), row(2, None)];

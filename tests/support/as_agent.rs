@@ -56,6 +56,6 @@ fn each_text(values: Value, from: &str, to: &str) -> Value {
             .into_iter()
             .map(|(name, value)| (name, each(value)))
             .collect(),
-        value => value,
+        value @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => value,
     }
 }
