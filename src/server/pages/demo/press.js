@@ -14,25 +14,20 @@ export function onHold(root, selector, run, { signal, isForAll = false, swipe })
   let target = null;
   let pulled = 0;
   let isHeld = false;
-  let openedAt = 0;
   const on = (type, listen, options = {}) => root.addEventListener(type, listen, { signal, ...options });
   const cancel = () => clearTimeout(timer);
   const pull = (by) => {
     pulled = by;
     target.style.translate = by ? `${by}px` : "";
   };
-  const open = (element) => {
-    openedAt = Date.now();
-    run(element);
-  };
   const hold = () => {
     cancel();
     isHeld = true;
-    open(target);
+    run(target);
   };
   on("pointerdown", (event) => {
     cancel();
-    [isHeld, openedAt, from, target] = [false, 0, event, event.target.closest(selector)];
+    [isHeld, from, target] = [false, event, event.target.closest(selector)];
     if (event.pointerType === "touch" && target) timer = setTimeout(hold, HOLD);
   }, { passive: true });
   on("pointermove", ({ clientX, clientY }) => {
@@ -59,12 +54,12 @@ export function onHold(root, selector, run, { signal, isForAll = false, swipe })
   }, { capture: true });
   on("contextmenu", (event) => {
     const element = event.target.closest(selector);
-    // Firefox does not always say what has asked for it, and asks twice.
+    // Firefox does not always say what has asked for it, and asks twice: the menu is open by then.
     const isTouch = (event.pointerType ?? from.pointerType) === "touch";
     if (!element || (!isTouch && !isForAll)) return;
     event.preventDefault();
-    if (isHeld || Date.now() - openedAt < HOLD) return;
+    if (document.querySelector(".menu")) return;
     if (isTouch) hold();
-    else open(element);
+    else run(element);
   });
 }
