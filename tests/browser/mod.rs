@@ -16,7 +16,7 @@ use crate::support::program::{Program, Running};
 use crate::support::server::Server;
 
 const INSTALLS_WITHIN: Duration = Duration::from_secs(120);
-const DRIVES_WITHIN: Duration = Duration::from_secs(300);
+const DRIVES_WITHIN: Duration = Duration::from_secs(600);
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 #[test]

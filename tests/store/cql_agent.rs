@@ -133,7 +133,7 @@ async fn conversations_of_an_agent_write_no_row_under_its_name() {
         return;
     };
     let (store, agent) = (&place.store, user("agent:helper"));
-    let count = sized(48, 20_000);
+    let count = sized(48, 2_000);
     for first in (0..count).step_by(16) {
         let some = first..(first + 16).min(count);
         join_all(some.map(|number| talk(store, &agent, number))).await;
