@@ -509,6 +509,7 @@ const ELSEWHERE: &[&str] = &[
     "api::floor::a_replay_reads_none_of_the_expired_messages_however_many_there_are",
     "api::floor::a_replay_reads_none_of_the_messages_below_the_floor",
     "api::groups::an_heir_by_the_rule_alone_who_is_suspended_makes_room",
+    "api::listing::",
     "api::groups::an_imported_group_without_an_owner_has_one",
     "api::moderation::participants_are_found_by_the_beginning_of_their_names",
     "api::outbox::every_event_is_delivered_in_order_to_a_service_that_takes_no_part",
