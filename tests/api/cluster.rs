@@ -20,6 +20,7 @@ const ELSEWHERE: &[&str] = &[
     "api::large_events::a_payload_over_64_kib_is_kept_in_no_notice_and_no_memo",
     "api::moderation::a_silence_holds_for_writes_that_waited_behind_it",
     "api::moderation::services_read_bans_and_receive_updates",
+    "api::posting_role::a_role_holds_for_writes_that_waited_behind_it",
     "api::pace::a_stream_of_one_who_is_too_fast_comes_more_slowly_and_whole",
     "api::pace::equal_subscriptions_pay_once_for_what_they_share",
     "api::pace::one_who_cannot_pay_takes_what_others_execute_and_keeps_nobody_waiting",
