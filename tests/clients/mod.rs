@@ -141,6 +141,16 @@ fn apollo_kotlin_asks_and_outlives_a_quiet_subscription() {
     java::run("apollo-kotlin", &[&graphql(&server), &alice, &bob, "30000"]);
 }
 
+/// A server that believes the proxies before it.
+fn serve_behind_proxies() -> (Program, Server, [String; 2]) {
+    let program = Program::new();
+    let arguments = "--rates off --trusted-proxies 127.0.0.1 --log warn";
+    let arguments: Vec<_> = arguments.split(' ').collect();
+    let server = Server::start(&program, &arguments);
+    let tokens = ["alice", "bob"].map(|name| program.token(name));
+    (program, server, tokens)
+}
+
 /// Longer than the 60 s after which common balancers close what is idle.
 #[test]
 #[ignore = "gate: quiet for 80 s"]
@@ -148,17 +158,7 @@ fn quiet_sockets_and_events_outlive_dev_servers_and_proxies() {
     let Some(node) = Node::installed() else {
         return;
     };
-    let program = Program::new();
-    let arguments = [
-        "--rates",
-        "off",
-        "--trusted-proxies",
-        "127.0.0.1",
-        "--log",
-        "warn",
-    ];
-    let server = Server::start(&program, &arguments);
-    let [alice, bob] = ["alice", "bob"].map(|name| program.token(name));
+    let (program, server, [alice, bob]) = serve_behind_proxies();
     let url = graphql(&server);
     let proxies: Vec<_> = [Proxy::nginx, Proxy::caddy]
         .into_iter()
@@ -186,17 +186,7 @@ fn events_sockets_and_pools_pass_nginx_caddy_and_dev_servers() {
     let Some(node) = Node::installed() else {
         return;
     };
-    let program = Program::new();
-    let arguments = [
-        "--rates",
-        "off",
-        "--trusted-proxies",
-        "127.0.0.1",
-        "--log",
-        "warn",
-    ];
-    let server = Server::start(&program, &arguments);
-    let [alice, bob] = ["alice", "bob"].map(|name| program.token(name));
+    let (program, server, [alice, bob]) = serve_behind_proxies();
     let url = graphql(&server);
     for front in ["express", "vite", "webpack"] {
         node.run("proxied.js", &[&url, &alice, &bob, front]);
