@@ -7,10 +7,11 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { apiOf, chooseAction, entry, message, openId, send, sendMany } from "./chat.js";
-import { cutTexts, fits, launch, paleTexts, smallTargets } from "./page.js";
+import { launch, looker } from "./page.js";
 
 const [base, executablePath, folder] = process.argv.slice(2);
 const { newContext, open, check, pictures, close } = await launch(base, executablePath);
+const look = looker(folder);
 
 const SIZES = { telephone: { width: 390, height: 844 }, tablet: { width: 820, height: 1180 }, laptop: { width: 1024, height: 768 }, desk: { width: 1440, height: 900 } };
 const LONG = "A very long name of a group that nobody would ever choose, but somebody did, with many words in it";
@@ -65,24 +66,6 @@ async function readme() {
   await page.screenshot({ path: join(folder, "chat.png") });
   clearInterval(typing);
   await context.close();
-}
-
-/** Runs in the page. */
-function nameless() {
-  return [...document.querySelectorAll("button, a, input, textarea, [role=option]")]
-    .filter((control) => control.checkVisibility() && !(control.ariaLabel || control.textContent.trim() || control.querySelector("img")?.alt || control.labels?.length))
-    .map((control) => control.outerHTML.slice(0, 90));
-}
-
-async function look(page, name) {
-  await fits(page, name);
-  assert.deepEqual(await page.evaluate(paleTexts), [], `${name}: contrast`);
-  assert.deepEqual(await page.evaluate(nameless), [], `${name}: names`);
-  if (name.startsWith("telephone")) {
-    assert.deepEqual(await page.evaluate(cutTexts), [], `${name}: cut off`);
-    assert.deepEqual(await page.evaluate(smallTargets), [], `${name}: targets`);
-  }
-  await page.screenshot({ path: join(folder, `look-${name}.png`) });
 }
 
 /** The focus shows on each of the first stops of Tab. */

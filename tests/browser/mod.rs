@@ -1,6 +1,6 @@
 //! The pages in a real browser: the drivers beside this file (`graphiql.js`, `token.js`, `demo.js`, `features.js`,
-//! `everyday.js`, `trust.js`, `expired.js`, `network.js` and `look.js`) use them as
-//! people do, each against a server of its own, with every other host closed.
+//! `everyday.js`, `trust.js`, `expired.js`, `network.js`, `look.js` and `states.js`)
+//! use them as people do, each against a server of its own, with every other host closed.
 //!
 //! It wants node, npm and chromium. Where one is absent a line says so and the test passes, except in CI.
 
@@ -90,6 +90,25 @@ fn a_draft_outlives_its_token() {
     let mut driver = tools.driver("expired.js", &server);
     driver.args([&expired, &service].map(|token| token.stdout.trim_end()));
     drive_with_server(&tools, driver, &server_program, server, &[]);
+}
+
+#[test]
+fn what_people_see_seldom_is_as_tidy_as_the_rest() {
+    let Some(tools) = tools_or_a_line() else {
+        return;
+    };
+    let server_program = Program::new();
+    let expired = server_program.run(&["token", "--user", "alice", "--ttl", "1s"]);
+    let service = server_program.run(&["token", "--service", "backend"]);
+    let server = Server::start(&server_program, &[]);
+    let mut driver = tools.driver("states.js", &server);
+    driver.args([&expired, &service].map(|token| token.stdout.trim_end()));
+    driver.args((0..6).map(|number| server_program.token(&format!("user{number}"))));
+    assert!(
+        ends_well_within(&mut Running::spawn(&mut driver), DRIVES_WITHIN),
+        "see above; the screenshots are in {}",
+        tools.screenshots.display()
+    );
 }
 
 #[test]
@@ -313,6 +332,7 @@ fn tools() -> Result<Tools, String> {
         "features.js",
         "everyday.js",
         "look.js",
+        "states.js",
         "chat.js",
         "trust.js",
         "network.js",

@@ -1,6 +1,7 @@
 // Shared driver of the page tests: a real browser that can reach only the server, and records errors of the page.
 
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { chromium } from "playwright-core";
 
 /** Picture that the driver answers in place of every other host. */
@@ -119,3 +120,22 @@ export function smallTargets() {
     .filter(([, { width, height }]) => width && (width < 43.5 || height < 43.5))
     .map(([node, { width, height }]) => `${Math.round(width)} x ${Math.round(height)} ${node.outerHTML.slice(0, 90)}`);
 }
+
+/** Runs in the page. Returns the visible controls without a name. */
+function nameless() {
+  return [...document.querySelectorAll("button, a, input, textarea, [role=option]")]
+    .filter((control) => control.checkVisibility() && !(control.ariaLabel || control.textContent.trim() || control.querySelector("img")?.alt || control.labels?.length))
+    .map((control) => control.outerHTML.slice(0, 90));
+}
+
+/** Looks at the chat page, and takes its picture: the name begins with `telephone` where fingers are at work. */
+export const looker = (folder) => async (page, name) => {
+  await fits(page, name);
+  assert.deepEqual(await page.evaluate(paleTexts), [], `${name}: contrast`);
+  assert.deepEqual(await page.evaluate(nameless), [], `${name}: names`);
+  if (name.startsWith("telephone")) {
+    assert.deepEqual(await page.evaluate(cutTexts), [], `${name}: cut off`);
+    assert.deepEqual(await page.evaluate(smallTargets), [], `${name}: targets`);
+  }
+  await page.screenshot({ path: join(folder, `look-${name}.png`) });
+};

@@ -109,7 +109,8 @@ fn a_server_that_drains_is_alive_and_not_ready() {
     server.signal("-TERM");
     assert_eq!(admin.wait_for("/readyz", 503), "the server is stopping\n");
     assert_eq!(admin.get("/healthz").0, 200);
-    assert_eq!(admin.series("wideroom_draining"), Some(1.0));
+    // It leaves the load balancer first, and drains after the delay.
+    admin.wait_until("/metrics", |text| text.contains("\nwideroom_draining 1\n"));
     drop(stream);
     assert_eq!(server.end().0, Some(0));
 }
