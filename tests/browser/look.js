@@ -127,6 +127,7 @@ try {
       await page.keyboard.press("Escape");
       await page.locator("#room-title").click();
       await page.locator("#member-list li").nth(3).waitFor();
+      assert.match(await page.locator("#member-list").ariaSnapshot(), /\bYou\b/, "a screen reader says words, not AliceYou");
       await look(page, name("sheet"));
       await page.keyboard.press("Escape");
       await page.getByRole("button", { name: "Attach by address" }).click();

@@ -97,7 +97,7 @@ function start(username, token) {
 
 function showMe(user) {
   session.me = user;
-  part("me").replaceChildren(userAvatar(user), el("span", { class: "entry-name" }, ...nameParts(user).filter(Boolean)), el("span", { class: "sr" }, ", your profile"));
+  part("me").replaceChildren(userAvatar(user), el("span", { class: "entry-name" }, ...nameParts(user).filter(Boolean)), el("span", { class: "sr" }, " Your profile"));
 }
 
 function showBadge() {

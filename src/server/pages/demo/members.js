@@ -86,7 +86,7 @@ export class Members {
       class: "round", type: "button", "aria-haspopup": "menu", "aria-label": `Actions for ${nameOf(user)}`, onclick: ({ currentTarget }) => this.#menu(member, currentTarget),
     }, icon("more"));
     return el("li", { "data-name": user.username }, userAvatar(user, user.presence?.isOnline),
-      el("span", { class: "who" }, ...nameParts(user), isViewer ? el("span", { class: "handle" }, "You") : null, state ? el("small", {}, state) : null), isViewer ? null : actions);
+      el("span", { class: "who" }, ...nameParts(user), isViewer ? el("span", { class: "handle" }, " You") : null, state ? el("small", {}, state) : null), isViewer ? null : actions);
   }
 
   #menu(member, button) {
