@@ -8,12 +8,17 @@ use crate::support::program::Program;
 
 /// A program whose store is a new keyspace there, made by `wideroom migrate`. `url` is what `--store` has, by the name of a keyspace.
 pub(crate) fn migrated(url: impl Fn(&str) -> String, replicas: &str) -> Program {
-    let keyspace = format!("wideroom_{}", Uuid::new_v4().simple());
-    let program = Program::on(url(&keyspace));
+    let program = unmigrated(url);
     program
         .run(&["migrate", "--replication", replicas])
         .succeeded();
     program
+}
+
+/// The same before its keyspace is made.
+pub(super) fn unmigrated(url: impl Fn(&str) -> String) -> Program {
+    let keyspace = format!("wideroom_{}", Uuid::new_v4().simple());
+    Program::on(url(&keyspace))
 }
 
 /// The one below which all but a hundredth lie.

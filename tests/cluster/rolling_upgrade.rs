@@ -1,10 +1,11 @@
 //! Two versions at once: a keyspace is upgraded under load and back, one server after the other,
-//! with a program that pretends to be the next version.
+//! with a program that pretends to be the next version, or from the last release to this one.
 //!
-//! It knows one more migration, whose columns it fills, and writes a kind of change, of session and
+//! The pretender knows one more migration, whose columns it fills, and writes a kind of change, of session and
 //! of notice, a form of contents and a form of memberships that this version does not know.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -13,16 +14,19 @@ use tokio::sync::watch;
 use super::club::Club;
 use super::crowd::{Crowd, Keys};
 use super::novelties::Novelties;
-use super::place::migrated;
+use super::place::unmigrated;
 use crate::binary::follower::{Follower, Place};
 use crate::binary::ledger::Ledger;
 use crate::binary::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage};
-use crate::support::cassandra::{say, shared};
+use crate::support::cassandra::{Shared, say, shared};
 use crate::support::program::Ended;
 use crate::support::server::Server;
 
 /// Makes a debug build pretend.
-const VARIABLE: &str = "WIDEROOM_PRETEND_NEXT_VERSION";
+const PRETENDS: &str = "WIDEROOM_PRETEND_NEXT_VERSION";
+/// Path of the program of the last release.
+const RELEASED: &str = "WIDEROOM_TEST_RELEASED";
+const THIS_RELEASE: &str = env!("CARGO_BIN_EXE_wideroom");
 const SERVERS: usize = 2;
 const SENDERS: usize = 6;
 /// Acknowledged sends between two steps.
@@ -41,6 +45,8 @@ pub(super) struct RunningVersion {
 
 struct Upgrade {
     stage: Arc<Stage>,
+    /// Program of the last release, which is the present version beside this one as the next.
+    released: Option<PathBuf>,
     servers: Vec<RunningVersion>,
     places: watch::Sender<Vec<SocketAddr>>,
     place: watch::Sender<Option<Place>>,
@@ -57,8 +63,29 @@ async fn two_versions_share_a_keyspace_through_a_rolling_upgrade_and_back() {
     let Some(shared) = shared().await else {
         return;
     };
-    let program = migrated(|keyspace| shared.url(keyspace), "1");
-    let mut upgrade = Upgrade::begin(Stage::set_up(program).await);
+    up_down_and_up(shared, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "nightly: WIDEROOM_TEST_RELEASED names the program of the last release"]
+async fn nightly_the_last_release_and_this_one_share_a_keyspace() {
+    let Some(released) = std::env::var_os(RELEASED) else {
+        say(&format!("upgrade: {RELEASED} names no program"));
+        return;
+    };
+    if let Some(shared) = shared().await {
+        up_down_and_up(shared, Some(released.into())).await;
+    }
+}
+
+async fn up_down_and_up(shared: &Shared, released: Option<PathBuf>) {
+    let program = unmigrated(|keyspace| shared.url(keyspace));
+    let program = match &released {
+        Some(path) => program.released(path.clone()),
+        None => program,
+    };
+    program.run(&["migrate", "--replication", "1"]).succeeded();
+    let mut upgrade = Upgrade::begin(Stage::set_up(program).await, released);
     let stage = Arc::clone(&upgrade.stage);
     let listen = |at| Follower::of_messages_on_a_cluster(&stage, at, upgrade.place.subscribe());
     let listeners: Vec<_> = [GROUP_AT, LARGE_AT, SMALL_AT].map(listen).into();
@@ -69,7 +96,12 @@ async fn two_versions_share_a_keyspace_through_a_rolling_upgrade_and_back() {
     let mut crowd = Crowd::gather(&stage, "upgrade", SENDERS, Keys::ThreeOfFour, &places);
     let mut club = Club::found(&stage.program, upgrade.address()).await;
     let meeting = club.meet_through(places);
-    let mut novelties = Novelties::begin(&stage.program, upgrade.address()).await;
+    let mut novelties = Novelties::begin(
+        &stage.program,
+        upgrade.address(),
+        upgrade.released.is_none(),
+    )
+    .await;
     crowd.keeps(KEPT).await;
 
     upgrade
@@ -136,9 +168,10 @@ async fn two_versions_share_a_keyspace_through_a_rolling_upgrade_and_back() {
 }
 
 impl Upgrade {
-    fn begin(stage: Stage) -> Self {
+    fn begin(stage: Stage, released: Option<PathBuf>) -> Self {
         let mut upgrade = Self {
             stage: Arc::new(stage),
+            released,
             servers: Vec::new(),
             places: watch::channel(Vec::new()).0,
             place: watch::channel(None).0,
@@ -157,11 +190,16 @@ impl Upgrade {
     }
 
     fn command(&self, version: Version, arguments: &[&str]) -> Command {
-        let mut command = self.stage.program.command(arguments);
-        if version == Version::Next {
-            command.env(VARIABLE, "1");
+        let program = &self.stage.program;
+        match (version, &self.released) {
+            (Version::Present, _) => program.command(arguments),
+            (Version::Next, Some(_)) => program.command_of(THIS_RELEASE.as_ref(), arguments),
+            (Version::Next, None) => {
+                let mut command = program.command(arguments);
+                command.env(PRETENDS, "1");
+                command
+            }
         }
-        command
     }
 
     fn run(&self, version: Version, arguments: &[&str]) -> Ended {

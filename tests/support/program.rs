@@ -1,7 +1,7 @@
 //! The real program: a data folder of its own, and what it says when it is run.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ pub(crate) struct Program {
     pub(crate) dir: TempDir,
     /// As `--store` has it. `None`: in the data folder.
     store: Option<String>,
+    path: PathBuf,
 }
 
 /// How a command ended.
@@ -29,6 +30,7 @@ impl Program {
         Self {
             dir: tempfile::tempdir().unwrap(),
             store: None,
+            path: env!("CARGO_BIN_EXE_wideroom").into(),
         }
     }
 
@@ -38,6 +40,11 @@ impl Program {
             store: Some(store),
             ..Self::new()
         }
+    }
+
+    /// The program of another release.
+    pub(crate) fn released(self, path: PathBuf) -> Self {
+        Self { path, ..self }
     }
 
     /// As `--store` has it.
@@ -57,7 +64,12 @@ impl Program {
 
     /// A command that has not begun, in a folder of its own.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wideroom"));
+        self.command_of(&self.path, arguments)
+    }
+
+    /// The same, of the program of another release.
+    pub(crate) fn command_of(&self, path: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(path);
         command
             .args(arguments)
             .current_dir(self.dir.path())
