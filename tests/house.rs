@@ -431,6 +431,7 @@ const REAL_CLOCKS: &[&str] = &[
     "cluster/outbox.rs",
     "cluster/ranges.rs",
     "cluster/restriction.rs",
+    "cluster/slow_nodes.rs",
     "cluster/webhook.rs",
     "cluster/wrong_clocks.rs",
     "delivery/directory.rs",

@@ -17,5 +17,6 @@ pub(crate) mod place;
 mod ranges;
 mod restriction;
 mod rolling_upgrade;
+mod slow_nodes;
 mod webhook;
 mod wrong_clocks;
