@@ -54,6 +54,12 @@ pub(crate) struct Found {
 }
 
 impl Ledger {
+    /// Number of acknowledged attempts.
+    pub(crate) fn kept(&self) -> usize {
+        let attempts = self.attempts.iter();
+        attempts.filter(|attempt| attempt.kept.is_some()).count()
+    }
+
     /// Reads everything, and holds it against what was acknowledged. Nobody may be sending meanwhile.
     pub(crate) async fn check(&self, stage: &Stage, address: SocketAddr) -> Found {
         let histories = join_all(stage.conversations.iter().map(async |conversation| {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use wideroom::clock::{ManualClock, SystemClock};
 use wideroom::store::cql::{Address, Cql, migrate};
-use wideroom::store::embedded::{Embedded, Options};
+use wideroom::store::embedded::Options;
 use wideroom::store::{InstrumentedStore, StoreAdmin};
 
 use super::oracle::Naive;
 use crate::support::cassandra::shared;
+use crate::support::ground::opened;
 use crate::support::words::{NOW, new_salt, new_salt_among_others};
 
 /// A store that goes with its test. Opening one begins a case, whose words are its own.
@@ -131,7 +132,7 @@ async fn open(
         free_bytes_min: 0,
         ..Options::new(folder.path())
     };
-    let store = Arc::new(Embedded::open(options, clock.clone()).await.unwrap());
+    let store = Arc::new(opened(options, clock.clone()).await);
     let counted = Arc::clone(&store);
     // As it is served.
     (

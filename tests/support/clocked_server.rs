@@ -10,9 +10,10 @@ use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat};
 use wideroom::clock::{Clock as _, ManualClock, SystemClock};
 use wideroom::store::StoreAdmin;
-use wideroom::store::embedded::{Embedded, Options};
+use wideroom::store::embedded::Options;
 
 use super::door::{Badge, Door};
+use super::ground::opened;
 
 const SEND: &str = "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { id } } } }";
 
@@ -37,7 +38,7 @@ impl ClockedServer {
             free_bytes_min: 0,
             accept_loss: false,
         };
-        let store = Embedded::open(options, clock.clone()).await.unwrap();
+        let store = opened(options, clock.clone()).await;
         let store: Arc<dyn StoreAdmin> = Arc::new(store);
         let bounds = Bounds::default();
         let opened = Chat::open(store.clone(), Bus::default(), clock.clone(), bounds);

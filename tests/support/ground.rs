@@ -11,7 +11,7 @@ use wideroom::chat::Bounds;
 use wideroom::clock::Clock;
 use wideroom::store::StoreAdmin;
 use wideroom::store::cql::{Address, Cql, migrate};
-use wideroom::store::embedded::{Embedded, Options};
+use wideroom::store::embedded::{Embedded, OpenError, Options};
 
 use super::cassandra::session;
 
@@ -23,6 +23,9 @@ static LEFT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Writes that the node had counted when it last emptied the tables of a keyspace.
 static WRITTEN: LazyLock<Mutex<HashMap<String, HashMap<String, i64>>>> =
     LazyLock::new(Mutex::default);
+
+/// An attempt looks at the folder's files: so many take minutes.
+const OPENINGS_MAX: usize = 1_000_000;
 
 pub(crate) struct Ground {
     /// The store's own, or what an import lays aside.
@@ -71,8 +74,19 @@ impl Ground {
             free_bytes_min: 0,
             accept_loss: false,
         };
-        Arc::new(Embedded::open(options, clock).await.unwrap())
+        Arc::new(opened(options, clock).await)
     }
+}
+
+/// The store of a folder, once nobody has it any more: a read of the store before may end a moment after it was closed.
+pub(crate) async fn opened(options: Options, clock: Arc<dyn Clock>) -> Embedded {
+    for _ in 0..OPENINGS_MAX {
+        match Embedded::open(options.clone(), Arc::clone(&clock)).await {
+            Err(OpenError::InUse(_)) => tokio::task::yield_now().await,
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("{} stays in use", options.path.display());
 }
 
 impl Keyspace {
