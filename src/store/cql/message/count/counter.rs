@@ -159,29 +159,16 @@ impl<'a> MessageCounter<'a> {
     ) -> Result<u64> {
         let (key, known) = ((self.conversation, bucket), &self.messages.bucket_counts);
         let (from, mut below) = known.known(key, late_at, position);
-        let whole = IdRange::of_bucket(bucket);
-        let (mut rest, mut checkpoints) = (whole.after(from).up_to(position), Vec::new());
-        while rest.ids().is_some() {
-            let rows: Vec<MessageSummary> = self
-                .messages
-                .read_bucket(
-                    self.conversation,
-                    bucket,
-                    rest,
-                    Direction::Forward,
-                    ROWS_MAX,
-                )
-                .await?;
-            for row in rows.iter().map(MessageSummary::order_key) {
+        let range = IdRange::of_bucket(bucket).after(from).up_to(position);
+        let (mut rest, mut checkpoints) = (Some(range), Vec::new());
+        while let Some((rows, next)) = self.some_rows(bucket, rest).await? {
+            for row in rows {
                 below += 1;
                 if below % CHECKPOINT_EVERY == 0 {
                     checkpoints.push((row, below));
                 }
             }
-            match rows.last() {
-                Some(last) if rows.len() == ROWS_MAX => rest = rest.after(last.order_key()),
-                Some(_) | None => break,
-            }
+            rest = next;
         }
         if late_at < Some(self.began_at) {
             known.put(key, self.began_at, (position, below), checkpoints);
@@ -242,7 +229,7 @@ impl<'a> MessageCounter<'a> {
         let whole = IdRange::of_bucket(bucket);
         let from = checkpoint.unwrap_or(Checkpoint::NONE);
         let settled_end = self.watermark.min(whole.end);
-        let mut rest = IdRange::WHOLE.after(since.min(from.up_to)).intersect(whole);
+        let range = IdRange::WHOLE.after(since.min(from.up_to)).intersect(whole);
         let mut count = BucketCount {
             bucket,
             settled: 0,
@@ -250,32 +237,22 @@ impl<'a> MessageCounter<'a> {
             advanced: 0,
             reached: None,
         };
-        let mut kept = 0;
-        while rest.ids().is_some() {
-            let summaries: Vec<MessageSummary> = self
-                .messages
-                .read_bucket(
-                    self.conversation,
-                    bucket,
-                    rest,
-                    Direction::Forward,
-                    ROWS_MAX,
-                )
-                .await?;
-            for key in summaries.iter().map(MessageSummary::order_key) {
-                let is_settled = key < settled_end;
-                count.advanced += u64::from(is_settled && key > from.up_to);
-                count.settled += u64::from(is_settled && key > since);
-                count.recent += u64::from(!is_settled && key > since);
+        let (mut rest, mut kept) = (Some(range), 0);
+        while let Some((rows, next)) = self.some_rows(bucket, rest).await? {
+            for key in &rows {
+                let is_settled = *key < settled_end;
+                count.advanced += u64::from(is_settled && *key > from.up_to);
+                count.settled += u64::from(is_settled && *key > since);
+                count.recent += u64::from(!is_settled && *key > since);
             }
-            let Some(last) = summaries.last().filter(|_| summaries.len() == ROWS_MAX) else {
-                break;
-            };
-            rest = rest.after(last.order_key());
-            if last.order_key() < settled_end && count.advanced >= kept + ROWS_KEPT {
+            rest = next;
+            let last = rows.last().filter(|_| next.is_some());
+            if let Some(up_to) = last.copied().filter(|last| *last < settled_end)
+                && count.advanced >= kept + ROWS_KEPT
+            {
                 kept = count.advanced;
                 let checkpoint = Checkpoint {
-                    up_to: last.order_key(),
+                    up_to,
                     count: from.count + count.advanced,
                 };
                 self.persist(self.began_at, &[(Some(bucket), checkpoint)])
@@ -288,6 +265,31 @@ impl<'a> MessageCounter<'a> {
         };
         count.reached = Some(reached).filter(|reached| reached.up_to > from.up_to);
         Ok(count)
+    }
+
+    /// The next keys of a range, and what of it comes after them. `None` if nothing is left.
+    async fn some_rows(
+        &self,
+        bucket: Bucket,
+        rest: Option<IdRange>,
+    ) -> Result<Option<(Vec<OrderKey>, Option<IdRange>)>> {
+        let Some(rest) = rest.filter(|rest| rest.ids().is_some()) else {
+            return Ok(None);
+        };
+        let rows: Vec<MessageSummary> = self
+            .messages
+            .read_bucket(
+                self.conversation,
+                bucket,
+                rest,
+                Direction::Forward,
+                ROWS_MAX,
+            )
+            .await?;
+        let keys: Vec<_> = rows.iter().map(MessageSummary::order_key).collect();
+        let last = keys.last().filter(|_| keys.len() == ROWS_MAX);
+        let next = last.map(|last| rest.after(*last));
+        Ok(Some((keys, next)))
     }
 
     /// The number of messages in one bucket. It keeps the checkpoint, so the next one reads only the rows after it.
