@@ -146,7 +146,7 @@ try {
   for (let round = 0; round < ROUNDS; round += 1) {
     const part = MESSAGES / ROUNDS;
     const isSlow = round === ROUNDS - 1;
-    if (isSlow) await setSlowMode(1);
+    if (isSlow) await setSlowMode(15);
     const writing = windows.map((window, at) => write(window, names[at], round * part, (round + 1) * part));
     if (round < 3) {
       await command("kill");

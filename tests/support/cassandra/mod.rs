@@ -14,6 +14,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use tokio::sync::OnceCell;
@@ -23,6 +24,7 @@ pub(crate) use ring::Ring;
 /// The address of a node that is there already, as `cql://127.0.0.1:9042`, in place of one that is started.
 const ADDRESS: &str = "WIDEROOM_TEST_CQL";
 
+const PATIENCE: Duration = Duration::from_secs(120);
 const TRACE_LOOKS: NonZeroU32 = NonZeroU32::new(600).expect("it is not zero");
 const TRACE_LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -94,7 +96,12 @@ impl Shared {
 
 /// A session as `[user:password@]host:port[,host2…]` says.
 pub(crate) async fn session(authority: &str) -> Session {
-    builder(authority).build().await.unwrap()
+    // A busy machine may stop a node for longer than the 5 and 30 s of the driver.
+    let patient = ExecutionProfile::builder().request_timeout(Some(PATIENCE));
+    let session = builder(authority)
+        .connection_timeout(PATIENCE)
+        .default_execution_profile_handle(patient.build().into_handle());
+    session.build().await.unwrap()
 }
 
 fn builder(authority: &str) -> SessionBuilder {
