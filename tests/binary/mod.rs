@@ -1,6 +1,7 @@
 //! The real program behind real sockets: what it answers, how it ends, and what is left of it after any end.
 
 mod answers;
+mod app_key;
 mod backup;
 mod backup_key;
 mod crash;

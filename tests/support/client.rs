@@ -112,6 +112,30 @@ impl Caller {
         .await
     }
 
+    /// Asks as a service for a user.
+    pub(crate) async fn ask_as(
+        &mut self,
+        user: &str,
+        document: &str,
+        variables: &Value,
+    ) -> Result<Reply, Cut> {
+        let body = json!({ "query": document, "variables": variables }).to_string();
+        let headers = [
+            ("content-type", "application/json"),
+            ("authorization", self.authorization.as_str()),
+            ("wideroom-as", user),
+        ];
+        let path = "/graphql";
+        exchange(
+            &mut self.connection,
+            "POST",
+            path,
+            &headers,
+            body.as_bytes(),
+        )
+        .await
+    }
+
     /// Any body, said to be JSON.
     pub(crate) async fn post(&mut self, body: &[u8]) -> Result<Reply, Cut> {
         let headers = [
