@@ -1,5 +1,6 @@
 //! `wideroom verify` on a cluster that was damaged on purpose, through its own tables.
 
+use scylla::client::session::Session;
 use serde_json::json;
 use uuid::Uuid;
 use wideroom::model::id::pair_key;
@@ -8,7 +9,7 @@ use wideroom::model::{MessageId, Timestamp, UserId};
 use super::read;
 use super::stage::serve;
 use crate::cluster::place::migrated;
-use crate::support::cassandra::shared;
+use crate::support::cassandra::{Shared, shared};
 use crate::support::client::Caller;
 use crate::support::program::Program;
 
@@ -33,8 +34,13 @@ fn text() -> String {
         .map(|n| json!({ "username": format!("crowd-{n:02}") }))
         .collect();
     let made = |id: &str, kind: &str, people: serde_json::Value| {
+        let key = match id {
+            GROUP => r#","appKey":"order:7""#,
+            LARGE => r#","appKey":"order:8""#,
+            _ => "",
+        };
         format!(
-            r#"{{"type":"conversation","id":"{id}","kind":"{kind}","createdAt":"2026-01-01T00:00:00Z","participants":{people}}}"#
+            r#"{{"type":"conversation","id":"{id}","kind":"{kind}","createdAt":"2026-01-01T00:00:00Z","participants":{people}{key}}}"#
         )
     };
     let pair = json!([{ "username": "ann" }, { "username": "ben" }]);
@@ -55,6 +61,22 @@ fn text() -> String {
     lines.join("\n")
 }
 
+async fn session_of(node: &Shared, program: &Program) -> Session {
+    let session = node.session().await;
+    let keyspace = program.store().rsplit('/').next().unwrap();
+    let keyspace = keyspace.split('?').next().unwrap();
+    session.use_keyspace(keyspace, true).await.unwrap();
+    session
+}
+
+/// The conversation for which an app key is claimed.
+async fn claimed(session: &Session, key: &str) -> Uuid {
+    let select = "SELECT conversation_id FROM conversations_by_app_key WHERE app_key = ?";
+    let found = session.query_unpaged(select, (key,)).await.unwrap();
+    let found = found.into_rows_result().unwrap();
+    found.single_row::<(Uuid,)>().unwrap().0
+}
+
 fn verify(program: &Program, arguments: &[&str]) -> (Option<i32>, String) {
     let ended = program.run(&[&["verify"], arguments].concat());
     (ended.code, ended.stdout + &ended.stderr)
@@ -70,16 +92,7 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.starts_with("sound: "), "{said}");
 
-    let session = node.session().await;
-    let keyspace = program
-        .store()
-        .rsplit('/')
-        .next()
-        .unwrap()
-        .split('?')
-        .next()
-        .unwrap();
-    session.use_keyspace(keyspace, true).await.unwrap();
+    let session = session_of(node, &program).await;
     let group = Uuid::parse_str(GROUP).unwrap();
     let users = ["ann", "ben"].map(|name| UserId::parse(name).unwrap());
     let newest = id(9);
@@ -105,6 +118,8 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
         )
         .await
         .unwrap();
+    let unclaim = "DELETE FROM conversations_by_app_key WHERE app_key = 'order:7'";
+    session.query_unpaged(unclaim, ()).await.unwrap();
     let message = "INSERT INTO messages_by_conversation (conversation_id, width, start, message_id, sender_id, kind, deleted_at) VALUES (?, 2, ?, ?, 'ann', 0, 1)";
     session
         .query_unpaged(
@@ -141,6 +156,7 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
         "an inbox that lacks a conversation",
         "an inbox entry that no page of the inbox finds",
         "a direct conversation that its participants do not find",
+        "a conversation that its app key does not find",
         "an inbox entry of a user who is no participant",
         "a message that does not say that it has reactions",
     ];
@@ -168,6 +184,7 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
     }
     let (code, said) = verify(&program, &[]);
     assert!(code == Some(0) && said.starts_with("sound: "), "{said}");
+    assert_eq!(claimed(&session, "order:7").await, group);
 
     let server = serve(&program);
     for (name, conversations) in [
@@ -193,4 +210,32 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
     }
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_key_of_another_conversation_is_told_and_left_and_one_of_none_is_no_fault() {
+    let Some(node) = shared().await else { return };
+    let program = migrated(|keyspace| node.url(keyspace), "1");
+    let path = program.write("chats.jsonl", &text());
+    program.run(&["import", &path]).succeeded();
+    let session = session_of(node, &program).await;
+    let claim = async |key: &str, id: &str| {
+        let insert =
+            "INSERT INTO conversations_by_app_key (app_key, conversation_id) VALUES (?, ?)";
+        let id = Uuid::parse_str(id).unwrap();
+        let written = session.query_unpaged(insert, (key, id)).await;
+        written.unwrap();
+    };
+    // A server claims the key first: the next call of the service creates the conversation.
+    claim("order:9", "550e8400-e29b-41d4-a716-446655440009").await;
+    let (code, said) = verify(&program, &["--repair"]);
+    assert!(code == Some(0) && said.starts_with("sound: "), "{said}");
+    claim("order:7", LARGE).await;
+    for _ in 0..2 {
+        let (code, said) = verify(&program, &["--repair"]);
+        let kind = "a conversation whose app key is claimed for another one";
+        assert!(code == Some(1) && said.contains(kind), "{said}");
+    }
+    let large = Uuid::parse_str(LARGE).unwrap();
+    assert_eq!(claimed(&session, "order:7").await, large);
 }

@@ -13,6 +13,10 @@ pub(in crate::store) const AGENT: &str = "an inbox entry of an agent, which has 
 pub(in crate::store) const PAIR: &str = "a direct conversation that its participants do not find";
 /// Nothing repairs it: an operator decides which of the two stays.
 pub(in crate::store) const TWICE: &str = "two direct conversations of the same participants";
+pub(in crate::store) const APP_KEY: &str = "a conversation that its app key does not find";
+/// Nothing repairs it: an operator decides which of the two has the key.
+pub(in crate::store) const APP_KEY_OF_ANOTHER: &str =
+    "a conversation whose app key is claimed for another one";
 pub(in crate::store) const REACTION_MARK: &str =
     "a message that does not say that it has reactions";
 
@@ -48,5 +52,12 @@ pub(in crate::store) const BUCKET: &str = "a bucket of messages that the index d
 
 /// Whether a repair can correct a finding of this kind.
 pub(in crate::store) fn is_repairable(what: &str) -> bool {
-    ![UNREADABLE, TWICE, DAMAGED_MESSAGE, BAN_MISSING].contains(&what)
+    ![
+        UNREADABLE,
+        TWICE,
+        APP_KEY_OF_ANOTHER,
+        DAMAGED_MESSAGE,
+        BAN_MISSING,
+    ]
+    .contains(&what)
 }

@@ -9,7 +9,9 @@ use futures_util::future::try_join3;
 use super::Admin;
 use super::verify::skip_damaged;
 use super::verify_participant::ExpectedMentions;
-use crate::model::{Conversation, ConversationId, Mentions, MessageId, Pin, Timestamp};
+use crate::model::{
+    AppKeyClaim, Conversation, ConversationId, Mentions, MessageId, Pin, Timestamp,
+};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::inbox::mention::Mentioned;
@@ -110,6 +112,7 @@ pub(super) async fn check(
     check.findings.extend(found.into_iter().flatten());
     check.count(count).await?;
     check.pair(&memberships).await?;
+    check.app_key().await?;
     check.pins(pins).await?;
     if repair && !check.findings.is_empty() {
         admin.sends.invalidate(id);
@@ -224,6 +227,28 @@ impl ConversationCheck<'_> {
             if self.repair {
                 self.admin.messages.invalidate_counts(self.id()).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// The app key of a conversation is claimed for it. A claim of a conversation that does not exist is no fault: a
+    /// server claims the key first.
+    async fn app_key(&mut self) -> Result<()> {
+        let (id, messages) = (self.id(), &self.admin.messages);
+        let profiles = messages.conversation_profiles(&[id]).await?;
+        let Some(key) = profiles.into_iter().find_map(|profile| profile.app_key) else {
+            return Ok(());
+        };
+        let what = match messages.app_key_claim(&key).await? {
+            Some(claim) if claim.conversation == id => return Ok(()),
+            Some(_) => finding::APP_KEY_OF_ANOTHER,
+            None => finding::APP_KEY,
+        };
+        let example = format!("{}, conversation {id}", key.as_str());
+        self.findings.push((what, example));
+        if self.repair && what == finding::APP_KEY {
+            let claim = AppKeyClaim::of(self.conversation);
+            messages.claim_app_key(&key, claim).await?;
         }
         Ok(())
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::verify::PieceCheck;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Direction, MembershipState, Mentions, Message,
-    MessageId, Pin, Role, TimeUuid, UserId,
+    AppKeyClaim, Conversation, ConversationId, ConversationKind, ConversationProfile, Direction,
+    MembershipState, Mentions, Message, MessageId, Pin, Role, TimeUuid, UserId,
 };
 use crate::store::embedded::ban;
 use crate::store::embedded::engine::committer::{Condition, Op};
@@ -100,6 +100,7 @@ impl PieceCheck<'_> {
         if conversation.kind == ConversationKind::Direct {
             self.pair(id, &truth.everybody)?;
         }
+        self.app_key(&conversation)?;
         self.bans(id, &truth.banned)?;
         self.reactions(id)?;
         self.pins(id, truth.pins)?;
@@ -229,6 +230,29 @@ impl PieceCheck<'_> {
             None => {
                 self.found(finding::PAIR, id.to_string());
                 self.put(row, record::encode(&id));
+            }
+        }
+        Ok(())
+    }
+
+    /// The app key of a conversation is claimed for it. A claim of a conversation that does not exist is no fault: a
+    /// server claims the key first.
+    fn app_key(&mut self, conversation: &Conversation) -> Result<()> {
+        let id = conversation.id;
+        let profile = key::conversation_profile(id);
+        let profile: ConversationProfile = self.view.record(&profile)?.unwrap_or_default();
+        let Some(app_key) = profile.app_key else {
+            return Ok(());
+        };
+        let row = key::app_key(&app_key);
+        let example = format!("{}, conversation {id}", app_key.as_str());
+        match self.view.record::<AppKeyClaim>(&row)? {
+            Some(claim) if claim.conversation == id => {}
+            Some(_) => self.found(finding::APP_KEY_OF_ANOTHER, example),
+            None => {
+                self.found(finding::APP_KEY, example);
+                self.write.conditions.push(Condition::Absent(row.clone()));
+                self.put(row, record::encode(&AppKeyClaim::of(conversation)));
             }
         }
         Ok(())

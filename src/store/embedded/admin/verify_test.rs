@@ -3,8 +3,8 @@
 use super::*;
 use crate::clock::ManualClock;
 use crate::model::{
-    Content, Conversation, Emoji, Membership, Message, MessageId, MessageKind, OrderKey,
-    PageRequest, Role, Timestamp,
+    AppKey, AppKeyClaim, Content, Conversation, ConversationProfile, Emoji, InputHash, Membership,
+    Message, MessageId, MessageKind, OrderKey, PageRequest, Role, Timestamp,
 };
 use crate::store::embedded::Options;
 use crate::store::embedded::engine::record::{MessageRecord, RosterRecord};
@@ -34,7 +34,11 @@ fn pair() -> ConversationId {
     ConversationId(uuid::Uuid::from_u128(9))
 }
 
-/// Rows of a group of two, a large group and a direct conversation, with messages and a reaction.
+fn app_key() -> AppKey {
+    AppKey::parse("order:7").unwrap()
+}
+
+/// Rows of a group of two with an app key, a large group and a direct conversation, with messages and a reaction.
 fn rows() -> Vec<ImportRow> {
     let made = |id, kind| ImportRow::Conversation {
         conversation: Conversation {
@@ -42,14 +46,17 @@ fn rows() -> Vec<ImportRow> {
             kind,
             name: None,
             created_at: START,
-            created_by: None,
-            input_hash: None,
+            created_by: Some(user("user-00")),
+            input_hash: Some(InputHash([7; 32])),
             slow_mode_seconds: 0,
             history: Default::default(),
             is_large: false,
         },
         last_activity: None,
-        profile: Default::default(),
+        profile: ConversationProfile {
+            app_key: (id == group()).then(app_key),
+            ..ConversationProfile::default()
+        },
     };
     let mut rows = vec![
         made(group(), ConversationKind::Group),
@@ -161,6 +168,7 @@ async fn answers(store: &Embedded) -> String {
             .unwrap()
     );
     told += &format!("{:?}", store.messages(&[(group(), id(2))]).await.unwrap());
+    told += &format!("{:?}", store.app_key_claim(&app_key()).await.unwrap());
     told + &format!(
         "{:?}",
         store
@@ -255,6 +263,7 @@ async fn each_damage_is_found_and_repaired() {
             &[finding::ENTRY],
         ),
         ((key::pair(&first, &second), None), &[finding::PAIR]),
+        ((key::app_key(&app_key()), None), &[finding::APP_KEY]),
         (
             (
                 key::pair(&first, &user("user-07")),
@@ -333,5 +342,42 @@ async fn what_cannot_be_read_is_told_and_left() {
             "{found:?}"
         );
     }
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_app_key_of_another_conversation_is_told_and_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let claim = AppKeyClaim {
+        conversation: large(),
+        input_hash: None,
+    };
+    let row = (key::app_key(&app_key()), Some(record::encode(&claim)));
+    store.inner.context.db.commit([row]).unwrap();
+    for _ in 0..2 {
+        let found = all(&store, true).await;
+        assert_eq!(
+            (kinds(&found), found[0].is_repaired),
+            (vec![finding::APP_KEY_OF_ANOTHER], false),
+            "{found:?}"
+        );
+    }
+    assert_eq!(store.app_key_claim(&app_key()).await.unwrap(), Some(claim));
+    store.close().await.unwrap();
+}
+
+/// A server claims the key first: the next call of the service creates the conversation.
+#[tokio::test]
+async fn an_app_key_of_a_conversation_that_is_not_created_yet_is_no_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let claim = AppKeyClaim {
+        conversation: ConversationId(uuid::Uuid::from_u128(77)),
+        input_hash: Some(InputHash([7; 32])),
+    };
+    let key = AppKey::parse("order:8").unwrap();
+    store.claim_app_key(&key, claim).await.unwrap();
+    assert_eq!(all(&store, true).await, []);
     store.close().await.unwrap();
 }
