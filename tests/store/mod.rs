@@ -25,6 +25,7 @@ mod cql_unread;
 mod demo_cost;
 mod differential;
 mod disk;
+mod embedded_agent;
 mod erasure;
 mod expiry;
 mod export;
