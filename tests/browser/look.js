@@ -1,7 +1,7 @@
 // Looks at the chat page at the sizes of a telephone, a tablet and a desk, light and dark, with hard texts: nothing is wider than the
 // screen or cut off, every control has a name, is large enough for a finger on a telephone, and every text has a contrast of at least 4.5 to
 // what lies under it.
-// Usage: node look.js BASE_URL CHROMIUM SCREENSHOT_FOLDER. Exit code 0: all of it held. The screenshots are to be looked at; `chat.png` is the
+// Usage: node look.js BASE_URL CHROMIUM SCREENSHOT_FOLDER AGENT_TOKEN. Exit code 0: all of it held. The screenshots are to be looked at; `chat.png` is the
 // one of the README. They want the fonts of fonts-noto-core and fonts-noto-color-emoji: others have no emoji in colour.
 
 import assert from "node:assert/strict";
@@ -9,12 +9,13 @@ import { join } from "node:path";
 import { apiOf, chooseAction, entry, message, openId, send, sendMany } from "./chat.js";
 import { launch, looker } from "./page.js";
 
-const [base, executablePath, folder] = process.argv.slice(2);
+const [base, executablePath, folder, agent] = process.argv.slice(2);
 const { newContext, open, check, pictures, close } = await launch(base, executablePath);
 const look = looker(folder);
 
 const SIZES = { telephone: { width: 390, height: 844 }, tablet: { width: 820, height: 1180 }, laptop: { width: 1024, height: 768 }, desk: { width: 1440, height: 900 } };
 const LONG = "A very long name of a group that nobody would ever choose, but somebody did, with many words in it";
+const AGENT = "Emma who helps with orders and with returns, and with whatever else you ask her";
 const CREATE = "mutation($input: CreateGroupConversationInput!) { createGroupConversation(input: $input) { conversation { id } } }";
 const PIN = "mutation($input: PinMessageInput!) { pinMessage(input: $input) { message { id } } }";
 const SILENCE = "mutation($input: SilenceParticipantInput!) { silenceParticipant(input: $input) { participant { id } } }";
@@ -30,13 +31,16 @@ async function hardTexts() {
   await sendMany(base, "bob", silenced, ["🍲", "Write 4,000 characters. ".repeat(167), "Run `npm ci`, then:\n```js\nserve(await cook({ beans: 200, water: 1.5, salt: \"a pinch\", time: 45 * 60_000, lid: true }));\n```",
     { body: "The soup", attachments: [{ url: "https://example.org/bowl.png", mimeType: "image/png", name: "bowl.png", width: 1600, height: 1200 }] }]);
   await bob(SILENCE, { input: { conversationId: silenced, username: "alice" } });
-  const id = await create(LONG, ["alice", "carol", "dave"]);
+  const id = await create(LONG, ["alice", "carol", "dave", "agent:helper"]);
   const ids = await sendMany(base, "bob", id, [
     "x".repeat(2_000), "word ".repeat(80), "مرحبا، الحساء جاهز", "🎉🍲", "Soup: https://example.org/soup",
     { body: "Hello @alice, and @everyone: مرحبا", mentionedUsernames: ["alice"], mentionsEveryone: true },
     { body: "", attachments: [{ url: "https://example.org/a.png", mimeType: "image/png", name: "a picture with a very long name that goes on and on and on.png" }] },
   ]);
   for (const messageId of ids.slice(0, 6)) await bob(PIN, { input: { messageId } });
+  await apiOf(base, "agent:helper", agent)("mutation($input: UpdateProfileInput!) { updateProfile(input: $input) { user { id } } }", { input: { displayName: AGENT } });
+  const { startDirectConversation } = await apiOf(base, "alice")("mutation { startDirectConversation(input: { username: \"agent:helper\" }) { conversation { id } } }");
+  for (const conversationId of [id, startDirectConversation.conversation.id]) await sendMany(base, "agent:helper", conversationId, ["How can I help?"], agent);
   await sendMany(base, "dave", id, ["Nobody should read this."]);
   await apiOf(base, "alice")(BLOCK, { input: { username: "dave" } });
   await sendMany(base, "alice", id, ["Well, @bob."]);
@@ -108,6 +112,10 @@ try {
       await page.locator("#names").fill("bob, zelda");
       await look(page, name("new"));
       await page.keyboard.press("Escape");
+      await entry(page, "Emma").click();
+      await message(page, "How can I help?").waitFor();
+      await look(page, name("agent"));
+      if (size === "telephone") await page.locator("#back").click();
       await entry(page, "Silenced").click();
       await page.locator("#closed").waitFor();
       await look(page, name("silenced"));

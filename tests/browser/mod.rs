@@ -18,6 +18,7 @@ use crate::support::server::Server;
 const INSTALLS_WITHIN: Duration = Duration::from_secs(120);
 const DRIVES_WITHIN: Duration = Duration::from_secs(600);
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
+const AGENT: &str = "agent:helper";
 
 #[test]
 fn the_graphiql_page_works_in_a_browser() {
@@ -71,10 +72,11 @@ fn nothing_that_a_person_trusts_in_breaks() {
     };
     let server_program = Program::new();
     let service = server_program.run(&["token", "--service", "backend"]);
+    let agent = server_program.token(AGENT);
     let arguments = ["--demo", "--rates", "off"];
     let server = Server::start(&server_program, &arguments);
     let mut driver = tools.driver("trust.js", &server);
-    driver.arg(service.stdout.trim_end());
+    driver.args([service.stdout.trim_end(), &agent]);
     drive_with_server(&tools, driver, &server_program, server, &arguments);
 }
 
@@ -244,7 +246,9 @@ fn the_chat_is_used_by_keyboard_by_touch_and_by_ear() {
 
 #[test]
 fn the_chat_fits_every_screen_and_is_legible_in_light_and_dark() {
-    drive("look.js", &[]);
+    let program = Program::new();
+    let token = program.token(AGENT);
+    drive_on(&program, "look.js", &[&token]);
 }
 
 fn drive_feature(name: &str) {
@@ -253,12 +257,15 @@ fn drive_feature(name: &str) {
 
 /// Drives the chat page on a server of its own.
 fn drive(driver: &str, arguments: &[&str]) {
+    drive_on(&Program::new(), driver, arguments);
+}
+
+fn drive_on(server_program: &Program, driver: &str, arguments: &[&str]) {
     let Some(tools) = tools_or_a_line() else {
         return;
     };
-    let server_program = Program::new();
     // The driver writes faster than a person may.
-    let server = Server::start(&server_program, &["--demo", "--rates", "off"]);
+    let server = Server::start(server_program, &["--demo", "--rates", "off"]);
     let mut driver = Running::spawn(tools.driver(driver, &server).args(arguments));
     assert!(
         ends_well_within(&mut driver, DRIVES_WITHIN),

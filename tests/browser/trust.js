@@ -1,6 +1,7 @@
 // Drives the chat page through what breaks trust in a chat: waits of one conversation that hold another, vanished and forgotten messages,
-// a dead text field, a suspension that looks like a cut. Usage: node trust.js BASE_URL CHROMIUM SCREENSHOT_FOLDER SERVICE_TOKEN. It writes
-// "kill" and "start", and reads a line when that is done.
+// a dead text field, an agent that looks like a person, a suspension that looks like a cut.
+// Usage: node trust.js BASE_URL CHROMIUM SCREENSHOT_FOLDER SERVICE_TOKEN AGENT_TOKEN. It writes "kill" and "start", and reads a line when that
+// is done.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -8,7 +9,7 @@ import { createInterface } from "node:readline";
 import { apiOf, entry, message, openId, send, sendMany } from "./chat.js";
 import { launch } from "./page.js";
 
-const [base, executablePath, folder, service] = process.argv.slice(2);
+const [base, executablePath, folder, service, agent] = process.argv.slice(2);
 const { newContext, open, close } = await launch(base, executablePath);
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const windows = [];
@@ -139,6 +140,35 @@ async function aReloadForgetsNothing(alice, bob) {
   await second.close();
 }
 
+/** Wherever an agent is named, people see that it is a program, whatever it calls itself. */
+async function anAgentIsNoPerson(alice) {
+  const input = { name: "Returns", usernames: ["bob", "agent:helper"] };
+  const { createGroupConversation: { conversation: { id } } } = await apiOf(base, "alice")(
+    "mutation($input: CreateGroupConversationInput!) { createGroupConversation(input: $input) { conversation { id } } }", { input });
+  await apiOf(base, "agent:helper", agent)("mutation { updateProfile(input: { displayName: \"Emma\" }) { user { id } } }");
+  await sendMany(base, "agent:helper", id, ["How can I help?"], agent);
+  await entry(alice, "Returns").locator(".entry-line", { hasText: "Emma (agent): How can I help?" }).waitFor();
+  await entry(alice, "Returns").click();
+  await message(alice, "How can I help?").locator(".author", { hasText: /^Emma agent$/ }).waitFor();
+  await alice.locator("#room-state", { hasText: "Emma (agent)" }).waitFor();
+  await alice.locator("#room-title").click();
+  await alice.locator("#member-list li", { hasText: "Emma" }).locator(".agent").waitFor();
+  assert.equal(await alice.locator("#member-list .agent").count(), 1, "people have no such sign");
+  await alice.screenshot({ path: join(folder, "trust-agent.png") });
+  await alice.keyboard.press("Escape");
+
+  const start = "mutation { startDirectConversation(input: { username: \"agent:helper\" }) { conversation { id } } }";
+  const { startDirectConversation: { conversation: direct } } = await apiOf(base, "alice")(start);
+  await sendMany(base, "agent:helper", direct.id, ["Shall I look for your parcel?"], agent);
+  await entry(alice, "Emma").locator(".entry-name .agent").waitFor();
+  await entry(alice, "Emma").click();
+  await alice.locator("#room-title", { hasText: /^Emma agent$/ }).waitFor();
+  await alice.locator("#room-title").click();
+  await alice.locator(".sheet-heading", { hasText: /^Emma agent$/ }).waitFor();
+  await alice.keyboard.press("Escape");
+  assert.equal(await entry(alice, "Bob").locator(".agent").count(), 0);
+}
+
 /** A suspension is no cut: the page says so, and comes back no more. */
 async function aSuspensionIsSaid(bob) {
   const response = await fetch(new URL("graphql", base), {
@@ -160,6 +190,7 @@ try {
   await aMessageNeverVanishes(alice, bob);
   await halfReadIsHalfRead(bob);
   await aReloadForgetsNothing(alice, bob);
+  await anAgentIsNoPerson(alice);
   await aSuspensionIsSaid(bob);
   process.stdin.destroy();
 } catch (error) {

@@ -2,7 +2,7 @@
 
 /** The documents, with the fields that the app adds. */
 export function documentsWith({ message = "", user = "", conversation = "", entry = "" } = {}) {
-  const USER = `id username displayName avatarUrl viewerHasBlocked ${user}`;
+  const USER = `id username displayName avatarUrl viewerHasBlocked isAgent ${user}`;
   const BODY = `id orderKey kind body deletedAt metadata sender { ${USER} } attachments { url mimeType name`;
   const QUOTE = `${BODY} }`;
   const LINE = `${QUOTE} createdAt expiresAt`;

@@ -217,6 +217,8 @@ export interface User {
   displayName: string | null;
   avatarUrl: string | null;
   viewerHasBlocked: boolean;
+  /** A program, not a person: show it beside the name. */
+  isAgent: boolean;
   [field: string]: any;
 }
 export interface Presence {

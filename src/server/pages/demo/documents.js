@@ -1,6 +1,6 @@
 // The operations of this page beside those of the package. They are of the public API: run them in the playground at /.
 
-const USER = "username displayName avatarUrl";
+const USER = "username displayName avatarUrl isAgent";
 const SENDER = `${USER} viewerHasBlocked`;
 const LINE = `id kind body deletedAt createdAt expiresAt metadata sender { ${SENDER} } attachments { url name mimeType }`;
 const MATCHES = "isCapped pageInfo { hasNextPage endCursor }";

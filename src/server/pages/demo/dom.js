@@ -65,8 +65,11 @@ export function icon(name) {
 /** A name as elements: where room is short, the display name gives way. The tooltip always has the username. `isTyped`: it is typed by it. */
 export function nameParts(user, isTyped = false) {
   const handle = isTyped && displayOf(user).toLowerCase() !== user.username.toLowerCase() ? tooltipOf(user).slice(1) : handleOf(user);
-  return [el("b", { dir: "auto", title: tooltipOf(user) }, displayOf(user)), handle ? el("span", { class: "handle", dir: "auto" }, ` @${handle}`) : null];
+  return [el("b", { dir: "auto", title: tooltipOf(user) }, displayOf(user)), handle ? el("span", { class: "handle", dir: "auto" }, ` @${handle}`) : null, ...agentMark(user)];
 }
+
+/** The sign of an agent, behind its name. */
+export const agentMark = (user) => (user?.isAgent ? [" ", el("span", { class: "agent" }, "agent")] : []);
 
 /** The picture of a user, over the first letters of at most two words on a colour that stays the same for this name. */
 export function avatar(title, isOnline = false, url = null) {

@@ -115,9 +115,9 @@ function searchEverywhere(chat) {
     find: async (query, filter, after) => (await chat.request(documents.SEARCH, { query, filter, after })).searchMessages,
     draw: ({ node, snippet }) => {
       const title = titleOf(node.conversation, session.viewer);
-      const isPeer = node.sender.username === node.conversation.directPeer?.username;
+      const peer = node.conversation.directPeer;
       const sender = node.sender.username === session.viewer ? "You" : nameOf(node.sender);
-      return drawMatch(addressOf(node.conversation.id, node.id), isPeer ? sender : `${sender} in ${title}`, node, snippet);
+      return drawMatch(addressOf(node.conversation.id, node.id), node.sender.username === peer?.username ? sender : `${sender} in ${title}${peer?.isAgent ? " (agent)" : ""}`, node, snippet);
     },
     onShown: (isShown) => { [part("results-scroll").hidden, part("inbox-scroll").hidden] = [!isShown, isShown]; },
     signal: stop.signal,

@@ -134,7 +134,7 @@ export class Members {
     const found = knownUsers().filter((user) => !present.has(user.username) && !user.viewerHasBlocked
       && (user.username.toLowerCase().startsWith(word) || displayOf(user).toLowerCase().startsWith(word)));
     part("member-found").replaceChildren(...found.slice(0, FOUND_MOST).map((user) =>
-      el("button", { class: "chip", type: "button", onclick: () => this.#add([user.username]) }, displayOf(user))));
+      el("button", { class: "chip", type: "button", onclick: () => this.#add([user.username]) }, nameOf(user))));
   }
 
   async #add(names) {

@@ -14,7 +14,7 @@ const like = (name) => name.normalize("NFKC").toLowerCase().replace(/[\s\p{P}]/g
 /** Grows when a name that stood alone has another one like it: what was drawn before is drawn anew. */
 export const namesVersion = () => version;
 export const knownUsers = () => [...known.values()];
-export const userNamed = (username) => known.get(username) ?? { username };
+export const userNamed = (username) => known.get(username) ?? { username, isAgent: username.startsWith("agent:") };
 
 export function learn(user) {
   const before = known.get(user.username);
@@ -40,6 +40,10 @@ export function handleOf(user) {
 }
 
 export const tooltipOf = (user) => (user?.username ? `@${shown(user.username)}` : "");
-export const nameOf = (user) => (handleOf(user) ? `${displayOf(user)} (${handleOf(user)})` : displayOf(user));
+/** People are told that an agent is a program. */
+export const nameOf = (user) => {
+  const notes = [handleOf(user), user?.isAgent && "agent"].filter(Boolean).join(", ");
+  return displayOf(user) + (notes && ` (${notes})`);
+};
 /** For a line where room is short. */
-export const firstNameOf = (user) => (handleOf(user) ? nameOf(user) : displayOf(user).split(/\s/u)[0]);
+export const firstNameOf = (user) => (handleOf(user) ? nameOf(user) : displayOf(user).split(/\s/u)[0] + (user?.isAgent ? " (agent)" : ""));

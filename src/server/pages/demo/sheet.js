@@ -2,7 +2,7 @@
 // conversation it is the profile of the other user.
 
 import { CHANGES } from "./documents.js";
-import { avatar, el, icon, part, titleOf, userAvatar, wordsOf } from "./dom.js";
+import { agentMark, avatar, el, icon, part, titleOf, userAvatar, wordsOf } from "./dom.js";
 import { EXPIRIES, SLOW_MODES, spanOf } from "./expiry.js";
 import { Members } from "./members.js";
 import { displayOf, tooltipOf } from "./names.js";
@@ -103,7 +103,7 @@ export class Sheet {
     const focused = document.activeElement?.closest?.("#sheet [data-key]")?.dataset.key;
     part("sheet-title").textContent = isGroup ? "Group" : "Profile";
     part("sheet-top").replaceChildren(isGroup ? avatar(title) : userAvatar(directPeer, presence?.isOnline),
-      el("p", { class: "sheet-heading", dir: "auto" }, isGroup || !directPeer ? title : displayOf(directPeer)),
+      el("p", { class: "sheet-heading", dir: "auto" }, ...(isGroup || !directPeer ? [title] : [displayOf(directPeer), ...agentMark(directPeer)])),
       isGroup ? "" : el("p", { class: "hint", dir: "auto" }, tooltipOf(directPeer)));
     part("sheet-name").hidden = !mayLead;
     if (document.activeElement !== part("sheet-name-field")) part("sheet-name-field").value = conversation.name ?? "";
