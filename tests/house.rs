@@ -468,6 +468,7 @@ const REAL_CLOCKS: &[&str] = &[
     "store/expiry.rs",
     "support/admin.rs",
     "support/cassandra/wait.rs",
+    "support/cost.rs",
     "support/nats.rs",
     "support/node.rs",
     "support/proxy.rs",

@@ -9,18 +9,29 @@ use wideroom::model::{ConversationId, Message, MessageId, MessageKind, OrderKey,
 use wideroom::store::{NewMessage, Store as _};
 
 use super::pair::{SOON, Server, people, two};
+use crate::support::cost::least_time;
 use crate::support::words::content;
 
 const SECOND: i64 = 1_000_000;
 /// A server refuses at once what its clock forbids.
 const AT_ONCE: Duration = Duration::from_millis(1_500);
 
-/// Whether a send is refused, and certainly not done.
+/// Whether a send is refused at once, and certainly not done.
 async fn is_refused(server: &Server, user: &UserId, conversation: ConversationId) -> bool {
-    let began = Instant::now();
-    let refused = server.try_send(user, conversation, "hello", None).await;
-    assert!(began.elapsed() <= AT_ONCE, "{:?}", began.elapsed());
-    matches!(refused, Err(Error::Busy))
+    let mut are_all_refused = true;
+    let took = least_time(AT_ONCE, async |_| {
+        // One that was done is not measured again.
+        if are_all_refused {
+            let began = Instant::now();
+            let sent = server.try_send(user, conversation, "hello", None).await;
+            are_all_refused = matches!(sent, Err(Error::Busy));
+            return began.elapsed();
+        }
+        Duration::ZERO
+    })
+    .await;
+    assert!(took <= AT_ONCE, "{took:?}");
+    are_all_refused
 }
 
 /// Waits until a server takes part again. Its next poll compares the clocks.

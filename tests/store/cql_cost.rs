@@ -12,6 +12,7 @@ use wideroom::model::UserId;
 use wideroom::store::cql::Cql;
 
 use super::stage::keyspace;
+use crate::support::cost::least_cost;
 use crate::support::words::{crowd, new_salt_among_others, user};
 
 const GROUP: &str = "mutation($u: [String!]!) { createGroupConversation(input: { name: \"Us\", usernames: $u }) { conversation { id } } }";
@@ -26,10 +27,6 @@ const PAGE: &str = "query($c: ID!, $a: String) { conversation(id: $c) {
 const INBOX: &str = "{ inbox(first: 20) { edges { node { unreadCount lastMessage { body } conversation { name } } } } }";
 const MARK_READ: &str =
     "mutation($c: ID!) { markRead(input: { conversationId: $c }) { inboxEntry { id } } }";
-/// Runs of each operation, of which the cheapest one counts. A run may also pay for what an earlier one
-/// left in flight, so runs go on while none is within the bound.
-const RUNS_MIN: usize = 4;
-const RUNS_MAX: usize = 40;
 
 struct Door {
     store: Arc<Cql>,
@@ -85,15 +82,11 @@ impl Door {
 
     /// Notes what this takes, and what it may take.
     async fn note(&mut self, what: &str, most: u64, operation: impl AsyncFn(&Self, usize)) {
-        let mut least = u64::MAX;
-        for number in 0..RUNS_MAX {
-            if number >= RUNS_MIN && least <= most {
-                break;
-            }
-            let before = self.store.statements_sent();
+        let statements = || self.store.statements_sent();
+        let least = least_cost(statements, most, async |number| {
             operation(self, number).await;
-            least = least.min(self.store.statements_sent() - before);
-        }
+        });
+        let least = least.await;
         self.told.push((what.to_owned(), least, most));
     }
 

@@ -19,6 +19,7 @@ use wideroom::store::embedded::{Embedded, Options};
 use wideroom::store::{InstrumentedStore, StoreAdmin};
 
 use super::stage::keyspace;
+use crate::support::cost::{RUNS_MAX, least_cost};
 use crate::support::words::{crowd, new_salt, new_salt_among_others};
 
 const PACKAGE: &str = concat!(
@@ -29,8 +30,6 @@ const PRINT: &str = "const { documentsWith } = await import(process.argv[1]);
     console.log(JSON.stringify(documentsWith()));";
 /// Entries of the page's inbox, as its document asks for them.
 const ENTRIES: usize = 30;
-/// The least of so many counts: background statements fall into none or some of them.
-const TRIES: usize = 4;
 
 /// The documents of the package by their names, as it makes them. `None` without Node.js.
 fn documents() -> Option<BTreeMap<String, String>> {
@@ -141,12 +140,11 @@ impl Stand {
         name: &str,
         variables: impl Fn(usize) -> Value,
     ) -> Value {
-        let (mut least, mut answer) = (u64::MAX, Value::Null);
-        for number in 0..TRIES {
-            let before = (self.spent)();
+        let mut answer = Value::Null;
+        let least = least_cost(&self.spent, most, async |number| {
             answer = self.ask(viewer, name, variables(number)).await;
-            least = least.min((self.spent)() - before);
-        }
+        });
+        let least = least.await;
         self.costs.push((format!("{name}, {what}"), least, most));
         answer
     }
@@ -220,7 +218,7 @@ async fn the_documents_cost(stand: &mut Stand, most: Costs) {
         node["unreadCount"] == 1 && node["lastMessage"]["body"] == "Hello"
     };
     assert!(edges.len() == ENTRIES && edges.iter().all(is_whole));
-    for _ in 0..9 {
+    for _ in 1..RUNS_MAX {
         say(stand).await;
     }
     let page = stand
@@ -229,7 +227,11 @@ async fn the_documents_cost(stand: &mut Stand, most: Costs) {
         })
         .await;
     let edges = page["inbox"]["edges"].as_array().unwrap();
-    assert!(edges.iter().all(|edge| edge["node"]["unreadCount"] == 10));
+    assert!(
+        edges
+            .iter()
+            .all(|edge| edge["node"]["unreadCount"] == RUNS_MAX)
+    );
 
     let (direct, peer) = &conversations[0];
     let room = stand
@@ -244,7 +246,8 @@ async fn the_documents_cost(stand: &mut Stand, most: Costs) {
     let messages = room["conversation"]["messages"]["edges"]
         .as_array()
         .unwrap();
-    assert_eq!(messages.len(), 10);
+    // Each run marks a later one.
+    assert_eq!(messages.len(), RUNS_MAX);
     stand
         .note(
             "group",
@@ -269,7 +272,7 @@ async fn the_documents_cost(stand: &mut Stand, most: Costs) {
             json!({"input": {"conversationId": direct, "body": "Hello", "idempotencyKey": key}})
         })
         .await;
-    let read = |number: usize| json!({"input": {"conversationId": direct, "messageId": messages[9 - number]["node"]["id"]}});
+    let read = |number: usize| json!({"input": {"conversationId": direct, "messageId": messages[RUNS_MAX - 1 - number]["node"]["id"]}});
     stand
         .note("a later message", most.mark_read, viewer, "markRead", read)
         .await;

@@ -6,6 +6,7 @@ pub mod cases;
 pub mod cassandra;
 pub mod client;
 pub mod clocked_server;
+pub mod cost;
 pub mod door;
 pub mod faketime;
 pub mod go;
