@@ -252,10 +252,11 @@ async fn a_crowd_that_comes_back_costs_reads_for_the_conversation_and_loses_noth
             client.number
         );
     }
-    // Each send ends what may be shared: then a piece is read anew, with the markers, and each send itself reads its sender's place. Once a
-    // second it is looked at who is there.
+    // Each send ends what may be shared: then a piece is read anew, with the markers, and each send itself reads its sender's place. A client
+    // may share only what was read after it came, so the fewer come at once on a busy machine, the more reads there are: seven a send, or
+    // somewhat more. Once a second it is looked at who is there. 150 clients that share nothing would read several times each.
     let seconds = usize::try_from(took.as_secs()).unwrap() + 1;
-    let most = 7 * (SENDS / 3 + 2) + 3 * seconds + 20;
+    let most = 12 * (SENDS / 3 + 2) + 3 * seconds + 20;
     assert!(reads <= most, "{reads} reads, more than {most}");
     server.stop.cancel();
 }
