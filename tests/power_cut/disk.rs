@@ -114,6 +114,18 @@ impl Disk {
         })
     }
 
+    /// Path of a file or folder below the root. `None`: it is deleted.
+    pub(super) fn path(&self, node: NodeId) -> Option<PathBuf> {
+        let (mut names, mut node) = (Vec::new(), node);
+        while node != ROOT {
+            let entry = self.cached.iter().find(|(_, named)| **named == node)?;
+            let ((folder, name), _) = entry;
+            names.push(name);
+            node = *folder;
+        }
+        Some(names.into_iter().rev().collect())
+    }
+
     pub(super) fn entry(&self, place: &Place) -> Option<NodeId> {
         self.cached.get(place).copied()
     }

@@ -1,7 +1,7 @@
 //! Replay of a trace: applies its system calls to the model of the disk, and notes the
 //! acknowledgements.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,9 @@ pub(super) struct Replay<'a> {
     done: usize,
     pub(super) disk: Disk,
     pub(super) acks: Acks,
+    /// Files of calls without an end, below the root. The kernel stopped their threads as the process ended: it may
+    /// have done such a call, a part of it or nothing.
+    pub(super) unended: BTreeSet<PathBuf>,
     opens: Vec<Open>,
     descriptors: HashMap<i64, usize>,
     /// Running syncs by the index of their call.
@@ -46,6 +49,7 @@ impl<'a> Replay<'a> {
             done: 0,
             disk,
             acks,
+            unended: BTreeSet::new(),
             opens: Vec::new(),
             descriptors: HashMap::new(),
             syncs: HashMap::new(),
@@ -71,6 +75,9 @@ impl<'a> Replay<'a> {
 
     /// A sync covers changes before its beginning; a response may arrive from its beginning on.
     fn begin(&mut self, index: usize, call: &Call) {
+        if call.result.is_none() {
+            self.note_unended(call);
+        }
         match call.name.as_str() {
             // Another thread may get the same descriptor before the close has ended.
             "close" => {
@@ -88,6 +95,26 @@ impl<'a> Replay<'a> {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn note_unended(&mut self, call: &Call) {
+        match call.name.as_str() {
+            "write" | "writev" | "pwrite64" | "ftruncate" => {
+                if let Some(Open::File { node, .. }) = self.open(call, 0) {
+                    self.unended.extend(self.disk.path(node));
+                }
+            }
+            "sendto" | "sendmsg" => {}
+            _ => {
+                let named =
+                    (0..call.arguments.len()).filter(|at| !call.arguments[*at].bytes.is_empty());
+                for at in named {
+                    let path = self.path(call, at);
+                    let inside = path.strip_prefix(&self.disk.base);
+                    self.unended.extend(inside.map(Path::to_owned));
+                }
+            }
         }
     }
 
@@ -271,4 +298,25 @@ impl<'a> Replay<'a> {
 fn descriptor(call: &Call, at: usize) -> i64 {
     let argument = call.arguments.get(at);
     argument.map_or(-1, |argument| argument.word.parse().unwrap_or(-1))
+}
+
+#[test]
+fn calls_that_the_end_of_the_process_stopped_name_their_files() {
+    // They write `/d/a` and delete `/d/b`; `/d/c` is not there.
+    let lines = [
+        r#"7 openat(AT_FDCWD, "\x2f\x64\x2f\x61", O_RDWR|O_CREAT, 0600) = 3"#,
+        r#"7 unlink("\x2f\x64\x2f\x63")            = -1 ENOENT (No such file or directory)"#,
+        r#"7 write(3, "\x61", 1 <unfinished ...>"#,
+        r#"8 unlink("\x2f\x64\x2f\x62")            = ?"#,
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let calls = folder.path().join("calls");
+    std::fs::write(&calls, lines.join("\n") + "\n").unwrap();
+    let trace = Trace::read(&calls);
+    let mut replay = Replay::new(&trace, Disk::new(Path::new("/d")), Acks::new());
+    replay.advance(2);
+    assert!(replay.unended.is_empty());
+    replay.advance(trace.steps.len());
+    let unended: Vec<_> = replay.unended.iter().map(|path| path.to_str()).collect();
+    assert_eq!(unended, [Some("a"), Some("b")]);
 }
