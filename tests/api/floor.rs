@@ -464,7 +464,7 @@ async fn an_expiry_takes_the_past_and_brings_nothing_back() {
 #[tokio::test]
 async fn an_entry_whose_last_message_has_expired_shows_none() {
     let world = World::with_bounds(Bounds {
-        retention: Some(Duration::from_secs(5)),
+        retention: Some(Duration::from_secs(10)),
         ..Bounds::default()
     })
     .await;
@@ -475,7 +475,7 @@ async fn an_entry_whose_last_message_has_expired_shows_none() {
     let document = "query($m: ID!) { node(id: $m) { ... on Message { expiresAt } } }";
     let data = bob.data(document, json!({"m": sent.id})).await;
     assert!(data["node"]["expiresAt"].is_string());
-    tokio::time::sleep(Duration::from_millis(5_100)).await;
+    tokio::time::sleep(Duration::from_millis(10_100)).await;
     for actor in [&alice, &bob] {
         assert_eq!(seen(actor, &c).await, (Vec::new(), 0));
         assert_unlisted(actor, &c, &[&sent]).await;
