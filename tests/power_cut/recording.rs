@@ -43,8 +43,16 @@ impl Recording {
         let calls = folder.path().join("calls");
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--log", "warn"];
         let mut command = program.command(&arguments);
-        // A few users do here what takes many.
-        let server = Server::spawn(&mut traced(command.args(["--rates", "off"]), &calls));
+        // A few users do here what takes many, on a server that is slow as each call is traced.
+        command.args([
+            "--rates",
+            "off",
+            "--begin-wait",
+            "15s",
+            "--settle-wait",
+            "15s",
+        ]);
+        let server = Server::spawn(&mut traced(&command, &calls));
         load::run(program, server.address(), &mut ledger, requests, seed).await;
         server.signal("-TERM");
         let (code, _, log) = server.end();

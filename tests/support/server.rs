@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::program::{Program, Running};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Against a hang. A server that ends writes what it holds, on a machine that may be busy.
+const DEADLINE: Duration = Duration::from_secs(120);
 /// A server on a cluster prepares some 300 statements on each node first, on a machine that may be busy.
 const START_MAX: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
