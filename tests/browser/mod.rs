@@ -85,12 +85,7 @@ fn a_draft_outlives_its_token() {
     let Some(tools) = tools_or_a_line() else {
         return;
     };
-    let server_program = Program::new();
-    let expired = server_program.run(&["token", "--user", "alice", "--ttl", "1s"]);
-    let service = server_program.run(&["token", "--service", "backend"]);
-    let server = Server::start(&server_program, &[]);
-    let mut driver = tools.driver("expired.js", &server);
-    driver.args([&expired, &service].map(|token| token.stdout.trim_end()));
+    let (server_program, server, driver) = tools.driver_with_expired_token("expired.js");
     drive_with_server(&tools, driver, &server_program, server, &[]);
 }
 
@@ -99,12 +94,7 @@ fn what_people_see_seldom_is_as_tidy_as_the_rest() {
     let Some(tools) = tools_or_a_line() else {
         return;
     };
-    let server_program = Program::new();
-    let expired = server_program.run(&["token", "--user", "alice", "--ttl", "1s"]);
-    let service = server_program.run(&["token", "--service", "backend"]);
-    let server = Server::start(&server_program, &[]);
-    let mut driver = tools.driver("states.js", &server);
-    driver.args([&expired, &service].map(|token| token.stdout.trim_end()));
+    let (server_program, _server, mut driver) = tools.driver_with_expired_token("states.js");
     driver.args((0..6).map(|number| server_program.token(&format!("user{number}"))));
     assert!(
         ends_well_within(&mut Running::spawn(&mut driver), DRIVES_WITHIN),
@@ -290,6 +280,17 @@ impl Tools {
             .arg(&self.chromium)
             .arg(&self.screenshots);
         command
+    }
+
+    /// A driver with its server, whose arguments are a token of alice that expires within a second, and one of a service.
+    fn driver_with_expired_token(&self, name: &str) -> (Program, Server, Command) {
+        let program = Program::new();
+        let expired = program.run(&["token", "--user", "alice", "--ttl", "1s"]);
+        let service = program.run(&["token", "--service", "backend"]);
+        let server = Server::start(&program, &[]);
+        let mut driver = self.driver(name, &server);
+        driver.args([&expired, &service].map(|token| token.stdout.trim_end()));
+        (program, server, driver)
     }
 }
 
