@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 mod vendored;
 
 const SOURCE: &str = "src/server/pages";
+/// Longest wait for npm, and that of a build which is nothing without its answer: a machine may be busy.
 const NPM_TIME: Duration = Duration::from_secs(120);
+const NPM_TIME_OF_EMBED: Duration = Duration::from_secs(600);
 
 fn main() -> Result<(), String> {
     for path in [
@@ -32,7 +34,12 @@ fn main() -> Result<(), String> {
     if mode == "cdn" {
         return leave_empty(&out);
     }
-    match embed(&out) {
+    let patience = if mode == "embed" {
+        NPM_TIME_OF_EMBED
+    } else {
+        NPM_TIME
+    };
+    match embed(&out, patience) {
         Ok(()) => Ok(()),
         Err(reason) if mode == "embed" => Err(format!("GraphiQL could not be embedded: {reason}")),
         Err(reason) => {
@@ -48,7 +55,7 @@ fn main() -> Result<(), String> {
 }
 
 /// Installs by the lockfile in a working folder, and copies the files of the page and the licences.
-fn embed(out: &Path) -> Result<(), String> {
+fn embed(out: &Path, patience: Duration) -> Result<(), String> {
     let work = out.with_file_name("npm");
     // Remove the rest of an interrupted run.
     let _ = fs::remove_dir_all(&work);
@@ -56,7 +63,7 @@ fn embed(out: &Path) -> Result<(), String> {
     for name in ["package.json", "package-lock.json"] {
         copy(&Path::new(SOURCE).join(name), &work.join(name))?;
     }
-    npm_ci(&work)?;
+    npm_ci(&work, patience)?;
     let modules = work.join("node_modules");
     for file in &vendored::VENDORED {
         copy(
@@ -74,7 +81,7 @@ fn embed(out: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn npm_ci(work: &Path) -> Result<(), String> {
+fn npm_ci(work: &Path, patience: Duration) -> Result<(), String> {
     let log = work.join("npm.log");
     let output = File::create(&log).map_err(|error| error.to_string())?;
     let errors = output.try_clone().map_err(|error| error.to_string())?;
@@ -94,7 +101,7 @@ fn npm_ci(work: &Path) -> Result<(), String> {
         .stderr(errors)
         .spawn()
         .map_err(|error| format!("npm did not start: {error}"))?;
-    let deadline = Instant::now() + NPM_TIME;
+    let deadline = Instant::now() + patience;
     loop {
         match npm.try_wait().map_err(|error| error.to_string())? {
             Some(status) if status.success() => return Ok(()),
@@ -109,7 +116,7 @@ fn npm_ci(work: &Path) -> Result<(), String> {
             None if Instant::now() > deadline => {
                 let _ = npm.kill();
                 let _ = npm.wait();
-                return Err(format!("npm ci took longer than {} s", NPM_TIME.as_secs()));
+                return Err(format!("npm ci took longer than {} s", patience.as_secs()));
             }
             None => std::thread::sleep(Duration::from_millis(50)),
         }
