@@ -15,7 +15,7 @@ use crate::support::node::Node;
 use crate::support::program::{Program, Running};
 use crate::support::server::Server;
 
-const INSTALLS_WITHIN: Duration = Duration::from_secs(120);
+const INSTALLS_WITHIN: Duration = Duration::from_secs(600);
 const DRIVES_WITHIN: Duration = Duration::from_secs(600);
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 const AGENT: &str = "agent:helper";

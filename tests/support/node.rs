@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::program::Running;
 
-const INSTALLS_WITHIN: Duration = Duration::from_secs(180);
-const RUNS_WITHIN: Duration = Duration::from_secs(60);
+const INSTALLS_WITHIN: Duration = Duration::from_secs(600);
+const RUNS_WITHIN: Duration = Duration::from_secs(180);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOCK: &str = "package-lock.json";
 
