@@ -43,6 +43,69 @@ async fn a_persisted_message_is_never_reported_undone_and_its_late_event_is_logg
     logged.await.expect("it is repeated until it is logged");
 }
 
+/// Its queue has ended, and the next one of the conversation runs, when its first deadline passes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_persisted_message_whose_answer_waits_is_not_taken_for_another_that_is_queued() {
+    let Some(address) = keyspace().await else {
+        return;
+    };
+    let bounds = Bounds {
+        queue_wait: Duration::from_secs(1),
+        outcome_wait: Duration::from_secs(3),
+        ..Bounds::default()
+    };
+    let other = Server::at(address.clone(), Bus::default(), 0).await;
+    let one = Server::within(bounds, address, Bus::default(), 0).await;
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    let first = other.try_send(&anna, conversation, "once", Some("key"));
+    first.await.unwrap();
+    one.slow.refuse("log_late", usize::MAX);
+    one.slow.hold();
+    let (one, anna, ben) = (&one, &anna, &ben);
+    let retry = async {
+        is_begun().await;
+        one.try_send(anna, conversation, "once", Some("key")).await
+    };
+    let queued_again = async {
+        is_begun().await;
+        is_begun().await;
+        one.slow.let_go();
+        while one.slow.refusals_left("log_late") == usize::MAX {
+            is_begun().await;
+        }
+        one.slow.hold();
+        let second = async {
+            is_begun().await;
+            one.try_send(ben, conversation, "behind", None).await
+        };
+        let let_go = async {
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+            one.slow.let_go();
+        };
+        let (before, behind, ()) = tokio::join!(
+            one.try_send(anna, conversation, "before", None),
+            second,
+            let_go
+        );
+        (before, behind)
+    };
+    let (_, retried, (before, behind)) = tokio::join!(
+        one.try_send(anna, conversation, "holds the queue", None),
+        retry,
+        queued_again
+    );
+    assert!(matches!(retried, Err(Error::OutcomeUnknown)), "{retried:?}");
+    assert!(before.is_ok(), "{before:?}");
+    assert!(matches!(behind, Ok(_) | Err(Error::Busy)), "{behind:?}");
+    one.slow.refuse("log_late", 0);
+}
+
+/// Time in which a write comes to its queue.
+async fn is_begun() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_that_cannot_read_its_message_does_not_say_that_nothing_was_done() {
     let Some((one, _other)) = two().await else {

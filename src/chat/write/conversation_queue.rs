@@ -9,6 +9,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -39,6 +40,9 @@ const BATCH_BYTES_MAX: usize = 40 * 1024;
 
 pub(crate) struct ConversationQueues {
     queues: Arc<Queues>,
+    /// Number of the last job of all queues. A queue ends before its last job is answered: the next queue of the conversation must not
+    /// use its numbers again, or the deadline of that job cancels another one.
+    last_number: AtomicU64,
     context: Arc<WriteContext>,
     tasks: Arc<WriteTasks>,
     backlog: Arc<Backlog>,
@@ -62,8 +66,6 @@ type Queues = Mutex<HashMap<ConversationId, ConversationQueue>>;
 struct ConversationQueue {
     jobs: VecDeque<QueuedCommand>,
     bytes: usize,
-    /// Number of the last job.
-    number: u64,
 }
 
 struct QueuedCommand {
@@ -107,6 +109,7 @@ impl ConversationQueues {
     pub(crate) fn new(context: Arc<WriteContext>, tasks: Arc<WriteTasks>, bounds: &Bounds) -> Self {
         Self {
             queues: Arc::default(),
+            last_number: AtomicU64::new(0),
             context,
             tasks,
             backlog: Backlog::new(BacklogSize {
@@ -196,8 +199,7 @@ impl ConversationQueues {
             return Err(Error::Busy);
         }
         queue.bytes += work.bytes();
-        queue.number += 1;
-        let number = queue.number;
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         queue.jobs.push_back(QueuedCommand {
             number,
             user,
