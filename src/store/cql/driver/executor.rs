@@ -162,12 +162,12 @@ impl Executor {
     {
         let _permit = self.write_permit(statement.kind).await?;
         let range = self.admit(&[statement], std::slice::from_ref(&values))?;
-        let kind = if statement.kind == Kind::Claim {
-            RequestKind::Claim
-        } else {
-            RequestKind::Conditional
+        // A claim that is done shows nobody anything before the write that follows it.
+        let (kind, error_of): (_, fn(ExecutionError) -> Error) = match statement.kind {
+            Kind::Claim => (RequestKind::Claim, of_write),
+            _ => (RequestKind::Conditional, of_decision),
         };
-        let answer = self.execute(kind, statement, &values, of_write);
+        let answer = self.execute(kind, statement, &values, error_of);
         decided(range.settle(answer.await)?)
     }
 
