@@ -48,3 +48,11 @@ export async function sendMany(base, username, conversationId, messages, token =
   }
   return ids;
 }
+
+/** Ends once a user has read all of a conversation. Its page marks a message as read some time after it has shown it. */
+export async function hasReadAll(base, username, conversationId) {
+  const api = apiOf(base, username);
+  const unread = async () => (await api("query($id: ID!) { node(id: $id) { ... on Conversation { inboxEntry { unreadCount } } } }", { id: conversationId }))
+    .node.inboxEntry.unreadCount;
+  while (await unread()) await new Promise((done) => setTimeout(done, 100));
+}

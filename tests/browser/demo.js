@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { entry, message, openId, send, sendMany } from "./chat.js";
+import { entry, hasReadAll, message, openId, send, sendMany } from "./chat.js";
 import { fits, launch } from "./page.js";
 
 const [base, executablePath, folder] = process.argv.slice(2);
@@ -96,6 +96,8 @@ async function olderOnesComeWithoutAJump(alice, bob) {
   const id = await openId(bob);
   await sendMany(base, "alice", id, Array.from({ length: 90 }, (_, index) => `Line ${index + 1}`));
   await message(bob, "Line 90").waitFor();
+  // Otherwise the page would open at the first unread message.
+  await hasReadAll(base, "bob", id);
   await bob.reload();
   await message(bob, "Line 90").waitFor();
   const shown = () => bob.locator("li.message").count();

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { apiOf, chooseAction, entry, message, openId, send, sendMany } from "./chat.js";
+import { apiOf, chooseAction, entry, hasReadAll, message, openId, send, sendMany } from "./chat.js";
 import { fits, launch } from "./page.js";
 
 const [base, executablePath, folder, feature] = process.argv.slice(2);
@@ -126,8 +126,9 @@ async function pins() {
 
   // Both are far above once the page is loaded again.
   await sendMany(base, "carol", id, lines(130));
-  // Bob has read all before: the page would open at the first unread message.
   await message(bob, "Line 130").waitFor();
+  // Otherwise the page would open at the first unread message.
+  await hasReadAll(base, "bob", id);
   await bob.reload();
   await message(bob, "Line 130").waitFor();
   await bob.locator("#pins", { hasText: "Bring spoons." }).click();
