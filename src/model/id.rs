@@ -108,16 +108,7 @@ impl DirectIds {
 
     /// Id of the direct conversation of two users, in either order.
     pub fn id(&self, one: &UserId, other: &UserId) -> ConversationId {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.0).expect("an HMAC takes a key of any length");
-        mac.update(b"direct");
-        mac.update(&pair_key(one, other));
-        let (bytes, _) = mac
-            .finalize()
-            .into_bytes()
-            .split_first_chunk::<16>()
-            .map(|(head, rest)| (*head, rest))
-            .expect("32 bytes");
+        let bytes = self.mac(&[b"direct", &pair_key(one, other)]);
         let id = ConversationId(Builder::from_custom_bytes(bytes).into_uuid());
         // The second half is a checksum of the first, so that an import under another secret recognizes the id.
         if one == other {
@@ -125,6 +116,15 @@ impl DirectIds {
         } else {
             id
         }
+    }
+
+    /// The first half of an HMAC-SHA256 over these parts, keyed with the secret.
+    pub(super) fn mac(&self, parts: &[&[u8]]) -> [u8; 16] {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("an HMAC takes a key of any length");
+        parts.iter().for_each(|part| mac.update(part));
+        let bytes = mac.finalize().into_bytes();
+        *bytes.first_chunk::<16>().expect("32 bytes")
     }
 }
 

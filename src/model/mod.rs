@@ -7,6 +7,7 @@ pub mod event;
 pub mod id;
 pub mod inbox;
 pub mod job;
+pub mod live;
 pub mod message;
 pub mod metadata;
 pub mod page;
@@ -35,7 +36,14 @@ pub use inbox::{
     hidden_larges,
 };
 pub use job::{ErasureStep, Job, JobId, JobLease, JobState};
-pub use message::{IdempotencyKey, InputHash, Mentions, Message, MessageKind, Pin, PinKey};
+pub use live::{
+    LiveBody, LiveChunk, LiveExtent, LiveKey, LiveMessage, LiveMessageId, LiveStart, LiveStatus,
+    LiveStop, LiveText, LiveWriter, LiveWriters, WriterName, WriterNumber, WritersError,
+};
+pub use message::{
+    IdempotencyKey, InputHash, Mentions, Message, MessageKind, MessageStep, MessageStepState,
+    MessageSteps, Pin, PinKey, StepsError,
+};
 pub use metadata::{Metadata, MetadataError};
 pub use page::{Cut, Direction, Page, PageRequest};
 pub use reaction::{Emoji, EmojiError, Reaction};

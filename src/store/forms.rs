@@ -28,4 +28,6 @@ impl FormVersion {
     pub const LATE_WRITES: Self = Self(21);
     /// Parts of contents by number: durations and thumbnails of attachments are the first ones.
     pub const PARTS: Self = Self(23);
+    /// Live messages.
+    pub const LIVE_MESSAGES: Self = Self(24);
 }

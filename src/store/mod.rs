@@ -36,6 +36,9 @@
 //! | `blocks_by_user` | user, blocked user | users whom a user blocks, and ended blocks (35 days) |
 //! | `reports_by_week` | week, report, newest first | reports of users and messages, and how services resolved them (400 days) |
 //! | `expiries_by_hour` | hour, shard, conversation | which conversations have messages to remove from the disk |
+//! | `live_texts` | conversation, live message, writer, end, position | the text of a message while it is written, and its writers (a day) |
+//! | `live_messages_by_conversation` | conversation, minute, live message, newest first | which messages are being written (10 minutes) |
+//! | `due_by_minute` | minute, shard, live message | which live messages a server has to look after (2 days) |
 //! | `search_directories` | conversation | which segments the search index of a conversation has, and which messages changed since |
 //! | `search_blocks_by_segment` | conversation, segment, block | which messages of a segment hold a word |
 //! | `jobs` | shard, job | erasures of users: how far each is, and which server works on it (400 days once ended) |
@@ -65,6 +68,7 @@ mod error;
 mod forms;
 mod inbox;
 mod intercepted;
+pub mod live;
 mod membership;
 mod message;
 mod outbox;
@@ -103,6 +107,7 @@ pub use self::inbox::{
 pub use self::intercepted::{
     InstrumentedStore, InterceptedStore, OperationMetrics, StoreInterceptor, StoreOperation,
 };
+pub use self::live::LiveStore;
 pub use self::membership::{
     BanChange, LastMembershipChange, MembershipChange, MembershipSnapshot, MembershipTransition,
     MembershipVersion, Renaming, TransitionKind,
@@ -140,7 +145,15 @@ use crate::model::{
 /// Roles are effective ones: in a group without an OWNER, the oldest ADMIN has that role, else the
 /// oldest participant ([`crate::model::Membership::succession`]).
 pub trait Store:
-    ErasureStore + RemovalStore + ScanStore + SearchStore + fmt::Display + Send + Sync + 'static
+    ErasureStore
+    + LiveStore
+    + RemovalStore
+    + ScanStore
+    + SearchStore
+    + fmt::Display
+    + Send
+    + Sync
+    + 'static
 {
     /// How far before a cursor a resumed stream must read, because an event with a smaller id may
     /// have become visible after one with a greater id. Zero where one server allocates all ids.

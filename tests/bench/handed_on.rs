@@ -1,6 +1,6 @@
-//! A store that stands before another one, and changes nothing of erasure, removal, scans and the search index.
+//! A store that stands before another one, and changes nothing of erasure, live messages, removal, scans and the search index.
 
-/// Implements erasure, removal, scans and the search index by the store in the field `inner`.
+/// Implements erasure, live messages, removal, scans and the search index by the store in the field `inner`.
 macro_rules! hand_on {
     ($store:ty) => {
         impl ::wideroom::store::ErasureStore for $store {
@@ -70,6 +70,79 @@ macro_rules! hand_on {
                 to: &'a ::wideroom::model::Job,
             ) -> ::wideroom::store::StoreFuture<'a, bool> {
                 self.inner.swap_job(seen, to)
+            }
+        }
+
+        impl ::wideroom::store::LiveStore for $store {
+            fn claim_live_writer<'a>(
+                &'a self,
+                live: ::wideroom::model::LiveKey,
+                claim: &'a ::wideroom::store::live::WriterClaim,
+            ) -> ::wideroom::store::StoreFuture<'a, bool> {
+                self.inner.claim_live_writer(live, claim)
+            }
+
+            fn live_messages<'a>(
+                &'a self,
+                keys: &'a [::wideroom::model::LiveKey],
+            ) -> ::wideroom::store::StoreFuture<'a, Vec<Option<::wideroom::model::LiveMessage>>>
+            {
+                self.inner.live_messages(keys)
+            }
+
+            fn live_texts<'a>(
+                &'a self,
+                query: &'a ::wideroom::store::live::LiveTextQuery,
+            ) -> ::wideroom::store::StoreFuture<'a, Vec<::wideroom::model::LiveText>> {
+                self.inner.live_texts(query)
+            }
+
+            fn write_live<'a>(
+                &'a self,
+                live: ::wideroom::model::LiveKey,
+                write: &'a ::wideroom::store::live::LiveWrite,
+            ) -> ::wideroom::store::StoreFuture<'a, ()> {
+                self.inner.write_live(live, write)
+            }
+
+            fn stop_live<'a>(
+                &'a self,
+                live: ::wideroom::model::LiveKey,
+                stop: &'a ::wideroom::model::LiveStop,
+            ) -> ::wideroom::store::StoreFuture<'a, ()> {
+                self.inner.stop_live(live, stop)
+            }
+
+            fn discard_live(
+                &self,
+                live: ::wideroom::model::LiveKey,
+                at: ::wideroom::model::Timestamp,
+            ) -> ::wideroom::store::StoreFuture<'_, ()> {
+                self.inner.discard_live(live, at)
+            }
+
+            fn list_live<'a>(
+                &'a self,
+                listing: &'a ::wideroom::store::live::LiveListing,
+                due_minute: u32,
+            ) -> ::wideroom::store::StoreFuture<'a, ()> {
+                self.inner.list_live(listing, due_minute)
+            }
+
+            fn listed_lives(
+                &self,
+                conversation: ::wideroom::model::ConversationId,
+                from_minute: u32,
+                limit: usize,
+            ) -> ::wideroom::store::StoreFuture<'_, Vec<::wideroom::store::live::LiveListing>> {
+                self.inner.listed_lives(conversation, from_minute, limit)
+            }
+
+            fn due_lives<'a>(
+                &'a self,
+                query: &'a ::wideroom::store::live::DueLiveQuery,
+            ) -> ::wideroom::store::StoreFuture<'a, Vec<::wideroom::store::live::LiveListing>> {
+                self.inner.due_lives(query)
             }
         }
 

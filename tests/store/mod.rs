@@ -35,6 +35,7 @@ mod floor;
 mod history;
 mod import;
 mod inbox;
+mod live;
 mod living;
 mod membership;
 mod mention;
@@ -57,9 +58,10 @@ use stage::Stage;
 
 /// The list of cases, by file. `stores!` makes a test of each for an engine.
 ///
-/// `cases` are async; `properties` are given a runtime, as proptest itself is not async.
+/// `cases` are async; `counted` are given the stage, with its clock and its count of rows; `properties` are given a runtime, as proptest
+/// itself is not async.
 macro_rules! contract {
-    (cases { $($file:ident { $($case:ident),+ $(,)? })+ } living { $($counted:ident),+ $(,)? } properties { $($property_file:ident { $($property:ident),+ $(,)? })+ }) => {
+    (cases { $($file:ident { $($case:ident),+ $(,)? })+ } counted { $($counted_file:ident { $($counted:ident),+ $(,)? })+ } properties { $($property_file:ident { $($property:ident),+ $(,)? })+ }) => {
         macro_rules! stores {
             ($engine:ident) => { stores!($engine, cfg(test)); };
             ($engine:ident, $mark:meta) => {
@@ -128,17 +130,17 @@ macro_rules! contract {
                         stage.close().await;
                     }
 
-                    mod living {
+                    mod counted {
                         use super::Stage;
-                        $(
+                        $($(
                             #[tokio::test]
                             #[$mark]
                             async fn $counted() {
                                 let Some(stage) = Stage::$engine().await else { return };
-                                crate::store::living::$counted(&stage).await;
+                                crate::store::$counted_file::$counted(&stage).await;
                                 stage.close().await;
                             }
-                        )+
+                        )+)+
                     }
                 }
             };
@@ -200,6 +202,19 @@ contract! {
             due_removals_are_listed_by_hour,
             a_message_that_opens_a_bucket_lists_its_conversation,
             an_expiry_is_an_event_of_the_outbox,
+        }
+        live {
+            a_live_message_is_begun_once_and_read_back,
+            a_writer_claims_the_next_number_of_the_list_that_it_saw,
+            one_of_many_concurrent_writers_claims_a_number,
+            rows_of_text_are_read_by_their_ends,
+            no_row_of_text_is_rewritten,
+            the_longest_row_is_read_back,
+            status_and_steps_of_the_later_write_stay,
+            a_stop_and_a_discard_stand_with_the_live_message,
+            a_write_to_a_live_message_that_nobody_began_shows_nowhere,
+            live_messages_are_listed_by_minute,
+            due_live_messages_are_listed_by_minute,
         }
         history {
             appended_messages_are_read_back_whole,
@@ -405,14 +420,20 @@ contract! {
             growing_large_between_sends_loses_nothing,
         }
     }
-    living {
-        ended_pins_cost_a_list_nothing,
-        reactions_that_were_taken_back_cost_a_page_nothing,
-        participants_who_left_are_passed_over_once,
-        an_inbox_reads_no_conversation_that_its_user_left,
-        former_participants_cost_a_change_and_a_send_nothing,
-        lifted_bans_cost_a_list_nothing,
-        a_count_above_one_of_many_floors_reads_few_messages,
+    counted {
+        living {
+            ended_pins_cost_a_list_nothing,
+            reactions_that_were_taken_back_cost_a_page_nothing,
+            participants_who_left_are_passed_over_once,
+            an_inbox_reads_no_conversation_that_its_user_left,
+            former_participants_cost_a_change_and_a_send_nothing,
+            lifted_bans_cost_a_list_nothing,
+            a_count_above_one_of_many_floors_reads_few_messages,
+        }
+        live {
+            a_live_message_is_forgotten_a_day_after_its_last_write,
+            a_poll_of_a_live_message_reads_new_rows_alone,
+        }
     }
     properties {
         history { pages_tile_the_history, a_page_is_the_slice_of_its_list }

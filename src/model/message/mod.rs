@@ -1,13 +1,15 @@
-//! Messages with their pins, and the idempotency keys and input hashes that detect retries.
+//! Messages with their pins and steps, and the idempotency keys and input hashes that detect retries.
 
 mod erasure;
 mod mentions;
 mod pin;
+mod steps;
 
 use sha2::{Digest, Sha256};
 
 pub use self::mentions::Mentions;
 pub use self::pin::{Pin, PinKey};
+pub use self::steps::{MessageStep, MessageStepState, MessageSteps, StepsError};
 use super::content::put_attachments;
 use super::{
     Content, ConversationId, ConversationProfile, MessageId, Metadata, Parts, PostingRoles,

@@ -21,6 +21,7 @@ mod cluster_store;
 mod driver;
 mod erasure;
 mod inbox;
+mod live;
 mod message;
 mod outbox;
 mod participant;
@@ -45,6 +46,7 @@ use self::driver::nodes::{clocks, watch};
 use self::driver::statement::Statement;
 use self::driver::{connect, migrate as migrations, upgrade};
 use self::inbox::Inboxes;
+use self::live::LiveTables;
 use self::message::Messages;
 use self::outbox::Outbox;
 use self::participant::Participants;
@@ -78,7 +80,7 @@ fn statements() -> Vec<&'static [&'static Statement]> {
         participant::STATEMENTS,
         inbox::STATEMENTS,
         send::STATEMENTS,
-        &[search::STATEMENTS],
+        &[live::STATEMENTS, search::STATEMENTS],
         admin::STATEMENTS,
     ]
     .concat()
@@ -97,6 +99,7 @@ pub struct Cql {
     reports: ReportTable,
     jobs: JobTable,
     search: SearchTables,
+    live: LiveTables,
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
     outbox: Arc<Outbox>,
@@ -144,6 +147,7 @@ impl Cql {
         let reports = ReportTable::new(e(), c());
         let jobs = JobTable::new(e());
         let search = SearchTables::new(e());
+        let live = LiveTables::new(e());
         outbox.follow(&admin.outbox_since().await);
         Ok(Self {
             address,
@@ -157,6 +161,7 @@ impl Cql {
             reports,
             jobs,
             search,
+            live,
             inboxes,
             sends,
             outbox,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 pub use self::instrumented::{InstrumentedStore, OperationMetrics};
 use super::cluster::ClusterStore;
+use super::live::{DueLiveQuery, LiveListing, LiveStore, LiveTextQuery, LiveWrite, WriterClaim};
 use super::{
     Appended, Audience, ChangedRow, ConversationProfileChange, ConversationsPiece, Created,
     DeadLetter, DirectoryChange, DueQuery, DueRemoval, EarlierSend, EntryPreview, ErasureStore,
@@ -24,7 +25,7 @@ use crate::model::{
     MessageId, OrderKey, OutboxShard, Page, PageRequest, Participant, Pin, Profile, Reaction,
     Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
-use crate::model::{Ban, Block, IgnoredSenders};
+use crate::model::{Ban, Block, IgnoredSenders, LiveKey, LiveMessage, LiveStop, LiveText};
 
 /// Operation of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -248,6 +249,19 @@ intercepted! {
         oldest_bucket(conversation: ConversationId) -> Option<OldestBucket>;
         remove_history(conversation: ConversationId, removal: &'a HistoryRemoval) -> RemovedHistory;
         log_expiry(conversation: ConversationId, event: TimeUuid) -> ();
+    }
+
+    impl LiveStore {
+        {}
+        claim_live_writer(live: LiveKey, claim: &'a WriterClaim) -> bool;
+        live_messages(keys: &'a [LiveKey]) -> Vec<Option<LiveMessage>>;
+        live_texts(query: &'a LiveTextQuery) -> Vec<LiveText>;
+        write_live(live: LiveKey, write: &'a LiveWrite) -> ();
+        stop_live(live: LiveKey, stop: &'a LiveStop) -> ();
+        discard_live(live: LiveKey, at: Timestamp) -> ();
+        list_live(listing: &'a LiveListing, due_minute: u32) -> ();
+        listed_lives(conversation: ConversationId, from_minute: u32, limit: usize) -> Vec<LiveListing>;
+        due_lives(query: &'a DueLiveQuery) -> Vec<LiveListing>;
     }
 
     impl ErasureStore {

@@ -5,6 +5,7 @@ pub(super) mod finding;
 pub(super) mod former_runs;
 pub(super) mod import;
 pub(super) mod job;
+pub(super) mod live;
 pub(super) mod note;
 pub(super) mod outbox;
 pub(super) mod pair;

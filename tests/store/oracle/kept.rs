@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use wideroom::model::{
     AppKey, AppKeyClaim, Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Job,
-    JobId, Message, OutboxEvent, OutboxRow, OutboxShard, Pin, Profile, Report, ReportId,
+    JobId, LiveKey, LiveMessageId, Message, OutboxEvent, OutboxRow, OutboxShard, Pin, Profile,
+    Report, ReportId,
     Restriction, TimeUuid, Timestamp, UserId,
 };
+use wideroom::store::live::LiveListing;
 use wideroom::store::{
     DeadLetter, DueRemoval, EarlierSend, ImportRow, Imported, ReaderPosition, Restricted,
     SearchSegmentKey,
 };
 
 use super::conversation::{OracleConversation, OracleParticipant};
+use super::live::OracleLive;
 
 #[derive(Default)]
 pub(super) struct Kept {
@@ -41,6 +44,9 @@ pub(super) struct Kept {
     /// The search index: directories, and the blocks of segments.
     pub(super) directories: HashMap<ConversationId, Vec<u8>>,
     pub(super) segments: HashMap<SearchSegmentKey, Vec<Vec<u8>>>,
+    pub(super) lives: BTreeMap<LiveKey, OracleLive>,
+    pub(super) live_listings: BTreeMap<(u32, LiveKey), LiveListing>,
+    pub(super) due_lives: BTreeMap<(u32, LiveMessageId, ConversationId), LiveListing>,
 }
 
 impl Kept {

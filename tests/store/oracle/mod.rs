@@ -6,6 +6,7 @@ mod admin;
 mod conversation;
 mod erasure;
 mod kept;
+mod live;
 mod removal;
 mod search;
 

@@ -10,6 +10,7 @@ use crate::model::{ConversationId, Direction, Job, Timestamp};
 use crate::store::embedded::OpenStore;
 use crate::store::embedded::admin::compaction;
 use crate::store::embedded::admin::reopening::Reopener;
+use crate::store::embedded::background::live;
 use crate::store::embedded::ban::BanSweep;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
@@ -172,6 +173,12 @@ fn plan(context: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)
     for row in view.scan(span, Direction::Forward) {
         let (bytes, _) = row?;
         let of = key::expired_key(&bytes).ok_or_else(|| corrupt("expiry", MalformedKey))?;
+        if let Some(live) = key::live_of(&of)
+            && !live::expire(&view, live, now, SWEEP_OPS_MAX, &mut write)?
+        {
+            // Rows are left: the entry stays for the next batch.
+            break;
+        }
         write.ops.push(Op::Delete(key::Key {
             table: key::Table::Rows,
             bytes: bytes.to_vec(),

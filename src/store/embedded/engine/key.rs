@@ -7,6 +7,7 @@
 mod change;
 mod expiry;
 mod inbox;
+mod live;
 mod mention;
 mod outbox;
 mod reaction;
@@ -26,6 +27,11 @@ pub(in crate::store::embedded) use self::inbox::{
     activities, activity, activity_place, all_activities, all_busy, all_larges, busy,
     busy_conversation, busy_conversation_id, entries, entry, entry_cell, inbox_key, larges, listed,
     listed_id, listing_of,
+};
+pub(in crate::store::embedded) use self::live::{
+    LiveCell, due_live, due_live_of, due_lives, live, live_cell, live_cell_of, live_cells,
+    live_listing, live_listing_of, live_listings, live_of, live_position_of, live_rows, live_text,
+    live_texts,
 };
 pub(in crate::store::embedded) use self::mention::{
     all_everyones, all_mentions, everyone, everyone_in, everyone_of, everyones, mention,
@@ -133,6 +139,9 @@ enum Tag {
     PinList = 51,
     ConversationProfile = 60,
     AppKey = 61,
+    Live = 62,
+    LiveListing = 63,
+    DueLive = 64,
 }
 
 /// Cells of one participant. Each has its own key, so that concurrent writers never share one.
@@ -218,6 +227,11 @@ impl Key {
             (Table::Rows, Some(&tag)) if tag == Tag::Job as u8 || tag == Tag::EndedJob as u8 => {
                 "jobs"
             }
+            (Table::Rows, Some(&tag)) if tag == Tag::Live as u8 => "live_texts",
+            (Table::Rows, Some(&tag)) if tag == Tag::LiveListing as u8 => {
+                "live_messages_by_conversation"
+            }
+            (Table::Rows, Some(&tag)) if tag == Tag::DueLive as u8 => "due_by_minute",
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),
             (table, _) => table.name(),
         }

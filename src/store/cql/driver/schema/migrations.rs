@@ -2,8 +2,8 @@
 
 use super::tables::{
     APP_KEY_TABLE, BAN_TABLE, BLOCK_TABLE, CLUSTER_TABLES, CONVERSATION_PROFILE_TABLE,
-    EXPIRY_TABLE, JOB_TABLE, LIVING_TABLES, MENTION_TABLES, NOTIFY_ALL_TABLE, OUTBOX_TABLE,
-    PIN_TABLE, READER_TABLES, REPORT_TABLE, RESTRICTION_TABLES, SEARCH_TABLES, TABLES,
+    EXPIRY_TABLE, JOB_TABLE, LIVE_TABLES, LIVING_TABLES, MENTION_TABLES, NOTIFY_ALL_TABLE,
+    OUTBOX_TABLE, PIN_TABLE, READER_TABLES, REPORT_TABLE, RESTRICTION_TABLES, SEARCH_TABLES, TABLES,
 };
 use super::{AddedColumns, Migration, OLDEST_SERVER_SINCE, SpeculativeRetry};
 use crate::store::FormVersion;
@@ -148,6 +148,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         columns: &[],
         speculation: Some(QUICK_CONVERSATION_PROFILES),
     },
+    Migration {
+        version: FormVersion::LIVE_MESSAGES.0,
+        statements: LIVE_TABLES,
+        columns: &[],
+        speculation: Some(QUICK_LIVE),
+    },
 ];
 
 /// No batch writes the keys, so nothing is replayed into them. Cassandra keeps the Paxos state of a claim as long as this.
@@ -205,6 +211,15 @@ const QUICK_PINS: SpeculativeRetry = SpeculativeRetry {
 
 const QUICK_LIVING: SpeculativeRetry = SpeculativeRetry {
     tables: &["pinned_by_conversation", "ended_reactions_by_message"],
+    millis: 50,
+};
+
+const QUICK_LIVE: SpeculativeRetry = SpeculativeRetry {
+    tables: &[
+        "live_texts",
+        "live_messages_by_conversation",
+        "due_by_minute",
+    ],
     millis: 50,
 };
 

@@ -278,6 +278,53 @@ pub(super) const SEARCH_TABLES: &[&str] = &[
 ) WITH ID = {id}",
 ];
 
+/// Live messages: their texts with their cells, the list of each conversation, and the due queue. No batch writes them, and nothing is
+/// deleted. Cassandra keeps the Paxos state of a claim as long as `gc_grace_seconds`. The text of a live message lives for a day after its
+/// last write; the writers, which claims write, half a day longer.
+pub(super) const LIVE_TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS {keyspace}.live_texts (
+    conversation_id uuid,
+    live_id blob,
+    writer_number tinyint,
+    text_end int,
+    position int,
+    content text,
+    writers blob static,
+    started blob static,
+    touched bigint static,
+    status blob static,
+    steps blob static,
+    stop blob static,
+    discarded blob static,
+    PRIMARY KEY ((conversation_id, live_id), writer_number, text_end, position)
+) WITH default_time_to_live = 86400 AND gc_grace_seconds = 10800
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', 'compaction_window_size': '6'}
+    AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.live_messages_by_conversation (
+    conversation_id uuid,
+    minute int,
+    live_id blob,
+    sender_id text,
+    key text,
+    PRIMARY KEY ((conversation_id), minute, live_id)
+) WITH CLUSTERING ORDER BY (minute DESC, live_id ASC) AND default_time_to_live = 600 AND gc_grace_seconds = 10800
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'MINUTES', 'compaction_window_size': '5'}
+    AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.due_by_minute (
+    minute int,
+    shard tinyint,
+    due_id blob,
+    kind tinyint,
+    conversation_id uuid,
+    live_id blob,
+    sender_id text,
+    key text,
+    PRIMARY KEY ((minute, shard), due_id)
+) WITH default_time_to_live = 3024000 AND gc_grace_seconds = 86400
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'DAYS', 'compaction_window_size': '1'}
+    AND ID = {id}",
+];
+
 /// The directory of servers, and their mailboxes. No LOGGED batch writes them. The registrations keep their tombstones as long as a row could
 /// live, so that no removed one comes back from a replica that was away.
 pub(super) const CLUSTER_TABLES: &[&str] = &[
@@ -358,8 +405,9 @@ pub(super) const READER_TABLES: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::CLUSTER_TABLES;
+    use super::{CLUSTER_TABLES, LIVE_TABLES};
     use crate::store::cluster::{REGISTRATION_SECONDS, SERVER_ROW_SECONDS};
+    use crate::store::live::{LIVE_LISTED_MINUTES, LIVE_TEXT_LIFETIME_MICROS};
 
     #[test]
     fn rows_of_the_directory_live_as_long_as_their_servers_believe() {
@@ -372,6 +420,18 @@ mod tests {
             let table = CLUSTER_TABLES.iter().find(|text| text.starts_with(&begin));
             let life = format!("default_time_to_live = {seconds} ");
             assert!(table.unwrap().contains(&life), "{name}");
+        }
+    }
+
+    #[test]
+    fn live_messages_live_as_long_as_the_store_promises() {
+        let lives = [
+            LIVE_TEXT_LIFETIME_MICROS / 1_000_000,
+            i64::from(LIVE_LISTED_MINUTES) * 60,
+        ];
+        for (table, seconds) in LIVE_TABLES.iter().zip(lives) {
+            let life = format!("default_time_to_live = {seconds} ");
+            assert!(table.contains(&life), "{table}");
         }
     }
 }
