@@ -13,6 +13,7 @@ use crate::chat::index::SearchIndex;
 use crate::chat::participants::ParticipantService;
 use crate::chat::publisher::Publisher;
 use crate::chat::replay_limiter::ReplayLimiter;
+use crate::chat::sent_lives::SentLives;
 use crate::chat::write_tasks::WriteTasks;
 use crate::clock::Clock;
 use crate::model::Timestamp;
@@ -24,6 +25,7 @@ pub(crate) struct Components {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) in_flight: InFlightIds,
     pub(crate) publisher: Arc<Publisher>,
+    pub(crate) sent_lives: Arc<SentLives>,
     pub(crate) access: Arc<Access>,
     pub(crate) restrictions: Arc<Restrictions>,
     pub(crate) relationships: Arc<Relationships>,
@@ -46,7 +48,13 @@ impl Components {
         bounds: &Bounds,
         imported_at: Timestamp,
     ) -> Self {
-        let publisher = Publisher::new(bus.clone(), Arc::clone(&clock), in_flight.clone());
+        let sent_lives = Arc::<SentLives>::default();
+        let publisher = Publisher::new(
+            bus.clone(),
+            Arc::clone(&clock),
+            in_flight.clone(),
+            Arc::clone(&sent_lives),
+        );
         let publisher = Arc::new(publisher);
         let access = Arc::new(Access::new(
             Arc::clone(&store),
@@ -77,6 +85,7 @@ impl Components {
             clock,
             in_flight,
             publisher,
+            sent_lives,
             access,
             restrictions: Arc::new(restrictions),
             relationships,

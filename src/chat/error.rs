@@ -30,6 +30,9 @@ pub enum Error {
     /// The idempotency key was used with another input.
     #[error("this idempotencyKey was used with another input")]
     Conflict,
+    /// The live message has ended, or another writer has taken it over, or another text was written there.
+    #[error("{0}")]
+    LiveConflict(&'static str),
     /// The viewer has the most of what there may be. The operation was not done.
     #[error("{0}")]
     TooMany(&'static str),

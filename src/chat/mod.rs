@@ -21,6 +21,7 @@ mod inbox;
 mod index;
 mod late_rule;
 mod listing;
+mod live;
 mod outbox;
 mod participants;
 mod presence;
@@ -32,6 +33,7 @@ mod removal;
 mod replay_limiter;
 mod safety;
 mod search;
+mod sent_lives;
 mod single_flight;
 mod stream;
 mod write;
@@ -58,6 +60,7 @@ pub use self::inbox::summary::{InboxSummary, SharedSummary, SummaryFields};
 pub use self::index::content::ContentKind;
 pub use self::index::{IndexPiece, IndexUpkeep};
 pub use self::listing::{ListingService, ScanPage};
+pub use self::live::{LiveService, LiveView, LiveWriteInput, LiveWritten};
 pub use self::outbox::notification::{
     NOTIFICATION, NotificationPiece, NotificationReason, NotificationRecipient, NotificationService,
 };
@@ -129,6 +132,7 @@ pub struct Services {
     pub outbox: OutboxService,
     pub notifications: Arc<NotificationService>,
     pub removals: RemovalService,
+    pub lives: LiveService,
     components: Components,
     read_shares: Arc<ReadShares>,
     bounds: Bounds,
@@ -251,6 +255,7 @@ impl Services {
         let writes = Arc::new(WriteService::new(&components, &bounds));
         let erasure = Arc::new(ErasureService::new(&components, &writes));
         Self {
+            lives: LiveService::new(&components, &writes, &bounds),
             access: Arc::clone(&components.access),
             restrictions: Arc::clone(&components.restrictions),
             history: Arc::clone(&components.history),
@@ -288,6 +293,7 @@ impl Services {
         self.reports.register(metrics);
         self.streams.register(metrics);
         self.removals.register(metrics);
+        self.lives.register(metrics);
         self.components.index.register(metrics);
         if let Some(cluster) = self.components.in_flight.cluster() {
             cluster.register(metrics);

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::bus::{Bus, NoticeEnvelope};
 use crate::chat::in_flight_ids::{IdLease, InFlightIds};
+use crate::chat::sent_lives::SentLives;
 use crate::clock::Clock;
 use crate::cluster::{CursorScope, DeduplicationWindow, Recipients, RemoteNotice};
 use crate::model::{
@@ -27,6 +28,7 @@ pub(crate) struct Publisher {
     /// Ids of events that this process has published: its own, and those that other servers have
     /// notified it of, which may come twice. `None` on a store of one server.
     published: Option<Mutex<DeduplicationWindow<TimeUuid>>>,
+    sent_lives: Arc<SentLives>,
 }
 
 /// Origin of an event that is published.
@@ -39,7 +41,12 @@ pub(crate) enum Origin<'a> {
 }
 
 impl Publisher {
-    pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, in_flight: InFlightIds) -> Self {
+    pub(crate) fn new(
+        bus: Bus,
+        clock: Arc<dyn Clock>,
+        in_flight: InFlightIds,
+        sent_lives: Arc<SentLives>,
+    ) -> Self {
         let published = in_flight
             .is_shared()
             .then(|| Mutex::new(DeduplicationWindow::new(PUBLISHED_FOR)));
@@ -48,6 +55,7 @@ impl Publisher {
             clock,
             in_flight,
             published,
+            sent_lives,
         }
     }
 
@@ -87,6 +95,9 @@ impl Publisher {
         origin: Origin<'_>,
     ) {
         self.record(id);
+        if let Event::MessageAdded(message) = &event {
+            self.sent_lives.end(message);
+        }
         let topic = Topic::Conversation(conversation);
         if !self.bus.has_subscribers(&topic) {
             return;

@@ -156,7 +156,9 @@ impl From<chat::Error> for Error {
                 Self::new(Code::Unavailable, sentence).with(OUTCOME, NOT_DONE)
             }
             chat::Error::BadInput { path, message } => Self::bad_input(path, message),
-            chat::Error::Conflict | chat::Error::TooMany(_) => Self::new(Code::Conflict, sentence),
+            chat::Error::Conflict | chat::Error::LiveConflict(_) | chat::Error::TooMany(_) => {
+                Self::new(Code::Conflict, sentence)
+            }
             chat::Error::CursorExpired => Self::new(Code::CursorExpired, sentence),
             chat::Error::OutboxOff => Self::new(Code::Unavailable, sentence),
             chat::Error::UpgradeNotFinished => {

@@ -7,6 +7,7 @@
 
 mod background;
 mod before_send;
+mod live;
 mod presence;
 mod store;
 mod stream;

@@ -1,11 +1,12 @@
 //! A store behind which virtual time stands still: the threads of the embedded store work in real time, and no timer may fire meanwhile.
 //!
-//! It also refuses calls, as a store does that is away, and may belong to the simulated cluster.
+//! It also refuses calls, as a store does that is away, disturbs writes of live messages, and may belong to the simulated cluster.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
+use crate::delivery::directory::Dice;
 use tokio::task::spawn_blocking;
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::embedded::Embedded;
@@ -30,6 +31,12 @@ impl Stillness {
     }
 }
 
+/// Awaits an answer of the embedded store while virtual time stands still.
+pub(super) async fn still<T>(answer: impl Future<Output = T>) -> T {
+    let _still = Stillness::begin();
+    answer.await
+}
+
 pub(super) struct StillStore {
     cluster: Option<Arc<dyn ClusterStore>>,
     is_away: AtomicBool,
@@ -37,6 +44,8 @@ pub(super) struct StillStore {
     refused: Mutex<HashSet<&'static str>>,
     /// Calls that wrote a position of a reader.
     swaps: AtomicUsize,
+    /// Chance by which writes of live messages have no known outcome. `None`: all of them have.
+    disturbance: Mutex<Option<Arc<Dice>>>,
 }
 
 impl StillStore {
@@ -50,6 +59,7 @@ impl StillStore {
             is_away: AtomicBool::new(false),
             refused: Mutex::default(),
             swaps: AtomicUsize::new(0),
+            disturbance: Mutex::default(),
         });
         let store = Arc::clone(embedded) as Arc<dyn StoreAdmin>;
         let store = InterceptedStore::before(store, Arc::clone(&still));
@@ -76,6 +86,24 @@ impl StillStore {
         self.swaps.load(Ordering::SeqCst)
     }
 
+    /// Has a write of live text in five end without a known outcome from now on: it is stored, or lost.
+    pub(super) fn disturb_lives(&self, dice: &Arc<Dice>) {
+        *self.disturbance.lock().unwrap() = Some(Arc::clone(dice));
+    }
+
+    /// A write of live text: it ends as it does, or is stored without an answer, or is lost.
+    async fn disturb<T>(&self, name: &str, answer: StoreFuture<'_, T>) -> Result<T> {
+        let disturbance = self.disturbance.lock().unwrap().clone();
+        let chance = disturbance.map_or(0, |dice| dice.below(100));
+        if chance < 80 {
+            return self.call(name, answer).await;
+        }
+        if chance < 86 {
+            self.call(name, answer).await?;
+        }
+        Err(Error::OutcomeUnknown("no answer came".into()))
+    }
+
     async fn call<T>(&self, name: &str, answer: StoreFuture<'_, T>) -> Result<T> {
         if self.is_away.load(Ordering::SeqCst) || self.refused.lock().unwrap().contains(name) {
             return Err(Error::Unavailable("it is away".into()));
@@ -83,8 +111,7 @@ impl StillStore {
         if name == "swap_reader_position" {
             self.swaps.fetch_add(1, Ordering::SeqCst);
         }
-        let _still = Stillness::begin();
-        answer.await
+        still(answer).await
     }
 }
 
@@ -96,6 +123,7 @@ impl StoreInterceptor for StillStore {
     ) -> StoreFuture<'a, T> {
         match operation.name() {
             "close" => answer,
+            "write_live" => Box::pin(self.disturb("write_live", answer)),
             name => Box::pin(self.call(name, answer)),
         }
     }

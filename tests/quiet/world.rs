@@ -91,6 +91,11 @@ impl Ground {
         }
     }
 
+    /// The store itself, on which nothing is disturbed.
+    pub(super) fn embedded(&self) -> Arc<Embedded> {
+        Arc::clone(&self.embedded)
+    }
+
     pub(super) fn is_shared(&self) -> bool {
         self.directory.is_some()
     }

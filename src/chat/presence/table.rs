@@ -274,7 +274,12 @@ mod tests {
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000_000)));
         let ids = Arc::new(IdGenerator::new([7; 8]));
         let in_flight = InFlightIds::new(clock.clone(), ids, None, 9);
-        let publisher = Arc::new(Publisher::new(Bus::default(), clock.clone(), in_flight));
+        let publisher = Arc::new(Publisher::new(
+            Bus::default(),
+            clock.clone(),
+            in_flight,
+            Arc::default(),
+        ));
         let bounds = Bounds {
             last_seen_interval: Duration::from_secs(60),
             ..Bounds::default()

@@ -448,6 +448,34 @@ impl WriteService {
         Ok(participation)
     }
 
+    /// The rule of the writer of a live message: that of a sender, judged without a send. A start is refused
+    /// where a send would come too early, and takes no turn of the slow mode.
+    pub(crate) async fn accept_live_writer(
+        &self,
+        caller: &Viewer,
+        conversation: ConversationId,
+        is_start: bool,
+    ) -> Result<Participation> {
+        let access = &self.context.access;
+        let own = match access.participation(&caller.user, conversation).await {
+            Ok(own) => own,
+            Err(error) => return Err(access.refusal(caller, conversation, error).await),
+        };
+        access.require_writer(caller, &own).await?;
+        if self.hook.get().is_some() && !caller.may(ServiceRight::Moderate) {
+            return Err(Error::Forbidden(
+                "messages are checked before they are sent here, so no text is shown before that",
+            ));
+        }
+        let pause = slow_mode_of(caller, &own);
+        if is_start && pause > 0 {
+            let (store, in_flight) = (&*self.context.store, &self.context.in_flight);
+            let last = since_last_send(store, in_flight, &caller.user, conversation);
+            require_pause(pause, last.await?)?;
+        }
+        Ok(own)
+    }
+
     /// Charges for a send.
     fn take_send(&self, caller: &Viewer, draft: &Draft) -> Result<()> {
         if !caller.writes_at_service_rates() {

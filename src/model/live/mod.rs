@@ -93,6 +93,14 @@ pub struct LiveMessage {
     pub discarded_at: Option<Timestamp>,
 }
 
+/// Stage of a live message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveMessageState {
+    Writing,
+    Sent,
+    Discarded,
+}
+
 impl LiveMessage {
     /// Longest time from the start to the last write.
     pub const LIFE_MICROS: i64 = 12 * 3_600 * 1_000_000;

@@ -1,0 +1,211 @@
+//! Live messages as participants read them.
+
+use futures_util::future::{try_join, try_join_all};
+use tokio::time::Instant;
+
+use super::held::LiveState;
+use super::{AT_ONCE_MAX, LiveService};
+use crate::chat::error::{Error, Result};
+use crate::model::{
+    ConversationId, LiveBody, LiveExtent, LiveKey, LiveMessage, LiveMessageState, MessageId,
+    Timestamp, Viewer, WriterNumber,
+};
+use crate::store::live::{LiveTextQuery, minute_of};
+
+/// Time without a write after which a live message counts as ended.
+pub(super) const SILENCE_MICROS: i64 = 60 * 1_000_000;
+/// Rows of the list of a conversation that are read.
+const LISTED_MAX: usize = 128;
+/// Rows of text of one read.
+const TEXTS_MAX: usize = 500;
+
+/// Live message with its text, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveView {
+    pub message: LiveMessage,
+    pub body: String,
+    /// The message that ended it.
+    pub sent: Option<MessageId>,
+}
+
+impl LiveView {
+    pub fn state(&self) -> LiveMessageState {
+        if self.sent.is_some() {
+            LiveMessageState::Sent
+        } else if self.message.discarded_at.is_some() {
+            LiveMessageState::Discarded
+        } else {
+            LiveMessageState::Writing
+        }
+    }
+}
+
+impl LiveService {
+    /// Messages that participants are writing in view of the caller, the last begun first.
+    pub async fn writing(
+        &self,
+        caller: impl Into<Viewer>,
+        conversation: ConversationId,
+    ) -> Result<Vec<LiveView>> {
+        let caller = &caller.into();
+        let viewer = &caller.user;
+        let visible = self.access.visible_to(caller, &[conversation]).await?;
+        let visible = visible.into_iter().next().flatten();
+        let visible = visible.ok_or(Error::NotFound("the conversation"))?;
+        if self.access.is_hidden(viewer, &visible.conversation).await? {
+            return Ok(Vec::new());
+        }
+        let blocks = self.access.blocks().of(viewer).await?;
+        let mut writing = self.writing_in(conversation).await?;
+        writing.retain(|live| !blocks.has(&live.start.sender));
+        writing.truncate(AT_ONCE_MAX);
+        let views = writing.into_iter().map(async |message| {
+            let body = match message.writers.shown() {
+                Some(writer) => {
+                    let body = LiveBody::default();
+                    self.extended(message.key, writer, body).await?
+                }
+                None => LiveBody::default(),
+            };
+            Ok::<_, Error>(LiveView {
+                message,
+                body: body.as_str().to_owned(),
+                sent: None,
+            })
+        });
+        try_join_all(views).await
+    }
+
+    /// A live message that the caller may see, ended or not. `None` for one that does not exist any more.
+    pub async fn view(&self, caller: impl Into<Viewer>, live: LiveKey) -> Result<Option<LiveView>> {
+        let caller = &caller.into();
+        let visible = self.access.visible_to(caller, &[live.conversation]).await?;
+        let Some(visible) = visible.into_iter().next().flatten() else {
+            return Ok(None);
+        };
+        let is_hidden = self.access.is_hidden(&caller.user, &visible.conversation);
+        if is_hidden.await? {
+            return Ok(None);
+        }
+        let blocks = self.access.blocks().of(&caller.user).await?;
+        let state = self.load(live).await?;
+        let state = state.filter(|state| !blocks.has(&state.message.start.sender));
+        match state {
+            Some(state) => Ok(Some(self.view_of(&state))),
+            None => Ok(None),
+        }
+    }
+
+    /// A live message, whoever may see it.
+    pub(super) async fn require_view(&self, live: LiveKey) -> Result<LiveView> {
+        let state = self.load(live).await?;
+        let state = state.ok_or(Error::NotFound("the live message"))?;
+        Ok(self.view_of(&state))
+    }
+
+    pub(super) fn view_of(&self, state: &LiveState) -> LiveView {
+        LiveView {
+            message: state.message.clone(),
+            body: state.body.as_str().to_owned(),
+            sent: self.sent.mark(state.message.key).get().copied(),
+        }
+    }
+
+    /// The live messages of a conversation that have not ended, the last begun first.
+    pub(super) async fn writing_in(
+        &self,
+        conversation: ConversationId,
+    ) -> Result<Vec<LiveMessage>> {
+        let now = self.in_flight.now();
+        let from = minute_of(now).saturating_sub(1);
+        let listed = self.store.listed_lives(conversation, from, LISTED_MAX);
+        let mut keys: Vec<_> = listed.await?.into_iter().map(|one| one.live).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = self.store.live_messages(&keys).await?;
+        let mut writing: Vec<_> = found
+            .into_iter()
+            .flatten()
+            .filter(|live| !has_ended(live, now))
+            .collect();
+        let senders: Vec<_> = writing
+            .iter()
+            .map(|live| (live.start.sender.clone(), live.start.key.clone()))
+            .collect();
+        let sent = self.store.earlier_sends(conversation, &senders).await?;
+        let mut sent = sent.into_iter();
+        writing.retain(|_| sent.next().flatten().is_none());
+        writing.sort_by_key(|live| std::cmp::Reverse((live.start.at, live.key)));
+        Ok(writing)
+    }
+
+    /// Reads a live message whole. `None` for one that nobody has begun.
+    pub(super) async fn load(&self, live: LiveKey) -> Result<Option<LiveState>> {
+        let read_at = Instant::now();
+        let found = self.store.live_messages(&[live]).await?.pop().flatten();
+        let Some(message) = found else {
+            return Ok(None);
+        };
+        let sender = [(message.start.sender.clone(), message.start.key.clone())];
+        let sent = self.store.earlier_sends(live.conversation, &sender);
+        let body = async {
+            match message.writers.shown() {
+                Some(writer) => self.body(live, writer).await,
+                None => Ok(LiveBody::default()),
+            }
+        };
+        let (sent, body) = try_join(async { Ok::<_, Error>(sent.await?) }, body).await?;
+        if let Some(sent) = sent.into_iter().flatten().next() {
+            // The first message with a key is the only one.
+            let _ = self.sent.mark(live).set(sent.message);
+        }
+        Ok(Some(LiveState {
+            message,
+            body,
+            read_at,
+            listed: None,
+            written_at: None,
+            typed_at: None,
+        }))
+    }
+
+    async fn body(&self, live: LiveKey, writer: WriterNumber) -> Result<LiveBody> {
+        self.extended(live, writer, LiveBody::default()).await
+    }
+
+    /// A writer's text, with the rows that came since it was read.
+    pub(super) async fn extended(
+        &self,
+        live: LiveKey,
+        writer: WriterNumber,
+        mut body: LiveBody,
+    ) -> Result<LiveBody> {
+        let mut after = LiveExtent::up_to(body.end());
+        loop {
+            let query = LiveTextQuery {
+                live,
+                writer,
+                after,
+                limit: TEXTS_MAX,
+            };
+            let rows = self.store.live_texts(&query).await?;
+            for row in &rows {
+                body.append(row);
+            }
+            match rows.last() {
+                Some(last) if rows.len() >= TEXTS_MAX => after = last.extent(),
+                Some(_) | None => return Ok(body),
+            }
+        }
+    }
+}
+
+/// Whether a live message has ended by its own row, at a moment.
+fn has_ended(live: &LiveMessage, now: Timestamp) -> bool {
+    live.discarded_at.is_some()
+        || live.writers.is_closed()
+        || live.touched_at.plus_micros(SILENCE_MICROS) <= now
+}

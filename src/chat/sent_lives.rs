@@ -1,0 +1,43 @@
+//! Messages that ended live messages, as far as this server has published them: for the live messages that it holds.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::model::{DirectIds, LiveKey, LiveMessageId, Message, MessageId};
+use crate::weak_map::WeakMap;
+
+/// The message that ended a live message. Empty while this server knows of none.
+pub(crate) type SentMark = OnceLock<MessageId>;
+
+#[derive(Default)]
+pub(crate) struct SentLives {
+    /// Generator of the ids, from the first live message of this process on.
+    ids: OnceLock<DirectIds>,
+    marks: WeakMap<LiveKey, SentMark>,
+}
+
+impl SentLives {
+    pub(crate) fn ids(&self) -> Option<&DirectIds> {
+        self.ids.get()
+    }
+
+    pub(crate) fn set_ids(&self, ids: DirectIds) -> &DirectIds {
+        // Every server of a store has the same.
+        self.ids.get_or_init(|| ids)
+    }
+
+    /// The mark of a live message, which is set while it is held.
+    pub(crate) fn mark(&self, live: LiveKey) -> Arc<SentMark> {
+        self.marks.get_or_insert_with(live, SentMark::new)
+    }
+
+    /// Ends the live message of a message. Costs nothing in a process that has had no live message.
+    pub(crate) fn end(&self, message: &Message) {
+        let (Some(ids), Some(key)) = (self.ids.get(), &message.client_key) else {
+            return;
+        };
+        let conversation = message.conversation;
+        let id = LiveMessageId::new(ids, conversation, &message.sender, key);
+        // The first message with a key is the only one.
+        let _ = self.mark(LiveKey { conversation, id }).set(message.id);
+    }
+}
