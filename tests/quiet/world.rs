@@ -19,7 +19,7 @@ use wideroom::store::embedded::{Embedded, Options};
 use wideroom::store::{Store, StoreAdmin as _};
 use wideroom::webhook::{RetryPolicy, WebhookSettings, Webhooks};
 
-use super::store::{StillStore, Stillness};
+use super::store::{StillStore, still};
 use crate::delivery::directory::{BASE_MICROS, Dice, Directory};
 use crate::support::receiver::{Receiver, SECRET};
 use crate::support::world::{Actor, text};
@@ -109,9 +109,8 @@ impl Ground {
 
     /// Messages of a conversation that are still stored.
     pub(super) async fn messages_on_disk(&self, conversation: ConversationId) -> usize {
-        let _still = Stillness::begin();
-        let all = self.embedded.all_messages(conversation, None, 1_000).await;
-        all.unwrap().len()
+        let all = self.embedded.all_messages(conversation, None, 1_000);
+        still(all).await.unwrap().len()
     }
 
     pub(super) async fn server(&self) -> QuietServer {
