@@ -469,8 +469,7 @@ impl WriteService {
         }
         let pause = slow_mode_of(caller, &own);
         if is_start && pause > 0 {
-            let (store, in_flight) = (&*self.context.store, &self.context.in_flight);
-            let last = since_last_send(store, in_flight, &caller.user, conversation);
+            let last = since_last_send(&self.context, &caller.user, conversation);
             require_pause(pause, last.await?)?;
         }
         Ok(own)
