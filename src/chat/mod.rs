@@ -75,7 +75,9 @@ pub use self::presence::{PresenceGuard, PresenceService};
 pub use self::removal::{RemovalService, RemovalWorker};
 pub use self::safety::block::{BlockKey, BlockService, Blocked, Unblocked};
 pub use self::safety::report::{ReportInput, ReportPage, ReportService};
-pub use self::safety::send_hook::{HookFailureMode, SendHook, SendHookError, SendHookSettings};
+pub use self::safety::send_hook::{
+    HookFailureMode, LiveTextMode, SendHook, SendHookError, SendHookSettings,
+};
 pub use self::search::{
     MatchPage, MessageMatch, Search, SearchFilter, SearchInput, SearchKey, SearchService,
 };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{parse_duration, show_duration};
-use crate::chat::{HookFailureMode, SendHookSettings};
+use crate::chat::{HookFailureMode, LiveTextMode, SendHookSettings};
 use crate::signed_post::PostTarget;
 
 /// Name of the table.
@@ -20,12 +20,14 @@ pub(super) const EXAMPLE: &str = r#"
 # It answers 200 and {"decision": "allow"}, or {"decision": "reject", "reason": "…"}: then the sender gets FORBIDDEN, with the reason in
 # `extensions.reason`, at most 255 bytes. It rewrites nothing. At most 64 questions wait at once.
 # Any other answer, or none within `timeout`, is a failure: `on_failure` is "allow" (the default), or "refuse" (UNAVAILABLE, NOT_DONE).
+# Others see a live message before the hook does: `live` is "refuse" (the default: FORBIDDEN to users), or "allow". Services always may.
 # After 20 failures in a row the server decides by `on_failure` for 5 seconds without asking.
 # [before_send]
 # url = "https://backend.example/before-send"
 # secret_file = "/etc/wideroom/before-send.secret"
 # timeout = "1500ms"
 # on_failure = "allow"
+# live = "refuse"
 "#;
 
 /// Keys of the table.
@@ -38,6 +40,7 @@ struct BeforeSendTable {
     allow_http: bool,
     timeout: Option<String>,
     on_failure: Option<HookFailureMode>,
+    live: Option<LiveTextMode>,
 }
 
 /// Parses the table. `Err` never repeats the address, whose query may hold a secret.
@@ -67,6 +70,7 @@ pub(super) fn parse(value: &toml::Value) -> Result<SendHookSettings, String> {
         secret_file: table.secret_file,
         timeout,
         on_failure: table.on_failure.unwrap_or(HookFailureMode::Allow),
+        live: table.live.unwrap_or(LiveTextMode::Refuse),
     })
 }
 
@@ -90,6 +94,9 @@ pub(super) fn show(hook: &SendHookSettings) -> String {
         text(&show_duration(hook.timeout)),
         text(on_failure)
     );
+    if hook.live == LiveTextMode::Allow {
+        shown += "live = \"allow\"\n";
+    }
     shown
 }
 
@@ -110,8 +117,10 @@ mod tests {
         let hook = parsed(HOOK).unwrap();
         assert_eq!(hook.timeout, Duration::from_millis(1_500));
         assert_eq!(hook.on_failure, HookFailureMode::Allow);
-        let text = format!("{HOOK}timeout = \"2s\"\non_failure = \"refuse\"\n");
+        assert_eq!(hook.live, LiveTextMode::Refuse);
+        let text = format!("{HOOK}timeout = \"2s\"\non_failure = \"refuse\"\nlive = \"allow\"\n");
         let hook = parsed(&text).unwrap();
+        assert_eq!(hook.live, LiveTextMode::Allow);
         assert_eq!(hook.timeout, Duration::from_secs(2));
         assert_eq!(hook.on_failure, HookFailureMode::Refuse);
         let shown = show(&hook);
@@ -127,6 +136,7 @@ mod tests {
             (format!("{HOOK}timeout = \"0ms\""), "before_send.timeout"),
             (format!("{HOOK}timeout = \"soon\""), "before_send.timeout"),
             (format!("{HOOK}on_failure = \"maybe\""), "before_send"),
+            (format!("{HOOK}live = true"), "before_send"),
             (format!("{HOOK}secret = \"x\""), "secret"),
             (
                 "[before_send]\nurl = \"https://a.example\"".to_owned(),

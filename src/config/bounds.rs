@@ -122,6 +122,7 @@ pub const BOUNDS: &[Setting] = &[
     bound!(count "query-burst" "WIDEROOM_QUERY_BURST" server.rates.queries_burst "Requests and event executions of a user at once (burst)", "429, `RATE_LIMITED`; events wait"),
     bound!(count "service-rate" "WIDEROOM_SERVICE_RATE" server.rates.service_per_second "Requests of a service, executions of its subscription events, and mutations, each in a second, whoever it acts for", "429, `RATE_LIMITED`; events wait"),
     bound!(count "service-burst" "WIDEROOM_SERVICE_BURST" server.rates.service_burst "Requests and mutations of a service at once (burst)", "429, `RATE_LIMITED`; events wait"),
+    bound!(count "live-rate" "WIDEROOM_LIVE_RATE" server.rates.service_live_per_second "Live writes of a service in a second, whoever it acts for, and messages of one of its sockets; a user has 10", "429, `RATE_LIMITED`; the server reads a socket more slowly"),
     bound!(count "address-rate" "WIDEROOM_ADDRESS_RATE" server.rates.address_per_second "Requests without a valid token, and new sockets, of an address in a second", "429, `RATE_LIMITED`"),
     bound!(count "address-burst" "WIDEROOM_ADDRESS_BURST" server.rates.address_burst "Requests and new sockets of an address at once (burst)", "429, `RATE_LIMITED`"),
     bound!(count "address-connections-max" "WIDEROOM_ADDRESS_CONNECTIONS_MAX" server.rates.address_connections "Connections of an address that are not WebSockets", "the server closes the connection"),

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::error::{Error, Result};
-use crate::model::{ConversationId, JobId, MessageId, ReportId, UserId};
+use crate::model::{ConversationId, JobId, LiveKey, LiveMessageId, MessageId, ReportId, UserId};
 
 const VERSION: u8 = 1;
 /// Longer texts are refused without decoding.
@@ -29,6 +29,7 @@ pub(super) enum GlobalId {
     Ban(ConversationId, UserId),
     Report(ReportId),
     Job(JobId),
+    LiveMessage(LiveKey),
 }
 
 impl GlobalId {
@@ -82,6 +83,11 @@ impl GlobalId {
                 bytes.push(b'j');
                 bytes.extend_from_slice(job.0.as_bytes());
             }
+            Self::LiveMessage(live) => {
+                bytes.push(b'l');
+                bytes.extend_from_slice(live.conversation.0.as_bytes());
+                bytes.extend_from_slice(live.id.0.as_bytes());
+            }
             Self::Ban(conversation, user) => {
                 bytes.push(b'b');
                 bytes.extend_from_slice(conversation.0.as_bytes());
@@ -124,6 +130,11 @@ impl GlobalId {
                 Uuid::from_slice(rest).ok()?,
             )?)),
             b'j' => Some(Self::Job(JobId(Uuid::from_slice(rest).ok()?))),
+            b'l' => {
+                let (conversation, id) = conversation(rest)?;
+                let id = LiveMessageId(Uuid::from_slice(id).ok()?);
+                Some(Self::LiveMessage(LiveKey { conversation, id }))
+            }
             b'b' => {
                 let (conversation, name) = conversation(rest)?;
                 Some(Self::Ban(conversation, user(name)?))
@@ -152,7 +163,8 @@ pub(super) fn conversation_id(id: &ID) -> Option<ConversationId> {
         | GlobalId::InboxEntry(..)
         | GlobalId::Ban(..)
         | GlobalId::Report(_)
-        | GlobalId::Job(_) => None,
+        | GlobalId::Job(_)
+        | GlobalId::LiveMessage(_) => None,
     }
 }
 
@@ -171,7 +183,8 @@ pub(super) fn message_id(id: &ID) -> Option<(ConversationId, MessageId)> {
         | GlobalId::InboxEntry(..)
         | GlobalId::Ban(..)
         | GlobalId::Report(_)
-        | GlobalId::Job(_) => None,
+        | GlobalId::Job(_)
+        | GlobalId::LiveMessage(_) => None,
     }
 }
 
@@ -185,6 +198,22 @@ pub(super) fn report_id(id: &ID) -> Option<ReportId> {
         | GlobalId::Participant(..)
         | GlobalId::InboxEntry(..)
         | GlobalId::Ban(..)
+        | GlobalId::Job(_)
+        | GlobalId::LiveMessage(_) => None,
+    }
+}
+
+/// The live message that an id names.
+pub(super) fn live_key(id: &ID) -> Option<LiveKey> {
+    match GlobalId::decode(id)? {
+        GlobalId::LiveMessage(live) => Some(live),
+        GlobalId::User(_)
+        | GlobalId::Conversation(_)
+        | GlobalId::Message(..)
+        | GlobalId::Participant(..)
+        | GlobalId::InboxEntry(..)
+        | GlobalId::Ban(..)
+        | GlobalId::Report(_)
         | GlobalId::Job(_) => None,
     }
 }
@@ -207,6 +236,10 @@ mod tests {
             GlobalId::Ban(conversation, user),
             GlobalId::Report(message),
             GlobalId::Job(JobId(conversation.0)),
+            GlobalId::LiveMessage(LiveKey {
+                conversation,
+                id: LiveMessageId(conversation.0),
+            }),
         ] {
             let mut text = b"id:".to_vec();
             id.append_to(&mut text);

@@ -22,6 +22,7 @@ mod inbox;
 mod introduction;
 mod large_events;
 mod listing;
+mod live_message;
 mod mention;
 mod moderation;
 mod outbox;

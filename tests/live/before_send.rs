@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Notify;
-use wideroom::chat::{Bounds, HookFailureMode, SendHook, SendHookSettings};
+use wideroom::chat::{Bounds, HookFailureMode, LiveTextMode, SendHook, SendHookSettings};
 use wideroom::metrics::Metrics;
 use wideroom::server::ServerBounds;
 use wideroom::signed_post::PostTarget;
@@ -66,6 +66,7 @@ impl Setting {
             secret_file,
             timeout,
             on_failure,
+            live: LiveTextMode::Refuse,
         };
         let server = ChatServer::start(ServerBounds::default(), Bounds::default()).await;
         let (hook, metrics) = (SendHook::open(&settings).unwrap(), Metrics::default());

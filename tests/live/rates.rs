@@ -79,6 +79,23 @@ async fn exhaust(world: &World, token: Option<&str>, query: &str, status: u16) -
 }
 
 #[tokio::test]
+async fn live_writes_have_a_rate_of_their_own() {
+    let world = world(slow()).await;
+    let alice = world.token("alice", LIFE);
+    let write = "mutation { writeLiveMessage(text: \"x\") }";
+    let done = exhaust(&world, Some(&alice), write, 200).await;
+    assert!(
+        done >= 20,
+        "{done}: neither requests nor mutations are charged"
+    );
+    let refused = exhaust(&world, Some(&alice), "{ me }", 200).await;
+    assert!(
+        refused <= 3,
+        "{refused}: a refused write gives nothing back"
+    );
+}
+
+#[tokio::test]
 async fn queries_of_a_user_have_a_rate_whichever_door_they_take() {
     let world = world(slow()).await;
     let (alice, bob) = (world.token("alice", LIFE), world.token("bob", LIFE));

@@ -153,6 +153,10 @@ impl Mutation {
         future::pending().await
     }
 
+    async fn write_live_message(&self, text: String) -> String {
+        text
+    }
+
     async fn slow(&self, context: &Context<'_>, ms: u64) -> Result<bool, Error> {
         let _alive = Guard::new(context.data::<Alive>()?);
         tokio::time::sleep(Duration::from_millis(ms)).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::Instant;
-use wideroom::chat::{HookFailureMode, SendHook, SendHookSettings};
+use wideroom::chat::{HookFailureMode, LiveTextMode, SendHook, SendHookSettings};
 use wideroom::metrics::Metrics;
 
 use super::world::{Ground, QuietServer};
@@ -39,6 +39,7 @@ impl Scene {
             secret_file: webhook.secret_file,
             timeout: TIMEOUT,
             on_failure: HookFailureMode::Allow,
+            live: LiveTextMode::Refuse,
         };
         let (hook, metrics) = (SendHook::open(&settings).unwrap(), Metrics::default());
         hook.register(&metrics);

@@ -12,7 +12,6 @@ use wideroom::model::{
     WriterName, WriterNumber,
 };
 use wideroom::store::live::{LiveStore as _, LiveWrite};
-use wideroom::store::Store as _;
 
 use super::store::still;
 use super::world::{Ground, QuietServer, quiet, stored_id};

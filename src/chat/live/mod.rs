@@ -49,9 +49,6 @@ const STARTS: Rate = Rate {
     per: Duration::from_secs(60),
     burst: 60,
 };
-/// Writes of one user, and of one service.
-const WRITES: Rate = Rate::per_second(10, 20);
-const SERVICE_WRITES: Rate = Rate::per_second(2_000, 4_000);
 
 pub struct LiveService {
     store: Arc<dyn Store>,
@@ -63,8 +60,6 @@ pub struct LiveService {
     sent: Arc<SentLives>,
     held: HeldLives,
     starts: RateLimit,
-    user_writes: RateLimit,
-    service_writes: RateLimit,
     body_bytes_max: usize,
 }
 
@@ -74,7 +69,6 @@ impl LiveService {
         writes: &Arc<WriteService>,
         bounds: &Bounds,
     ) -> Self {
-        let limit = |name, rate| RateLimit::new(name, rate, bounds.rates.is_on);
         Self {
             store: Arc::clone(&components.store),
             access: Arc::clone(&components.access),
@@ -84,17 +78,13 @@ impl LiveService {
             writes: Arc::clone(writes),
             sent: Arc::clone(&components.sent_lives),
             held: HeldLives::new(Arc::clone(&components.sent_lives)),
-            starts: limit("live_starts", STARTS),
-            user_writes: limit("live_writes", WRITES),
-            service_writes: limit("service_live_writes", SERVICE_WRITES),
+            starts: RateLimit::new("live_starts", STARTS, bounds.rates.is_on),
             body_bytes_max: bounds.body_bytes_max,
         }
     }
 
     pub(crate) fn register(&self, metrics: &Metrics) {
         self.starts.register(metrics);
-        self.user_writes.register(metrics);
-        self.service_writes.register(metrics);
     }
 
     /// The key of the live message that a sender ends with this idempotency key.

@@ -61,7 +61,6 @@ impl LiveService {
         let draft = &LiveDraft::parse(input, self.body_bytes_max)?;
         let forms = self.access.forms();
         forms.require(FormVersion::LIVE_MESSAGES).await?;
-        self.take_write(caller)?;
         let (sender, conversation) = (&caller.user, draft.conversation);
         let live = self.key_of(conversation, sender, &draft.key).await?;
         let rights = self.access.leave_epoch().rights_moment();
@@ -88,14 +87,6 @@ impl LiveService {
         };
         let state = self.claimed(&turn).await?;
         self.append(&turn, state).await
-    }
-
-    /// Charges for a write. A service has a rate of its own.
-    fn take_write(&self, caller: &Viewer) -> Result<()> {
-        match caller.service_name() {
-            Some(service) => self.service_writes.take(service),
-            None => self.user_writes.take(&caller.user),
-        }
     }
 
     /// Whether the rights of the writer were read so recently that they hold.

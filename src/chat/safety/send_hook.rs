@@ -42,6 +42,8 @@ pub struct SendHookSettings {
     /// Deadline of one question.
     pub timeout: Duration,
     pub on_failure: HookFailureMode,
+    /// Whether users may show text while they write it, which the hook has not seen.
+    pub live: LiveTextMode,
 }
 
 impl SendHookSettings {
@@ -53,6 +55,14 @@ impl SendHookSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HookFailureMode {
+    Allow,
+    Refuse,
+}
+
+/// Decision on live messages of users, whose text others see before the hook does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LiveTextMode {
     Allow,
     Refuse,
 }
@@ -151,6 +161,7 @@ pub struct SendHook {
     client: PostClient,
     timeout: Duration,
     on_failure: HookFailureMode,
+    live: LiveTextMode,
     questions: ReplayLimiter,
     breakers: Arc<HookBreakers>,
     outcomes: IntCounterVec,
@@ -175,6 +186,7 @@ impl SendHook {
             client: PostClient::new(settings.target.clone(), secrets)?,
             timeout: settings.timeout,
             on_failure: settings.on_failure,
+            live: settings.live,
             questions: ReplayLimiter::new(USER_AT_ONCE_MAX, AT_ONCE_MAX, WAIT_MAX),
             breakers: Arc::new(HookBreakers::new()),
             outcomes,
@@ -200,6 +212,11 @@ impl SendHook {
             "1 while the hook before a send fails about every user, so that `on_failure` decides, else 0.",
             move || f64::from(u8::from(breakers.is_down())),
         );
+    }
+
+    /// Whether users may show text that the hook has not seen.
+    pub(crate) fn allows_live(&self) -> bool {
+        self.live == LiveTextMode::Allow
     }
 
     /// Returns once the message may be stored.

@@ -462,7 +462,8 @@ impl WriteService {
             Err(error) => return Err(access.refusal(caller, conversation, error).await),
         };
         access.require_writer(caller, &own).await?;
-        if self.hook.get().is_some() && !caller.may(ServiceRight::Moderate) {
+        let is_unseen = self.hook.get().is_some_and(|hook| !hook.allows_live());
+        if is_unseen && !caller.may(ServiceRight::Moderate) {
             return Err(Error::Forbidden(
                 "messages are checked before they are sent here, so no text is shown before that",
             ));

@@ -18,10 +18,11 @@ use crate::model::PageRequest;
 
 /// Lists without page arguments, with a typical length. A message may have 20 reactions, but rarely
 /// has more than 3.
-const LISTS: [(&str, usize); 4] = [
+const LISTS: [(&str, usize); 5] = [
     ("mentions", 3),
     ("reactions", 3),
     ("recipients", 100),
+    ("steps", 20),
     ("users", PageRequest::<()>::COUNT_DEFAULT),
 ];
 
@@ -71,6 +72,15 @@ const FILTER_PRICE: usize = 100;
 const SCANS: [&str; 2] = ["conversations", "users"];
 const SCAN_PRICE: usize = 100;
 
+/// Mutation that writes a live message.
+const LIVE_WRITE: &str = "writeLiveMessage";
+
+/// List of a conversation's live messages, with its greatest length and its price. At the root the name is that of a stream, whose
+/// payload is one.
+const LIVE_MESSAGES: &str = "liveMessages";
+const LIVE_MESSAGES_MAX: usize = 8;
+const LIVE_MESSAGES_PRICE: usize = 5;
+
 /// Cost of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OperationCost {
@@ -79,6 +89,15 @@ pub struct OperationCost {
     pub fields: usize,
     /// Root fields. Each root field of a mutation is a write.
     pub roots: usize,
+    /// Root fields that write live messages, which have a rate of their own.
+    pub live_writes: usize,
+}
+
+impl OperationCost {
+    /// Whether the operation writes live messages, and does nothing else.
+    pub fn is_live_write(&self) -> bool {
+        self.live_writes > 0 && self.live_writes == self.roots
+    }
 }
 
 impl Prepared {
@@ -91,8 +110,9 @@ impl Prepared {
         };
         let root = &operation.selection_set.node;
         OperationCost {
-            fields: counter.fields(root).saturating_add(scans(root)),
-            roots: counter.roots(root),
+            fields: counter.fields(root, true).saturating_add(scans(root)),
+            roots: counter.roots(root, |name| name != "__typename"),
+            live_writes: counter.roots(root, |name| name == LIVE_WRITE),
         }
     }
 }
@@ -115,7 +135,7 @@ struct CostCounter<'a> {
 }
 
 impl<'a> CostCounter<'a> {
-    fn fields(&self, set: &'a SelectionSet) -> usize {
+    fn fields(&self, set: &'a SelectionSet, is_root: bool) -> usize {
         let (mut sum, mut has_unread, mut has_mentions) = (0_usize, false, false);
         each_field(set, &mut |field| {
             let cost = match field.name.node.as_str() {
@@ -134,8 +154,13 @@ impl<'a> CostCounter<'a> {
                     } else {
                         self.price(field, name)
                     };
-                    self.fields(&field.selection_set.node)
-                        .saturating_mul(self.count(field))
+                    let (count, own) = match name {
+                        LIVE_MESSAGES if is_root => (1, 1),
+                        LIVE_MESSAGES => (LIVE_MESSAGES_MAX, LIVE_MESSAGES_PRICE),
+                        _ => (self.count(field), own),
+                    };
+                    self.fields(&field.selection_set.node, false)
+                        .saturating_mul(count)
                         .saturating_add(own)
                 }
             };
@@ -179,10 +204,11 @@ impl<'a> CostCounter<'a> {
         sum
     }
 
-    fn roots(&self, set: &'a SelectionSet) -> usize {
+    /// Number of the fields with such a name.
+    fn roots(&self, set: &'a SelectionSet, is_counted: impl Fn(&str) -> bool) -> usize {
         let mut roots = 0;
         each_field(set, &mut |field| {
-            roots += usize::from(field.name.node != "__typename")
+            roots += usize::from(is_counted(field.name.node.as_str()));
         });
         roots
     }
@@ -268,7 +294,7 @@ mod tests {
           reactions: [Q] users(first: Int): [Q] nodes(ids: [ID!]!): [Q] presence: Q isOnline: ID isCapped: ID messageCount: ID
           unreadCount: ID unreadCountIsCapped: ID firstUnreadMessage: Q inboxSummary: Q unreadConversationCount: ID
           unreadMessageCount: ID inboxUpdated: Q isLive: ID summary: Q deliveredToAllUpTo: Q readByAllUpTo: Q orderKey: ID
-          conversations: Q
+          conversations: Q liveMessages: [Q] steps: [Q] sendMessage: Q writeLiveMessage: Q
         }";
 
     fn cost(text: &str, variables: serde_json::Value) -> OperationCost {
@@ -375,6 +401,28 @@ mod tests {
             fields("{ users(first: 5) { edges { cursor } } conversations { edges { cursor } } }"),
             100 + 5 * 2 + 100 + 20 * 2
         );
+    }
+
+    #[test]
+    fn live_messages_are_a_list_of_a_conversation_and_a_stream_of_the_root() {
+        let fields = |text: &str| cost(text, json!({})).fields;
+        assert_eq!(
+            fields("{ conversation { liveMessages { id steps { id } } } }"),
+            1 + 5 + 8 * (1 + 1 + 20)
+        );
+        assert_eq!(fields("subscription { liveMessages { cursor id } }"), 1 + 2);
+        let price = cost(
+            "mutation { writeLiveMessage { id } again: writeLiveMessage { id } __typename }",
+            json!({}),
+        );
+        assert_eq!((price.roots, price.live_writes), (2, 2));
+        assert!(price.is_live_write());
+        let price = cost(
+            "mutation { writeLiveMessage { id } sendMessage { id } }",
+            json!({}),
+        );
+        assert_eq!((price.roots, price.live_writes), (2, 1));
+        assert!(!price.is_live_write() && !cost("{ id }", json!({})).is_live_write());
     }
 
     /// Introspection query of common tools, with short names.

@@ -6,6 +6,7 @@
 mod conversation;
 mod history;
 mod inbox;
+mod live_message;
 mod message;
 mod moderation;
 mod participant;
@@ -21,6 +22,7 @@ use async_graphql::{ID, MergedObject};
 use self::conversation::ConversationMutation;
 use self::history::HistoryMutation;
 use self::inbox::InboxMutation;
+use self::live_message::LiveMessageMutation;
 use self::message::MessageMutation;
 use self::moderation::ModerationMutation;
 use self::participant::ParticipantMutation;
@@ -54,6 +56,7 @@ pub struct Mutation(
     ParticipantMutation,
     ModerationMutation,
     MessageMutation,
+    LiveMessageMutation,
     ReactionMutation,
     PinMutation,
     HistoryMutation,

@@ -7,9 +7,9 @@ use async_graphql::{ID, Object, SimpleObject};
 
 use super::sync_fields::{JsonText, SyncFields};
 use super::{
-    BanEdge, ConversationKind, HistoryVisibility, InboxEntry, Message, MessageEdge, MessageFilter,
-    MessageMatchConnection, Participant, ParticipantEdge, ParticipantRole, PinnedMessageEdge,
-    SearchArguments, User, message::message_edge_by, missing, receipt,
+    BanEdge, ConversationKind, HistoryVisibility, InboxEntry, LiveMessage, Message, MessageEdge,
+    MessageFilter, MessageMatchConnection, Participant, ParticipantEdge, ParticipantRole,
+    PinnedMessageEdge, SearchArguments, User, message::message_edge_by, missing, receipt,
 };
 use crate::chat::{HistoryRequest, VisibleConversation};
 use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
@@ -293,6 +293,16 @@ impl Conversation {
         };
         let visible = self.visible().await?;
         MessageMatchConnection::in_conversation(&self.scope, &visible, arguments).await
+    }
+
+    /// Messages that participants are writing in view of the others, the last begun first: at most 8.
+    async fn live_messages(&self) -> Result<Vec<LiveMessage>> {
+        let lives = &self.scope.chat.lives;
+        let writing = lives.writing(&self.scope.caller, self.conversation.id);
+        let writing = writing.await?.into_iter();
+        Ok(writing
+            .map(|view| LiveMessage::new(&self.scope, view))
+            .collect())
     }
 
     /// Number of current participants.

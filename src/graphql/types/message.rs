@@ -1,5 +1,7 @@
 //! Messages and their attachments.
 
+mod step;
+
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
@@ -7,6 +9,7 @@ use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use futures_util::future::try_join;
 use serde_json::value::RawValue;
 
+pub(in crate::graphql) use self::step::{MessageStep, MessageStepInput};
 use super::reaction::{self, Reaction};
 use super::receipt::{self, DeliveryStatus, ReceiptEdge};
 use super::sync_fields::{JsonText, SyncFields, SyncList, SyncObject};

@@ -5,6 +5,7 @@ mod conversation;
 mod inbox;
 mod inbox_entry;
 mod job;
+mod live_message;
 mod message;
 mod participant;
 mod pin;
@@ -22,7 +23,10 @@ pub(super) use conversation::{Conversation, ConversationEdge};
 pub(super) use inbox::{InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary};
 pub(super) use inbox_entry::InboxEntry;
 pub(super) use job::Job;
-pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge, message_edge_at};
+pub(super) use live_message::LiveMessage;
+pub(super) use message::{
+    AttachmentInput, Message, MessageEdge, MessageStepInput, message_edge, message_edge_at,
+};
 pub(super) use participant::{Participant, ParticipantEdge};
 pub(super) use pin::PinnedMessageEdge;
 pub(super) use report::{Report, ReportConnection, ReportReason, ReportState};
@@ -50,6 +54,7 @@ pub(super) enum Node {
     Ban(Ban),
     Report(Report),
     Job(Job),
+    LiveMessage(LiveMessage),
 }
 
 impl Node {
@@ -82,6 +87,9 @@ impl Node {
             GlobalId::InboxEntry(..) => None,
             GlobalId::Report(id) => Report::load(scope, id).await?.map(Self::Report),
             GlobalId::Job(id) => Job::load(scope, id).await?.map(Self::Job),
+            GlobalId::LiveMessage(live) => {
+                LiveMessage::load(scope, live).await?.map(Self::LiveMessage)
+            }
             GlobalId::Ban(conversation, user) => {
                 let participants = &scope.chat.participants;
                 let found = participants.ban(&scope.caller, conversation, &user).await?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Caller;
 use super::address::ClientAddress;
-use crate::graphql::{AnswerAccount, AnswerBudget};
+use crate::graphql::{AnswerAccount, AnswerBudget, OperationCost};
 use crate::metrics::IntCounter;
 use crate::model::UserId;
 use crate::server::answer::Problem;
@@ -52,6 +52,18 @@ impl AnswerQuotas {
             ))
         })?;
         Ok(Arc::new(budget))
+    }
+
+    /// Budget of the answer to an operation. Live writes wait for their pace, and the rate of live writes bounds their number.
+    pub(crate) fn admit_operation(
+        &self,
+        caller: &Caller,
+        cost: OperationCost,
+    ) -> Result<Arc<AnswerBudget>, Problem> {
+        if cost.is_live_write() {
+            return Ok(self.event_budget());
+        }
+        self.admit(caller)
     }
 
     /// Budget of the events of a subscription, which count once they are rendered.

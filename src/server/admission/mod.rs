@@ -50,6 +50,8 @@ pub struct AdmissionBounds {
     /// Requests, executions of subscription events and root fields of mutations of a service, whoever it acts for.
     pub service_per_second: u32,
     pub service_burst: u32,
+    /// Live writes of a service, whoever it acts for.
+    pub service_live_per_second: u32,
     /// WebSockets of a service, and its subscriptions over HTTP.
     pub service_sockets: usize,
     pub user_sockets: usize,
@@ -78,6 +80,7 @@ impl Default for AdmissionBounds {
             address_burst: 200,
             service_per_second: 200,
             service_burst: 800,
+            service_live_per_second: 2_000,
             service_sockets: 1_000,
             user_sockets: 10,
             address_sockets: 100,
@@ -92,6 +95,8 @@ impl Default for AdmissionBounds {
 
 /// Fields of an answer that one token pays for.
 const FIELDS_PER_TOKEN: usize = 200;
+/// Live writes of a user.
+const USER_LIVE: Rate = Rate::per_second(10, 20);
 /// Root fields beyond the first one that a further token pays for.
 const ROOTS_PER_TOKEN: usize = 5;
 
@@ -119,6 +124,7 @@ struct SubjectLimits {
     queries: Arc<Pacing>,
     queries_burst: u32,
     mutations: Buckets,
+    live_writes: Buckets,
     sockets: ConcurrencyLimit<UserId>,
     sockets_max: usize,
     streams: ConcurrencyLimit<UserId>,
@@ -133,6 +139,7 @@ impl SubjectLimits {
             queries: Pacing::new("queries", Buckets::new("queries", queries)),
             queries_burst: bounds.queries_burst,
             mutations: Buckets::new("mutations", mutations),
+            live_writes: Buckets::new("live_writes", USER_LIVE),
             sockets: ConcurrencyLimit::new(bounds.user_sockets, refused("user_sockets")),
             sockets_max: bounds.user_sockets,
             streams: ConcurrencyLimit::new(bounds.user_streams, refused("user_streams")),
@@ -143,10 +150,13 @@ impl SubjectLimits {
     fn of_services(bounds: &AdmissionBounds, refused: impl Fn(&str) -> IntCounter) -> Self {
         let rate = Rate::per_second(bounds.service_per_second, bounds.service_burst);
         let max = bounds.service_sockets;
+        let live_per_second = bounds.service_live_per_second;
+        let live = Rate::per_second(live_per_second, live_per_second.saturating_mul(2));
         Self {
             queries: Pacing::new("service_queries", Buckets::new("service_queries", rate)),
             queries_burst: bounds.service_burst,
             mutations: Buckets::new("service_mutations", rate),
+            live_writes: Buckets::new("service_live_writes", live),
             sockets: ConcurrencyLimit::new(max, refused("service_sockets")),
             sockets_max: max,
             streams: ConcurrencyLimit::new(max, refused("service_streams")),
@@ -157,6 +167,25 @@ impl SubjectLimits {
     fn register(&self, metrics: &Metrics) {
         self.queries.register(metrics);
         self.mutations.register(metrics);
+        self.live_writes.register(metrics);
+    }
+
+    /// Takes the tokens of a mutation's root fields. One that only writes live messages gets the token of its request back: theirs
+    /// is a rate of its own.
+    fn take_mutation(&self, subject: &UserId, cost: OperationCost) -> Result<(), TooFast> {
+        let (now, count) = (Instant::now(), |count| {
+            u32::try_from(count).unwrap_or(u32::MAX)
+        });
+        if cost.live_writes > 0 {
+            let live_writes = count(cost.live_writes);
+            self.live_writes.take(subject, live_writes, now)?;
+        }
+        if cost.is_live_write() {
+            self.queries.buckets().give_back(subject, 1);
+            return Ok(());
+        }
+        let others = count(cost.roots - cost.live_writes);
+        self.mutations.take(subject, others, now)
     }
 }
 
@@ -199,6 +228,11 @@ impl Admission {
         }
     }
 
+    /// Rate of the live writes of a service, which is also that of the messages of its sockets.
+    pub(crate) fn service_live_per_second(&self) -> u32 {
+        self.bounds.service_live_per_second
+    }
+
     /// Takes the one token that every request costs, before the server reads the request.
     pub(crate) fn enter(&self, caller: &Caller) -> Result<(), Problem> {
         self.pay(caller, 1, Duration::ZERO)
@@ -229,11 +263,7 @@ impl Admission {
         }
         match (&caller.viewer, operation) {
             (Some(viewer), OperationType::Mutation) => paid(
-                self.limits_of(viewer).mutations.take(
-                    viewer.subject(),
-                    u32::try_from(cost.roots).unwrap_or(u32::MAX),
-                    Instant::now(),
-                ),
+                self.limits_of(viewer).take_mutation(viewer.subject(), cost),
                 Duration::ZERO,
             ),
             _ => Ok(()),
@@ -366,7 +396,11 @@ mod tests {
             (20, 20, 4),
             (1_000, 20, 9),
         ] {
-            let cost = OperationCost { fields, roots };
+            let cost = OperationCost {
+                fields,
+                roots,
+                live_writes: 0,
+            };
             assert_eq!(price(cost), tokens, "{cost:?}");
         }
     }

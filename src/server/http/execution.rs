@@ -155,9 +155,10 @@ pub(super) async fn execute(
         )
         .map(HttpOutcome::Subscribed);
     }
-    let budget = context
-        .budget
-        .map_or_else(|| server.quotas.admit(&context.caller), Ok)?;
+    let budget = match context.budget {
+        Some(budget) => budget,
+        None => server.quotas.admit_operation(&context.caller, ready.cost)?,
+    };
     let result = server
         .execute(
             &prepared,

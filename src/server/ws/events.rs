@@ -122,6 +122,11 @@ impl Frames {
         }
     }
 
+    /// Sets the rate of a socket whose viewer is known.
+    pub(super) fn set_rate(&mut self, rate: MessageRate) {
+        self.rate = Some(rate);
+    }
+
     /// Lifts the rate limit: the socket closes and answers no more messages.
     pub(super) fn lift_limit(&mut self) {
         self.rate = None;

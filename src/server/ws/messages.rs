@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::message_budget;
+use super::message_rate::MessageRate;
 use super::operations::EndedOperation;
 use super::protocol::{self, Close, Incoming, Outgoing};
 use super::socket::{Socket, SocketEnd, SocketSession};
@@ -101,6 +102,14 @@ impl Socket {
             Instant::now(),
         );
         let viewer = identity.map(|identity| identity.viewer);
+        if viewer
+            .as_ref()
+            .is_some_and(|viewer| viewer.service_name().is_some())
+        {
+            let per_second = self.server.admission.service_live_per_second();
+            let rate = MessageRate::new(per_second, per_second, Instant::now());
+            self.sources.frames.set_rate(rate);
+        }
         let here = viewer
             .as_ref()
             .and_then(|viewer| self.server.executor.arrive(viewer));
@@ -236,7 +245,7 @@ impl Socket {
         let budget = match prepared.operation {
             OperationType::Subscription => None,
             OperationType::Query | OperationType::Mutation => {
-                Some(self.server.quotas.admit(caller)?)
+                Some(self.server.quotas.admit_operation(caller, ready.cost)?)
             }
         };
         Ok((prepared, ready, budget))

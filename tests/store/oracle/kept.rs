@@ -6,8 +6,7 @@ use std::sync::Arc;
 use wideroom::model::{
     AppKey, AppKeyClaim, Block, ConversationId, ConversationKind, IdempotencyKey, InputHash, Job,
     JobId, LiveKey, LiveMessageId, Message, OutboxEvent, OutboxRow, OutboxShard, Pin, Profile,
-    Report, ReportId,
-    Restriction, TimeUuid, Timestamp, UserId,
+    Report, ReportId, Restriction, TimeUuid, Timestamp, UserId,
 };
 use wideroom::store::live::LiveListing;
 use wideroom::store::{
