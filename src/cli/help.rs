@@ -153,7 +153,7 @@ Lines and their fields; fields before the bar are required:
                 muted pinned archivedAt level silencedSince silencedUntil visibleFrom clearedUpTo
                 askedMessageTtlSeconds ban {by at | until reason}
   message       conversationId id sender | kind body metadata replyTo mentions mentionsEveryone clientKey
-                inputHash editedAt deletedAt parts
+                inputHash editedAt deletedAt isInterrupted parts steps [{key title state | detail}]
                 attachments [{url mimeType | name sizeBytes width height durationMs thumbnailUrl}]
   reaction      conversationId messageId emoji username
   pin           conversationId messageId by at

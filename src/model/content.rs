@@ -1,4 +1,4 @@
-//! Content of a message: text, attachments, mentions and the client's metadata, each within its bound.
+//! Content of a message: text, attachments, mentions, steps and the client's metadata, each within its bound.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::text::{is_blank, is_refused_in_body};
-use super::{Mentions, Metadata, TextError};
+use super::{Mentions, MessageSteps, Metadata, TextError};
 
 /// Content of a message. An edit or a deletion replaces it as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -18,6 +18,12 @@ pub struct Content {
     /// Stores encode it behind the content of the first version, where there are any.
     #[serde(skip)]
     pub mentions: Mentions,
+    /// Steps of the work behind the message. Stores encode them in a part, as the next one; see [`Content::parts`].
+    #[serde(skip)]
+    pub steps: MessageSteps,
+    /// Whether the writer fell silent, and a server sent what there was. An edit ends it.
+    #[serde(skip)]
+    pub is_interrupted: bool,
     /// Parts that only a later version knows. Stores keep them.
     #[serde(skip)]
     pub unknown_parts: Parts,
@@ -29,24 +35,53 @@ type AttachmentPart = (Option<u32>, Option<String>);
 impl Content {
     /// Number of the part with durations and thumbnails: one [`AttachmentPart`] for each attachment.
     const ATTACHMENTS: u32 = 1;
+    /// Number of the part with the steps.
+    const STEPS: u32 = 2;
+    /// Number of the part of a message that the writer did not end. Its value is true.
+    const INTERRUPTION: u32 = 3;
 
     /// Parts that the content of an earlier version has not, the unknown ones included.
     pub fn parts(&self) -> Parts {
-        let mut parts = self.unknown_parts.clone();
-        put_attachments(&mut parts, &self.attachments);
+        let mut parts = self.input_parts();
+        if self.is_interrupted {
+            parts.put_value(Self::INTERRUPTION, &true);
+        }
+        for (number, part) in self.unknown_parts.iter() {
+            parts.put(number, part.to_vec());
+        }
         parts
+    }
+
+    /// Parts that follow from the input of a send.
+    pub fn input_parts(&self) -> Parts {
+        let mut parts = Parts::default();
+        put_attachments(&mut parts, &self.attachments);
+        if !self.steps.is_empty() {
+            parts.put_value(Self::STEPS, &self.steps);
+        }
+        parts
+    }
+
+    /// Whether it has a part, so that an earlier version does not read it.
+    pub fn has_parts(&self) -> bool {
+        self.attachments.iter().any(Attachment::has_part)
+            || !self.steps.is_empty()
+            || self.is_interrupted
+            || !self.unknown_parts.is_empty()
     }
 
     /// The content with its parts, as a store holds them.
     pub fn with_parts(mut self, mut parts: Parts) -> Result<Self, postcard::Error> {
         take_attachments(&mut parts, &mut self.attachments)?;
+        self.steps = parts.take_value(Self::STEPS)?.unwrap_or_default();
+        self.is_interrupted = parts.take_value(Self::INTERRUPTION)?.unwrap_or_default();
         self.unknown_parts = parts;
         Ok(self)
     }
 
     /// Whether this version knows a part of this number.
     pub const fn is_known_part(number: u32) -> bool {
-        number == Self::ATTACHMENTS
+        matches!(number, Self::ATTACHMENTS | Self::STEPS | Self::INTERRUPTION)
     }
 }
 

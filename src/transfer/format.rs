@@ -8,7 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::line::{self, Line};
 use crate::model::{
     Attachment, Ban, HistoryVisibility, InputHash, Membership, MembershipState, Message,
-    MessageKind, Metadata, MetadataError, OrderKey, Parts, PostingRoles, Report, Suspension,
+    MessageKind, MessageStep, Metadata, MetadataError, OrderKey, Parts, PostingRoles, Report,
+    Suspension,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -259,6 +260,7 @@ fn message_line(
         .map(attachment)
         .collect();
     let metadata = content.and_then(|content| content.metadata.as_ref());
+    let steps = content.map_or(&[][..], |content| content.steps.as_slice());
     let mentions = message.mentions();
     let names = mentions.map(|mentions| mentions.users().iter().map(ToString::to_string));
     Ok(line::MessageLine {
@@ -282,6 +284,10 @@ fn message_line(
         mentions_everyone: mentions
             .is_some_and(|mentions| mentions.everyone)
             .then_some(true),
+        steps: (!steps.is_empty()).then(|| steps.iter().map(step).collect()),
+        is_interrupted: content
+            .is_some_and(|content| content.is_interrupted)
+            .then_some(true),
         client_key: client_key.as_ref().map(|key| key.as_str().to_owned()),
         input_hash: input_hash.map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
         edited_at: text(content.and_then(|content| content.edited_at)),
@@ -296,6 +302,21 @@ fn message_line(
 fn parts(parts: &Parts) -> Option<BTreeMap<u32, String>> {
     let encoded = |(number, part)| (number, URL_SAFE_NO_PAD.encode(part));
     (!parts.is_empty()).then(|| parts.iter().map(encoded).collect())
+}
+
+fn step(step: &MessageStep) -> line::StepLine {
+    let MessageStep {
+        key,
+        title,
+        state,
+        detail,
+    } = step.clone();
+    line::StepLine {
+        key,
+        title,
+        state,
+        detail,
+    }
 }
 
 fn attachment(attachment: &Attachment) -> line::AttachmentLine {

@@ -11,14 +11,14 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::model::{
-    ConversationKind, HistoryVisibility, MembershipState, MessageKind, NotificationLevel,
-    ReportOutcome, ReportReason, Role,
+    ConversationKind, HistoryVisibility, MembershipState, MessageKind, MessageStepState,
+    NotificationLevel, ReportOutcome, ReportReason, Role,
 };
 
 /// The longest line, without its end.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// The format of an export. Format 1 has no metadata, restrictions, blocks, bans, silences, slow
-/// mode, pins, mentions, bounds of histories and reports; format 2 has no parts of messages, durations and thumbnails.
+/// mode, pins, mentions, bounds of histories and reports; format 2 has no parts of messages, durations, thumbnails and steps.
 /// Both are still read. Format 3 is the last one: a later version adds parts.
 pub const FORMAT: u32 = 3;
 
@@ -343,6 +343,11 @@ pub struct MessageLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mentions_everyone: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<StepLine>>,
+    /// Whether the writer fell silent, and the server sent what there was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_interrupted: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub client_key: Option<String>,
     /// Hash of the send, if the content was changed since. Base64url of 32 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -375,6 +380,17 @@ pub struct AttachmentLine {
     pub thumbnail_url: Option<String>,
 }
 
+/// Step of the work behind a message.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StepLine {
+    pub key: String,
+    pub title: String,
+    pub state: MessageStepState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
 impl MessageLine {
     /// A line without a message yet.
     pub(super) fn empty(conversation_id: Uuid) -> Self {
@@ -389,6 +405,8 @@ impl MessageLine {
             reply_to: None,
             mentions: None,
             mentions_everyone: None,
+            steps: None,
+            is_interrupted: None,
             client_key: None,
             input_hash: None,
             edited_at: None,

@@ -313,7 +313,7 @@ fn what_is_written_means_what_it_was_written_of() {
             r#"{{"type":"participant",{CONVERSATION},"username":"bob","state":"LEFT","role":"MEMBER","leftAt":"2026-01-01T00:00:00.000000Z"}}"#
         ),
         &format!(
-            r#"{{"type":"message",{CONVERSATION},{MESSAGE},"body":"a\n\u0001","attachments":[{{"url":"https://a.example/b.png","mimeType":"image/png","name":"b","sizeBytes":9007199254740992,"width":1,"height":2,"durationMs":3,"thumbnailUrl":"https://a.example/s.png"}}],"metadata":{{"a":[0.1,1e+300,-7,123456789.12345679,null]}},"replyTo":"a3e39830-e29b-11ef-8001-000000000000","clientKey":"k","editedAt":"2026-01-01T00:00:00.000000Z","parts":{{"7":"AQID"}}}}"#
+            r#"{{"type":"message",{CONVERSATION},{MESSAGE},"body":"a\n\u0001","attachments":[{{"url":"https://a.example/b.png","mimeType":"image/png","name":"b","sizeBytes":9007199254740992,"width":1,"height":2,"durationMs":3,"thumbnailUrl":"https://a.example/s.png"}}],"metadata":{{"a":[0.1,1e+300,-7,123456789.12345679,null]}},"replyTo":"a3e39830-e29b-11ef-8001-000000000000","steps":[{{"key":"1","title":"Read","state":"WAITING","detail":"a\nb"}}],"isInterrupted":true,"clientKey":"k","editedAt":"2026-01-01T00:00:00.000000Z","parts":{{"7":"AQID"}}}}"#
         ),
         &format!(
             r#"{{"type":"message",{CONVERSATION},{MESSAGE},"kind":"SYSTEM","metadata":{{"event":"left"}}}}"#
@@ -452,6 +452,7 @@ fn parts_that_only_a_later_version_knows_are_kept_within_bounds() {
     assert!(line(r#"{"7":"AQID","4000000000":""}"#).is_ok());
     for (parts, why) in [
         (r#"{"1":"AQID"}"#.to_owned(), "is a field of the line"),
+        (r#"{"3":"AQ"}"#.to_owned(), "is a field of the line"),
         (r#"{"7":"="}"#.to_owned(), "base64url"),
         (
             format!(r#"{{"7":"{}"}}"#, "A".repeat(6_000)),
@@ -461,6 +462,31 @@ fn parts_that_only_a_later_version_knows_are_kept_within_bounds() {
         let refused = line(&parts).unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
-    let many: Vec<_> = (2..=18).map(|number| format!(r#""{number}":"""#)).collect();
+    let many: Vec<_> = (4..=20).map(|number| format!(r#""{number}":"""#)).collect();
     assert!(line(&format!("{{{}}}", many.join(","))).is_err());
+}
+
+#[test]
+fn steps_of_a_line_have_the_bounds_of_a_send() {
+    let line = |steps: &str| message(&format!(r#","body":"a","steps":{steps}"#));
+    let read = line(r#"[{"key":"1","title":"Read","state":"DONE"}]"#).unwrap();
+    assert_eq!(read.content.unwrap().steps.as_slice()[0].title, "Read");
+    for (steps, why) in [
+        (
+            r#"[{"key":"1","title":"","state":"DONE"}]"#.to_owned(),
+            "the title",
+        ),
+        (
+            r#"[{"key":"1","title":"a","state":"DONE"},{"key":"1","title":"b","state":"DONE"}]"#
+                .to_owned(),
+            "the same key",
+        ),
+        (
+            r#"[{"key":"1","title":"a","state":"LOST"}]"#.to_owned(),
+            "LOST",
+        ),
+    ] {
+        let refused = line(&steps).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
 }

@@ -48,6 +48,7 @@ mod search_words;
 mod send;
 mod services;
 mod shared;
+mod steps;
 mod subscription;
 mod typing;
 mod unread;

@@ -122,7 +122,7 @@ async fn live(program: Program) -> Lived {
     )
     .await;
     let attachment = json!({ "url": "https://example.org/a.png", "mimeType": "image/png", "name": "a", "sizeBytes": 5, "width": 1, "height": 2, "durationMs": 3, "thumbnailUrl": "https://example.org/s.png" });
-    let whole = json!({ "attachments": [attachment], "metadata": { "n": [0.1, 1e21, null, "ü\u{1}"] }, "replyToId": first, "idempotencyKey": "key", "body": "whole\n" });
+    let whole = json!({ "attachments": [attachment], "metadata": { "n": [0.1, 1e21, null, "ü\u{1}"] }, "replyToId": first, "idempotencyKey": "key", "body": "whole\n", "steps": [{ "key": "1", "title": "Read", "state": "DONE", "detail": "a\nb" }] });
     let second = send(&mut one, &group, whole).await;
     let third = send(
         &mut one,

@@ -87,6 +87,7 @@ async fn mutations_that_write_new_forms_are_refused_until_the_end_of_an_upgrade(
         "($m: ID!) { reportMessage(input: {messageId: $m, reason: SPAM}) { __typename } }",
         "($c: ID!, $u: String!) { sendMessage(input: {conversationId: $c, body: \"hi\", mentionedUsernames: [$u]}) { __typename } }",
         "($c: ID!) { sendMessage(input: {conversationId: $c, body: \"hi\", attachments: [{url: \"https://a.example\", mimeType: \"audio/ogg\", durationMs: 7}]}) { __typename } }",
+        "($c: ID!) { sendMessage(input: {conversationId: $c, body: \"hi\", steps: [{key: \"1\", title: \"Read\", state: DONE}]}) { __typename } }",
     ];
     let actor = server.actor(&ann);
     for deed in deeds {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{
     Attachment, Body, Content, ConversationId, Cut, Direction, Message, MessageId, MessageKind,
-    Metadata, OrderKey, PageRequest, Parts, UserId,
+    MessageStep, MessageStepState, MessageSteps, Metadata, OrderKey, PageRequest, Parts, UserId,
 };
 use wideroom::store::{ImportRow, Store, StoreAdmin};
 
@@ -20,6 +20,16 @@ use crate::support::words::{
     NOW, START, change, conversation_id, id, id_with, key, message_row, new, system, text, user,
     users,
 };
+
+fn steps() -> MessageSteps {
+    let step = |number: u8| MessageStep {
+        key: number.to_string(),
+        title: "Ask the registry".to_owned(),
+        state: MessageStepState::Failed,
+        detail: (number == 1).then(|| "no answer\nafter 20 s".to_owned()),
+    };
+    MessageSteps::parse((0..MessageSteps::COUNT_MAX as u8).map(step).collect()).unwrap()
+}
 
 pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
@@ -53,6 +63,8 @@ pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
         ),
         edited_at: Some(NOW),
         mentions: wideroom::model::Mentions::new(crate::support::words::crowd(3), true),
+        steps: steps(),
+        is_interrupted: true,
         unknown_parts,
     };
     let answer = Message {

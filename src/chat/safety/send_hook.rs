@@ -17,7 +17,9 @@ use super::hook_breaker::HookBreakers;
 use crate::chat::error::{Error, Result};
 use crate::chat::replay_limiter::ReplayLimiter;
 use crate::metrics::{self, Histogram, IntCounter, IntCounterVec, LATENCIES, Metrics};
-use crate::model::{Attachment, Content, ConversationId, MessageId, Timestamp, UserId, text};
+use crate::model::{
+    Attachment, Content, ConversationId, MessageId, MessageStep, Timestamp, UserId, text,
+};
 use crate::signed_post::{PostClient, PostError, PostLimits, PostTarget, SecretFile};
 use crate::signed_post::{SecretFileError, SignedMessage};
 
@@ -100,6 +102,16 @@ struct Question<'a> {
     metadata: Option<&'a RawValue>,
     mentioned_usernames: Vec<&'a str>,
     mentions_everyone: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<QuestionStep<'a>>,
+}
+
+/// Texts of a step.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct QuestionStep<'a> {
+    title: &'a str,
+    detail: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -113,6 +125,15 @@ struct QuestionAttachment<'a> {
     height: Option<u32>,
     duration_ms: Option<u32>,
     thumbnail_url: Option<&'a str>,
+}
+
+impl<'a> QuestionStep<'a> {
+    fn of(step: &'a MessageStep) -> Self {
+        Self {
+            title: &step.title,
+            detail: step.detail.as_deref(),
+        }
+    }
 }
 
 impl<'a> QuestionAttachment<'a> {
@@ -322,6 +343,12 @@ fn question(message: &CheckedMessage<'_>) -> Bytes {
             .map(UserId::as_str)
             .collect(),
         mentions_everyone: content.mentions.everyone,
+        steps: content
+            .steps
+            .as_slice()
+            .iter()
+            .map(QuestionStep::of)
+            .collect(),
     };
     serde_json::to_vec(&question)
         .expect("plain data serialises")

@@ -57,8 +57,7 @@ use crate::chat::write_tasks::WriteTasks;
 use crate::cluster::DeduplicationWindow;
 use crate::metrics::Metrics;
 use crate::model::{
-    Attachment, ConversationId, DirectIds, Floor, Message, MessageId, Revision, ServiceRight,
-    UserId, Viewer,
+    ConversationId, DirectIds, Floor, Message, MessageId, Revision, ServiceRight, UserId, Viewer,
 };
 use crate::rate::Rate;
 use crate::store::{FormVersion, Participation};
@@ -184,7 +183,7 @@ impl WriteService {
             self.accept_mentions(&participation, mentions.everyone)
                 .await?;
         }
-        if draft.content.attachments.iter().any(Attachment::has_part) {
+        if draft.content.has_parts() {
             access.forms().require(FormVersion::PARTS).await?;
         }
         self.take_send(&caller, &draft)?;

@@ -129,10 +129,22 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
             ("mentions", Nothing, "User"),
             ("mentionsEveryone", Nothing, LEAF),
             ("isPinned", Nothing, LEAF),
+            ("liveMessageId", Nothing, LEAF),
+            ("steps", Nothing, "MessageStep"),
+            ("isInterrupted", Nothing, LEAF),
             ("expiresAt", Reads, LEAF),
             ("reactions", Reads, "Reaction"),
             ("status", Reads, LEAF),
             ("receipts", Reads, "ReceiptConnection"),
+        ],
+    ),
+    (
+        "MessageStep",
+        &[
+            ("key", Nothing, LEAF),
+            ("title", Nothing, LEAF),
+            ("state", Nothing, LEAF),
+            ("detail", Nothing, LEAF),
         ],
     ),
     (

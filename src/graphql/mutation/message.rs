@@ -10,7 +10,9 @@ use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{conversation_of, message_id};
 use crate::graphql::scalar::Json;
 use crate::graphql::scope::ViewerScope;
-use crate::graphql::types::{AttachmentInput, InboxEntryEdge, Message, MessageEdge, message_edge};
+use crate::graphql::types::{
+    AttachmentInput, InboxEntryEdge, Message, MessageEdge, MessageStepInput, message_edge,
+};
 use crate::model::{self, ConversationId};
 
 /// Input of `sendMessage`.
@@ -34,6 +36,9 @@ pub(super) struct SendMessageInput {
     /// True mentions every participant. In a large conversation only an ADMIN or OWNER may: else
     /// FORBIDDEN.
     mentions_everyone: Option<bool>,
+    /// Steps of the work behind the message: at most 20, whose texts take at most 4 KiB together. With the body they
+    /// take at most 20 KiB.
+    steps: Option<Vec<MessageStepInput>>,
     /// Idempotency key, new for each message: 1 to 64 bytes of printable ASCII, such as a UUID. A
     /// retry with the same key within 24 hours returns the message of the first try, so that no
     /// message is sent twice.
@@ -129,6 +134,12 @@ impl MessageMutation {
                     .transpose()?,
                 mentioned_usernames: input.mentioned_usernames.unwrap_or_default(),
                 mentions_everyone: input.mentions_everyone.unwrap_or_default(),
+                steps: input
+                    .steps
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(Into::into)
+                    .collect(),
                 idempotency_key: input.idempotency_key,
             };
             let draft = Draft::parse(draft, scope.chat.bounds())?;
@@ -146,9 +157,10 @@ impl MessageMutation {
         .await
     }
 
-    /// Replaces the text of a message, and its mentions if they are given. Attachments and metadata
-    /// stay. Allowed for its sender, else
-    /// FORBIDDEN; a SYSTEM message cannot be edited. The same text and mentions change nothing. Users
+    /// Replaces the text of a message, and its mentions if they are given. Attachments, metadata and steps
+    /// stay; `isInterrupted` becomes false. Allowed for its sender, else
+    /// FORBIDDEN; a SYSTEM message cannot be edited. The same text and mentions change nothing, unless the message is
+    /// interrupted. Users
     /// whom the edit mentions anew are notified, unless they have read past the message.
     async fn edit_message(
         &self,

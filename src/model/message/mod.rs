@@ -10,10 +10,9 @@ use sha2::{Digest, Sha256};
 pub use self::mentions::Mentions;
 pub use self::pin::{Pin, PinKey};
 pub use self::steps::{MessageStep, MessageStepState, MessageSteps, StepsError};
-use super::content::put_attachments;
 use super::{
-    Content, ConversationId, ConversationProfile, MessageId, Metadata, Parts, PostingRoles,
-    TextError, Timestamp, UserId,
+    Content, ConversationId, ConversationProfile, MessageId, Metadata, PostingRoles, TextError,
+    Timestamp, UserId,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -126,7 +125,8 @@ impl IdempotencyKey {
 pub struct InputHash(pub [u8; 32]);
 
 impl InputHash {
-    /// Hash of a send: its content, mentions included, and the message that it replies to.
+    /// Hash of a send: its content, mentions and steps included, and the message that it replies to. A server that sends what a silent
+    /// writer left sends the same.
     pub fn of_send(content: &Content, reply_to: Option<MessageId>) -> Self {
         // Metadata counts by its value: the order of keys and the spelling of numbers make no other send.
         let metadata = content.metadata.as_ref().map(Metadata::canonical);
@@ -136,8 +136,7 @@ impl InputHash {
             metadata,
             reply_to,
         );
-        let mut parts = Parts::default();
-        put_attachments(&mut parts, &content.attachments);
+        let parts = content.input_parts();
         // Without mentions and parts the bytes are those of the first version.
         if !parts.is_empty() {
             Self::of(&(input, &content.mentions, parts))

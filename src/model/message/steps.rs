@@ -5,6 +5,7 @@ use crate::model::text::{is_refused_in_body, parse_line};
 
 /// State of a step. Stores persist the index, so never reorder it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum MessageStepState {
     Running,
     /// It waits for a person.
@@ -27,7 +28,8 @@ impl MessageStep {
     pub const TITLE_BYTES_MAX: usize = 128;
     pub const DETAIL_BYTES_MAX: usize = 512;
 
-    fn bytes(&self) -> usize {
+    /// Bytes of its texts.
+    pub fn bytes(&self) -> usize {
         let detail = self.detail.as_ref().map_or(0, String::len);
         self.key.len() + self.title.len() + detail
     }
@@ -101,6 +103,15 @@ impl MessageSteps {
 
     pub fn as_slice(&self) -> &[MessageStep] {
         &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Bytes of all texts.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(MessageStep::bytes).sum()
     }
 }
 

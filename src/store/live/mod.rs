@@ -18,7 +18,7 @@ pub const LIVE_LISTED_MINUTES: u32 = 10;
 /// Time for which an entry of the due queue outlives its minute. By then the text has expired.
 pub const DUE_LIVE_LIFETIME_MICROS: i64 = 2 * LIVE_TEXT_LIFETIME_MICROS;
 
-const MINUTE_MICROS: i64 = 60 * 1_000_000;
+pub const MINUTE_MICROS: i64 = 60 * 1_000_000;
 
 /// The minute of a moment, counted from 1970.
 pub fn minute_of(moment: Timestamp) -> u32 {

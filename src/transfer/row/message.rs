@@ -9,7 +9,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::{LOSSY, Result, input_hash, message_id, name, past, text};
 use crate::model::{
     Attachment, Body, Content, ConversationId, IdempotencyKey, Mentions, Message, MessageId,
-    MessageKind, Metadata, Parts, TextError, Timestamp, text::parse_line,
+    MessageKind, MessageStep, MessageSteps, Metadata, Parts, TextError, Timestamp,
+    text::parse_line,
 };
 use crate::store::ImportRow;
 use crate::transfer::line::{self, MessageLine};
@@ -121,6 +122,7 @@ fn message_row(line: MessageLine, now: Timestamp) -> Result<ImportRow> {
         line.mentions.unwrap_or_default(),
         line.mentions_everyone.unwrap_or_default(),
     )?;
+    let steps = steps(line.steps.unwrap_or_default())?;
     // A deletion clears the content, even if the file still has it.
     let content = match deleted_at {
         Some(_) => None,
@@ -135,6 +137,8 @@ fn message_row(line: MessageLine, now: Timestamp) -> Result<ImportRow> {
                 metadata,
                 edited_at,
                 mentions,
+                steps,
+                is_interrupted: line.is_interrupted.unwrap_or_default(),
                 unknown_parts: parts(line.parts.unwrap_or_default())?,
             })
         }
@@ -183,6 +187,16 @@ fn mentions(names: Vec<String>, everyone: bool) -> Result<Mentions> {
         ));
     }
     Ok(mentions)
+}
+
+fn steps(lines: Vec<line::StepLine>) -> Result<MessageSteps> {
+    let steps = lines.into_iter().map(|line| MessageStep {
+        key: line.key,
+        title: line.title,
+        state: line.state,
+        detail: line.detail,
+    });
+    MessageSteps::parse(steps.collect()).map_err(|error| format!("`steps`: {error}"))
 }
 
 /// The parts of a message that only a later version knows.

@@ -5,8 +5,8 @@ use crate::chat::access::authority::Authority;
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::model::{
-    Attachment, Body, Content, IdempotencyKey, InputHash, Mentions, MessageId, Metadata, Parts,
-    UserId, text,
+    Attachment, Body, Content, IdempotencyKey, InputHash, Mentions, MessageId, MessageStep,
+    MessageSteps, Metadata, Parts, UserId, text,
 };
 
 /// Message as received from the client.
@@ -19,6 +19,7 @@ pub struct DraftInput {
     pub reply_to: Option<MessageId>,
     pub mentioned_usernames: Vec<String>,
     pub mentions_everyone: bool,
+    pub steps: Vec<MessageStep>,
     pub idempotency_key: Option<String>,
 }
 
@@ -72,12 +73,15 @@ impl Draft {
             .map(parse_key)
             .transpose()?;
         let users = parse_mentioned(&input.mentioned_usernames)?;
+        let steps = parse_steps(input.steps, &body)?;
         let content = Content {
             body,
             attachments,
             metadata,
             edited_at: None,
             mentions: Mentions::new(users, input.mentions_everyone),
+            steps,
+            is_interrupted: false,
             unknown_parts: Parts::default(),
         };
         let hash = InputHash::of_send(&content, input.reply_to);
@@ -93,6 +97,21 @@ impl Draft {
             is_by_service: false,
             slow_mode_seconds: 0,
         })
+    }
+
+    /// The message that a server sends for a silent writer. Steps for which there is no room are left out.
+    pub(crate) fn interrupted(
+        input: DraftInput,
+        steps: &MessageSteps,
+        bounds: &Bounds,
+    ) -> Result<Self> {
+        let steps = match fit_beside(steps, input.body.len()) {
+            true => steps.as_slice().to_vec(),
+            false => Vec::new(),
+        };
+        let mut draft = Self::parse(DraftInput { steps, ..input }, bounds)?;
+        draft.content.is_interrupted = true;
+        Ok(draft)
     }
 }
 
@@ -144,7 +163,29 @@ fn content_bytes(content: &Content) -> usize {
             .as_ref()
             .map_or(0, |metadata| metadata.as_str().len())
         + mention_bytes(&content.mentions)
+        + step_bytes(&content.steps)
         + content.unknown_parts.bytes()
+}
+
+/// Bytes of the texts, and of what stands beside them.
+fn step_bytes(steps: &MessageSteps) -> usize {
+    steps.bytes() + 8 * steps.as_slice().len()
+}
+
+fn parse_steps(steps: Vec<MessageStep>, body: &Body) -> Result<MessageSteps> {
+    const PATH: &[&str] = &["input", "steps"];
+    let steps = MessageSteps::parse(steps).map_err(|error| Error::bad_input(PATH, error))?;
+    if !fit_beside(&steps, body.as_str().len()) {
+        let bytes_max = Body::BYTES_MAX;
+        let message = format!("the body and the steps take at most {bytes_max} bytes together");
+        return Err(Error::bad_input(PATH, message));
+    }
+    Ok(steps)
+}
+
+/// Whether a message has room for its body and its steps: a store takes both in one batch.
+fn fit_beside(steps: &MessageSteps, body_bytes: usize) -> bool {
+    steps.is_empty() || body_bytes + step_bytes(steps) <= Body::BYTES_MAX
 }
 
 /// Bytes of the names, and of their rows.

@@ -162,7 +162,7 @@ fn edit(message: &Message, draft: EditDraft, now: Timestamp) -> Result<Option<Re
         mentioned.unwrap_or_else(|| present.users().to_vec()),
         mentions_everyone.unwrap_or(present.everyone),
     );
-    if body == content.body && mentions == *present {
+    if body == content.body && mentions == *present && !content.is_interrupted {
         return Ok(None);
     }
     let newly_mentioned = mentions.beyond(present);
@@ -170,6 +170,7 @@ fn edit(message: &Message, draft: EditDraft, now: Timestamp) -> Result<Option<Re
         body,
         edited_at: Some(now),
         mentions,
+        is_interrupted: false,
         ..content.clone()
     };
     Ok(Some(Revision::Edit {

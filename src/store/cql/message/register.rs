@@ -280,7 +280,7 @@ pub(crate) fn decode_content(bytes: &[u8]) -> Result<Content> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Attachment, Body, Metadata};
+    use crate::model::{Attachment, Body, MessageStep, MessageStepState, MessageSteps, Metadata};
     use crate::store::cql::message::bucket::Width;
 
     #[test]
@@ -472,7 +472,7 @@ mod tests {
                     edited_at: Some(Timestamp::from_micros(7)),
                     mentions: mentions.clone(),
                     attachments,
-                    unknown_parts: Parts::default(),
+                    ..Content::default()
                 };
                 let known = content
                     .attachments
@@ -497,6 +497,33 @@ mod tests {
                 assert_eq!(version_0_2::decode(&bytes), (earlier, mentions.clone()));
             }
         }
+    }
+
+    #[test]
+    fn steps_and_an_interruption_are_parts() {
+        let steps = MessageSteps::parse(vec![MessageStep {
+            key: "1".to_owned(),
+            title: "Read".to_owned(),
+            state: MessageStepState::Waiting,
+            detail: Some("two\nlines".to_owned()),
+        }]);
+        let steps = steps.unwrap();
+        for (steps, is_interrupted) in [
+            (steps.clone(), false),
+            (steps, true),
+            (MessageSteps::default(), true),
+        ] {
+            let content = Content {
+                steps,
+                is_interrupted,
+                ..Content::default()
+            };
+            assert!(content.has_parts());
+            let bytes = encode_content(&content);
+            assert_eq!(bytes[0], PARTS_VERSION);
+            assert_eq!(decode_content(&bytes).unwrap(), content);
+        }
+        assert!(!Content::default().has_parts());
     }
 
     #[test]

@@ -248,6 +248,7 @@ fn bytes(message: &Message) -> usize {
             + attachments.sum::<usize>()
             + metadata
             + content.mentions.bytes()
+            + content.steps.bytes()
     });
     ROW_BYTES + content
 }

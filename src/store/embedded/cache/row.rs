@@ -179,6 +179,7 @@ fn is_kept(message: &Message) -> bool {
         content.body.as_str().len() <= BODY_BYTES_MAX
             && content.attachments.is_empty()
             && content.metadata.is_none()
+            && content.steps.is_empty()
     })
 }
 

@@ -15,6 +15,7 @@ use crate::model::NotificationLevel;
 use crate::model::Parts;
 use crate::model::Pin;
 use crate::model::{Attachment, Body, IgnoredSenders};
+use crate::model::{MessageStep, MessageStepState, MessageSteps};
 use crate::store::UnreadReader;
 
 fn message() -> Message {
@@ -39,8 +40,8 @@ fn message() -> Message {
             attachments: vec![attachment],
             metadata: None,
             edited_at: Some(Timestamp::from_micros(1)),
-            mentions: Mentions::default(),
             unknown_parts: Parts::default(),
+            ..Content::default()
         }),
         reply_to: Some(MessageId::new(Timestamp::ZERO, [0; 8])),
         client_key: Some(IdempotencyKey::parse("k").unwrap()),
@@ -91,6 +92,13 @@ fn a_message_with_parts_comes_back_as_it_was() {
     let mut unknown = Parts::default();
     unknown.put(7, vec![1, 2, 3]);
     let users = vec![UserId::parse("ben").unwrap()];
+    let steps = MessageSteps::parse(vec![MessageStep {
+        key: "1".to_owned(),
+        title: "Read".to_owned(),
+        state: MessageStepState::Failed,
+        detail: None,
+    }]);
+    let steps = steps.unwrap();
     for pin in [None, Some(Box::new(pin))] {
         for mentions in [Mentions::default(), Mentions::new(users.clone(), false)] {
             for (duration_ms, unknown_parts) in
@@ -101,6 +109,8 @@ fn a_message_with_parts_comes_back_as_it_was() {
                 content.attachments[0].duration_ms = duration_ms;
                 content.mentions = mentions.clone();
                 content.unknown_parts = unknown_parts;
+                content.is_interrupted = duration_ms.is_none();
+                content.steps = steps.clone();
                 message.pin = pin.clone();
                 let bytes = MessageRecord::encode(&message);
                 assert_eq!(bytes[0], PARTS_MESSAGE_VERSION);

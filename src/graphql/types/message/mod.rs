@@ -1,22 +1,27 @@
-//! Messages and their attachments.
+//! Messages, with their attachments and steps.
 
+mod attachment;
+mod edge;
 mod step;
 
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
-use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+use async_graphql::{Context, ID, Object};
 use futures_util::future::try_join;
 use serde_json::value::RawValue;
 
+pub(super) use self::attachment::Attachment;
+pub(in crate::graphql) use self::attachment::AttachmentInput;
+pub(super) use self::edge::message_edge_by;
+pub(in crate::graphql) use self::edge::{MessageEdge, message_edge, message_edge_at};
 pub(in crate::graphql) use self::step::{MessageStep, MessageStepInput};
 use super::reaction::{self, Reaction};
 use super::receipt::{self, DeliveryStatus, ReceiptEdge};
-use super::sync_fields::{JsonText, SyncFields, SyncList, SyncObject};
+use super::sync_fields::{JsonText, SyncFields};
 use super::{Conversation, MessageKind, User};
-use crate::chat::{AttachmentDraft, VisibleConversation};
-use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
-use crate::graphql::cursor::{CursorEncoder, List};
+use crate::chat::VisibleConversation;
+use crate::graphql::connection::{PageArguments, RelayConnection};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::{DateTime, Json, Uuid};
@@ -61,6 +66,11 @@ impl Message {
         let (seen, message) = seen.zip(message)?;
         scope.note_looked_at(message.id.order_key());
         seen.shows(message.id).then(|| Self::new(scope, message))
+    }
+
+    fn model_steps(&self) -> &[model::MessageStep] {
+        let content = self.message.content.as_ref();
+        content.map_or(&[], |content| content.steps.as_slice())
     }
 
     /// Loads the newest message at or before a position. `None` if there is none above the floor.
@@ -172,6 +182,21 @@ impl Message {
         self.scope.client_key(&self.message)
     }
 
+    /// Global id under which `liveMessages` showed the message while it was written, whether it was or not. Null
+    /// without an `idempotencyKey`, and once the sender is erased.
+    async fn live_message_id(&self) -> Nullable<ID> {
+        nullable(async {
+            let message = &self.message;
+            let Some(key) = &message.client_key else {
+                return Ok(None);
+            };
+            let lives = &self.scope.chat.lives;
+            let live = lives.key_of(message.conversation, &message.sender, key);
+            Ok(Some(GlobalId::LiveMessage(live.await?).encode()))
+        })
+        .await
+    }
+
     /// Time of sending: the time in `uuid`.
     async fn created_at(&self) -> DateTime {
         DateTime(self.message.id.moment())
@@ -223,6 +248,20 @@ impl Message {
         self.message.current_pin().is_some()
     }
 
+    /// Steps of the work behind the message, such as calls of tools, in the sender's order: at most 20. Empty
+    /// once the message is deleted.
+    async fn steps(&self, ctx: &Context<'_>) -> Result<Vec<MessageStep<'_>>> {
+        let steps = self.model_steps();
+        ExecutionContext::charge(ctx, steps.iter().map(model::MessageStep::bytes).sum())?;
+        Ok(steps.iter().map(MessageStep).collect())
+    }
+
+    /// True if the writer fell silent while it wrote the message, and the server sent what there was. An edit
+    /// ends it.
+    async fn is_interrupted(&self) -> bool {
+        is_interrupted(&self.message)
+    }
+
     /// Reactions, one for each emoji, ordered by the emoji (bytewise): at most 20. Empty once the
     /// message is deleted.
     async fn reactions(&self) -> Result<Vec<Reaction>> {
@@ -264,6 +303,11 @@ impl Message {
     }
 }
 
+fn is_interrupted(message: &model::Message) -> bool {
+    let content = message.content.as_ref();
+    content.is_some_and(|content| content.is_interrupted)
+}
+
 fn mentions_everyone(message: &model::Message) -> bool {
     message.mentions().is_some_and(|mentions| mentions.everyone)
 }
@@ -301,174 +345,12 @@ impl SyncFields for Message {
             ),
             "mentions" if message.mentions().is_none() => json.put([(); 0]),
             "mentionsEveryone" => json.put(mentions_everyone(message)),
+            "liveMessageId" if message.client_key.is_none() => json.put_text_or_null(None),
+            "isInterrupted" => json.put(is_interrupted(message)),
+            "steps" if self.model_steps().is_empty() => json.put([(); 0]),
             "isPinned" => json.put(message.current_pin().is_some()),
             "deletedAt" => json.put_time_or_null(message.deleted_at),
             _ => false,
         }
-    }
-}
-
-/// Description of a file that is stored elsewhere, such as a picture. Wideroom never fetches the
-/// file.
-pub(super) struct Attachment<'a>(pub(super) &'a model::Attachment);
-
-/// Description of a file that is stored elsewhere, such as a picture. Wideroom never fetches the
-/// file.
-#[Object]
-impl Attachment<'_> {
-    /// URL of the file: http or https.
-    async fn url(&self) -> &str {
-        &self.0.url
-    }
-
-    /// Media type, such as `image/png`.
-    async fn mime_type(&self) -> &str {
-        &self.0.mime_type
-    }
-
-    /// File name. Null if the sender gave none.
-    async fn name(&self) -> Option<&str> {
-        self.0.name.as_deref()
-    }
-
-    /// Size of the file in bytes: a whole number, at most 2^53.
-    async fn size_bytes(&self) -> Option<f64> {
-        self.0.size_bytes.map(|size| size as f64)
-    }
-
-    /// Width in pixels.
-    async fn width(&self) -> Option<i32> {
-        self.0.width.and_then(|width| i32::try_from(width).ok())
-    }
-
-    /// Height in pixels.
-    async fn height(&self) -> Option<i32> {
-        self.0.height.and_then(|height| i32::try_from(height).ok())
-    }
-
-    /// Duration of a sound or a video, in milliseconds.
-    async fn duration_ms(&self) -> Option<i32> {
-        let duration = self.0.duration_ms;
-        duration.and_then(|duration| i32::try_from(duration).ok())
-    }
-
-    /// URL of a small picture of the file: http or https.
-    async fn thumbnail_url(&self) -> Option<&str> {
-        self.0.thumbnail_url.as_deref()
-    }
-}
-
-/// Attachment of a message. A message has at most 10. Their texts take at most 8 KiB together, each
-/// attachment counting 32 bytes more.
-#[derive(InputObject)]
-pub(in crate::graphql) struct AttachmentInput {
-    /// URL of the file: http or https, at most 2,048 bytes.
-    url: String,
-    /// Media type, such as `image/png`: at most 127 bytes.
-    mime_type: String,
-    /// File name: at most 255 bytes.
-    name: Option<String>,
-    /// Size of the file in bytes: a whole number, at most 2^53.
-    size_bytes: Option<f64>,
-    /// Width in pixels.
-    width: Option<i32>,
-    /// Height in pixels.
-    height: Option<i32>,
-    /// Duration of a sound or a video, in milliseconds.
-    duration_ms: Option<i32>,
-    /// URL of a small picture of the file: http or https, at most 2,048 bytes.
-    thumbnail_url: Option<String>,
-}
-
-impl From<AttachmentInput> for AttachmentDraft {
-    fn from(input: AttachmentInput) -> Self {
-        Self {
-            url: input.url,
-            mime_type: input.mime_type,
-            name: input.name,
-            size_bytes: input.size_bytes,
-            width: input.width,
-            height: input.height,
-            duration_ms: input.duration_ms,
-            thumbnail_url: input.thumbnail_url,
-        }
-    }
-}
-
-/// Edge of a message.
-#[derive(SimpleObject)]
-pub(in crate::graphql) struct MessageEdge {
-    /// Cursor for `after` and `before` of `Conversation.messages`, and for `messageAdded(after:)`.
-    cursor: String,
-    /// The message.
-    node: SyncObject<Message>,
-}
-
-impl SyncFields for MessageEdge {
-    const TYPES: &'static [&'static str] = &["MessageEdge"];
-
-    fn write_sync(&self, field: &Field, json: &mut JsonText) -> bool {
-        match field.name.node.as_str() {
-            "cursor" => json.put_plain(&self.cursor),
-            "node" => json.object(&self.node.0, field),
-            _ => false,
-        }
-    }
-}
-
-impl Edge for MessageEdge {
-    fn cursor(&self) -> &str {
-        &self.cursor
-    }
-}
-
-pub(in crate::graphql) fn message_edge(
-    scope: &ViewerScope,
-    message: Arc<model::Message>,
-) -> MessageEdge {
-    message_edge_by(
-        &List::Messages(message.conversation).cursors(),
-        scope,
-        message,
-    )
-}
-
-/// Edge whose cursor resumes a stream of messages at this position.
-pub(in crate::graphql) fn message_edge_at(
-    scope: &ViewerScope,
-    message: Arc<model::Message>,
-    position: &OrderKey,
-) -> MessageEdge {
-    let cursors = List::Messages(message.conversation).cursors();
-    MessageEdge {
-        cursor: cursors.of(position),
-        node: SyncObject(Message::new(scope, message)),
-    }
-}
-
-/// Edge with a cursor of this encoder.
-pub(super) fn message_edge_by(
-    cursors: &CursorEncoder,
-    scope: &ViewerScope,
-    message: Arc<model::Message>,
-) -> MessageEdge {
-    MessageEdge {
-        cursor: cursors.of(&message.id.order_key()),
-        node: SyncObject(Message::new(scope, message)),
-    }
-}
-
-/// Page of messages, newest first.
-#[Object(name = "MessageConnection")]
-impl RelayConnection<MessageEdge> {
-    /// Edges of this page, newest first.
-    async fn edges(&self) -> SyncList<&MessageEdge> {
-        SyncList(self.edges.iter().collect())
-    }
-
-    #[graphql(name = "pageInfo")]
-    /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
     }
 }
