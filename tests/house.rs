@@ -121,6 +121,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "presence",
             "removal",
             "components",
+            "due_shards",
             "listing",
             "participants",
             "history",

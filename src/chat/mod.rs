@@ -13,6 +13,7 @@ mod access;
 mod agent_sends;
 mod bounds;
 mod components;
+mod due_shards;
 mod erasure;
 mod error;
 mod history;
@@ -60,7 +61,7 @@ pub use self::inbox::summary::{InboxSummary, SharedSummary, SummaryFields};
 pub use self::index::content::ContentKind;
 pub use self::index::{IndexPiece, IndexUpkeep};
 pub use self::listing::{ListingService, ScanPage};
-pub use self::live::{LiveService, LiveView, LiveWriteInput, LiveWritten};
+pub use self::live::{LiveService, LiveSettler, LiveView, LiveWriteInput, LiveWritten};
 pub use self::outbox::notification::{
     NOTIFICATION, NotificationPiece, NotificationReason, NotificationRecipient, NotificationService,
 };
@@ -134,7 +135,7 @@ pub struct Services {
     pub outbox: OutboxService,
     pub notifications: Arc<NotificationService>,
     pub removals: RemovalService,
-    pub lives: LiveService,
+    pub lives: Arc<LiveService>,
     components: Components,
     read_shares: Arc<ReadShares>,
     bounds: Bounds,
@@ -257,7 +258,7 @@ impl Services {
         let writes = Arc::new(WriteService::new(&components, &bounds));
         let erasure = Arc::new(ErasureService::new(&components, &writes));
         Self {
-            lives: LiveService::new(&components, &writes, &bounds),
+            lives: Arc::new(LiveService::new(&components, &writes, &bounds)),
             access: Arc::clone(&components.access),
             restrictions: Arc::clone(&components.restrictions),
             history: Arc::clone(&components.history),

@@ -19,6 +19,21 @@ const AT_ONCE: usize = 64;
 const WAIT_MAX: Duration = Duration::from_secs(2);
 const SEND: &str = "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { cursor } } }";
 
+/// A hook that asks a receiver.
+pub(super) fn hook(ground: &Ground, receiver: &Receiver, on_failure: HookFailureMode) -> SendHook {
+    let webhook = ground.webhook(receiver);
+    let settings = SendHookSettings {
+        target: webhook.target,
+        url: webhook.url,
+        allow_http: true,
+        secret_file: webhook.secret_file,
+        timeout: TIMEOUT,
+        on_failure,
+        live: LiveTextMode::Refuse,
+    };
+    SendHook::open(&settings).unwrap()
+}
+
 struct Scene {
     server: QuietServer,
     receiver: Receiver,
@@ -31,17 +46,8 @@ impl Scene {
     async fn new() -> Self {
         let ground = Ground::of_one().await;
         let (server, receiver) = (ground.server().await, Receiver::in_memory());
-        let webhook = ground.webhook(&receiver);
-        let settings = SendHookSettings {
-            target: webhook.target,
-            url: webhook.url,
-            allow_http: true,
-            secret_file: webhook.secret_file,
-            timeout: TIMEOUT,
-            on_failure: HookFailureMode::Allow,
-            live: LiveTextMode::Refuse,
-        };
-        let (hook, metrics) = (SendHook::open(&settings).unwrap(), Metrics::default());
+        let hook = hook(&ground, &receiver, HookFailureMode::Allow);
+        let metrics = Metrics::default();
         hook.register(&metrics);
         server.chat.writes.set_hook(hook);
         receiver.answer(|received| {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
 use wideroom::chat::{
     Bounds, Draft, DraftInput, Error, LiveView, LiveWriteInput, LiveWritten, Result,
 };
 use wideroom::model::{
-    ConversationId, IdempotencyKey, LiveKey, LiveMessageState, LiveText, PageRequest, UserId,
-    WriterName, WriterNumber,
+    ConversationId, Cut, IdempotencyKey, LiveKey, LiveMessageState, LiveText, Message, PageRequest,
+    UserId, WriterName, WriterNumber,
 };
+use wideroom::store::Store as _;
 use wideroom::store::live::{LiveStore as _, LiveWrite};
 
 use super::store::still;
@@ -18,50 +20,25 @@ use super::world::{Ground, QuietServer, quiet, stored_id};
 use crate::delivery::directory::Dice;
 use crate::support::size::sized;
 
-const KEY: &str = "answer 1";
+pub(super) const KEY: &str = "answer 1";
 
-fn user(name: &str) -> UserId {
+pub(super) fn user(name: &str) -> UserId {
     UserId::parse(name).unwrap()
 }
 
-/// Servers over one store, and the direct conversation of alice with a helper.
-struct Answering {
-    ground: Ground,
-    servers: Vec<QuietServer>,
-    on: ConversationId,
-    live: LiveKey,
-}
+/// Answer of the helper in a conversation.
+pub(super) struct Answer(pub(super) ConversationId);
 
-impl Answering {
-    async fn begin(ground: Ground) -> Self {
-        let count = if ground.is_shared() { 2 } else { 1 };
-        let mut servers = Vec::new();
-        for _ in 0..count {
-            servers.push(ground.server().await);
-        }
-        let alice = servers[0].user("alice");
-        let direct = alice.direct("helper").await;
-        let on = stored_id(&alice, &direct).await;
-        ground.place(on, [user("alice"), user("helper")].into());
-        let key = IdempotencyKey::parse(KEY).unwrap();
-        let sender = user("helper");
-        let live = servers[0].chat.lives.key_of(on, &sender, &key);
-        Self {
-            live: live.await.unwrap(),
-            on,
-            servers,
-            ground,
-        }
-    }
-
-    /// The last server: another one than the first where there are two.
-    fn other(&self) -> &QuietServer {
-        self.servers.last().unwrap()
+impl Answer {
+    async fn live(&self, server: &QuietServer) -> LiveKey {
+        let (key, sender) = (IdempotencyKey::parse(KEY).unwrap(), user("helper"));
+        let live = server.chat.lives.key_of(self.0, &sender, &key);
+        live.await.unwrap()
     }
 
     fn input(&self, writer: &str, position: usize, text: &str) -> LiveWriteInput {
         LiveWriteInput {
-            conversation: self.on,
+            conversation: self.0,
             key: KEY.to_owned(),
             writer: writer.to_owned(),
             position: i32::try_from(position).unwrap(),
@@ -72,7 +49,7 @@ impl Answering {
         }
     }
 
-    async fn write(
+    pub(super) async fn write(
         &self,
         server: &QuietServer,
         writer: &str,
@@ -81,6 +58,82 @@ impl Answering {
     ) -> Result<LiveWritten> {
         let input = self.input(writer, position, text);
         server.chat.lives.write(user("helper"), input).await
+    }
+
+    pub(super) async fn send(&self, server: &QuietServer, body: &str) -> Result<()> {
+        let input = DraftInput {
+            body: body.to_owned(),
+            idempotency_key: Some(KEY.to_owned()),
+            ..DraftInput::default()
+        };
+        let draft = Draft::parse(input, &Bounds::default()).unwrap();
+        let sent = server.chat.writes.send(user("helper"), self.0, draft);
+        sent.await.map(drop)
+    }
+
+    /// The newest messages of the conversation.
+    pub(super) async fn messages(&self, ground: &Ground) -> Vec<Arc<Message>> {
+        let (page, cut) = (PageRequest::first(9), Cut::default());
+        let store = ground.embedded();
+        let read = still(store.history(self.0, &cut, &page)).await;
+        read.unwrap().items
+    }
+}
+
+/// Servers over one store, and the direct conversation of alice with a helper.
+pub(super) struct Answering {
+    pub(super) ground: Ground,
+    pub(super) servers: Vec<QuietServer>,
+    pub(super) on: ConversationId,
+    pub(super) live: LiveKey,
+}
+
+impl Answering {
+    pub(super) async fn begin(ground: Ground) -> Self {
+        let count = if ground.is_shared() { 2 } else { 1 };
+        let mut servers = Vec::new();
+        for _ in 0..count {
+            servers.push(ground.server().await);
+        }
+        let alice = servers[0].user("alice");
+        let direct = alice.direct("helper").await;
+        let on = stored_id(&alice, &direct).await;
+        ground.place(on, [user("alice"), user("helper")].into());
+        Self {
+            live: Answer(on).live(&servers[0]).await,
+            on,
+            servers,
+            ground,
+        }
+    }
+
+    fn answer(&self) -> Answer {
+        Answer(self.on)
+    }
+
+    /// Goes on in another conversation.
+    pub(super) async fn move_to(&mut self, on: ConversationId) {
+        self.on = on;
+        self.live = self.answer().live(&self.servers[0]).await;
+    }
+
+    /// The last server: another one than the first where there are two.
+    pub(super) fn other(&self) -> &QuietServer {
+        self.servers.last().unwrap()
+    }
+
+    pub(super) fn input(&self, writer: &str, position: usize, text: &str) -> LiveWriteInput {
+        self.answer().input(writer, position, text)
+    }
+
+    pub(super) async fn write(
+        &self,
+        server: &QuietServer,
+        writer: &str,
+        position: usize,
+        text: &str,
+    ) -> Result<LiveWritten> {
+        self.answer().write(server, writer, position, text).await
     }
 
     /// Has a write that got no answer reach the store late, as one row from its position.
@@ -109,20 +162,17 @@ impl Answering {
         });
     }
 
-    async fn send(&self, server: &QuietServer, body: &str) -> Result<()> {
-        let input = DraftInput {
-            body: body.to_owned(),
-            idempotency_key: Some(KEY.to_owned()),
-            ..DraftInput::default()
-        };
-        let draft = Draft::parse(input, &Bounds::default()).unwrap();
-        let sent = server.chat.writes.send(user("helper"), self.on, draft);
-        sent.await.map(drop)
+    pub(super) async fn send(&self, server: &QuietServer, body: &str) -> Result<()> {
+        self.answer().send(server, body).await
     }
 
-    async fn view(&self, server: &QuietServer, viewer: &str) -> Option<LiveView> {
+    pub(super) async fn view(&self, server: &QuietServer, viewer: &str) -> Option<LiveView> {
         let view = server.chat.lives.view(user(viewer), self.live);
         view.await.unwrap()
+    }
+
+    pub(super) async fn messages(&self) -> Vec<Arc<Message>> {
+        self.answer().messages(&self.ground).await
     }
 
     async fn body(&self, server: &QuietServer) -> String {
@@ -130,7 +180,7 @@ impl Answering {
     }
 }
 
-fn is_conflict<T>(outcome: &Result<T>) -> bool {
+pub(super) fn is_conflict<T>(outcome: &Result<T>) -> bool {
     matches!(outcome, Err(Error::LiveConflict(_)))
 }
 
@@ -174,13 +224,8 @@ async fn an_answer_appears_while_it_is_written_and_ends_with_its_message() {
             (view.state(), view.body.as_str()),
             (LiveMessageState::Sent, "The änswer")
         );
-        let page = PageRequest::first(9);
-        let sent = first
-            .store
-            .history(on.on, &Default::default(), &page)
-            .await
-            .unwrap();
-        let ids: Vec<_> = sent.items.iter().map(|message| Some(message.id)).collect();
+        let sent = on.messages().await;
+        let ids: Vec<_> = sent.iter().map(|message| Some(message.id)).collect();
         assert_eq!(ids, [view.sent]);
     }
 }
@@ -432,19 +477,34 @@ impl Watcher {
     }
 }
 
+/// A server with its settler. Its writes of live text have unknown outcomes, or take long.
+async fn disturbed_server(
+    ground: &Ground,
+    dice: &Arc<Dice>,
+) -> (QuietServer, AbortOnDropHandle<()>) {
+    let server = ground.server().await;
+    server.still.disturb_lives(dice);
+    let settler = tokio::spawn(server.chat.lives.settler().run());
+    (server, AbortOnDropHandle::new(settler))
+}
+
 /// The invariants of the model: a viewer has a beginning of one writer's text, which only grows; acknowledged text is in it; the key sends
-/// one message. Writes have unknown outcomes, and arrive late or never; servers lose their memory; writers are replaced, and live on.
+/// one message, also if a server sends it. Writes have unknown outcomes, and arrive late or never; servers lose their memory; writers fall
+/// silent, are replaced, and live on.
 async fn random_life(ground: Ground, seed: u64) {
     let dice = Arc::new(Dice::new(seed));
     let mut on = Answering::begin(ground).await;
-    for server in &on.servers {
-        server.still.disturb_lives(&dice);
+    let mut settlers = Vec::new();
+    for server in &mut on.servers {
+        let (disturbed, settler) = disturbed_server(&on.ground, &dice).await;
+        *server = disturbed;
+        settlers.push(settler);
     }
     let mut agents = vec![Agent::new(0, &dice)];
     let mut watchers = [Watcher::default(), Watcher::default()];
     let pick = |bound: usize| usize::try_from(dice.below(1 << 20)).unwrap() % bound;
     for _ in 0..30 + pick(60) {
-        quiet([0, 0, 0, 1, 2, 5][pick(6)]).await;
+        quiet([0, 0, 0, 0, 0, 1, 1, 2, 2, 5, 5, 40][pick(12)]).await;
         match pick(100) {
             0..55 => {
                 let agent = pick(agents.len());
@@ -456,16 +516,14 @@ async fn random_life(ground: Ground, seed: u64) {
             }
             88..93 => {
                 let index = pick(on.servers.len());
-                let server = on.ground.server().await;
-                server.still.disturb_lives(&dice);
-                on.servers[index] = server;
+                (on.servers[index], settlers[index]) = disturbed_server(&on.ground, &dice).await;
             }
             _ if agents.len() < 4 => agents.push(Agent::new(agents.len(), &dice)),
             _ => {}
         }
     }
-    // The last late write has arrived.
-    quiet(30).await;
+    // The last late write has arrived, and every silent writer was settled, also by another server than the one that began.
+    quiet(300).await;
     for watcher in &mut watchers {
         watcher.step(&on, &agents, &on.servers[0]).await;
     }
@@ -482,14 +540,17 @@ async fn random_life(ground: Ground, seed: u64) {
             view.body.starts_with(acknowledged),
             "acknowledged text is lost: {acknowledged}"
         );
+        assert_ne!(view.state(), LiveMessageState::Writing, "nobody ended it");
+        for message in on.messages().await {
+            let content = message.content.as_ref().unwrap();
+            let is_whole = content.body.as_str().starts_with(acknowledged);
+            assert!(
+                is_whole || !content.is_interrupted,
+                "it lacks {acknowledged}"
+            );
+        }
     }
-    let page = PageRequest::first(9);
-    let store = &on.servers[0].store;
-    let sent = store
-        .history(on.on, &Default::default(), &page)
-        .await
-        .unwrap();
-    assert!(sent.items.len() <= 1, "a key sent twice");
+    assert!(on.messages().await.len() <= 1, "a key sent twice");
 }
 
 #[tokio::test(start_paused = true)]

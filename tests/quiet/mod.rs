@@ -9,6 +9,7 @@ mod background;
 mod before_send;
 mod live;
 mod presence;
+mod settler;
 mod store;
 mod stream;
 mod webhook;

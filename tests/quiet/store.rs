@@ -1,10 +1,11 @@
-//! A store behind which virtual time stands still: the threads of the embedded store work in real time, and no timer may fire meanwhile.
+//! A store behind which virtual time (`start_paused`) stands still: the threads of the embedded store work in real time, and no timer may fire meanwhile.
 //!
 //! It also refuses calls, as a store does that is away, disturbs writes of live messages, and may belong to the simulated cluster.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use crate::delivery::directory::Dice;
 use tokio::task::spawn_blocking;
@@ -44,6 +45,10 @@ pub(super) struct StillStore {
     refused: Mutex<HashSet<&'static str>>,
     /// Calls that wrote a position of a reader.
     swaps: AtomicUsize,
+    /// Calls that claimed a place in a list of writers.
+    claims: AtomicUsize,
+    /// Method whose calls are under way for a while before they are done.
+    slow: Mutex<Option<(&'static str, Duration)>>,
     /// Chance by which writes of live messages have no known outcome. `None`: all of them have.
     disturbance: Mutex<Option<Arc<Dice>>>,
 }
@@ -59,6 +64,8 @@ impl StillStore {
             is_away: AtomicBool::new(false),
             refused: Mutex::default(),
             swaps: AtomicUsize::new(0),
+            claims: AtomicUsize::new(0),
+            slow: Mutex::default(),
             disturbance: Mutex::default(),
         });
         let store = Arc::clone(embedded) as Arc<dyn StoreAdmin>;
@@ -86,6 +93,16 @@ impl StillStore {
         self.swaps.load(Ordering::SeqCst)
     }
 
+    /// Claims of a place in a list of writers until now.
+    pub(super) fn claims(&self) -> usize {
+        self.claims.load(Ordering::SeqCst)
+    }
+
+    /// Has the calls of one method be under way for so long from now on.
+    pub(super) fn slow(&self, method: &'static str, by: Duration) {
+        *self.slow.lock().unwrap() = Some((method, by));
+    }
+
     /// Has a write of live text in five end without a known outcome from now on: it is stored, or lost.
     pub(super) fn disturb_lives(&self, dice: &Arc<Dice>) {
         *self.disturbance.lock().unwrap() = Some(Arc::clone(dice));
@@ -110,6 +127,13 @@ impl StillStore {
         }
         if name == "swap_reader_position" {
             self.swaps.fetch_add(1, Ordering::SeqCst);
+        }
+        if name == "claim_live_writer" {
+            self.claims.fetch_add(1, Ordering::SeqCst);
+        }
+        let slow = *self.slow.lock().unwrap();
+        if let Some((_, by)) = slow.filter(|(method, _)| *method == name) {
+            tokio::time::sleep(by).await;
         }
         still(answer).await
     }

@@ -23,6 +23,7 @@ mod removal;
 mod restriction;
 mod seam;
 mod search;
+mod settler;
 mod slow;
 mod storm;
 mod upgrade;

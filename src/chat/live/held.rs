@@ -39,6 +39,8 @@ pub(super) struct LiveState {
     /// Times of the last write on this server, and of the last typing signal.
     pub(super) written_at: Option<Instant>,
     pub(super) typed_at: Option<Instant>,
+    /// The message that ended it. The mark is of all states of the live message.
+    pub(super) sent: Arc<SentMark>,
 }
 
 /// Live message that this server holds.

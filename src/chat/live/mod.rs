@@ -7,9 +7,13 @@
 //! - An append is acknowledged only within [`FRESH_FOR`] of the last read of the list. A server that closes the list waits longer, and then
 //!   reads all that was acknowledged.
 //! - After a write of unknown outcome the server forgets what it knows.
+//!
+//! A writer who falls silent leaves its text to the settler, which sends it.
 
 mod held;
 mod input;
+mod settlement;
+mod settler;
 mod shown;
 mod writing;
 
@@ -18,6 +22,8 @@ use std::time::Duration;
 
 use self::held::HeldLives;
 pub use self::input::LiveWriteInput;
+pub use self::settler::LiveSettler;
+use self::settler::SettlerMeter;
 pub use self::shown::LiveView;
 pub use self::writing::LiveWritten;
 use crate::chat::access::Access;
@@ -60,7 +66,9 @@ pub struct LiveService {
     sent: Arc<SentLives>,
     held: HeldLives,
     starts: RateLimit,
+    settler: SettlerMeter,
     body_bytes_max: usize,
+    bounds: Bounds,
 }
 
 impl LiveService {
@@ -79,12 +87,15 @@ impl LiveService {
             sent: Arc::clone(&components.sent_lives),
             held: HeldLives::new(Arc::clone(&components.sent_lives)),
             starts: RateLimit::new("live_starts", STARTS, bounds.rates.is_on),
+            settler: SettlerMeter::new(),
             body_bytes_max: bounds.body_bytes_max,
+            bounds: bounds.clone(),
         }
     }
 
     pub(crate) fn register(&self, metrics: &Metrics) {
         self.starts.register(metrics);
+        self.settler.register(metrics);
     }
 
     /// The key of the live message that a sender ends with this idempotency key.
@@ -138,11 +149,16 @@ impl LiveService {
             return Err(Error::LiveConflict("the live message was sent"));
         }
         if view.message.discarded_at.is_none() {
-            let now = self.in_flight.now();
-            self.store.discard_live(live, now).await?;
-            self.mark_stale(live);
+            self.end_without_message(live).await?;
         }
         self.require_view(live).await
+    }
+
+    async fn end_without_message(&self, live: LiveKey) -> Result<()> {
+        let now = self.in_flight.now();
+        self.store.discard_live(live, now).await?;
+        self.mark_stale(live);
+        Ok(())
     }
 
     /// Has the next write on this server read the stored row.

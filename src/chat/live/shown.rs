@@ -107,7 +107,7 @@ impl LiveService {
         LiveView {
             message: state.message.clone(),
             body: state.body.as_str().to_owned(),
-            sent: self.sent.mark(state.message.key).get().copied(),
+            sent: state.sent.get().copied(),
         }
     }
 
@@ -158,9 +158,10 @@ impl LiveService {
             }
         };
         let (sent, body) = try_join(async { Ok::<_, Error>(sent.await?) }, body).await?;
+        let mark = self.sent.mark(live);
         if let Some(sent) = sent.into_iter().flatten().next() {
             // The first message with a key is the only one.
-            let _ = self.sent.mark(live).set(sent.message);
+            let _ = mark.set(sent.message);
         }
         Ok(Some(LiveState {
             message,
@@ -169,6 +170,7 @@ impl LiveService {
             listed: None,
             written_at: None,
             typed_at: None,
+            sent: mark,
         }))
     }
 

@@ -23,7 +23,7 @@ const TYPING_EVERY: Duration = Duration::from_secs(2);
 /// Claims of one write, where others claim at the same time.
 const CLAIMS_MAX: usize = 4;
 /// Minutes after the last write in which a server looks after the live message.
-const DUE_AFTER_MINUTES: u32 = 2;
+pub(super) const DUE_AFTER_MINUTES: u32 = 2;
 /// Time after which a refused start may be tried again.
 const START_AGAIN: Duration = Duration::from_secs(5);
 

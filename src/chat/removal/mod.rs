@@ -5,17 +5,15 @@
 //! nothing. A message is removed once it has been below the floor of everyone for an hour: by then every change of an expiry
 //! that would show it is visible.
 
-mod shards;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use self::shards::{HeldShard, ShardHolder};
 use super::bounds::Bounds;
 use super::components::Components;
+use super::due_shards::{DueQueue, HeldShard, ShardHolder};
 use super::error::Result;
 use crate::chat::access::Access;
 use crate::chat::in_flight_ids::InFlightIds;
@@ -23,14 +21,26 @@ use crate::chat::index::SearchIndex;
 use crate::metrics::{self, IntCounter, Metrics};
 use crate::model::{Conversation, ConversationId, OrderKey, Timestamp};
 use crate::store::{
-    DueQuery, DueRemoval, HistoryRemoval, OldestBucket, REMOVAL_DELAY_MICROS, Store, hour_of,
-    removal_hour, widest_micros,
+    DUE_KEPT_HOURS, DueQuery, DueRemoval, HistoryRemoval, OldestBucket, REMOVAL_DELAY_MICROS,
+    Store, hour_of, removal_hour, widest_micros,
 };
 
 /// Interval of passes.
 const PASS_EVERY: Duration = Duration::from_secs(60);
 /// Time after which a pass ends; the next one continues.
 const PASS_MAX: Duration = Duration::from_secs(50);
+/// The lists of removals, and their leases. Each pass renews them.
+const QUEUE: DueQueue = DueQueue {
+    reader: "wideroom:removal",
+    slot: Duration::from_secs(3_600),
+    late_slots: 4,
+    kept_slots: DUE_KEPT_HOURS,
+    new_slots: DUE_KEPT_HOURS,
+    lease_for: Duration::from_secs(180),
+    lease_margin: Duration::from_secs(10),
+    renew_after: Duration::ZERO,
+}
+.checked(PASS_EVERY, PASS_MAX);
 /// Entries of one read of the list.
 const ENTRIES_MAX: usize = 64;
 /// Messages of one step, about.
@@ -104,7 +114,7 @@ impl RemovalService {
     pub fn worker(&self) -> RemovalWorker {
         RemovalWorker {
             remover: Arc::clone(&self.0),
-            shards: ShardHolder::new(Arc::clone(&self.0.store), self.0.in_flight.clone()),
+            shards: ShardHolder::new(QUEUE, Arc::clone(&self.0.store), self.0.in_flight.clone()),
         }
     }
 }

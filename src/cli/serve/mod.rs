@@ -162,6 +162,7 @@ async fn serve_chat(
     print(&greeting(address, config))?;
     // The runtime's hook logs a panic of these tasks.
     let removals = tokio::spawn(chat.removals.worker().run());
+    let settler = tokio::spawn(chat.lives.settler().run());
     let watched = chat.clone();
     let clock_watch = tokio::spawn(async move { watched.watch_lead().await });
     let logged = Arc::clone(&server);
@@ -183,6 +184,7 @@ async fn serve_chat(
     };
     let served = server::run(listener, server, pages, stopping).await;
     removals.abort();
+    settler.abort();
     clock_watch.abort();
     request_log.abort();
     ended.log_left_out();
