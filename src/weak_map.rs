@@ -29,6 +29,11 @@ impl<K, V> Default for WeakMap<K, V> {
 }
 
 impl<K: Eq + Hash, V> WeakMap<K, V> {
+    /// The value of this key, if something holds it.
+    pub fn get(&self, key: &K) -> Option<Arc<V>> {
+        self.0.lock().by_key.get(key).and_then(Weak::upgrade)
+    }
+
     /// The value of this key. Makes it if nothing holds one.
     pub fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
         let mut entries = self.0.lock();
@@ -60,7 +65,9 @@ mod tests {
         let map = WeakMap::default();
         let first = map.get_or_insert_with("alice", || 1);
         assert_eq!(*map.get_or_insert_with("alice", || 2), 1);
+        assert!(map.get(&"alice").is_some() && map.get(&"bob").is_none());
         drop(first);
+        assert!(map.get(&"alice").is_none());
         assert_eq!(*map.get_or_insert_with("alice", || 3), 3);
     }
 

@@ -131,7 +131,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
             "late_rule",
             "publisher",
             "agent_sends",
-            "sent_lives",
+            "live_feed",
             "in_flight_ids",
             "rate_limit",
             "replay_limiter",

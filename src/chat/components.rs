@@ -10,10 +10,11 @@ use crate::chat::bounds::Bounds;
 use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::index::SearchIndex;
+use crate::chat::live_feed::LiveFeeds;
+use crate::chat::live_feed::sent_lives::SentLives;
 use crate::chat::participants::ParticipantService;
 use crate::chat::publisher::Publisher;
 use crate::chat::replay_limiter::ReplayLimiter;
-use crate::chat::sent_lives::SentLives;
 use crate::chat::write_tasks::WriteTasks;
 use crate::clock::Clock;
 use crate::model::Timestamp;
@@ -26,6 +27,7 @@ pub(crate) struct Components {
     pub(crate) in_flight: InFlightIds,
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) sent_lives: Arc<SentLives>,
+    pub(crate) live_feeds: Arc<LiveFeeds>,
     pub(crate) access: Arc<Access>,
     pub(crate) restrictions: Arc<Restrictions>,
     pub(crate) relationships: Arc<Relationships>,
@@ -49,11 +51,17 @@ impl Components {
         imported_at: Timestamp,
     ) -> Self {
         let sent_lives = Arc::<SentLives>::default();
+        let live_feeds = Arc::new(LiveFeeds::new(
+            Arc::clone(&clock),
+            bus.clone(),
+            Arc::clone(&sent_lives),
+            in_flight.is_shared(),
+        ));
         let publisher = Publisher::new(
             bus.clone(),
             Arc::clone(&clock),
             in_flight.clone(),
-            Arc::clone(&sent_lives),
+            Arc::clone(&live_feeds),
         );
         let publisher = Arc::new(publisher);
         let access = Arc::new(Access::new(
@@ -86,6 +94,7 @@ impl Components {
             in_flight,
             publisher,
             sent_lives,
+            live_feeds,
             access,
             restrictions: Arc::new(restrictions),
             relationships,

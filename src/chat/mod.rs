@@ -23,6 +23,7 @@ mod index;
 mod late_rule;
 mod listing;
 mod live;
+mod live_feed;
 mod outbox;
 mod participants;
 mod presence;
@@ -34,7 +35,6 @@ mod removal;
 mod replay_limiter;
 mod safety;
 mod search;
-mod sent_lives;
 mod single_flight;
 mod stream;
 mod write;
@@ -87,6 +87,7 @@ pub use self::stream::conversation_event::ConversationEvent;
 pub use self::stream::conversation_updates::{ConversationUpdate, ConversationUpdates};
 pub use self::stream::inbox_updates::{InboxUpdate, InboxUpdates};
 pub use self::stream::large_entries::{KnownEntry, KnownUnread};
+pub use self::stream::live_updates::{LiveChange, LiveUpdate, LiveUpdates};
 pub use self::stream::message_updates::{MessageUpdate, MessageUpdates};
 pub use self::stream::presence_updates::{PresenceUpdate, PresenceUpdates};
 pub use self::stream::typing_updates::{TypingUpdate, TypingUpdates};
@@ -237,10 +238,17 @@ impl Services {
         resumable_since: Timestamp,
     ) -> Self {
         let presence = Arc::new(PresenceService::new(&components, &bounds));
-        let streams =
-            StreamService::new(&components, Arc::clone(&presence), &bounds, resumable_since);
+        let writes = Arc::new(WriteService::new(&components, &bounds));
+        let lives = Arc::new(LiveService::new(&components, &writes, &bounds));
+        let streams = StreamService::new(
+            &components,
+            (Arc::clone(&presence), Arc::clone(&lives)),
+            &bounds,
+            resumable_since,
+        );
         let remote_notices = components.in_flight.cluster().map(|cluster| {
-            let notices = RemoteNotices::new(&components, Arc::clone(&presence));
+            let notices =
+                RemoteNotices::new(&components, Arc::clone(&presence), Arc::clone(&lives));
             let handler: Arc<dyn NoticeHandler> = Arc::clone(&notices) as Arc<_>;
             cluster.start(Arc::downgrade(&handler));
             notices
@@ -255,10 +263,9 @@ impl Services {
             imported_at,
             resumable_since,
         );
-        let writes = Arc::new(WriteService::new(&components, &bounds));
         let erasure = Arc::new(ErasureService::new(&components, &writes));
         Self {
-            lives: Arc::new(LiveService::new(&components, &writes, &bounds)),
+            lives,
             access: Arc::clone(&components.access),
             restrictions: Arc::clone(&components.restrictions),
             history: Arc::clone(&components.history),

@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 
 use crate::bus::{Bus, NoticeEnvelope};
 use crate::chat::in_flight_ids::{IdLease, InFlightIds};
-use crate::chat::sent_lives::SentLives;
+use crate::chat::live_feed::LiveFeeds;
 use crate::clock::Clock;
 use crate::cluster::{CursorScope, DeduplicationWindow, Recipients, RemoteNotice};
 use crate::model::{
-    BlockNotice, Conversation, ConversationId, Event, InboxChange, Notice, OrderKey, TimeUuid,
-    Topic, UserId,
+    BlockNotice, Conversation, ConversationId, Event, InboxChange, LiveKey, LiveStep, Notice,
+    OrderKey, TimeUuid, Topic, UserId,
 };
 use crate::store::Audience;
 
@@ -28,7 +28,7 @@ pub(crate) struct Publisher {
     /// Ids of events that this process has published: its own, and those that other servers have
     /// notified it of, which may come twice. `None` on a store of one server.
     published: Option<Mutex<DeduplicationWindow<TimeUuid>>>,
-    sent_lives: Arc<SentLives>,
+    live_feeds: Arc<LiveFeeds>,
 }
 
 /// Origin of an event that is published.
@@ -45,7 +45,7 @@ impl Publisher {
         bus: Bus,
         clock: Arc<dyn Clock>,
         in_flight: InFlightIds,
-        sent_lives: Arc<SentLives>,
+        live_feeds: Arc<LiveFeeds>,
     ) -> Self {
         let published = in_flight
             .is_shared()
@@ -55,7 +55,7 @@ impl Publisher {
             clock,
             in_flight,
             published,
-            sent_lives,
+            live_feeds,
         }
     }
 
@@ -96,7 +96,7 @@ impl Publisher {
     ) {
         self.record(id);
         if let Event::MessageAdded(message) = &event {
-            self.sent_lives.end(message);
+            self.publish_live(self.live_feeds.end(message));
         }
         let topic = Topic::Conversation(conversation);
         if !self.bus.has_subscribers(&topic) {
@@ -226,6 +226,30 @@ impl Publisher {
         }
     }
 
+    /// Publishes a step of a live message to the subscribers on this server.
+    pub(crate) fn publish_live(&self, step: impl IntoIterator<Item = Arc<LiveStep>>) {
+        for step in step {
+            let topic = Topic::Live(step.view.message.key.conversation);
+            if self.bus.has_subscribers(&topic) {
+                self.deliver_unordered(&topic, Event::LiveStepped(step));
+            }
+        }
+    }
+
+    /// Has the other servers with viewers of a live message read it, with one attempt.
+    pub(crate) fn notify_live(&self, live: LiveKey) {
+        if let Some(cluster) = self.in_flight.cluster() {
+            cluster.deliver_unawaited(RemoteNotice::Live(live));
+        }
+    }
+
+    /// The same over NATS only. Without it the other servers poll.
+    pub(crate) fn signal_live(&self, live: LiveKey) {
+        if let Some(cluster) = self.in_flight.cluster() {
+            cluster.send_directly(RemoteNotice::Live(live));
+        }
+    }
+
     /// Delivers a change of presence to the subscribers on this server. They read the current
     /// state.
     pub(crate) fn deliver_presence(&self, user: &UserId) {
@@ -245,7 +269,7 @@ impl Publisher {
     /// blocker, and those of both users' presence. No stream of another user shows it.
     pub(crate) fn publish_block(&self, block: BlockNotice) {
         let (blocker, blocked) = (block.blocker.clone(), block.blocked.clone());
-        let of_direct = |id| [Topic::Conversation(id), Topic::Typing(id)];
+        let of_direct = |id| [Topic::Conversation(id), Topic::Typing(id), Topic::Live(id)];
         let directs = block.direct.into_iter().flat_map(of_direct);
         let inbox = (!blocker.is_agent()).then(|| Topic::Inbox(blocker.clone()));
         for topic in inbox.into_iter().chain(directs) {

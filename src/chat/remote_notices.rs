@@ -20,6 +20,7 @@ use tokio::time::sleep;
 use crate::chat::access::Access;
 use crate::chat::components::Components;
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::live::LiveService;
 use crate::chat::presence::PresenceService;
 use crate::chat::publisher::{Origin, Publisher};
 use crate::cluster::{NoticeHandler, RegistryEvent, RemoteEvent, RemoteNotice};
@@ -38,6 +39,7 @@ pub(crate) struct RemoteNotices {
     in_flight: InFlightIds,
     publisher: Arc<Publisher>,
     presence: Arc<PresenceService>,
+    lives: Arc<LiveService>,
 }
 
 /// Events of one notice.
@@ -51,13 +53,18 @@ struct NoticedEvents<'a> {
 }
 
 impl RemoteNotices {
-    pub(crate) fn new(components: &Components, presence: Arc<PresenceService>) -> Arc<Self> {
+    pub(crate) fn new(
+        components: &Components,
+        presence: Arc<PresenceService>,
+        lives: Arc<LiveService>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             store: Arc::clone(&components.store),
             access: Arc::clone(&components.access),
             in_flight: components.in_flight.clone(),
             publisher: Arc::clone(&components.publisher),
             presence,
+            lives,
         })
     }
 
@@ -120,6 +127,7 @@ impl RemoteNotices {
             | Event::Inbox(_)
             | Event::BlockChanged(_)
             | Event::Typing(..)
+            | Event::LiveStepped(_)
             | Event::Presence(_) => {}
         }
         publisher.publish_event(conversation, id, event, origin);
@@ -137,8 +145,9 @@ impl RemoteNotices {
         users: &[UserId],
         oldest: Option<OrderKey>,
     ) {
-        self.publisher
-            .invalidate(&Topic::Conversation(conversation));
+        for topic in [Topic::Conversation(conversation), Topic::Live(conversation)] {
+            self.publisher.invalidate(&topic);
+        }
         self.publisher
             .publish_to_inboxes(users, conversation, change, Origin::Remote { oldest });
     }
@@ -235,6 +244,7 @@ impl NoticeHandler for RemoteNotices {
                 } => self
                     .publisher
                     .deliver_typing(user, *conversation, *is_typing),
+                RemoteNotice::Live(live) => self.lives.on_notice(*live),
             }
             Ok(())
         })

@@ -48,7 +48,8 @@ impl HeldBack {
             RemoteNotice::Inbox { .. }
             | RemoteNotice::Marker { .. }
             | RemoteNotice::Presence { .. }
-            | RemoteNotice::Typing { .. } => {}
+            | RemoteNotice::Typing { .. }
+            | RemoteNotice::Live(_) => {}
         }
         if is_large(letter) {
             self.large.insert(entry);

@@ -4,7 +4,10 @@
 //! The same bytes lie in a mailbox and go over NATS. They begin with a version; a receiver passes
 //! over an event of a kind that it does not know, and refuses a version that it does not know.
 
-use crate::model::{Change, ChangeKind, ConversationId, MessageId, OrderKey, TimeUuid, UserId};
+use crate::model::{
+    Change, ChangeKind, ConversationId, LiveKey, LiveMessageId, MessageId, OrderKey, TimeUuid,
+    UserId,
+};
 use crate::store::cluster::ServerId;
 
 const VERSION: u8 = 1;
@@ -58,6 +61,8 @@ pub enum RemoteNotice {
         user: UserId,
         is_typing: bool,
     },
+    /// A live message has begun, was written to, or was discarded.
+    Live(LiveKey),
 }
 
 /// Event that a notice names.
@@ -85,6 +90,7 @@ impl RemoteNotice {
             | Self::Inbox { conversation, .. }
             | Self::Marker { conversation, .. }
             | Self::Typing { conversation, .. } => Some(*conversation),
+            Self::Live(live) => Some(live.conversation),
             Self::Presence { .. } => None,
         }
     }
@@ -95,7 +101,9 @@ impl RemoteNotice {
             Self::Events { users, .. } | Self::Growth { users, .. } | Self::Inbox { users, .. } => {
                 users
             }
-            Self::Marker { .. } | Self::Presence { .. } | Self::Typing { .. } => &[],
+            Self::Marker { .. } | Self::Presence { .. } | Self::Typing { .. } | Self::Live(_) => {
+                &[]
+            }
         }
     }
 
@@ -105,7 +113,9 @@ impl RemoteNotice {
         match self {
             Self::Events { events, .. } => events.iter().map(|event| event.id().order_key()).min(),
             Self::Growth { change, .. } | Self::Inbox { change, .. } => Some(change.order_key()),
-            Self::Marker { .. } | Self::Presence { .. } | Self::Typing { .. } => None,
+            Self::Marker { .. } | Self::Presence { .. } | Self::Typing { .. } | Self::Live(_) => {
+                None
+            }
         }
     }
 
@@ -141,7 +151,10 @@ impl RemoteNotice {
                 change,
                 users: some,
             },
-            notice @ (Self::Marker { .. } | Self::Presence { .. } | Self::Typing { .. }) => notice,
+            notice @ (Self::Marker { .. }
+            | Self::Presence { .. }
+            | Self::Typing { .. }
+            | Self::Live(_)) => notice,
         }
     }
 }
@@ -160,6 +173,7 @@ enum Wire {
     Presence(Vec<UserId>),
     Typing(ConversationId, UserId, bool),
     Growth(ConversationId, TimeUuid, Vec<UserId>),
+    Live(ConversationId, LiveMessageId),
 }
 
 /// Number of a new message among the kinds of events; a change has the index of its kind after it.
@@ -198,6 +212,7 @@ impl Letter {
                 user,
                 is_typing,
             } => Wire::Typing(*conversation, user.clone(), *is_typing),
+            RemoteNotice::Live(live) => Wire::Live(live.conversation, live.id),
         };
         postcard::to_extend(&(self.delivery, self.sender, wire), vec![VERSION])
             .expect("plain data serialises")
@@ -233,6 +248,7 @@ impl Letter {
                 user,
                 is_typing,
             },
+            Wire::Live(conversation, id) => RemoteNotice::Live(LiveKey { conversation, id }),
         };
         Some(Self {
             delivery,
@@ -329,6 +345,10 @@ mod tests {
                 user,
                 is_typing: true,
             },
+            RemoteNotice::Live(LiveKey {
+                conversation,
+                id: LiveMessageId(uuid::Uuid::from_u128(8)),
+            }),
         ];
         for notice in notices {
             let letter = letter(notice);
@@ -350,6 +370,20 @@ mod tests {
         assert_eq!(Letter::decode(&newer), None);
         assert_eq!(Letter::decode(&bytes[..5]), None);
         assert_eq!(Letter::decode(&[]), None);
+    }
+
+    /// A later version appends kinds of notices: one of an unknown kind is no letter, and nothing follows it.
+    #[test]
+    fn an_unknown_kind_of_notice_is_passed_over() {
+        let live = RemoteNotice::Live(LiveKey {
+            conversation: ConversationId::random(),
+            id: LiveMessageId(uuid::Uuid::from_u128(8)),
+        });
+        let mut bytes = letter(live).encode();
+        let kind = bytes.len() - 2 * 17 - 1;
+        assert_eq!(bytes[kind], 6, "the last kind that this version knows");
+        bytes[kind] = 7;
+        assert_eq!(Letter::decode(&bytes), None);
     }
 
     #[test]

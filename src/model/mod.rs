@@ -37,9 +37,9 @@ pub use inbox::{
 };
 pub use job::{ErasureStep, Job, JobId, JobLease, JobState};
 pub use live::{
-    LiveBody, LiveChunk, LiveExtent, LiveKey, LiveMessage, LiveMessageId, LiveMessageState,
-    LiveStart, LiveStatus, LiveStop, LiveText, LiveWriter, LiveWriters, WriterName, WriterNumber,
-    WritersError,
+    LiveBody, LiveChunk, LiveCursor, LiveExtent, LiveKey, LiveMessage, LiveMessageId,
+    LiveMessageState, LivePosition, LiveStart, LiveStatus, LiveStep, LiveStop, LiveText, LiveView,
+    LiveWriter, LiveWriters, WriterName, WriterNumber, WritersError,
 };
 pub use message::{
     IdempotencyKey, InputHash, Mentions, Message, MessageKind, MessageStep, MessageStepState,

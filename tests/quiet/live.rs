@@ -15,6 +15,7 @@ use wideroom::model::{
 use wideroom::store::Store as _;
 use wideroom::store::live::{LiveStore as _, LiveWrite};
 
+use super::screen::Screen;
 use super::store::still;
 use super::world::{Ground, QuietServer, quiet, stored_id};
 use crate::delivery::directory::Dice;
@@ -26,19 +27,72 @@ pub(super) fn user(name: &str) -> UserId {
     UserId::parse(name).unwrap()
 }
 
-/// Answer of the helper in a conversation.
-pub(super) struct Answer(pub(super) ConversationId);
+/// Servers over one store, and the conversation in which a helper answers.
+pub(super) struct Answering {
+    pub(super) ground: Ground,
+    pub(super) servers: Vec<QuietServer>,
+    /// Global id of the conversation.
+    pub(super) conversation: String,
+    pub(super) on: ConversationId,
+    pub(super) live: LiveKey,
+}
 
-impl Answer {
-    async fn live(&self, server: &QuietServer) -> LiveKey {
-        let (key, sender) = (IdempotencyKey::parse(KEY).unwrap(), user("helper"));
-        let live = server.chat.lives.key_of(self.0, &sender, &key);
-        live.await.unwrap()
+impl Answering {
+    /// The direct conversation of alice with the helper.
+    pub(super) async fn begin(ground: Ground) -> Self {
+        Self::begin_with(ground, &["helper"]).await
     }
 
-    fn input(&self, writer: &str, position: usize, text: &str) -> LiveWriteInput {
+    /// A group of alice, bob and the helper.
+    pub(super) async fn begin_in_group(ground: Ground) -> Self {
+        Self::begin_with(ground, &["helper", "bob"]).await
+    }
+
+    /// A group that counts as large.
+    pub(super) async fn begin_in_large_group(ground: Ground) -> Self {
+        let members: Vec<_> = (0..40).map(|number| format!("member{number}")).collect();
+        let others = ["helper", "bob"];
+        let names: Vec<_> = others
+            .into_iter()
+            .chain(members.iter().map(String::as_str))
+            .collect();
+        Self::begin_with(ground, &names).await
+    }
+
+    async fn begin_with(ground: Ground, others: &[&str]) -> Self {
+        let count = if ground.is_shared() { 2 } else { 1 };
+        let mut servers = Vec::new();
+        for _ in 0..count {
+            servers.push(ground.server().await);
+        }
+        let alice = servers[0].user("alice");
+        let conversation = match others {
+            [peer] => alice.direct(peer).await,
+            others => alice.group("with a helper", others).await,
+        };
+        let on = stored_id(&alice, &conversation).await;
+        let all = others.iter().chain(&["alice"]);
+        ground.place(on, all.map(|name| user(name)).collect());
+        let key = IdempotencyKey::parse(KEY).unwrap();
+        let sender = user("helper");
+        let live = servers[0].chat.lives.key_of(on, &sender, &key);
+        Self {
+            live: live.await.unwrap(),
+            on,
+            conversation,
+            servers,
+            ground,
+        }
+    }
+
+    /// The last server: another one than the first where there are two.
+    pub(super) fn other(&self) -> &QuietServer {
+        self.servers.last().unwrap()
+    }
+
+    pub(super) fn input(&self, writer: &str, position: usize, text: &str) -> LiveWriteInput {
         LiveWriteInput {
-            conversation: self.0,
+            conversation: self.on,
             key: KEY.to_owned(),
             writer: writer.to_owned(),
             position: i32::try_from(position).unwrap(),
@@ -58,82 +112,6 @@ impl Answer {
     ) -> Result<LiveWritten> {
         let input = self.input(writer, position, text);
         server.chat.lives.write(user("helper"), input).await
-    }
-
-    pub(super) async fn send(&self, server: &QuietServer, body: &str) -> Result<()> {
-        let input = DraftInput {
-            body: body.to_owned(),
-            idempotency_key: Some(KEY.to_owned()),
-            ..DraftInput::default()
-        };
-        let draft = Draft::parse(input, &Bounds::default()).unwrap();
-        let sent = server.chat.writes.send(user("helper"), self.0, draft);
-        sent.await.map(drop)
-    }
-
-    /// The newest messages of the conversation.
-    pub(super) async fn messages(&self, ground: &Ground) -> Vec<Arc<Message>> {
-        let (page, cut) = (PageRequest::first(9), Cut::default());
-        let store = ground.embedded();
-        let read = still(store.history(self.0, &cut, &page)).await;
-        read.unwrap().items
-    }
-}
-
-/// Servers over one store, and the direct conversation of alice with a helper.
-pub(super) struct Answering {
-    pub(super) ground: Ground,
-    pub(super) servers: Vec<QuietServer>,
-    pub(super) on: ConversationId,
-    pub(super) live: LiveKey,
-}
-
-impl Answering {
-    pub(super) async fn begin(ground: Ground) -> Self {
-        let count = if ground.is_shared() { 2 } else { 1 };
-        let mut servers = Vec::new();
-        for _ in 0..count {
-            servers.push(ground.server().await);
-        }
-        let alice = servers[0].user("alice");
-        let direct = alice.direct("helper").await;
-        let on = stored_id(&alice, &direct).await;
-        ground.place(on, [user("alice"), user("helper")].into());
-        Self {
-            live: Answer(on).live(&servers[0]).await,
-            on,
-            servers,
-            ground,
-        }
-    }
-
-    fn answer(&self) -> Answer {
-        Answer(self.on)
-    }
-
-    /// Goes on in another conversation.
-    pub(super) async fn move_to(&mut self, on: ConversationId) {
-        self.on = on;
-        self.live = self.answer().live(&self.servers[0]).await;
-    }
-
-    /// The last server: another one than the first where there are two.
-    pub(super) fn other(&self) -> &QuietServer {
-        self.servers.last().unwrap()
-    }
-
-    pub(super) fn input(&self, writer: &str, position: usize, text: &str) -> LiveWriteInput {
-        self.answer().input(writer, position, text)
-    }
-
-    pub(super) async fn write(
-        &self,
-        server: &QuietServer,
-        writer: &str,
-        position: usize,
-        text: &str,
-    ) -> Result<LiveWritten> {
-        self.answer().write(server, writer, position, text).await
     }
 
     /// Has a write that got no answer reach the store late, as one row from its position.
@@ -163,7 +141,14 @@ impl Answering {
     }
 
     pub(super) async fn send(&self, server: &QuietServer, body: &str) -> Result<()> {
-        self.answer().send(server, body).await
+        let input = DraftInput {
+            body: body.to_owned(),
+            idempotency_key: Some(KEY.to_owned()),
+            ..DraftInput::default()
+        };
+        let draft = Draft::parse(input, &Bounds::default()).unwrap();
+        let sent = server.chat.writes.send(user("helper"), self.on, draft);
+        sent.await.map(drop)
     }
 
     pub(super) async fn view(&self, server: &QuietServer, viewer: &str) -> Option<LiveView> {
@@ -171,13 +156,22 @@ impl Answering {
         view.await.unwrap()
     }
 
+    /// The newest messages of the conversation.
     pub(super) async fn messages(&self) -> Vec<Arc<Message>> {
-        self.answer().messages(&self.ground).await
+        messages(&self.ground, self.on).await
     }
 
     async fn body(&self, server: &QuietServer) -> String {
         self.view(server, "alice").await.unwrap().body
     }
+}
+
+/// The newest messages of a conversation.
+pub(super) async fn messages(ground: &Ground, on: ConversationId) -> Vec<Arc<Message>> {
+    let (page, cut) = (PageRequest::first(9), Cut::default());
+    let store = ground.embedded();
+    let read = still(store.history(on, &cut, &page)).await;
+    read.unwrap().items
 }
 
 pub(super) fn is_conflict<T>(outcome: &Result<T>) -> bool {
@@ -224,8 +218,13 @@ async fn an_answer_appears_while_it_is_written_and_ends_with_its_message() {
             (view.state(), view.body.as_str()),
             (LiveMessageState::Sent, "The änswer")
         );
-        let sent = on.messages().await;
-        let ids: Vec<_> = sent.iter().map(|message| Some(message.id)).collect();
+        let page = PageRequest::first(9);
+        let sent = first
+            .store
+            .history(on.on, &Default::default(), &page)
+            .await
+            .unwrap();
+        let ids: Vec<_> = sent.items.iter().map(|message| Some(message.id)).collect();
         assert_eq!(ids, [view.sent]);
     }
 }
@@ -444,30 +443,49 @@ impl Agent {
     }
 }
 
-/// Viewer: the number of the writer that it was shown, and the text.
-#[derive(Default)]
+/// Viewer with a stream, which is cut and resumed on any server.
 struct Watcher {
-    number: Option<WriterNumber>,
+    screen: Screen,
+    /// Index of the server, while the stream is open.
+    on: Option<usize>,
+    shown: Option<WriterNumber>,
     text: String,
 }
 
 impl Watcher {
-    async fn step(&mut self, on: &Answering, agents: &[Agent], server: &QuietServer) {
-        let Some(view) = on.view(server, "alice").await else {
+    fn new(on: &Answering) -> Self {
+        Self {
+            screen: Screen::dark("alice", on.on),
+            on: None,
+            shown: None,
+            text: String::new(),
+        }
+    }
+
+    async fn resume(&mut self, on: &Answering, server: usize) {
+        self.screen.resume(&on.servers[server]).await.unwrap();
+        self.on = Some(server);
+    }
+
+    fn cut(&mut self) {
+        self.screen.cut();
+        self.on = None;
+    }
+
+    /// Takes what has come: a beginning of one writer's text, which only grows.
+    async fn look(&mut self, agents: &[Agent]) {
+        self.screen.watch(Duration::from_millis(1)).await;
+        assert!(!self.screen.has_ended);
+        let Some(bubble) = self.screen.bubbles.values().next() else {
             return;
         };
-        let number = view.message.writers.shown();
-        assert!(number >= self.number, "an earlier writer is shown again");
-        if number == self.number {
-            assert!(view.body.starts_with(&self.text), "text was taken back");
+        let shown = Some(bubble.writer);
+        assert!(shown >= self.shown, "an earlier writer is shown again");
+        if shown == self.shown {
+            assert!(bubble.text.starts_with(&self.text), "text was taken back");
         }
-        (self.number, self.text) = (number, view.body);
-        let entries = view.message.writers.entries();
-        let name = entries[usize::from(number.unwrap().get()) - 1]
-            .name
-            .as_ref();
-        let name = name.unwrap().as_str();
-        let agent = agents.iter().find(|agent| agent.name == name).unwrap();
+        (self.shown, self.text) = (shown, bubble.text.clone());
+        let agent = agent_of(agents, &bubble.view);
         assert!(
             agent.text.starts_with(&self.text),
             "{} is not of {}",
@@ -477,7 +495,16 @@ impl Watcher {
     }
 }
 
-/// A server with its settler. Its writes of live text have unknown outcomes, or take long.
+/// The agent whose text is shown.
+fn agent_of<'a>(agents: &'a [Agent], view: &LiveView) -> &'a Agent {
+    let writers = &view.message.writers;
+    let number = usize::from(writers.shown().unwrap().get());
+    let name = writers.entries()[number - 1].name.as_ref().unwrap();
+    let agent = agents.iter().find(|agent| agent.name == name.as_str());
+    agent.unwrap()
+}
+
+/// A server with its settler. Its writes of live text may have no known outcome.
 async fn disturbed_server(
     ground: &Ground,
     dice: &Arc<Dice>,
@@ -489,8 +516,8 @@ async fn disturbed_server(
 }
 
 /// The invariants of the model: a viewer has a beginning of one writer's text, which only grows; acknowledged text is in it; the key sends
-/// one message, also if a server sends it. Writes have unknown outcomes, and arrive late or never; servers lose their memory; writers fall
-/// silent, are replaced, and live on.
+/// one message, also if a server sends it. Viewers are cut, and come back on any server. Writes have unknown outcomes, and arrive late or
+/// never; servers lose their memory; writers fall silent, are replaced, and live on.
 async fn random_life(ground: Ground, seed: u64) {
     let dice = Arc::new(Dice::new(seed));
     let mut on = Answering::begin(ground).await;
@@ -501,7 +528,7 @@ async fn random_life(ground: Ground, seed: u64) {
         settlers.push(settler);
     }
     let mut agents = vec![Agent::new(0, &dice)];
-    let mut watchers = [Watcher::default(), Watcher::default()];
+    let mut watchers = [Watcher::new(&on), Watcher::new(&on)];
     let pick = |bound: usize| usize::try_from(dice.below(1 << 20)).unwrap() % bound;
     for _ in 0..30 + pick(60) {
         quiet([0, 0, 0, 0, 0, 1, 1, 2, 2, 5, 5, 40][pick(12)]).await;
@@ -510,12 +537,16 @@ async fn random_life(ground: Ground, seed: u64) {
                 let agent = pick(agents.len());
                 agents[agent].step(&on, &dice).await;
             }
-            55..88 => {
-                let server = &on.servers[pick(on.servers.len())];
-                watchers[pick(2)].step(&on, &agents, server).await;
+            55..75 => watchers[pick(2)].look(&agents).await,
+            75..82 => watchers[pick(2)].cut(),
+            82..88 => {
+                let server = pick(on.servers.len());
+                watchers[pick(2)].resume(&on, server).await;
             }
             88..93 => {
                 let index = pick(on.servers.len());
+                let lost = watchers.iter_mut().filter(|one| one.on == Some(index));
+                lost.for_each(Watcher::cut);
                 (on.servers[index], settlers[index]) = disturbed_server(&on.ground, &dice).await;
             }
             _ if agents.len() < 4 => agents.push(Agent::new(agents.len(), &dice)),
@@ -525,28 +556,32 @@ async fn random_life(ground: Ground, seed: u64) {
     // The last late write has arrived, and every silent writer was settled, also by another server than the one that began.
     quiet(300).await;
     for watcher in &mut watchers {
-        watcher.step(&on, &agents, &on.servers[0]).await;
+        if watcher.on.is_none() {
+            watcher.resume(&on, 0).await;
+        }
+        watcher.look(&agents).await;
     }
     if let Some(view) = on.view(&on.servers[0], "alice").await {
-        let shown = view.message.writers.shown().unwrap();
-        let entries = view.message.writers.entries();
-        let name = entries[usize::from(shown.get()) - 1].name.as_ref().unwrap();
-        let agent = agents
-            .iter()
-            .find(|agent| agent.name == name.as_str())
-            .unwrap();
+        let agent = agent_of(&agents, &view);
         let acknowledged = &agent.text[..agent.position];
-        assert!(
-            view.body.starts_with(acknowledged),
-            "acknowledged text is lost: {acknowledged}"
-        );
+        let shown = watchers.iter().map(|watcher| &watcher.screen);
+        let shown = shown.filter(|screen| !screen.bubbles.is_empty());
+        for text in shown.map(Screen::text).chain([view.body.as_str()]) {
+            assert!(
+                text.starts_with(acknowledged),
+                "acknowledged text is lost: {acknowledged} in {text}"
+            );
+        }
         assert_ne!(view.state(), LiveMessageState::Writing, "nobody ended it");
+        for watcher in &watchers {
+            assert!(watcher.screen.bubbles.is_empty(), "a ghost");
+        }
         for message in on.messages().await {
             let content = message.content.as_ref().unwrap();
             let is_whole = content.body.as_str().starts_with(acknowledged);
             assert!(
                 is_whole || !content.is_interrupted,
-                "it lacks {acknowledged}"
+                "the message lacks {acknowledged}"
             );
         }
     }

@@ -8,7 +8,9 @@
 mod background;
 mod before_send;
 mod live;
+mod live_viewers;
 mod presence;
+mod screen;
 mod settler;
 mod store;
 mod stream;

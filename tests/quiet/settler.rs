@@ -8,14 +8,17 @@ use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
-use wideroom::chat::{Error, HookFailureMode, LiveView, LiveWriteInput};
+use wideroom::chat::{
+    Bounds, Draft, DraftInput, Error, HookFailureMode, LiveWriteInput, LiveWritten, Result,
+};
 use wideroom::model::{
-    LiveMessageState, Message, MessageStep, MessageStepState, Viewer, WriterNumber,
+    ConversationId, IdempotencyKey, LiveMessageState, LiveView, Message, MessageStep,
+    MessageStepState, Viewer, WriterNumber,
 };
 use wideroom::store::live::LiveStore as _;
 
 use super::before_send::hook;
-use super::live::{Answer, Answering, KEY, is_conflict, user};
+use super::live::{Answering, KEY, is_conflict, messages, user};
 use super::store::still;
 use super::world::{Ground, QuietServer, quiet, stored_id};
 use crate::delivery::directory::Dice;
@@ -70,7 +73,11 @@ impl Settling {
 
     /// Waits until a server has ended the list of writers, and returns which one it was.
     async fn closed(&self) -> usize {
-        let claims = || self.on.servers.iter().map(|server| server.still.claims());
+        let servers = &self.on.servers;
+        let claims = || {
+            let each = servers.iter();
+            each.map(|server| server.still.calls("claim_live_writer"))
+        };
         let before: Vec<_> = claims().collect();
         loop {
             let mut now = claims().zip(&before);
@@ -268,7 +275,10 @@ async fn what_its_writer_may_not_send_is_discarded() {
         let alice = on.servers[0].user("alice");
         if ["removed", "silenced"].contains(&case) {
             let group = alice.group("a group", &["helper"]).await;
-            on.move_to(stored_id(&alice, &group).await).await;
+            on.on = stored_id(&alice, &group).await;
+            let key = IdempotencyKey::parse(KEY).unwrap();
+            let live = on.servers[0].chat.lives.key_of(on.on, &helper, &key);
+            on.live = live.await.unwrap();
         }
         let (settlers, receiver) = (vec![settler(&on.servers[0])], Receiver::in_memory());
         let on = Settling { on, settlers };
@@ -277,9 +287,7 @@ async fn what_its_writer_may_not_send_is_discarded() {
         match case {
             "blocks" => drop(chat.blocks.block(&user("helper"), "alice").await.unwrap()),
             "suspended" => {
-                let suspended = chat
-                    .restrictions
-                    .suspend(&backend, &helper, None, None);
+                let suspended = chat.restrictions.suspend(&backend, &helper, None, None);
                 suspended.await.unwrap();
             }
             "removed" => {
@@ -400,16 +408,16 @@ async fn a_hundred_races_of_agent_and_settler_have_one_winner_each() {
             let conversation = stored_id(&asker, &direct).await;
             let people = [user(&format!("asker{number}")), user("helper")];
             on.on.ground.place(conversation, people.into());
-            answers.push(Answer(conversation));
+            answers.push(conversation);
         }
         let due = Duration::from_secs(110);
         let races = answers.iter().map(async |answer| {
             let server = &servers[number(&dice, servers.len())];
             let text = "It rains";
-            answer.write(server, "w", 0, text).await.unwrap();
+            write_in(server, *answer, 0, text).await.unwrap();
             // Silence until about when the server settles it.
             sleep(due / 2 + dice.millis(75_000)).await;
-            let more = answer.write(server, "w", 8, ", and pours").await;
+            let more = write_in(server, *answer, 8, ", and pours").await;
             let acknowledged = if more.is_ok() {
                 "It rains, and pours"
             } else {
@@ -417,8 +425,8 @@ async fn a_hundred_races_of_agent_and_settler_have_one_winner_each() {
             };
             let sent = match dice.below(3) {
                 0 => Ok(()),
-                1 => answer.send(server, acknowledged).await,
-                _ => answer.send(server, "It rains, and pours. Stay.").await,
+                1 => send_in(server, *answer, acknowledged).await,
+                _ => send_in(server, *answer, "It rains, and pours. Stay.").await,
             };
             assert!(matches!(sent, Ok(()) | Err(Error::Conflict)), "{sent:?}");
             acknowledged
@@ -427,15 +435,46 @@ async fn a_hundred_races_of_agent_and_settler_have_one_winner_each() {
         quiet(200).await;
         let mut interrupted = 0;
         for (answer, acknowledged) in answers.iter().zip(acknowledged) {
-            let messages = answer.messages(&on.on.ground).await;
-            let [message] = &messages[..] else {
-                panic!("one message for a key: {messages:?}")
+            let sent = messages(&on.on.ground, *answer).await;
+            let [message] = &sent[..] else {
+                panic!("one message for a key: {sent:?}")
             };
             assert!(body(message).starts_with(acknowledged), "{}", body(message));
             interrupted += usize::from(is_interrupted(message));
         }
         assert!((10..90).contains(&interrupted), "{interrupted}");
     }
+}
+
+/// A write of the helper in a conversation.
+async fn write_in(
+    server: &QuietServer,
+    conversation: ConversationId,
+    position: i32,
+    text: &str,
+) -> Result<LiveWritten> {
+    let input = LiveWriteInput {
+        conversation,
+        key: KEY.to_owned(),
+        writer: "w".to_owned(),
+        position,
+        text: text.to_owned(),
+        status: None,
+        steps: None,
+        reply_to: None,
+    };
+    server.chat.lives.write(user("helper"), input).await
+}
+
+async fn send_in(server: &QuietServer, conversation: ConversationId, body: &str) -> Result<()> {
+    let input = DraftInput {
+        body: body.to_owned(),
+        idempotency_key: Some(KEY.to_owned()),
+        ..DraftInput::default()
+    };
+    let draft = Draft::parse(input, &Bounds::default()).unwrap();
+    let sent = server.chat.writes.send(user("helper"), conversation, draft);
+    sent.await.map(drop)
 }
 
 fn number(dice: &Dice, bound: usize) -> usize {

@@ -1,14 +1,16 @@
-//! A store behind which virtual time (`start_paused`) stands still: the threads of the embedded store work in real time, and no timer may fire meanwhile.
+//! A store behind which virtual time (`start_paused`) stands still: the threads of the embedded store work in real time, and no timer may
+//! fire meanwhile.
 //!
 //! It also refuses calls, as a store does that is away, disturbs writes of live messages, and may belong to the simulated cluster.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use crate::delivery::directory::Dice;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::embedded::Embedded;
 use wideroom::store::{
@@ -45,10 +47,12 @@ pub(super) struct StillStore {
     refused: Mutex<HashSet<&'static str>>,
     /// Calls that wrote a position of a reader.
     swaps: AtomicUsize,
-    /// Calls that claimed a place in a list of writers.
-    claims: AtomicUsize,
+    /// Calls of each method.
+    calls: Mutex<HashMap<&'static str, usize>>,
     /// Method whose calls are under way for a while before they are done.
     slow: Mutex<Option<(&'static str, Duration)>>,
+    /// Method whose next answer is lost.
+    lost: Mutex<Option<&'static str>>,
     /// Chance by which writes of live messages have no known outcome. `None`: all of them have.
     disturbance: Mutex<Option<Arc<Dice>>>,
 }
@@ -64,8 +68,9 @@ impl StillStore {
             is_away: AtomicBool::new(false),
             refused: Mutex::default(),
             swaps: AtomicUsize::new(0),
-            claims: AtomicUsize::new(0),
+            calls: Mutex::default(),
             slow: Mutex::default(),
+            lost: Mutex::default(),
             disturbance: Mutex::default(),
         });
         let store = Arc::clone(embedded) as Arc<dyn StoreAdmin>;
@@ -93,14 +98,20 @@ impl StillStore {
         self.swaps.load(Ordering::SeqCst)
     }
 
-    /// Claims of a place in a list of writers until now.
-    pub(super) fn claims(&self) -> usize {
-        self.claims.load(Ordering::SeqCst)
+    /// Calls of a method until now.
+    pub(super) fn calls(&self, method: &'static str) -> usize {
+        let calls = self.calls.lock().unwrap();
+        calls.get(method).copied().unwrap_or_default()
     }
 
     /// Has the calls of one method be under way for so long from now on.
     pub(super) fn slow(&self, method: &'static str, by: Duration) {
         *self.slow.lock().unwrap() = Some((method, by));
+    }
+
+    /// Has the next call of a method do its work and give no answer.
+    pub(super) fn lose_next_answer(&self, method: &'static str) {
+        *self.lost.lock().unwrap() = Some(method);
     }
 
     /// Has a write of live text in five end without a known outcome from now on: it is stored, or lost.
@@ -125,15 +136,20 @@ impl StillStore {
         if self.is_away.load(Ordering::SeqCst) || self.refused.lock().unwrap().contains(name) {
             return Err(Error::Unavailable("it is away".into()));
         }
+        let is_lost = {
+            let mut lost = self.lost.lock().unwrap();
+            lost.take_if(|method| *method == name).is_some()
+        };
+        if is_lost {
+            still(answer).await?;
+            return Err(Error::OutcomeUnknown("no answer came".into()));
+        }
         if name == "swap_reader_position" {
             self.swaps.fetch_add(1, Ordering::SeqCst);
         }
-        if name == "claim_live_writer" {
-            self.claims.fetch_add(1, Ordering::SeqCst);
-        }
         let slow = *self.slow.lock().unwrap();
         if let Some((_, by)) = slow.filter(|(method, _)| *method == name) {
-            tokio::time::sleep(by).await;
+            sleep(by).await;
         }
         still(answer).await
     }
@@ -145,6 +161,12 @@ impl StoreInterceptor for StillStore {
         operation: StoreOperation,
         answer: StoreFuture<'a, T>,
     ) -> StoreFuture<'a, T> {
+        *self
+            .calls
+            .lock()
+            .unwrap()
+            .entry(operation.name())
+            .or_default() += 1;
         match operation.name() {
             "close" => answer,
             "write_live" => Box::pin(self.disturb("write_live", answer)),

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::chat::access::leave_epoch::RightsMoment;
 use crate::chat::error::{Error, Result};
-use crate::chat::sent_lives::{SentLives, SentMark};
+use crate::chat::live_feed::sent_lives::{SentLives, SentMark};
 use crate::model::{LiveBody, LiveKey, LiveMessage};
 
 /// Bytes of all states together.

@@ -15,6 +15,7 @@ mod input;
 mod settlement;
 mod settler;
 mod shown;
+mod viewing;
 mod writing;
 
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use self::held::HeldLives;
 pub use self::input::LiveWriteInput;
 pub use self::settler::LiveSettler;
 use self::settler::SettlerMeter;
-pub use self::shown::LiveView;
+use self::viewing::LiveViewing;
 pub use self::writing::LiveWritten;
 use crate::chat::access::Access;
 use crate::chat::bounds::Bounds;
@@ -32,14 +33,16 @@ use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::live_feed::LiveFeeds;
+use crate::chat::live_feed::sent_lives::SentLives;
 use crate::chat::publisher::Publisher;
 use crate::chat::rate_limit::RateLimit;
-use crate::chat::sent_lives::SentLives;
 use crate::chat::write::WriteService;
 use crate::metrics::Metrics;
+pub use crate::model::LiveView;
 use crate::model::{
-    ConversationId, ConversationKind, IdempotencyKey, LiveKey, LiveMessage, LiveMessageId,
-    LiveStop, Role, UserId, Viewer,
+    ConversationId, ConversationKind, DirectIds, IdempotencyKey, LiveKey, LiveMessage,
+    LiveMessageId, LiveStop, Role, UserId, Viewer,
 };
 use crate::rate::Rate;
 use crate::store::{Participation, Store};
@@ -65,6 +68,8 @@ pub struct LiveService {
     writes: Arc<WriteService>,
     sent: Arc<SentLives>,
     held: HeldLives,
+    feeds: Arc<LiveFeeds>,
+    viewing: LiveViewing,
     starts: RateLimit,
     settler: SettlerMeter,
     body_bytes_max: usize,
@@ -86,6 +91,8 @@ impl LiveService {
             writes: Arc::clone(writes),
             sent: Arc::clone(&components.sent_lives),
             held: HeldLives::new(Arc::clone(&components.sent_lives)),
+            feeds: Arc::clone(&components.live_feeds),
+            viewing: LiveViewing::new(),
             starts: RateLimit::new("live_starts", STARTS, bounds.rates.is_on),
             settler: SettlerMeter::new(),
             body_bytes_max: bounds.body_bytes_max,
@@ -105,12 +112,15 @@ impl LiveService {
         sender: &UserId,
         key: &IdempotencyKey,
     ) -> Result<LiveKey> {
-        let ids = match self.sent.ids() {
+        let id = LiveMessageId::new(self.ids().await?, conversation, sender, key);
+        Ok(LiveKey { conversation, id })
+    }
+
+    async fn ids(&self) -> Result<&DirectIds> {
+        Ok(match self.sent.ids() {
             Some(ids) => ids,
             None => self.sent.set_ids(self.store.direct_ids().await?),
-        };
-        let id = LiveMessageId::new(ids, conversation, sender, key);
-        Ok(LiveKey { conversation, id })
+        })
     }
 
     /// Asks the writer to stop: a request that the writer receives with its next answer, on whatever server. A repetition changes
@@ -130,8 +140,11 @@ impl LiveService {
             };
             self.store.stop_live(live, &stop).await?;
             self.mark_stale(live);
+            self.publisher.signal_live(live);
         }
-        self.require_view(live).await
+        let view = self.require_view(live).await?;
+        self.show(&view);
+        Ok(view)
     }
 
     /// Ends a live message without a message.
@@ -151,13 +164,16 @@ impl LiveService {
         if view.message.discarded_at.is_none() {
             self.end_without_message(live).await?;
         }
-        self.require_view(live).await
+        let view = self.require_view(live).await?;
+        self.show(&view);
+        Ok(view)
     }
 
     async fn end_without_message(&self, live: LiveKey) -> Result<()> {
         let now = self.in_flight.now();
         self.store.discard_live(live, now).await?;
         self.mark_stale(live);
+        self.publisher.notify_live(live);
         Ok(())
     }
 

@@ -6,39 +6,17 @@ use tokio::time::Instant;
 use super::held::LiveState;
 use super::{AT_ONCE_MAX, LiveService};
 use crate::chat::error::{Error, Result};
+pub(super) use crate::chat::live_feed::SILENCE_MICROS;
 use crate::model::{
-    ConversationId, LiveBody, LiveExtent, LiveKey, LiveMessage, LiveMessageState, MessageId,
-    Timestamp, Viewer, WriterNumber,
+    ConversationId, LiveBody, LiveExtent, LiveKey, LiveMessage, LiveView, Timestamp, Viewer,
+    WriterNumber,
 };
 use crate::store::live::{LiveTextQuery, minute_of};
 
-/// Time without a write after which a live message counts as ended.
-pub(super) const SILENCE_MICROS: i64 = 60 * 1_000_000;
 /// Rows of the list of a conversation that are read.
 const LISTED_MAX: usize = 128;
 /// Rows of text of one read.
 const TEXTS_MAX: usize = 500;
-
-/// Live message with its text, at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveView {
-    pub message: LiveMessage,
-    pub body: String,
-    /// The message that ended it.
-    pub sent: Option<MessageId>,
-}
-
-impl LiveView {
-    pub fn state(&self) -> LiveMessageState {
-        if self.sent.is_some() {
-            LiveMessageState::Sent
-        } else if self.message.discarded_at.is_some() {
-            LiveMessageState::Discarded
-        } else {
-            LiveMessageState::Writing
-        }
-    }
-}
 
 impl LiveService {
     /// Messages that participants are writing in view of the caller, the last begun first.

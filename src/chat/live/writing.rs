@@ -6,11 +6,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::held::{HeldLive, LiveState};
 use super::input::{Fit, LiveDraft, LiveWriteInput, fit};
-use super::shown::LiveView;
 use super::{AT_ONCE_MAX, AT_ONCE_OF_USER_MAX, FRESH_FOR, LiveService};
 use crate::chat::error::{Error, Result};
 use crate::model::{
-    LiveKey, LiveMessage, LiveStart, LiveText, LiveWriters, Viewer, WriterNumber, WritersError,
+    LiveKey, LiveMessage, LiveStart, LiveText, LiveView, LiveWriters, Viewer, WriterNumber,
+    WritersError,
 };
 use crate::store::live::{LiveListing, LiveWrite, WriterClaim, minute_of};
 use crate::store::{FormVersion, Participation};
@@ -228,8 +228,10 @@ impl LiveService {
             && !draft.text.as_str().is_empty()
             && draft.status.is_none()
             && draft.steps.is_none();
-        if !is_repetition {
-            self.persist(turn, &mut state, row).await?;
+        if !is_repetition && let Err(error) = self.persist(turn, &mut state, row).await {
+            // It may be stored all the same.
+            self.on_notice(turn.live);
+            return Err(error);
         }
         // A server that closes the list reads the text a while later: nothing may be acknowledged after that.
         let is_fresh = state.read_at.elapsed() <= FRESH_FOR;
@@ -242,8 +244,10 @@ impl LiveService {
         };
         turn.held.put(state);
         if is_fresh {
+            self.show(&written.view);
             Ok(written)
         } else {
+            self.on_notice(turn.live);
             Err(Error::OutcomeUnknown)
         }
     }
@@ -277,7 +281,8 @@ impl LiveService {
     ) -> Result<()> {
         let (draft, now) = (turn.draft, self.in_flight.now());
         let minute = minute_of(now);
-        if state.listed != Some(minute) {
+        let is_new_minute = state.listed != Some(minute);
+        if is_new_minute {
             let listing = LiveListing {
                 minute,
                 live: turn.live,
@@ -296,6 +301,11 @@ impl LiveService {
             at: now,
         };
         self.store.write_live(turn.live, &write).await?;
+        if is_new_minute {
+            self.publisher.notify_live(turn.live);
+        } else {
+            self.publisher.signal_live(turn.live);
+        }
         if let Some(row) = &write.text {
             state.body.append(row);
         }

@@ -268,18 +268,17 @@ mod tests {
     use super::*;
     use crate::bus::Bus;
     use crate::chat::in_flight_ids::InFlightIds;
+    use crate::chat::live_feed::LiveFeeds;
     use crate::clock::{IdGenerator, ManualClock};
 
     fn table() -> (Arc<PresenceTable>, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000_000)));
         let ids = Arc::new(IdGenerator::new([7; 8]));
         let in_flight = InFlightIds::new(clock.clone(), ids, None, 9);
-        let publisher = Arc::new(Publisher::new(
-            Bus::default(),
-            clock.clone(),
-            in_flight,
-            Arc::default(),
-        ));
+        let bus = Bus::default();
+        let live_feeds = LiveFeeds::new(clock.clone(), bus.clone(), Arc::default(), false);
+        let live_feeds = Arc::new(live_feeds);
+        let publisher = Arc::new(Publisher::new(bus, clock.clone(), in_flight, live_feeds));
         let bounds = Bounds {
             last_seen_interval: Duration::from_secs(60),
             ..Bounds::default()

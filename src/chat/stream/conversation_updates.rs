@@ -320,7 +320,11 @@ impl ConversationUpdates {
             Event::MarkerMoved(_, user) => {
                 self.push(ConversationEvent::MarkerMoved(user.clone()), key, None);
             }
-            Event::Inbox(_) | Event::BlockChanged(_) | Event::Typing(..) | Event::Presence(_) => {}
+            Event::Inbox(_)
+            | Event::BlockChanged(_)
+            | Event::Typing(..)
+            | Event::LiveStepped(_)
+            | Event::Presence(_) => {}
         }
     }
 

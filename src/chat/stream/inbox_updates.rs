@@ -128,6 +128,7 @@ impl ReceivedChanges {
             Event::Changed(..)
             | Event::BlockChanged(_)
             | Event::Typing(..)
+            | Event::LiveStepped(_)
             | Event::Presence(_) => {}
         }
         self.conversations.retain(|other| *other != conversation);

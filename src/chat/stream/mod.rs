@@ -1,5 +1,5 @@
-//! Streams: subscriptions to a conversation, an inbox, typing and presence, resumed from a cursor
-//! without a gap.
+//! Streams: subscriptions to a conversation, its live messages, an inbox, typing and presence,
+//! resumed from a cursor without a gap.
 //!
 //! A stream subscribes to the bus first and reads the store afterwards, so no event is lost in
 //! between; duplicates are filtered by their ids. A subscriber that lags behind the bus reads the
@@ -13,6 +13,7 @@ mod delivered_ids;
 mod followed_names;
 pub(crate) mod inbox_updates;
 pub(crate) mod large_entries;
+pub(crate) mod live_updates;
 pub(crate) mod message_updates;
 pub(crate) mod presence_updates;
 mod quiet_alarm;
@@ -36,6 +37,7 @@ use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::{CURSOR_AHEAD_MAX_MICROS, InFlightIds, rewind};
+use crate::chat::live::LiveService;
 use crate::chat::presence::PresenceService;
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::replay_limiter::ReplayLimiter;
@@ -61,6 +63,7 @@ pub struct StreamService {
     history: Arc<HistoryService>,
     relationships: Arc<Relationships>,
     presence: Arc<PresenceService>,
+    lives: Arc<LiveService>,
     in_flight: InFlightIds,
     replay_limiter: Arc<ReplayLimiter>,
     replays: Replays,
@@ -77,7 +80,7 @@ pub struct StreamService {
 impl StreamService {
     pub(crate) fn new(
         components: &Components,
-        presence: Arc<PresenceService>,
+        (presence, lives): (Arc<PresenceService>, Arc<LiveService>),
         bounds: &Bounds,
         resumable_since: Timestamp,
     ) -> Self {
@@ -89,6 +92,7 @@ impl StreamService {
             history: Arc::clone(&components.history),
             relationships: Arc::clone(&components.presence_relationships),
             presence,
+            lives,
             in_flight: components.in_flight.clone(),
             replay_limiter: Arc::clone(&components.replay_limiter),
             replays: Replays::new(),

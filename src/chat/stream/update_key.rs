@@ -1,10 +1,11 @@
 //! Update keys: the identity of an update across streams. Updates of one notice, or of one item of
-//! one shared read, have equal keys.
+//! one shared read or step, have equal keys.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use crate::bus::NoticeEnvelope;
+use crate::model::LiveStep;
 
 /// Identity of the source of an update. Streams that render updates with equal keys at equal
 /// positions render the same.
@@ -18,6 +19,7 @@ pub struct UpdateKey {
 enum KeySource {
     Notice(Arc<NoticeEnvelope>),
     Read(Arc<u8>),
+    Step(Arc<LiveStep>),
 }
 
 impl UpdateKey {
@@ -28,22 +30,30 @@ impl UpdateKey {
         }
     }
 
+    pub(crate) fn of_step(step: Arc<LiveStep>) -> Self {
+        Self {
+            source: KeySource::Step(step),
+            index: 0,
+        }
+    }
+
     /// Comparable and hashable identity. It is unique as long as this key, or a clone of it,
     /// exists.
     pub fn identity(&self) -> (usize, usize) {
         let address = match &self.source {
             KeySource::Notice(notice) => Arc::as_ptr(notice) as usize,
             KeySource::Read(read) => Arc::as_ptr(read) as usize,
+            KeySource::Step(step) => Arc::as_ptr(step) as usize,
         };
         (address, self.index)
     }
 
     /// Payload cache of the notice, in which the first stream leaves its rendering. `None` for an
-    /// update of a read.
+    /// update of a read or a step.
     pub fn shown(&self) -> Option<&OnceLock<Arc<dyn Any + Send + Sync>>> {
         match &self.source {
             KeySource::Notice(notice) => Some(&notice.rendered),
-            KeySource::Read(_) => None,
+            KeySource::Read(_) | KeySource::Step(_) => None,
         }
     }
 }

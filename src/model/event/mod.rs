@@ -6,7 +6,7 @@ mod outbox;
 use std::sync::Arc;
 
 pub use self::outbox::{OutboxEvent, OutboxEventKind, OutboxRow, OutboxShard};
-use super::{Change, ChangeKind, ConversationId, Message, OrderKey, TimeUuid, UserId};
+use super::{Change, ChangeKind, ConversationId, LiveStep, Message, OrderKey, TimeUuid, UserId};
 
 /// Address on the bus.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,6 +17,8 @@ pub enum Topic {
     Inbox(UserId),
     /// Typing in one conversation.
     Typing(ConversationId),
+    /// Live messages of one conversation.
+    Live(ConversationId),
     /// Presence of one user.
     Presence(UserId),
 }
@@ -64,6 +66,8 @@ pub enum Event {
     Inbox(InboxChange),
     /// A user has started or stopped typing.
     Typing(ConversationId, UserId, bool),
+    /// A live message has changed. It has no position in the order of its conversation.
+    LiveStepped(Arc<LiveStep>),
     /// A user has blocked or unblocked another user. Only the blocker's own streams deliver it.
     BlockChanged(BlockNotice),
     /// A user has come online or gone offline. The presence table of the process holds the current
@@ -82,6 +86,7 @@ impl Event {
             | Self::MarkerMoved(conversation, _)
             | Self::Typing(conversation, ..) => Some(*conversation),
             Self::Inbox(change) => Some(change.conversation),
+            Self::LiveStepped(step) => Some(step.view.message.key.conversation),
             Self::BlockChanged(_) | Self::Presence(_) => None,
         }
     }

@@ -4,6 +4,7 @@
 //! a list. A later writer replaces the text of an earlier one, so that no text is ever a mixture of two.
 
 mod text;
+mod view;
 mod writers;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use std::fmt;
 use uuid::Uuid;
 
 pub use self::text::{LiveBody, LiveChunk, LiveExtent, LiveStatus, LiveText};
+pub use self::view::{LiveCursor, LivePosition, LiveStep, LiveView};
 pub use self::writers::{LiveWriter, LiveWriters, WriterName, WriterNumber, WritersError};
 use super::{
     ConversationId, DirectIds, IdempotencyKey, MessageId, MessageSteps, Timestamp, UserId,

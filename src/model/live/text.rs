@@ -97,6 +97,15 @@ impl LiveText {
 pub struct LiveBody(String);
 
 impl LiveBody {
+    /// Text that was read before.
+    pub fn known(text: String) -> Self {
+        Self(text)
+    }
+
+    pub fn into_text(self) -> String {
+        self.0
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -307,6 +307,7 @@ impl OutgoingEvent {
             | Event::Inbox(_)
             | Event::BlockChanged(_)
             | Event::Typing(..)
+            | Event::LiveStepped(_)
             | Event::Presence(_) => {
                 return None;
             }

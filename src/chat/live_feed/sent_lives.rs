@@ -30,14 +30,14 @@ impl SentLives {
         self.marks.get_or_insert_with(live, SentMark::new)
     }
 
-    /// Ends the live message of a message. Costs nothing in a process that has had no live message.
-    pub(crate) fn end(&self, message: &Message) {
-        let (Some(ids), Some(key)) = (self.ids.get(), &message.client_key) else {
-            return;
-        };
+    /// Marks the live message of a message as sent. Costs nothing in a process that has had no live message.
+    pub(crate) fn end(&self, message: &Message) -> Option<LiveKey> {
+        let (ids, key) = (self.ids.get()?, message.client_key.as_ref()?);
         let conversation = message.conversation;
         let id = LiveMessageId::new(ids, conversation, &message.sender, key);
+        let live = LiveKey { conversation, id };
         // The first message with a key is the only one.
-        let _ = self.mark(LiveKey { conversation, id }).set(message.id);
+        let _ = self.mark(live).set(message.id);
+        Some(live)
     }
 }
