@@ -5,8 +5,8 @@ use uuid::Uuid;
 use wideroom::bus::Bus;
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::{
-    ConversationId, Cut, IdempotencyKey, LiveStart, LiveText, LiveWriters, OutboxShard, PageRequest,
-    Timestamp, UserId, WriterName, WriterNumber,
+    ConversationId, Cut, IdempotencyKey, LiveStart, LiveText, LiveWriters, OutboxShard,
+    PageRequest, Timestamp, UserId, WriterName, WriterNumber,
 };
 use wideroom::store::cql::migrate;
 use wideroom::store::live::{LiveListing, LiveStore as _, LiveWrite, WriterClaim, minute_of};
@@ -111,7 +111,11 @@ async fn servers_settle_silent_writers_together_and_one_after_the_other() {
     drop((one, first));
     let mut third = other.chat.lives.settler();
     third.pass().await.unwrap();
-    assert_eq!(settled(&other, &all).await, 0, "a lease outlives its holder");
+    assert_eq!(
+        settled(&other, &all).await,
+        0,
+        "a lease outlives its holder"
+    );
     end_leases(&other).await;
     let truncate = format!("TRUNCATE {keyspace}.server_beats");
     let session = shared.session().await;

@@ -78,6 +78,7 @@ impl LiveService {
             Err(error) if is_refusal(&error) => {
                 tracing::debug!(conversation.id = %live.conversation, %error, "the server discards a live message that may not be sent");
                 self.end_without_message(live).await?;
+                self.on_notice(live);
                 Ok(LiveOutcome::Discarded)
             }
             Err(error) => Err(error),
