@@ -2,7 +2,7 @@
 //! refuse it.
 //!
 //! A cursor holds no state of a server or driver. It works in both directions, on any server and on
-//! either store, and does not expire.
+//! either store, and does not expire, where its list does not say otherwise.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,7 +10,10 @@ use sha2::{Digest, Sha256};
 
 use super::id::{KeyBytes, TEXT_BYTES_MAX};
 use crate::chat::{BlockKey, SearchKey};
-use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, PinKey, Timestamp, UserId};
+use crate::model::{
+    ConversationId, InboxKey, LiveCursor, LiveMessageId, LivePosition, MessageId, OrderKey, PinKey,
+    Timestamp, UserId, WriterNumber,
+};
 
 const VERSION: u8 = 1;
 
@@ -21,6 +24,8 @@ pub enum List<'a> {
     Messages(ConversationId),
     /// Events of a conversation.
     Events(ConversationId),
+    /// Live messages of a conversation.
+    Lives(ConversationId),
     Participants(ConversationId),
     /// Bans of a conversation.
     Bans(ConversationId),
@@ -56,6 +61,7 @@ impl List<'_> {
         let (name, partition) = match self {
             Self::Messages(conversation) => (b'M', conversation.0.as_bytes().to_vec()),
             Self::Events(conversation) => (b'V', conversation.0.as_bytes().to_vec()),
+            Self::Lives(conversation) => (b'W', conversation.0.as_bytes().to_vec()),
             Self::Participants(conversation) => (b'P', conversation.0.as_bytes().to_vec()),
             Self::Bans(conversation) => (b'X', conversation.0.as_bytes().to_vec()),
             Self::Receipts(conversation, message) => (
@@ -100,10 +106,37 @@ impl List<'_> {
 pub(super) struct CursorEncoder(Vec<u8>);
 
 impl CursorEncoder {
+    /// Cursor of a position in a stream of this list.
+    pub(super) fn at(&self, position: &ResumePosition) -> String {
+        match position {
+            ResumePosition::Order(key) => self.of(key),
+            ResumePosition::Live(cursor) => self.of(cursor),
+        }
+    }
+
     pub(super) fn of(&self, key: &impl CursorKey) -> String {
         let mut bytes = KeyBytes::from_slice(&self.0);
         key.append_to(&mut bytes);
         URL_SAFE_NO_PAD.encode(bytes)
+    }
+}
+
+/// Position of a stream, which its cursors encode.
+#[derive(Debug, Clone)]
+pub(super) enum ResumePosition {
+    Order(OrderKey),
+    Live(LiveCursor),
+}
+
+impl From<OrderKey> for ResumePosition {
+    fn from(position: OrderKey) -> Self {
+        Self::Order(position)
+    }
+}
+
+impl From<LiveCursor> for ResumePosition {
+    fn from(cursor: LiveCursor) -> Self {
+        Self::Live(cursor)
     }
 }
 
@@ -153,6 +186,46 @@ impl CursorKey for InboxKey {
         Some(Self {
             activity,
             conversation: ConversationId(uuid::Uuid::from_slice(conversation).ok()?),
+        })
+    }
+}
+
+impl CursorKey for LiveCursor {
+    fn append_to(&self, bytes: &mut KeyBytes) {
+        bytes.extend_from_slice(&self.at.micros().to_be_bytes());
+        for LivePosition {
+            id,
+            writer,
+            position,
+        } in &self.lives
+        {
+            bytes.extend_from_slice(id.0.as_bytes());
+            bytes.push(writer.get());
+            bytes.extend_from_slice(&position.to_be_bytes());
+        }
+    }
+
+    fn from_key(bytes: &[u8]) -> Option<Self> {
+        let (at, lives) = bytes.split_first_chunk::<8>()?;
+        let (lives, rest) = lives.as_chunks::<{ LivePosition::BYTES }>();
+        if !rest.is_empty() || lives.len() > Self::COUNT_MAX {
+            return None;
+        }
+        let position = |bytes: &[u8; LivePosition::BYTES]| {
+            let (id, rest) = bytes.split_first_chunk::<16>()?;
+            let (writer, position) = rest.split_first()?;
+            Some(LivePosition {
+                id: LiveMessageId(uuid::Uuid::from_bytes(*id)),
+                writer: WriterNumber::new(*writer)?,
+                position: u32::from_be_bytes(position.try_into().ok()?),
+            })
+        };
+        let micros = i64::from_be_bytes(*at);
+        let at = Timestamp::from_micros(micros);
+        (at.micros() == micros).then_some(())?;
+        Some(Self {
+            at,
+            lives: lives.iter().map(position).collect::<Option<_>>()?,
         })
     }
 }
@@ -232,6 +305,7 @@ mod tests {
         for list in [
             List::Messages(other),
             List::Events(one),
+            List::Lives(one),
             List::Participants(one),
             List::Bans(one),
             List::Pinned(one),
@@ -241,6 +315,32 @@ mod tests {
             assert_eq!(OrderKey::decode(&cursor, list), None);
         }
         assert_ne!(List::Bans(one).prefix(), List::Pinned(one).prefix());
+    }
+
+    #[test]
+    fn a_live_cursor_survives_the_round_trip_and_takes_few_bytes() {
+        let list = List::Lives(ConversationId::random());
+        let part = |number: u8| LivePosition {
+            id: LiveMessageId(uuid::Uuid::from_u128(u128::from(number))),
+            writer: WriterNumber::new(1 + number).unwrap(),
+            position: u32::from(number) << 8,
+        };
+        for (count, text_bytes) in [(0, 35), (1, 63), (8, 259)] {
+            let cursor = LiveCursor {
+                at: Timestamp::from_micros(1_742_000_000_123_456),
+                lives: (0..count).map(part).collect(),
+            };
+            let text = cursor.encode(list);
+            assert_eq!(text.len(), text_bytes);
+            assert_eq!(LiveCursor::decode(&text, list), Some(cursor));
+        }
+        let key = |lives: &[u8]| [&1_i64.to_be_bytes(), lives].concat();
+        let no_writer = [0; LivePosition::BYTES];
+        let too_many = [1; 9 * LivePosition::BYTES];
+        for lives in [&no_writer[..], &[1; 20], &too_many] {
+            assert_eq!(LiveCursor::from_key(&key(lives)), None);
+        }
+        assert_eq!(LiveCursor::from_key(&[0; 7]), None);
     }
 
     #[test]

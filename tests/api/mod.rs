@@ -23,6 +23,7 @@ mod introduction;
 mod large_events;
 mod listing;
 mod live_message;
+mod live_stream;
 mod mention;
 mod moderation;
 mod outbox;

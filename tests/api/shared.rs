@@ -12,12 +12,13 @@ use wideroom::graphql::{OperationExecutor as _, is_viewer_independent};
 use crate::support::world::{Actor, Stream, World, text};
 
 /// Fields that depend on the viewer or, like `eventsCursor`, on the time. Every new field belongs here or into the viewer-independent list.
-const VIEWERS: [&str; 12] = [
+const VIEWERS: [&str; 13] = [
     "Conversation.bans",
     "Conversation.deliveredToAllUpTo",
     "Conversation.directPeer",
     "Conversation.eventsCursor",
     "Conversation.inboxEntry",
+    "Conversation.liveMessages",
     "Conversation.pinnedMessages",
     "Conversation.readByAllUpTo",
     "Conversation.searchMessages",
@@ -310,6 +311,38 @@ async fn viewer_independent_fields_are_equal_for_every_viewer() {
             assert_eq!(one, other, "{field}");
         }
     }
+    live_fields_are_equal_for_every_viewer(&world, &c).await;
+}
+
+/// The fields of a live message with everything, to streams that each begin with it.
+async fn live_fields_are_equal_for_every_viewer(world: &World, c: &str) {
+    let [alice, bob] = ["alice", "bob"].map(|name| world.user(name));
+    let question = alice.send(c, "How many?").await;
+    let write = "mutation($i: WriteLiveMessageInput!) { writeLiveMessage(input: $i) { liveMessage { id } } }";
+    let input = json!({"conversationId": c, "key": "answer", "writer": "one", "position": 0, "text": "Two.", "status": "counting",
+        "steps": [{"key": "1", "title": "Count", "state": "DONE", "detail": "two"}], "replyToId": question.id});
+    let written = bob.data(write, json!({"i": input})).await;
+    let id = &written["writeLiveMessage"]["liveMessage"]["id"];
+    let stop = "mutation($id: ID!) { stopLiveMessage(input: {liveMessageId: $id}) { liveMessage { id } } }";
+    alice.data(stop, json!({"id": id})).await;
+    let mut fields = BTreeSet::new();
+    for (field, document) in documents(world, "liveMessages", "") {
+        if !is_viewer_independent(&world.api.prepare(&document, None).unwrap()) {
+            continue;
+        }
+        let mut streams = [&alice, &bob].map(|actor| actor.subscribe(&document, json!({"c": c})));
+        for stream in &mut streams {
+            // The first payload is only the position.
+            stream.next().await;
+        }
+        let [one, other] = &mut streams;
+        assert_eq!(one.next().await, other.next().await, "{field}: {document}");
+        fields.insert(field);
+    }
+    let shared = fields
+        .iter()
+        .filter(|field| field.starts_with("LiveMessage"));
+    assert_eq!(shared.count(), 4 + 11, "{fields:?}");
 }
 
 const MESSAGES: &str = "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) { messageEdge { cursor node { body } } } }";

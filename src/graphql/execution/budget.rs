@@ -11,9 +11,8 @@ use std::task::Waker;
 use async_graphql::ServerError;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::graphql::cursor::CursorEncoder;
+use crate::graphql::cursor::{CursorEncoder, ResumePosition};
 use crate::graphql::error::Error;
-use crate::model::OrderKey;
 
 /// Default bound of one answer, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -42,7 +41,7 @@ pub struct AnswerBudget {
 #[derive(Default)]
 struct EventPosition {
     cursors: Option<CursorEncoder>,
-    position: Option<OrderKey>,
+    position: Option<ResumePosition>,
 }
 
 impl Default for AnswerBudget {
@@ -146,14 +145,14 @@ impl AnswerBudget {
     }
 
     /// Sets the position of the current event.
-    pub(in crate::graphql) fn pass(&self, position: OrderKey) {
-        self.event().position = Some(position);
+    pub(in crate::graphql) fn pass(&self, position: impl Into<ResumePosition>) {
+        self.event().position = Some(position.into());
     }
 
     /// Cursor that resumes the subscription after the current event.
     pub fn event_cursor(&self) -> Option<String> {
         let event = self.event();
-        Some(event.cursors.as_ref()?.of(&event.position?))
+        Some(event.cursors.as_ref()?.at(event.position.as_ref()?))
     }
 
     fn event(&self) -> MutexGuard<'_, EventPosition> {

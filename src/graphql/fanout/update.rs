@@ -1,10 +1,13 @@
 //! Updates that many subscribers can share, and the chat's streams that deliver them.
 
+use sha2::{Digest as _, Sha256};
+
 use crate::chat::{
-    self, ConversationEvent, ConversationUpdate, ConversationUpdates, MembershipGuard,
-    MessageUpdate, MessageUpdates, TypingUpdate, TypingUpdates, UpdateKey,
+    self, ConversationEvent, ConversationUpdate, ConversationUpdates, LiveUpdate, LiveUpdates,
+    MembershipGuard, MessageUpdate, MessageUpdates, TypingUpdate, TypingUpdates, UpdateKey,
 };
-use crate::model::{OrderKey, UserId};
+use crate::graphql::cursor::ResumePosition;
+use crate::model::{LiveCursor, OrderKey, UserId};
 use crate::rate::Paid;
 
 /// An open stream of the chat.
@@ -12,6 +15,7 @@ pub(in crate::graphql) enum UpdateStream {
     Messages(MessageUpdates),
     Events(ConversationUpdates),
     Typing(TypingUpdates),
+    Live(LiveUpdates),
 }
 
 /// Item of an [`UpdateStream`].
@@ -20,6 +24,7 @@ pub(in crate::graphql) enum StreamUpdate {
     Message(MessageUpdate),
     Event(ConversationUpdate),
     Typing(TypingUpdate),
+    Live(LiveUpdate),
 }
 
 /// Place of an update in its stream, as its payload shows it.
@@ -35,6 +40,27 @@ impl UpdatePlace {
         position: OrderKey::MIN,
         is_live: true,
     };
+
+    /// Place of a part of a live message, between the parts that the viewer had and has. A hash, as no viewer may bring about
+    /// that two are equal.
+    fn of_part(from: u32, is_whole: bool, after: &LiveCursor) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(from.to_be_bytes());
+        hash.update(after.at.micros().to_be_bytes());
+        for live in &after.lives {
+            hash.update(live.id.0.as_bytes());
+            hash.update([live.writer.get()]);
+            hash.update(live.position.to_be_bytes());
+        }
+        let digest: [u8; 32] = hash.finalize().into();
+        let (first, _) = digest
+            .split_first_chunk()
+            .expect("a digest is longer than a key");
+        Self {
+            position: OrderKey(*first),
+            is_live: !is_whole,
+        }
+    }
 }
 
 impl UpdateStream {
@@ -43,6 +69,7 @@ impl UpdateStream {
             Self::Messages(updates) => updates.next().await?.map(StreamUpdate::Message),
             Self::Events(updates) => updates.next().await?.map(StreamUpdate::Event),
             Self::Typing(updates) => updates.next().await?.map(StreamUpdate::Typing),
+            Self::Live(updates) => updates.next().await?.map(StreamUpdate::Live),
         })
     }
 
@@ -52,6 +79,7 @@ impl UpdateStream {
             Self::Messages(updates) => updates.has_more(),
             Self::Events(updates) => updates.has_more(),
             Self::Typing(_) => false,
+            Self::Live(updates) => updates.has_more(),
         }
     }
 
@@ -60,6 +88,7 @@ impl UpdateStream {
             Self::Messages(updates) => updates.guard(),
             Self::Events(updates) => updates.guard(),
             Self::Typing(updates) => updates.guard(),
+            Self::Live(updates) => updates.guard(),
         }
     }
 
@@ -92,6 +121,12 @@ impl From<TypingUpdates> for UpdateStream {
     }
 }
 
+impl From<LiveUpdates> for UpdateStream {
+    fn from(updates: LiveUpdates) -> Self {
+        Self::Live(updates)
+    }
+}
+
 impl StreamUpdate {
     /// Place and key of an update that other subscribers may receive, too. Updates with equal places
     /// and keys have equal payloads.
@@ -106,15 +141,21 @@ impl StreamUpdate {
                 Some((place, update.key.as_ref()?))
             }
             Self::Typing(update) => Some((UpdatePlace::NONE, update.key.as_ref()?)),
+            Self::Live(update) => {
+                let change = update.change.as_ref()?;
+                let place = UpdatePlace::of_part(change.from, change.is_whole, &update.cursor);
+                Some((place, &change.key))
+            }
         }
     }
 
-    /// Position in the order of the conversation. A stream resumes after it.
-    pub(in crate::graphql) fn position(&self) -> Option<OrderKey> {
+    /// Position of the stream after the update. It resumes there.
+    pub(in crate::graphql) fn position(&self) -> Option<ResumePosition> {
         match self {
-            Self::Message(update) => Some(update.position),
-            Self::Event(update) => Some(update.position),
+            Self::Message(update) => Some(update.position.into()),
+            Self::Event(update) => Some(update.position.into()),
             Self::Typing(_) => None,
+            Self::Live(update) => Some(update.cursor.clone().into()),
         }
     }
 
@@ -124,7 +165,7 @@ impl StreamUpdate {
         let message = match self {
             Self::Message(update) => Some(&update.message),
             Self::Event(update) => update.event.as_ref().and_then(ConversationEvent::message),
-            Self::Typing(_) => None,
+            Self::Typing(_) | Self::Live(_) => None,
         };
         message.is_some_and(|message| message.client_key.is_some() && message.sender == *user)
     }
@@ -132,7 +173,7 @@ impl StreamUpdate {
     /// Whether its payload needs a read of the store, whatever the document selects.
     pub(super) fn reads_store(&self) -> bool {
         match self {
-            Self::Message(_) | Self::Typing(_) => false,
+            Self::Message(_) | Self::Typing(_) | Self::Live(_) => false,
             Self::Event(update) => match &update.event {
                 None
                 | Some(

@@ -36,6 +36,7 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
             ("messageAdded", Nothing, "MessageAddedPayload"),
             ("conversationEvents", Nothing, "ConversationEventPayload"),
             ("typingChanged", Nothing, "TypingPayload"),
+            ("liveMessages", Nothing, "LiveMessagePayload"),
         ],
     ),
     (
@@ -53,6 +54,40 @@ const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
     (
         "TypingPayload",
         &[("user", Nothing, "User"), ("isTyping", Nothing, LEAF)],
+    ),
+    (
+        "LiveMessagePayload",
+        &[
+            ("cursor", Nothing, LEAF),
+            ("liveMessage", Nothing, "LiveMessage"),
+            ("text", Nothing, LEAF),
+            ("isWhole", Nothing, LEAF),
+        ],
+    ),
+    (
+        "LiveMessage",
+        &[
+            ("id", Nothing, LEAF),
+            ("conversation", Reads, "Conversation"),
+            ("sender", Nothing, "User"),
+            ("replyTo", Reads, "Message"),
+            ("body", Nothing, LEAF),
+            ("status", Nothing, LEAF),
+            ("steps", Nothing, "MessageStep"),
+            ("state", Nothing, LEAF),
+            ("stopRequestedBy", Nothing, "User"),
+            ("startedAt", Nothing, LEAF),
+            ("message", Reads, "Message"),
+        ],
+    ),
+    (
+        "MessageStep",
+        &[
+            ("key", Nothing, LEAF),
+            ("title", Nothing, LEAF),
+            ("state", Nothing, LEAF),
+            ("detail", Nothing, LEAF),
+        ],
     ),
     ("ConversationEvent", &[]),
     (

@@ -2,6 +2,7 @@
 
 mod conversation;
 mod inbox;
+mod live;
 mod message;
 mod notification;
 mod outbox;
@@ -16,6 +17,7 @@ use futures_util::stream::BoxStream;
 
 use self::conversation::{ConversationEventPayload, event_position};
 use self::inbox::{InboxUpdatedPayload, inbox_position};
+use self::live::{LiveMessagePayload, live_position};
 use self::message::{MessageAddedPayload, message_position};
 pub(super) use self::outbox::OutboxHandoff;
 use self::outbox::{OutboxEventType, OutboxPayload, outbox_position, outbox_types};
@@ -25,7 +27,7 @@ use self::typing::TypingPayload;
 use super::error::Result;
 use super::id::conversation_of;
 use super::scope::{ViewerScope, is_service};
-use crate::chat::{ConversationUpdate, MessageUpdate, OutboxFilter, TypingUpdate};
+use crate::chat::{ConversationUpdate, LiveUpdate, MessageUpdate, OutboxFilter, TypingUpdate};
 use crate::model::ServiceRight;
 
 /// Whether the document asks where a replay ends. Only such a stream announces it.
@@ -178,6 +180,34 @@ impl Subscription {
             scope.chat.streams.typing(&scope.caller, conversation).await
         };
         payloads::<TypingUpdate>(ctx, conversation, open).await
+    }
+
+    /// Delivers messages of a conversation while they are written. The first payload has no live message, only the
+    /// position. Then come the whole text of each live message, and what is appended, in order; a change of the state, the
+    /// status or the steps comes with an empty text. With `after` each continues after its last byte, on any server. A
+    /// live message ends when its state is SENT or DISCARDED, and when a message with its `liveMessageId` arrives. Those of
+    /// users whom the viewer blocks are left out. A large conversation has one payload a second for each.
+    async fn live_messages(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Global id of the conversation.")] conversation_id: ID,
+        #[graphql(
+            desc = "A cursor of this subscription, at most 24 hours old. Without it the stream starts with the live messages that are being written."
+        )]
+        after: Option<String>,
+    ) -> Result<BoxStream<'static, Result<LiveMessagePayload>>> {
+        let conversation = conversation_of(&conversation_id)?;
+        let after = after
+            .map(|cursor| live_position(conversation, &cursor))
+            .transpose()?;
+        let open = async |scope: &ViewerScope| {
+            scope
+                .chat
+                .streams
+                .lives(&scope.caller, conversation, after)
+                .await
+        };
+        payloads::<LiveUpdate>(ctx, conversation, open).await
     }
 
     /// Delivers the presence of at most 100 users: first the current state of each, then its
