@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use wideroom::chat::{LiveUpdate, LiveView, Result};
 use wideroom::model::{ConversationId, LiveCursor, LiveMessageId, UserId, WriterNumber};
 
-use super::world::QuietServer;
+use super::world::{QuietServer, pass};
 
 /// Updates that wait for the screen.
 const UPDATES_MAX: usize = 100_000;
@@ -121,7 +121,7 @@ impl Screen {
 
     /// Takes all that comes in a time.
     pub(super) async fn watch(&mut self, time: Duration) {
-        sleep(time).await;
+        pass(time).await;
         while self.next(Duration::from_millis(1)).await.is_some() {}
     }
 

@@ -195,7 +195,12 @@ pub(super) async fn stored_id(actor: &Actor, id: &str) -> ConversationId {
 
 /// Lets seconds pass in which nothing happens.
 pub(super) async fn quiet(seconds: u64) {
-    sleep(Duration::from_secs(seconds)).await;
+    pass(Duration::from_secs(seconds)).await;
+}
+
+/// Lets time pass.
+pub(super) async fn pass(time: Duration) {
+    sleep(time).await;
 }
 
 /// The seconds just before, at and after each of these.

@@ -352,3 +352,7 @@ impl ShownLive {
         (has_text || !has_state).then_some((own.position, false))
     }
 }
+
+#[cfg(test)]
+#[path = "live_updates_test.rs"]
+mod tests;
