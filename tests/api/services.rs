@@ -22,6 +22,7 @@ const ELSEWHERE: &[&str] = &[
     "api::floor::a_replay_reads_none_of_the_expired_messages_however_many_there_are",
     "api::introduction::",
     "api::large_events::a_payload_over_64_kib_is_kept_in_no_notice_and_no_memo",
+    "api::live_stream::equal_subscriptions_to_live_messages_get_the_same_bytes",
     "api::pace::documents_of_clients_without_a_token_evict_nobody_elses",
     "api::pace::equal_subscriptions_pay_once_for_what_they_share",
     "api::pace::one_who_cannot_pay_takes_what_others_execute_and_keeps_nobody_waiting",
