@@ -15,7 +15,7 @@ pub(super) const EXAMPLE: &str = r#"
 # == Hook before a send ==
 
 # The service at this address decides about each send and each edit of a user. It receives a JSON object with `type` ("message.sending" or
-# "message.editing"), `conversationId`, `messageId` (of an edit), `sender`, `body`, `attachments`, `metadata`, `mentionedUsernames` and
+# "message.editing"), `conversationId`, `messageId` (of an edit), `sender`, `body`, `attachments`, `steps` (their texts), `metadata`, `mentionedUsernames` and
 # `mentionsEveryone`, signed as Standard Webhooks 1.0.0. The ids are those of the field `uuid` in the API.
 # It answers 200 and {"decision": "allow"}, or {"decision": "reject", "reason": "…"}: then the sender gets FORBIDDEN, with the reason in
 # `extensions.reason`, at most 255 bytes. It rewrites nothing. At most 64 questions wait at once.

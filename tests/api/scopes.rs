@@ -17,7 +17,7 @@ const SEND: &str = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, 
 /// Root fields, one operation a line: its callers (a scope, everyone or nobody), the part of the data that an opened
 /// operation has, and its document. `$c` is a group of others, `$m` a message in it with a reaction, `$d` another message,
 /// `$p` a participant, `$e` the inbox entry of a participant, `$b` a ban, `$g` another group, `$t` a message there, `$r` a report, `$j` a
-/// job, `$u` a suspended user, `$k` the app key of a group, `$me` the caller.
+/// job, `$u` a suspended user, `$k` the app key of a group, `$l` a live message, `$me` the caller.
 const MATRIX: &str = include_str!("scopes.txt");
 
 /// Callers of an operation on what others have.
@@ -127,6 +127,9 @@ impl Scene {
         let report = "mutation($m: ID!) { reportMessage(input: {messageId: $m, reason: SPAM}) { reportId } }";
         let reported = bob.data(report, json!({"m": m})).await;
         let r = &reported["reportMessage"]["reportId"];
+        let write = "mutation($c: ID!) { writeLiveMessage(input: {conversationId: $c, key: \"k\", writer: \"w\", position: 0, text: \"Soup\"}) { liveMessage { id } } }";
+        let written = by_alice(write).await;
+        let l = &written["writeLiveMessage"]["liveMessage"]["id"];
         let all = door.service();
         let k = format!("order:{}", uuid::Uuid::new_v4());
         let keyed = "mutation($k: String) { createGroupConversation(input: {name: \"Order\", usernames: [], appKey: $k}) { __typename } }";
@@ -144,7 +147,7 @@ impl Scene {
             by_service("mutation { suspendUser(input: {username: \"mallory\"}) { user { id } } }")
                 .await;
         let u = &suspended["suspendUser"]["user"]["id"];
-        let objects = json!({"c": c, "g": g, "m": m, "d": d, "p": p, "e": e, "b": b, "r": r, "j": j, "u": u, "k": k});
+        let objects = json!({"c": c, "g": g, "m": m, "d": d, "p": p, "e": e, "b": b, "r": r, "j": j, "u": u, "k": k, "l": l});
         for (name, id) in objects.as_object().unwrap() {
             assert!(id.is_string(), "{name}: {id}");
         }

@@ -1,4 +1,5 @@
-//! Screen of a viewer: the live messages that a client makes up of its stream, whatever server the stream is on.
+//! Screen of a viewer: the live messages that a client makes up of its stream, whatever server the stream is on. Its
+//! waits pass in virtual time (`start_paused`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
