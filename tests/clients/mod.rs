@@ -127,6 +127,29 @@ fn the_transports_of_pythons_gql_subscribe() {
     python::run("gql_transports.py", &[&graphql(&server), &alice, &bob]);
 }
 
+/// Both programs for agents: kills, lost answers, a request to stop, and texts of every kind.
+#[test]
+fn agents_write_live_messages_whole_and_once() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    // Each conversation of the test is polled.
+    let (program, server, [alice, _]) = serve(&["--rates", "off"]);
+    let url = graphql(&server);
+    std::thread::scope(|scope| {
+        for (agent, command) in [
+            ("agent:js", &["node", "agent_process.js"][..]),
+            ("agent:py", &["python3", "-B", "agent_process.py"]),
+        ] {
+            let (node, url, alice, token) = (&node, &url, &alice, program.token(agent));
+            scope.spawn(move || {
+                let arguments = [&[url, alice, &*token, agent], command].concat();
+                node.run("agent_test.js", &arguments);
+            });
+        }
+    });
+}
+
 #[test]
 fn genqlient_outlives_pings() {
     let (_program, server, [alice, bob]) = serve(&["--socket-ping-every", "50ms"]);
@@ -292,6 +315,8 @@ fn the_page_for_front_ends_names_the_code_that_is_tested() {
         "resumed.js",
         "trusted.js",
         "order.js",
+        "agent.js",
+        "agent.py",
         "webhook.js",
         "webhook.py",
         "imports/slack.py",
