@@ -14,7 +14,7 @@ if (spawnSync(command[0], ["--version"]).error && process.env.CI !== "true") {
   process.exit(0);
 }
 
-const LIVE = "id state body stopRequestedBy { username }";
+const LIVE = "id state body status steps { key title state } stopRequestedBy { username }";
 const SHOWN = `query($id: ID!) { conversation(id: $id) { liveMessages { ${LIVE} } messages(first: 10) { edges { node { id body sender { username } } } } } }`;
 const MAKE = "mutation($input: CreateGroupConversationInput!) { made: createGroupConversation(input: $input) { conversation { id } } }";
 const STOP = "mutation($id: ID!) { stopLiveMessage(input: { liveMessageId: $id }) { liveMessage { state } } }";
@@ -199,8 +199,21 @@ async function anInterruptedMessageIsCompleted() {
   assert.deepEqual(ended, { ids: [messages[0].id], isStopped: false, error: null });
 }
 
+async function stepsAndStatusAreShown() {
+  const id = await startConversation();
+  const step = (state) => [{ key: "search", title: "Searching", state }];
+  const writing = start(id, { parts: ["One. ", "Two."], everyMs: 1_200, steps: { 0: step("RUNNING"), 1: step("DONE") } });
+  await until("a step", async () => {
+    const { live } = await look(id);
+    return live?.status === "thinking" && live.steps[0]?.state === "RUNNING";
+  });
+  await writing.ended;
+  const found = await ask(url, alice, "query($id: ID!) { conversation(id: $id) { messages(first: 1) { edges { node { body steps { key title state } } } } } }", { id });
+  assert.deepEqual(found.conversation.messages.edges[0].node, { body: "One. Two.", steps: step("DONE") });
+}
+
 const CASES = [arrivesWholeAndOnce, everyCharacterArrives, stopsAndSendsWhatItHas, aSecondProcessTakesOver, aSupersededProcessEndsQuietly,
-  lostAnswersLoseNothing, aFailedProducerLeavesItsText, aLongTextBecomesSeveralMessages, anInterruptedMessageIsCompleted];
+  lostAnswersLoseNothing, aFailedProducerLeavesItsText, aLongTextBecomesSeveralMessages, anInterruptedMessageIsCompleted, stepsAndStatusAreShown];
 const only = process.env.ONLY;
 await Promise.all(CASES.filter(({ name }) => !only || name === only).map(async (run) => {
   const began = Date.now();
