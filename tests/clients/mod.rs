@@ -150,6 +150,19 @@ fn agents_write_live_messages_whole_and_once() {
     });
 }
 
+/// A reload, a second device, a cut, a request to stop, and an agent that fell silent.
+#[test]
+fn the_chat_of_the_ai_sdk_shows_answers_while_they_are_written() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    // Each conversation of the test is polled.
+    let (program, server, [alice, _]) = serve(&["--rates", "off"]);
+    let token = program.token("agent:helper");
+    let arguments = [&graphql(&server), &alice, &token, "agent:helper"];
+    node.run("ai_transport_test.js", &arguments);
+}
+
 #[test]
 fn genqlient_outlives_pings() {
     let (_program, server, [alice, bob]) = serve(&["--socket-ping-every", "50ms"]);
@@ -317,6 +330,7 @@ fn the_page_for_front_ends_names_the_code_that_is_tested() {
         "order.js",
         "agent.js",
         "agent.py",
+        "ai-transport.js",
         "webhook.js",
         "webhook.py",
         "imports/slack.py",
