@@ -127,9 +127,8 @@ fn the_transports_of_pythons_gql_subscribe() {
     python::run("gql_transports.py", &[&graphql(&server), &alice, &bob]);
 }
 
-/// Both programs for agents: kills, lost answers, a request to stop, and texts of every kind.
-#[test]
-fn agents_write_live_messages_whole_and_once() {
+/// Runs a test of agents against both programs for them.
+fn run_agents(test: &str, time: Duration) {
     let Some(node) = Node::installed() else {
         return;
     };
@@ -144,10 +143,22 @@ fn agents_write_live_messages_whole_and_once() {
             let (node, url, alice, token) = (&node, &url, &alice, program.token(agent));
             scope.spawn(move || {
                 let arguments = [&[url, alice, &*token, agent], command].concat();
-                node.run("agent_test.js", &arguments);
+                node.run_within(test, &arguments, time);
             });
         }
     });
+}
+
+/// Kills, lost answers, a request to stop, and texts of every kind.
+#[test]
+fn agents_write_live_messages_whole_and_once() {
+    run_agents("agent_test.js", Duration::from_secs(60));
+}
+
+#[test]
+#[ignore = "gate: silent for 150 s"]
+fn agents_complete_what_the_server_sent_in_their_silence() {
+    run_agents("agent_silence.js", Duration::from_secs(240));
 }
 
 /// A reload, a second device, a cut, a request to stop, and an agent that fell silent.

@@ -1,0 +1,48 @@
+// Agents that are silent for longer than the server waits, against a real server: `node agent_silence.js URL ALICE AGENT USERNAME COMMAND…`,
+// as agent_test.js.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { setTimeout as wait } from "node:timers/promises";
+
+import { ask } from "./support.js";
+
+const [url, alice, agent, username, ...command] = process.argv.slice(2);
+/** The server waits 60 to 130 s for a write. */
+const SILENCE = 145_000;
+const MAKE = "mutation($input: CreateGroupConversationInput!) { made: createGroupConversation(input: $input) { conversation { id } } }";
+const SHOWN = "query($id: ID!) { conversation(id: $id) { liveMessages { body } messages(first: 5) { edges { node { body isInterrupted sender { isAgent } } } } } }";
+
+const look = async (id) => {
+  const { liveMessages, messages } = (await ask(url, alice, SHOWN, { id })).conversation;
+  const sent = messages.edges.map(({ node }) => node).filter(({ sender }) => sender.isAgent);
+  return { live: liveMessages.map(({ body }) => body), sent: sent.map(({ body, isInterrupted }) => [body, isInterrupted]) };
+};
+const start = async (parts, everyMs) => {
+  const id = (await ask(url, alice, MAKE, { input: { name: "Silence", usernames: [username] } })).made.conversation.id;
+  const task = { urls: [url], token: agent, key: "answer", parts, everyMs, conversationId: id };
+  const child = spawn(command[0], [...command.slice(1), JSON.stringify(task)], { stdio: ["ignore", "ignore", "inherit"] });
+  process.on("exit", () => child.kill("SIGKILL"));
+  return { id, child, ended: new Promise((resolve) => child.on("close", resolve)) };
+};
+
+const parts = Array.from({ length: 200 }, (_, number) => `${number} `);
+const [killed, suspended] = [await start(parts, 50), await start(parts, 50)];
+const working = await start(["before ", "after"], SILENCE + 5_000);
+await wait(4_000);
+killed.child.kill("SIGKILL");
+suspended.child.kill("SIGSTOP");
+// Appends that were under way are kept.
+await wait(1_000);
+const [dead] = (await look(killed.id)).live;
+const [asleep] = (await look(suspended.id)).live;
+assert.ok(dead.length > 0 && asleep.length > 0);
+await wait(SILENCE);
+assert.deepEqual(await look(killed.id), { live: [], sent: [[dead, true]] });
+assert.deepEqual(await look(suspended.id), { live: [], sent: [[asleep, true]] });
+assert.deepEqual(await look(working.id), { live: ["before "], sent: [] }, "an agent at work is not interrupted");
+suspended.child.kill("SIGCONT");
+await suspended.ended;
+assert.deepEqual(await look(suspended.id), { live: [], sent: [[parts.join(""), false]] }, "it completes its message");
+working.child.kill("SIGKILL");
+process.exit(0);
