@@ -461,6 +461,7 @@ impl WriteService {
             Err(error) => return Err(access.refusal(caller, conversation, error).await),
         };
         access.require_writer(caller, &own).await?;
+        require_send_role(&own)?;
         let is_unseen = self.hook.get().is_some_and(|hook| !hook.allows_live());
         if is_unseen && !caller.may(ServiceRight::Moderate) {
             return Err(Error::Forbidden(
