@@ -86,8 +86,8 @@ impl Taker {
     fn take(&mut self, number: u64, view: LiveView) -> Option<(String, bool, Option<u32>)> {
         let update = self.take_if(number, view, true)?;
         let change = update.change.unwrap();
-        let after = update.cursor.lives.iter().map(|part| part.position);
-        Some((change.text().to_owned(), change.is_whole, after.last()))
+        let mut after = update.cursor.lives.iter().map(|part| part.position);
+        Some((change.text().to_owned(), change.is_whole, after.next_back()))
     }
 }
 

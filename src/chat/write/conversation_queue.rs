@@ -78,7 +78,7 @@ struct QueuedCommand {
 
 /// Command and the channel for its outcome.
 pub(crate) enum Work {
-    Send(Draft, Reply<Arc<Message>>),
+    Send(Box<Draft>, Reply<Arc<Message>>),
     Revise(RevisionDraft, Reply<Arc<Message>>),
     React(ReactionDraft, Reply<Arc<Message>>),
     Pin(PinDraft, Reply<Arc<Message>>),

@@ -199,7 +199,9 @@ impl WriteService {
             self.check_send(viewer, conversation, &draft).await?;
         }
         self.queues
-            .run(conversation, viewer, |reply| Work::Send(draft, reply))
+            .run(conversation, viewer, |reply| {
+                Work::Send(Box::new(draft), reply)
+            })
             .await
     }
 
@@ -503,7 +505,9 @@ impl WriteService {
         self.take_send(caller, &draft)?;
         draft.refusal = Some(refusal);
         self.queues
-            .run(conversation, &caller.user, |reply| Work::Send(draft, reply))
+            .run(conversation, &caller.user, |reply| {
+                Work::Send(Box::new(draft), reply)
+            })
             .await
     }
 }

@@ -73,7 +73,7 @@ pub enum StepsError {
 /// Steps of one message, in the order given, within their bounds.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
-pub struct MessageSteps(Vec<MessageStep>);
+pub struct MessageSteps(Box<[MessageStep]>);
 
 impl MessageSteps {
     pub const COUNT_MAX: usize = 20;
@@ -98,7 +98,7 @@ impl MessageSteps {
         if bytes > Self::BYTES_MAX {
             return Err(StepsError::TooLong { bytes });
         }
-        Ok(Self(steps))
+        Ok(Self(steps.into()))
     }
 
     pub fn as_slice(&self) -> &[MessageStep] {
@@ -147,7 +147,11 @@ mod tests {
         };
         let field = |error| match error {
             StepsError::Text { index, field, .. } => (index, field),
-            other => panic!("{other}"),
+            error @ (StepsError::TooMany
+            | StepsError::TooLong { .. }
+            | StepsError::SameKey { .. }) => {
+                panic!("{error}")
+            }
         };
         assert_eq!(field(refused(|step| step.key.clear())), (1, "key"));
         assert_eq!(

@@ -27,7 +27,7 @@ use crate::store::{self, Appended, Audience, EarlierSend, NewMessage, Participat
 /// Send that was taken from the queue.
 pub(crate) struct SendJob {
     pub(crate) sender: UserId,
-    pub(crate) draft: Draft,
+    pub(crate) draft: Box<Draft>,
     pub(crate) reply: PendingReply<Arc<Message>>,
 }
 

@@ -165,7 +165,9 @@ impl Executor {
         // A claim that is done shows nobody anything before the write that follows it.
         let (kind, error_of): (_, fn(ExecutionError) -> Error) = match statement.kind {
             Kind::Claim => (RequestKind::Claim, of_write),
-            _ => (RequestKind::Conditional, of_decision),
+            Kind::Read | Kind::Poll | Kind::Write | Kind::Beat | Kind::Conditional => {
+                (RequestKind::Conditional, of_decision)
+            }
         };
         let answer = self.execute(kind, statement, &values, error_of);
         decided(range.settle(answer.await)?)
