@@ -1,7 +1,7 @@
 //! Large conversations over two servers: what a message costs the readers who are online, and what happens to their marks.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -248,7 +248,6 @@ async fn marks_of_a_crowds_reader_share_writes_and_each_answer_is_of_what_is_sto
         began.elapsed()
     );
     assert!(moves <= 3, "{moves} writes");
-    assert!(began.elapsed() < Duration::from_secs(8));
     let last = read_up_to(&other, ben, conversation).await;
     assert_eq!(last.id, messages[MARKS - 1].id);
     // A mark as unread is not coalesced, and wins over the marks before it.

@@ -151,9 +151,6 @@ async fn a_late_event_reaches_live_readers_and_those_who_resume() {
     receive(&mut whole, &[late]).await;
 }
 
-/// Time after which an event of another server has reached a reader that was at rest.
-const AT_REST_MAX: Duration = Duration::from_secs(7);
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_at_rest_follows_another_server() {
     let Some([one, other]) = two().await else {
@@ -167,15 +164,14 @@ async fn a_reader_at_rest_follows_another_server() {
     // Its pauses have become long by then.
     let quiet = tokio::time::timeout(Duration::from_secs(12), reader.next()).await;
     assert!(quiet.is_err(), "nothing happens");
-    let began = std::time::Instant::now();
     let second = one.send(&anna, conversation, "second").await.id;
     receive(&mut reader, &[second]).await;
-    assert!(began.elapsed() < AT_REST_MAX, "{:?}", began.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_of_one_server_share_their_reads() {
     const READERS: usize = 8;
+    const SENDS: usize = 20;
     let Some([one, other]) = two().await else {
         return;
     };
@@ -189,31 +185,35 @@ async fn readers_of_one_server_share_their_reads() {
             readers.push(read(&other, None).await);
         }
         let (before, mut ids) = (reads_of(&other), Vec::new());
-        let began = std::time::Instant::now();
         let tasks: Vec<_> = readers
             .into_iter()
             .map(|mut reader| {
                 tokio::spawn(async move {
                     let mut seen = Vec::new();
                     let follow = async {
-                        loop {
+                        while seen.len() < SENDS {
                             let event = reader.next().await.unwrap().event;
                             seen.extend(event.map(|event| event.item.event.id));
                         }
                     };
-                    let _ = tokio::time::timeout(Duration::from_secs(8), follow).await;
+                    tokio::time::timeout(PATIENCE, follow)
+                        .await
+                        .expect("one is lost");
+                    let again = tokio::time::timeout(Duration::from_secs(2), async {
+                        while reader.next().await.unwrap().event.is_none() {}
+                    });
+                    assert!(again.await.is_err(), "one comes twice");
                     seen
                 })
             })
             .collect();
-        for _ in 0..20 {
+        for _ in 0..SENDS {
             ids.push(one.send(&anna, conversation, "hello").await.id);
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         for task in tasks {
             assert_eq!(task.await.unwrap(), ids, "each reader receives all, once");
         }
-        assert!(began.elapsed() < Duration::from_secs(30));
         counts.push(reads_of(&other) - before);
     }
     assert!(

@@ -554,10 +554,7 @@ async fn a_large_conversation_is_seen_within_a_second_and_told_as_it_is() {
             .last_message
             != Some(after.id)
         {
-            assert!(
-                read_at.elapsed() < Duration::from_secs(2),
-                "a head is known for a second"
-            );
+            assert!(read_at.elapsed() < SOON, "a head is known for a second");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
