@@ -435,6 +435,41 @@ async fn a_viewer_who_comes_back_learns_how_a_live_message_ended() {
     }
 }
 
+/// A stream that stays open repeats its position, so its cursor does not expire while nothing is written.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_was_quiet_for_a_day_resumes() {
+    let on = Answering::begin(Ground::of_one().await).await;
+    on.write(&on.servers[0], "old", 0, "Of yesterday")
+        .await
+        .unwrap();
+    let mut screen = Screen::open(&on.servers[0], "alice", on.on).await;
+    screen.watch(SECOND).await;
+    assert_eq!(screen.text(), "Of yesterday");
+    for _ in 0..25 {
+        let before = screen.cursor.clone().unwrap();
+        screen.watch(3_600 * SECOND).await;
+        let after = screen.cursor.as_ref().unwrap();
+        assert!(after.at > before.at && after.lives == before.lives);
+    }
+    let received = screen.received;
+    assert_eq!(
+        (received.updates, received.bytes),
+        (1, "Of yesterday".len())
+    );
+    screen.cut();
+    quiet(82_000).await;
+    screen.bubbles.clear();
+    screen.resume(&on.servers[0]).await.unwrap();
+    let input = LiveWriteInput {
+        key: "answer 2".to_owned(),
+        ..on.input("w", 0, "Of today")
+    };
+    let lives = &on.servers[0].chat.lives;
+    lives.write(user("helper"), input).await.unwrap();
+    screen.watch(SECOND).await;
+    assert_eq!(screen.text(), "Of today");
+}
+
 /// A write without an answer may be stored. Then viewers get it, whether or not the writer comes back.
 #[tokio::test(start_paused = true)]
 async fn viewers_get_a_text_whose_writer_had_no_answer() {

@@ -128,7 +128,8 @@ impl Screen {
 
     fn take(&mut self, update: &LiveUpdate) {
         self.cursor = Some(update.cursor.clone());
-        let change = update.change.as_ref().unwrap();
+        // A quiet stream repeats its position.
+        let Some(change) = &update.change else { return };
         let (view, text) = (&change.step.view, change.text());
         let (id, writer) = (view.message.key.id, view.message.writers.shown().unwrap());
         self.received.updates += 1;

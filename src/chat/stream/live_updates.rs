@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::StreamService;
+use super::quiet_alarm::QuietAlarm;
 use super::registration::StreamRegistration;
 use super::update_key::UpdateKey;
 use crate::bus::{Received, TopicSubscription};
@@ -15,8 +16,8 @@ use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::CURSOR_AHEAD_MAX_MICROS;
 use crate::chat::live_feed::{LiveFeed, SILENCE_MICROS};
 use crate::model::{
-    ConversationId, Event, LiveCursor, LiveKey, LiveMessageId, LivePosition, LiveStep, Topic,
-    Viewer,
+    ConversationId, Event, LiveCursor, LiveKey, LiveMessageId, LivePosition, LiveStep, Timestamp,
+    Topic, Viewer,
 };
 
 /// Change of a live message, or only the position of the stream.
@@ -61,14 +62,15 @@ pub struct LiveUpdates {
     subscription: TopicSubscription,
     feed: Arc<LiveFeed>,
     shown: ShownLives,
-    /// Cursor that is delivered first.
-    first: Option<LiveCursor>,
+    /// Position that is delivered next: the first one, or one that a quiet stream repeats.
+    position: Option<LiveCursor>,
     /// Steps at hand.
     steps: VecDeque<(Arc<LiveStep>, UpdateKey)>,
     /// Whether the state of the feed has to be read.
     is_behind: bool,
     /// Whether notices may be lost, or the conversation may have become large.
     has_gap: bool,
+    quiet: QuietAlarm,
 }
 
 impl StreamService {
@@ -100,10 +102,11 @@ impl StreamService {
             subscription,
             feed,
             shown: ShownLives::new(&first),
-            first: Some(first),
+            position: Some(first),
             steps: VecDeque::new(),
             is_behind: true,
             has_gap: false,
+            quiet: QuietAlarm::new(),
         })
     }
 
@@ -129,7 +132,10 @@ impl LiveUpdates {
                 Err(error) => return Some(Err(error)),
             };
             match self.update_of(next).await {
-                Ok(Some(Some(update))) => return Some(Ok(update)),
+                Ok(Some(Some(update))) => {
+                    self.quiet.record_delivery();
+                    return Some(Ok(update));
+                }
                 Ok(Some(None)) => {}
                 Ok(None) => return None,
                 Err(error) => return Some(Err(error)),
@@ -155,7 +161,7 @@ impl LiveUpdates {
             return Ok(None);
         }
         let Some((step, key)) = next else {
-            let cursor = self.first.take();
+            let cursor = self.position.take();
             return Ok(Some(cursor.map(|cursor| LiveUpdate {
                 cursor,
                 change: None,
@@ -172,12 +178,12 @@ impl LiveUpdates {
         Ok(Some(self.shown.advance(step, key, may_begin)))
     }
 
-    /// The next step. `Some(Ok(None))` stands for the first position. `None` once a block hides the conversation.
+    /// The next step. `Some(Ok(None))` stands for a position. `None` once a block hides the conversation.
     async fn next_step(&mut self) -> Option<Result<Option<(Arc<LiveStep>, UpdateKey)>>> {
-        if self.first.is_some() {
-            return Some(Ok(None));
-        }
         loop {
+            if self.position.is_some() {
+                return Some(Ok(None));
+            }
             if let Some(next) = self.steps.pop_front() {
                 return Some(Ok(Some(next)));
             }
@@ -188,7 +194,15 @@ impl LiveUpdates {
                     Err(error) => return Some(Err(error)),
                 }
             }
-            match self.subscription.next().await? {
+            let received = tokio::select! {
+                biased;
+                received = self.subscription.next() => received?,
+                () = self.quiet.wait() => {
+                    self.repeat_position();
+                    continue;
+                }
+            };
+            match received {
                 Received::Notice(notice) => {
                     if let Event::LiveStepped(step) = &notice.event {
                         let step = Arc::clone(step);
@@ -206,6 +220,12 @@ impl LiveUpdates {
                 Received::Lagged => (self.is_behind, self.has_gap) = (true, true),
             }
         }
+    }
+
+    /// Repeats the position with the present time: the cursor of a stream that stays open does not expire.
+    fn repeat_position(&mut self) {
+        self.position = Some(self.shown.cursor(self.streams.in_flight.now()));
+        self.quiet.record_delivery();
     }
 
     /// Takes the last step of each live message: of those that the feed has, and of those that the viewer has seen elsewhere.
@@ -260,6 +280,15 @@ impl ShownLives {
         Self(lives)
     }
 
+    /// Cursor of a viewer who has these parts.
+    fn cursor(&self, at: Timestamp) -> LiveCursor {
+        let lives = self.0.iter().map(|live| live.position);
+        LiveCursor {
+            at,
+            lives: lives.collect(),
+        }
+    }
+
     fn remove(&mut self, id: LiveMessageId) {
         self.0.retain(|live| live.position.id != id);
     }
@@ -310,11 +339,7 @@ impl ShownLives {
                 self.0.push(shown);
             }
         }
-        let lives = self.0.iter().map(|live| live.position);
-        let cursor = LiveCursor {
-            at,
-            lives: lives.collect(),
-        };
+        let cursor = self.cursor(at);
         let change = Some(LiveChange {
             step,
             from,

@@ -17,7 +17,8 @@ use crate::model::{ConversationId, LiveCursor};
 pub(super) struct LiveMessagePayload {
     /// Cursor to resume the subscription after this payload, with `after`. It expires after 24 hours.
     cursor: String,
-    /// The live message after this change. Null in the first payload, which is only the position.
+    /// The live message after this change. Null in the first payload, and in the one that an idle stream sends about once an
+    /// hour: they are only the position.
     live_message: Option<LiveMessage>,
     /// Text to append. Empty if only the state, the status or the steps changed.
     text: String,
