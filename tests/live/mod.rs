@@ -14,6 +14,7 @@ mod event_pace;
 mod http;
 mod library_answers;
 mod library_faults;
+mod live_messages;
 mod notification;
 mod origins;
 mod outbox;
