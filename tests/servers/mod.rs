@@ -12,6 +12,7 @@ mod early_version;
 mod ended;
 mod floor;
 mod large;
+mod live;
 mod moderation;
 mod nats;
 mod outbox;

@@ -7,6 +7,7 @@ use wideroom::bus::Bus;
 use wideroom::chat::MessageUpdates;
 use wideroom::model::{ConversationId, UserId};
 
+use super::live::{take_up_to, write};
 use super::pair::{SOON, Server, people};
 use crate::support::client;
 use crate::support::cost::least_time;
@@ -292,4 +293,41 @@ async fn a_server_has_one_subject_however_many_streams_it_has() {
         }
     }
     assert_eq!(scene.subjects().await.len(), 2);
+}
+
+/// With NATS a viewer on another server gets each text at once, and not with the next poll, a second later. Without it the poll
+/// goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn live_text_wakes_viewers_on_other_servers() {
+    let Some(mut scene) = Scene::set().await else {
+        return;
+    };
+    let ([anna, ben], conversation) = (&scene.people, scene.conversation);
+    let [one, other] = &scene.two.servers;
+    let mut updates = other
+        .chat
+        .streams
+        .lives(ben, conversation, None)
+        .await
+        .unwrap();
+    scene.subscribed(2).await;
+    let mut position = 0;
+    let mut median = async || {
+        let mut took = Vec::new();
+        for _ in 0..5 {
+            position = write(one, anna, conversation, "answer", position)
+                .await
+                .next_position;
+            let at = Instant::now();
+            take_up_to(&mut updates, position).await;
+            took.push(at.elapsed());
+        }
+        took.sort_unstable();
+        took[2]
+    };
+    let with = least_time(MEDIAN_MAX, async |_| median().await).await;
+    scene.nats.kill();
+    let without = median().await;
+    println!("live text on the other server, medians: with NATS {with:?}, without {without:?}");
+    assert!(with <= MEDIAN_MAX, "{with:?}");
 }
