@@ -30,7 +30,7 @@ const SETTLED_AFTER: RangeInclusive<Duration> = Duration::from_secs(60)..=Durati
 /// Time in which another server takes over what a dead one held.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(50);
 
-fn settler(server: &QuietServer) -> AbortOnDropHandle<()> {
+pub(super) fn settler(server: &QuietServer) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(server.chat.lives.settler().run()))
 }
 
@@ -270,11 +270,19 @@ async fn a_writer_who_dies_with_its_claim_is_settled_too() {
 #[tokio::test(start_paused = true)]
 async fn what_its_writer_may_not_send_is_discarded() {
     let (backend, helper) = (Viewer::service(user("backend")), user("helper"));
-    for case in ["blocks", "suspended", "removed", "silenced", "rejected"] {
+    for case in [
+        "blocks",
+        "suspended",
+        "removed",
+        "banned",
+        "silenced",
+        "closed",
+        "rejected",
+    ] {
         let mut on = Answering::begin(Ground::of_one().await).await;
         let alice = on.servers[0].user("alice");
-        if ["removed", "silenced"].contains(&case) {
-            let group = alice.group("a group", &["helper"]).await;
+        let group = alice.group("a group", &["helper"]).await;
+        if ["removed", "banned", "silenced", "closed"].contains(&case) {
             on.on = stored_id(&alice, &group).await;
             let key = IdempotencyKey::parse(KEY).unwrap();
             let live = on.servers[0].chat.lives.key_of(on.on, &helper, &key);
@@ -296,6 +304,14 @@ async fn what_its_writer_may_not_send_is_discarded() {
                     .remove_participant(user("alice"), on.on.on, "helper");
                 removed.await.unwrap();
             }
+            "banned" => {
+                let document = "mutation($c: ID!) { banParticipant(input: {conversationId: $c, username: \"helper\"}) { __typename } }";
+                alice.data(document, json!({ "c": group })).await;
+            }
+            "closed" => {
+                let document = "mutation($c: ID!) { updateConversation(input: {conversationId: $c, sendRole: ADMIN}) { __typename } }";
+                alice.data(document, json!({ "c": group })).await;
+            }
             "silenced" => {
                 let silenced = chat.writes.silence(user("alice"), on.on.on, "helper", None);
                 silenced.await.unwrap();
@@ -315,6 +331,49 @@ async fn what_its_writer_may_not_send_is_discarded() {
         let texts = texts.iter().filter(|message| body(message) == "It rains");
         assert_eq!(texts.count(), 0, "{case}");
     }
+}
+
+/// In slow mode live text takes no turn of its writer, and what the server sends for a silent one waits for its turn.
+#[tokio::test(start_paused = true)]
+async fn what_a_silent_writer_left_waits_for_its_turn_in_slow_mode() {
+    let mut on = Answering::begin_in_group(Ground::of_one().await).await;
+    let settler = settler(&on.servers[0]);
+    let alice = on.servers[0].user("alice");
+    let document = "mutation($c: ID!) { updateConversation(input: {conversationId: $c, slowModeSeconds: 300}) { __typename } }";
+    alice.data(document, json!({ "c": on.conversation })).await;
+    let helper = on.servers[0].user("helper");
+    on.write(&on.servers[0], "w", 0, "It rains").await.unwrap();
+    helper.send(&on.conversation, "A moment, please").await;
+    let began = Instant::now();
+    // A live message does not begin where a send would come too early. The one that has begun goes on.
+    let input = LiveWriteInput {
+        key: "answer 2".to_owned(),
+        ..on.input("w", 0, "x")
+    };
+    let early = on.servers[0].chat.lives.write(user("helper"), input).await;
+    assert!(matches!(early, Err(Error::TooFast { .. })), "{early:?}");
+    on.write(&on.servers[0], "w", 8, " cats").await.unwrap();
+    quiet(280).await;
+    let interrupted = |messages: Vec<Arc<Message>>| {
+        let texts = messages.into_iter().filter(|one| is_interrupted(one));
+        texts.map(|one| body(&one).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(interrupted(texts_of(&on).await), [""; 0]);
+    quiet(220).await;
+    assert_eq!(interrupted(texts_of(&on).await), ["It rains cats"]);
+    assert!(began.elapsed() < Duration::from_secs(600));
+    // It was a send, and has taken the turn.
+    let send = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"again\"}) { __typename } }";
+    let again = helper.ask(send, json!({ "c": on.conversation })).await;
+    assert_eq!(again.code(), "RATE_LIMITED");
+    drop((settler, on.servers.pop()));
+}
+
+/// Messages of users.
+async fn texts_of(on: &Answering) -> Vec<Arc<Message>> {
+    let mut messages = on.messages().await;
+    messages.retain(|message| message.content.is_some() && message.sender == user("helper"));
+    messages
 }
 
 /// A failure that may pass is waited for: of the store, and of the hook.
