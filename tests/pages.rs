@@ -20,10 +20,14 @@ struct Pages {
 impl Pages {
     async fn of(demo_users: &[&str]) -> Self {
         let issue = Arc::new(|username: &str| Some(format!("a token for {username}")));
-        let demo_users = demo_users.iter().map(|&name| name.to_owned()).collect();
+        let options = PageOptions {
+            demo_users: demo_users.iter().map(|&name| name.to_owned()).collect(),
+            demo_agents: vec!["agent:echo".to_owned()],
+            issue,
+        };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = axum::serve(listener, router(PageOptions { demo_users, issue }));
+        let server = axum::serve(listener, router(options));
         tokio::spawn(async { server.await.unwrap() });
         Self { address }
     }
@@ -246,6 +250,12 @@ async fn a_demo_gives_tokens_to_its_people_and_to_nobody_else() {
         (StatusCode::OK, r#"{"token":"a token for alice"}"#)
     );
     assert_eq!(answer.headers()[CACHE_CONTROL], "no-store");
+    // The agent that the page runs is not among those that it offers for sign-in.
+    let agent = pages
+        .sign_in("application/json", r#"{"username":"agent:echo"}"#)
+        .await;
+    assert_eq!(agent.body(), r#"{"token":"a token for agent:echo"}"#);
+    assert!(!pages.get("/demo").await.body().contains("agent:echo"));
 
     assert_eq!(
         pages

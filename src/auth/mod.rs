@@ -330,8 +330,8 @@ impl Auth {
 
     /// Issues a token for a user, or for an agent, that expires after `ttl`.
     pub fn issue(&self, user: &UserId, ttl: Duration, now: Timestamp) -> String {
-        let scope = user.is_agent().then_some(AGENT_SCOPE);
-        self.sign(user, scope, ttl, now, self.rules.audience.as_deref())
+        let audience = self.rules.audience.as_deref();
+        self.sign(user, agent_scope(user), ttl, now, audience)
     }
 
     /// Issues a token of a service with these rights that expires after `ttl`.
@@ -346,11 +346,11 @@ impl Auth {
         self.sign(service, Some(&rights.scopes()), ttl, now, audience)
     }
 
-    /// Issues a token that only a server with `--demo` accepts.
+    /// Issues a token for a user, or for an agent, that only a server with `--demo` accepts.
     pub fn issue_demo(&self, user: &UserId, ttl: Duration, now: Timestamp) -> String {
         self.sign(
             user,
-            None,
+            agent_scope(user),
             self.rules.life_max.map_or(ttl, |max| max.min(ttl)),
             now,
             Some(DEMO_AUDIENCE),
@@ -387,6 +387,11 @@ impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Auth(***)")
     }
+}
+
+/// Scope of a token of this user: an agent's, or none.
+fn agent_scope(user: &UserId) -> Option<&'static str> {
+    user.is_agent().then_some(AGENT_SCOPE)
 }
 
 /// The rule of usernames of agents: the token has the scope of an agent, and no right of a service.

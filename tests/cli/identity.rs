@@ -15,10 +15,10 @@ const WHO: &str = "{ viewer { username } }";
 const SECRET: [u8; 40] = [b's'; 40];
 
 /// A token as the pages of a demo get it.
-async fn demo_token(server: &Server) -> String {
+async fn demo_token(server: &Server, username: &str) -> String {
     let (host, body) = (
         server.address().to_string(),
-        json!({ "username": "alice" }).to_string(),
+        json!({ "username": username }).to_string(),
     );
     let headers = [
         ("content-type", "application/json"),
@@ -89,12 +89,45 @@ async fn a_demo_gives_tokens_to_pages_of_listed_origins() {
     end(demo);
 }
 
+/// The page runs the agent of the demo with a token that has the rights of a participant, and no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_of_a_demo_is_a_participant_and_no_service() {
+    let program = Program::new();
+    let demo = Server::start(&program, &["--demo"]);
+    let token = demo_token(&demo, "agent:echo").await;
+    let reply = ask(demo.address(), &token, "{ viewer { username isAgent } }").await;
+    let viewer = json!({ "username": "agent:echo", "isAgent": true });
+    assert_eq!(reply.body["data"]["viewer"], viewer);
+    for refused in [
+        "{ users(first: 1) { edges { node { username } } } }",
+        r#"mutation { suspendUser(input: {username: "alice"}) { user { id } } }"#,
+    ] {
+        let reply = ask(demo.address(), &token, refused).await;
+        assert_eq!(reply.code(), "FORBIDDEN", "{refused}");
+    }
+    let start = r#"mutation { startDirectConversation(input: {username: "agent:echo"}) { conversation { id } } }"#;
+    let bob = demo_token(&demo, "bob").await;
+    let own = ask(demo.address(), &bob, start).await;
+    let id = &own.body["data"]["startDirectConversation"]["conversation"]["id"];
+    let kitchen = "AWNVDoQA4ptB1KcWRGZVRAAD";
+    let write = |id: &str| {
+        format!(
+            r#"mutation {{ writeLiveMessage(input: {{conversationId: "{id}", key: "k", writer: "w", position: 0, text: "Hello"}}) {{ nextPosition }} }}"#
+        )
+    };
+    let written = ask(demo.address(), &token, &write(id.as_str().unwrap())).await;
+    assert_eq!(written.body["data"]["writeLiveMessage"]["nextPosition"], 5);
+    let outside = ask(demo.address(), &token, &write(kitchen)).await;
+    assert_eq!(outside.code(), "NOT_FOUND");
+    end(demo);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_of_a_demo_open_a_demo_and_nothing_else() {
     let program = Program::new();
     let plain = program.token("alice");
     let (demo, admin) = Server::start_with_admin(&program, &["--demo"]);
-    let given = demo_token(&demo).await;
+    let given = demo_token(&demo, "alice").await;
     for token in [&given, &plain] {
         let reply = ask(demo.address(), token, WHO).await;
         assert_eq!(
@@ -124,7 +157,7 @@ async fn tokens_of_a_demo_open_a_demo_and_nothing_else() {
     end(server);
 
     let strict = Server::start(&program, &["--demo", "--token-audience", "chat"]);
-    let given = demo_token(&strict).await;
+    let given = demo_token(&strict, "alice").await;
     assert_eq!(ask(strict.address(), &given, WHO).await.status, 200);
     assert_eq!(
         ask(strict.address(), &plain, WHO).await.message(),
@@ -236,7 +269,7 @@ async fn the_program_makes_no_token_that_its_server_refuses() {
         200
     );
     assert_eq!(
-        ask(server.address(), &demo_token(&server).await, WHO)
+        ask(server.address(), &demo_token(&server, "alice").await, WHO)
             .await
             .status,
         200

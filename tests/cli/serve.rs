@@ -231,6 +231,7 @@ fn the_demo_has_messages_of_today_beside_the_sample() {
         edges.iter().map(summary).collect::<Vec<_>>(),
         [
             json!(["Kitchen", 7, 0]),
+            json!([null, 1, 0]),
             json!(["Alice & Bob", 7, 1]),
             json!(["Project Phoenix", 8, 3])
         ]

@@ -196,13 +196,14 @@ async fn serve_chat(
 /// Routes of the pages. Those of the client are there without pages, too.
 fn page_router(config: &Config, auth: Arc<Auth>, clock: Arc<dyn Clock>) -> Router {
     if config.has_pages() {
-        let demo_users = if config.demo {
-            sample::users()
+        let (demo_users, demo_agents) = if config.demo {
+            (sample::users(), vec![sample::ECHO.to_owned()])
         } else {
-            Vec::new()
+            Default::default()
         };
         return pages::router(PageOptions {
             demo_users,
+            demo_agents,
             issue: issue(auth, clock),
         });
     }
@@ -214,10 +215,12 @@ fn page_router(config: &Config, auth: Arc<Auth>, clock: Arc<dyn Clock>) -> Route
     pages::client::router()
 }
 
-/// Issues tokens for the users of the sample. Only a server with `--demo` accepts them. None are an agent's.
+/// Issues tokens for the users of the sample and its agent. Only a server with `--demo` accepts them.
 fn issue(auth: Arc<Auth>, clock: Arc<dyn Clock>) -> pages::Issue {
     Arc::new(move |name| {
-        let user = UserId::parse(name).ok().filter(|user| !user.is_agent())?;
+        let user = UserId::parse(name)
+            .ok()
+            .filter(|user| !user.is_agent() || name == sample::ECHO)?;
         Some(auth.issue_demo(&user, DEMO_TOKEN_LIFE, clock.now()))
     })
 }

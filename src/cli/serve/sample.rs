@@ -1,4 +1,5 @@
-//! Sample data of `--demo`: the given one, whose ids lie in the past, and beside it a conversation of today.
+//! Sample data of `--demo`: the given one, whose ids lie in the past, and beside it conversations of today: a group, and
+//! those of each user with the agent that the demo page runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +15,11 @@ use crate::transfer::import::{Import, ImportReport};
 use crate::transfer::line::Line;
 
 const SAMPLE: &str = include_str!("../demo.jsonl");
+
+/// Agent of the demo page: `pages/demo/echo.js` writes its answers.
+pub(super) const ECHO: &str = "agent:echo";
+const ECHO_MINUTES: i64 = 59;
+const ECHO_GREETING: &str = "Hello! Write me something, and watch me answer.";
 
 const KITCHEN: &str = "550e8400-e29b-41d4-a716-446655440003";
 const MINUTE_MICROS: i64 = 60_000_000;
@@ -44,35 +50,72 @@ pub(super) fn users() -> Vec<String> {
     SAMPLE.lines().filter_map(user).collect()
 }
 
-/// Lines of a group whose messages everybody has read, so that the counts of the sample stay.
-fn kitchen(now: Timestamp) -> String {
-    let at = |minutes: i64| now.plus_micros(-minutes * MINUTE_MICROS);
-    let id = |minutes: i64| MessageId::new(at(minutes), [0; 8]).to_string();
-    let read_up_to = KITCHEN_MESSAGES.last().map(|&(minutes, _, _)| id(minutes));
-    let participant = |(username, role): (&str, &str)| json!({"username": username, "role": role, "readUpTo": read_up_to});
-    let people = [
-        ("alice", "MEMBER"),
-        ("bob", "ADMIN"),
-        ("carol", "OWNER"),
-        ("dave", "MEMBER"),
-    ];
-    let conversation = json!({
-        "type": "conversation", "id": KITCHEN, "kind": "GROUP", "name": "Kitchen",
-        "createdAt": at(60).to_string(), "createdBy": "carol",
-        "participants": people.map(participant),
-    });
-    let message = |&(minutes, sender, body): &(i64, &str, &str)| {
-        let mentions: &[&str] = if body.contains("@alice") {
-            &["alice"]
-        } else {
-            &[]
+/// Conversations of the last hour, whose messages everybody has read, so that the counts of the sample stay.
+struct Today {
+    now: Timestamp,
+}
+
+impl Today {
+    fn at(&self, minutes: i64) -> Timestamp {
+        self.now.plus_micros(-minutes * MINUTE_MICROS)
+    }
+
+    fn id(&self, minutes: i64) -> String {
+        MessageId::new(self.at(minutes), [0; 8]).to_string()
+    }
+
+    fn kitchen(&self) -> Vec<Value> {
+        let read_up_to = KITCHEN_MESSAGES
+            .last()
+            .map(|&(minutes, _, _)| self.id(minutes));
+        let participant = |(username, role): (&str, &str)| json!({"username": username, "role": role, "readUpTo": read_up_to});
+        let people = [
+            ("alice", "MEMBER"),
+            ("bob", "ADMIN"),
+            ("carol", "OWNER"),
+            ("dave", "MEMBER"),
+        ];
+        let conversation = json!({
+            "type": "conversation", "id": KITCHEN, "kind": "GROUP", "name": "Kitchen",
+            "createdAt": self.at(60).to_string(), "createdBy": "carol",
+            "participants": people.map(participant),
+        });
+        let message = |&(minutes, sender, body): &(i64, &str, &str)| {
+            let mentions: &[&str] = if body.contains("@alice") {
+                &["alice"]
+            } else {
+                &[]
+            };
+            json!({
+                "type": "message", "conversationId": KITCHEN, "id": self.id(minutes), "sender": sender, "body": body, "mentions": mentions,
+            })
         };
-        json!({
-            "type": "message", "conversationId": KITCHEN, "id": id(minutes), "sender": sender, "body": body, "mentions": mentions,
-        })
-    };
-    let lines = std::iter::once(conversation).chain(KITCHEN_MESSAGES.iter().map(message));
-    lines.map(|line: Value| format!("{line}\n")).collect()
+        let conversation = std::iter::once(conversation);
+        conversation
+            .chain(KITCHEN_MESSAGES.iter().map(message))
+            .collect()
+    }
+
+    fn echo(&self) -> Vec<Value> {
+        let mut lines = vec![json!({"type": "user", "username": ECHO, "displayName": "Echo"})];
+        let read_up_to = self.id(ECHO_MINUTES);
+        for (number, user) in users().iter().enumerate() {
+            let id = format!("550e8400-e29b-41d4-a716-4466554400{:02}", 10 + number);
+            lines.push(json!({
+                "type": "conversation", "id": id, "kind": "DIRECT", "createdAt": self.at(60).to_string(),
+                "participants": [{"username": user, "readUpTo": read_up_to}, {"username": ECHO}],
+            }));
+            lines.push(json!({
+                "type": "message", "conversationId": id, "id": read_up_to, "sender": ECHO, "body": ECHO_GREETING,
+            }));
+        }
+        lines
+    }
+
+    fn lines(&self) -> String {
+        let lines = [self.kitchen(), self.echo()].concat();
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
 }
 
 /// Loads the sample into an empty store. A store with data stays as it is, so that a demo can be restarted. `has_begun`: an
@@ -89,7 +132,8 @@ pub(super) async fn load(
         return Ok(());
     }
     *has_begun = true;
-    let lines = format!("{}\n{}", SAMPLE.trim_end(), kitchen(clock.now()));
+    let today = Today { now: clock.now() };
+    let lines = format!("{}\n{}", SAMPLE.trim_end(), today.lines());
     let import = Import {
         store: store.clone(),
         clock,

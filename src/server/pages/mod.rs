@@ -1,7 +1,8 @@
 //! Pages: GraphiQL with our defaults at `/`, the demo chat at `/demo`, and their files, embedded in the binary.
 //!
 //! No code here knows the API: the pages use its public transports. With `demo_users` the pages offer these users for
-//! sign-in, and `POST /demo/token` issues tokens for them alone. Without, that route does not exist.
+//! sign-in, and `POST /demo/token` issues tokens for them and for the agents that the demo page runs. Without, that
+//! route does not exist.
 
 pub mod client;
 mod demo;
@@ -50,6 +51,8 @@ pub type Issue = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub struct PageOptions {
     /// Users that the pages offer for sign-in. Empty outside of a demo: the page then has a field for a token.
     pub demo_users: Vec<String>,
+    /// Agents that the demo page runs: it gets tokens for them, and offers none for sign-in.
+    pub demo_agents: Vec<String>,
     pub issue: Issue,
 }
 
@@ -60,7 +63,11 @@ pub fn is_embedded() -> bool {
 
 /// Routes `GET /`, `GET /demo`, `GET /assets/…`, `GET /client/…` and, in a demo, `POST /demo/token`.
 pub fn router(options: PageOptions) -> Router {
-    let PageOptions { demo_users, issue } = options;
+    let PageOptions {
+        demo_users,
+        demo_agents,
+        issue,
+    } = options;
     let people = serde_json::json!(demo_users).to_string();
     let pages = Arc::new(Pages::new(&people));
     let router = Router::new()
@@ -75,7 +82,7 @@ pub fn router(options: PageOptions) -> Router {
     let sign_in = post(demo_token)
         .layer(DefaultBodyLimit::max(DEMO_BODY_BYTES_MAX))
         .with_state(Arc::new(DemoTokens {
-            users: demo_users,
+            users: [demo_users, demo_agents].concat(),
             issue,
         }));
     router.route("/demo/token", sign_in)
