@@ -174,6 +174,19 @@ fn the_chat_of_the_ai_sdk_shows_answers_while_they_are_written() {
     node.run("ai_transport_test.js", &arguments);
 }
 
+/// Cuts, another writer, and a request to stop.
+#[test]
+fn the_package_shows_each_byte_of_a_live_message_once() {
+    let Some(node) = Node::installed() else {
+        return;
+    };
+    // The conversation is opened again after each cut.
+    let (program, server, [alice, _]) = serve(&["--rates", "off"]);
+    let token = program.token("agent:helper");
+    let arguments = [&graphql(&server), &alice, &token, "agent:helper"];
+    node.run("package/live_server.js", &arguments);
+}
+
 #[test]
 fn genqlient_outlives_pings() {
     let (_program, server, [alice, bob]) = serve(&["--socket-ping-every", "50ms"]);
@@ -306,6 +319,7 @@ fn the_package_keeps_the_rules_that_it_promises() {
     node.run("package/rules.js", &[]);
     node.run("package/failures.js", &[]);
     node.run("package/conversations.js", &[]);
+    node.run("package/live.js", &[]);
 }
 
 #[test]

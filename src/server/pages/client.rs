@@ -24,7 +24,7 @@ macro_rules! files {
 }
 
 /// Files of the package.
-pub const FILES: [(&str, &str); 19] = files![
+pub const FILES: [(&str, &str); 21] = files![
     "README.md",
     "conversation.js",
     "documents.js",
@@ -34,6 +34,8 @@ pub const FILES: [(&str, &str); 19] = files![
     "inbox.js",
     "index.d.ts",
     "index.js",
+    "live.d.ts",
+    "live.js",
     "outbox.js",
     "package.json",
     "presence.js",

@@ -3,6 +3,7 @@
 import { ChatError, SignedOut, connect, parts, type Connection, type Conversation, type Store } from "wideroom-client";
 import { createClient } from "graphql-ws";
 import { resuming } from "wideroom-client/graphql-ws";
+import { LIVE_FIELDS, liveMessages, type LiveMessages } from "wideroom-client/live";
 
 const chat = connect({
   url: "https://chat.example.org",
@@ -11,7 +12,7 @@ const chat = connect({
     return Promise.resolve("token");
   },
   storage: null,
-  select: { message: "receipts { edges { node { status } } }" },
+  select: { message: `receipts { edges { node { status } } } ${LIVE_FIELDS}` },
 });
 
 const words = (connection: Connection): string => {
@@ -33,6 +34,11 @@ show(conversation, ({ items, firstUnreadId, pins }) => {
     // @ts-expect-error An item has no such field.
     console.log(item.send.sentAt);
   }
+});
+const live: LiveMessages = liveMessages(chat, "id");
+show(live, ([first]) => {
+  console.log(first?.body, first?.steps.map(({ title, state }) => `${title} ${state === "DONE"}`), first?.stopRequestedBy?.username);
+  if (first?.sender.isAgent) live.stop(first.id).catch(() => {});
 });
 const key: string = conversation.send("hello", { mentions: ["bob"], replyTo: "message" });
 conversation.retry(key);

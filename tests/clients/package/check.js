@@ -11,16 +11,33 @@ import { buildSync } from "esbuild";
 import { buildSchema, isEnumType, isInputObjectType, isObjectType, isNonNullType, parse, validate } from "graphql";
 
 import { documentsWith } from "../wideroom-client/documents.js";
+import { LIVE_FIELDS, liveMessages } from "../wideroom-client/live.js";
 
 const CORE_MAX = 12 * 1024;
 const REACT_MAX = 1_229;
+/** What the module of live messages adds to the core. */
+const LIVE_MAX = 1_100;
 
 const schema = buildSchema(readFileSync("schema.graphql", "utf8"));
 const read = (name) => readFileSync(path.join("wideroom-client", name), "utf8");
 
-function documents() {
-  const additions = { message: "receipts { edges { node { status } } }", user: "metadata", conversation: "createdAt", entry: "readUpTo { id }" };
-  for (const all of [documentsWith(), documentsWith(additions)]) {
+/** Documents of the module of live messages, as a chat gets them. */
+async function liveDocuments() {
+  const all = {};
+  const live = liveMessages({
+    conversation: () => ({ get: () => ({ items: [] }), subscribe: () => {} }),
+    subscribe: (document) => { all.LIVE_MESSAGES = document; },
+    request: async (document) => { all.STOP = document; return { stopLiveMessage: { liveMessage: {} } }; },
+  }, "id");
+  live.subscribe(() => {});
+  await live.stop("id");
+  assert.equal(Object.keys(all).length, 2);
+  return all;
+}
+
+async function documents() {
+  const additions = { message: `receipts { edges { node { status } } } ${LIVE_FIELDS}`, user: "metadata", conversation: "createdAt", entry: "readUpTo { id }" };
+  for (const all of [documentsWith(), documentsWith(additions), await liveDocuments()]) {
     for (const [name, text] of Object.entries(all)) {
       assert.deepEqual(validate(schema, parse(text)).map(({ message }) => message), [], name);
     }
@@ -29,7 +46,7 @@ function documents() {
 
 /** Types of the declarations that have the name of a type of the schema: each field is there, with its nullability, and each enum is whole. */
 function types() {
-  const text = read("index.d.ts");
+  const text = read("index.d.ts") + read("live.d.ts");
   const of = { LineMessage: "Message", Quote: "Message", ConversationInfo: "Conversation" };
   let count = 0;
   for (const [, name, , body] of text.matchAll(/export interface (\w+)( extends \w+)? \{\n([^]*?)\n\}/g)) {
@@ -72,8 +89,9 @@ const sizeOf = (code, external) => {
 function sizes() {
   const core = sizeOf('export { connect } from "./wideroom-client/index.js";');
   const react = sizeOf('export * from "./wideroom-client/react.js";', ["react"]);
-  console.log(`wideroom-client: ${core} bytes, its hooks: ${react} bytes, minified and gzipped`);
-  assert.ok(core <= CORE_MAX && react <= REACT_MAX, `${core} of ${CORE_MAX}, ${react} of ${REACT_MAX}`);
+  const live = sizeOf('export * from "./wideroom-client/live.js";', ["./store.js", "./transport.js"]);
+  console.log(`wideroom-client: ${core} bytes, its hooks: ${react} bytes, live messages: ${live} bytes, minified and gzipped`);
+  assert.ok(core <= CORE_MAX && react <= REACT_MAX && live <= LIVE_MAX, `${core} of ${CORE_MAX}, ${react} of ${REACT_MAX}, ${live} of ${LIVE_MAX}`);
 }
 
 /** The tarball in an empty folder, and two apps on it. */
@@ -95,7 +113,7 @@ function packed() {
   }
 }
 
-documents();
+await documents();
 types();
 names();
 sizes();

@@ -8,8 +8,8 @@ import { parse } from "@babel/parser";
 
 /** Members of the classes that the modules use among each other. */
 const INTERNAL = ["opened", "closed", "shut", "put", "patch", "isOpen", "sent"];
-/** Interfaces of `index.d.ts`, and the class that is behind each. */
-const CLASSES = { Store: "store.js", Conversation: "conversation.js", Inbox: "inbox.js", Search: "inbox.js", ChatError: "transport.js", SignedOut: "transport.js" };
+/** Interfaces of `index.d.ts` and `live.d.ts`, and the class that is behind each. */
+const CLASSES = { Store: "store.js", Conversation: "conversation.js", Inbox: "inbox.js", Search: "inbox.js", LiveMessages: "live.js", ChatError: "transport.js", SignedOut: "transport.js" };
 /** Values of stores, and the class that begins with one. */
 const VALUES = { ConversationState: ["conversation.js", "Conversation"], SearchState: ["inbox.js", "Search"], InboxState: ["inbox.js", "Inbox"], Badge: ["presence.js", "Badge"] };
 
@@ -66,7 +66,7 @@ function isSameFunction(what, made, declared) {
   }
 }
 
-const index = declarationsOf("index.d.ts");
+const index = new Map([...declarationsOf("index.d.ts"), ...declarationsOf("live.d.ts")]);
 /** Members of an interface or a class of `index.d.ts`, with those that it extends. */
 function membersOf(name) {
   const node = index.get(name);
@@ -96,7 +96,7 @@ function isSame(what, made, declared) {
 }
 
 /** Exports that are values, of the modules that people import. */
-for (const file of ["index", "react", "graphql-ws"]) {
+for (const file of ["index", "live", "react", "graphql-ws"]) {
   const isValue = ([, { type }]) => !/^TS(Interface|TypeAlias)/.test(type);
   const [made, declared] = [declarationsOf(`${file}.js`, true), new Map([...declarationsOf(`${file}.d.ts`, true)].filter(isValue))];
   assert.deepEqual(sorted(made.keys()), sorted(declared.keys()), `exports of ${file}.js`);
