@@ -71,7 +71,7 @@ try {
   // GraphiQL writes its tabs down by and by.
   await alice.waitForFunction(() => localStorage.getItem("wideroom:alice:graphiql:tabState")?.includes("Mentions"));
   const tabs = await alice.evaluate(() => JSON.parse(localStorage.getItem("wideroom:alice:graphiql:tabState")).tabs);
-  assert.equal(tabs.length, 9);
+  assert.equal(tabs.length, 11);
   for (const line of tabs.flatMap(({ query }) => query.split("\n"))) assert.ok(line.length <= LINE_MOST, line);
   await toTab(alice, "Conversation");
   assert.match(await textOf(alice, ".graphiql-query-editor .CodeMirror"), /^# The conversation is Kitchen\.$/m);
@@ -114,6 +114,18 @@ try {
   await waitForResult(dave, "Project Phoenix");
   await listen(dave, "ConversationEvents");
   await waitForResult(dave, "\"isLive\": true");
+
+  // A message while it is written, in the window of another one.
+  await listen(dave, "Live");
+  await waitForResult(dave, "\"liveMessage\": null");
+  await toTab(alice, "WriteLive");
+  const { nextPosition, liveMessage } = (await run(alice, "WriteLive")).writeLiveMessage;
+  assert.deepEqual([liveMessage.body, nextPosition], ["Once upon a time ", 17]);
+  await waitForResult(dave, "\"text\": \"Once upon a time \"");
+  await setVariables(alice, ({ input }) => { Object.assign(input, { position: nextPosition, text: "there was soup." }); });
+  await run(alice, "WriteLive");
+  await waitForResult(dave, "\"text\": \"there was soup.\"");
+  await dave.screenshot({ path: join(folder, "live.png") });
 
   await toTab(alice, "Send");
   await setHeaders(alice, { Authorization: `Bearer ${serviceToken}`, "Wideroom-As": "alice" });

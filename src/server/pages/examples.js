@@ -143,6 +143,45 @@ subscription InboxUpdated($after: String) {
   }
 }
 `, { after: updatesCursor }],
+  [`# Messages while they are written, as the answers of agents:
+# first the whole text of each, then what is appended. Run
+# the next tab in another window, and again with more text.
+# ${about}
+subscription Live(
+  $conversationId: ID!
+  $after: String
+) {
+  liveMessages(
+    conversationId: $conversationId
+    after: $after
+  ) {
+    text
+    isWhole
+    liveMessage {
+      id state status stopRequestedBy { username }
+      steps { title state detail }
+      sender { username }
+    }
+  }
+}
+`, { conversationId, after: null }],
+  [`# Writes a message in view of the others. Go on with the
+# nextPosition of the answer as "position". A sendMessage
+# with the key as idempotencyKey makes it a message; after
+# a minute of silence the server sends what there is.
+# ${about}
+mutation WriteLive($input: WriteLiveMessageInput!) {
+  writeLiveMessage(input: $input) {
+    nextPosition
+    liveMessage { id body stopRequestedBy { username } }
+  }
+}
+`, {
+    input: {
+      conversationId, key: crypto.randomUUID(), writer: "playground", position: 0,
+      text: "Once upon a time ", status: "telling", steps: [{ key: "1", title: "Find a story", state: "DONE" }],
+    },
+  }],
   [`# Messages of all your conversations with every word, the
 # newest first. The last word may be the beginning of one.
 query Search($query: String!, $after: String) {
