@@ -153,7 +153,8 @@ async fn the_client_is_served_to_every_origin_by_its_hash() {
 }
 
 /// Gzipped bytes of the chat page with all of its files, each by itself, as browsers get them. It is an example to be read, so it stays
-/// small: plain files, a quarter of them comments and styles. The package, on which it is built, has a bound of its own.
+/// small: plain files, a quarter of them comments and styles. The package, on which it is built, has a bound of its own, and so has the agent
+/// of a demo (`echo.js`), which the page loads when its user writes to it.
 const DEMO_GZIPPED_BYTES_MAX: usize = 60 * 1024;
 
 fn gzipped(text: &str) -> usize {
@@ -171,6 +172,17 @@ async fn the_chat_with_all_its_files_stays_small() {
         size += gzipped(pages.get(&format!("/{name}")).await.body());
     }
     assert!(size > 20_000, "the files were counted: {size}");
+    assert!(
+        !html.contains("echo.js"),
+        "the agent is not loaded with the page"
+    );
+    let folder = html.split("assets/").nth(1).unwrap().split('/').next();
+    let agent = format!("/assets/{}/echo.js", folder.unwrap());
+    let agent = gzipped(pages.get(&agent).await.body());
+    assert!(
+        (1_000..=2_304).contains(&agent),
+        "the agent has {agent} bytes"
+    );
     assert!(
         size <= DEMO_GZIPPED_BYTES_MAX,
         "the chat has {size} bytes, gzipped"

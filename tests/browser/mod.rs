@@ -1,5 +1,5 @@
 //! The pages in a real browser: the drivers beside this file (`graphiql.js`, `token.js`, `demo.js`, `features.js`,
-//! `everyday.js`, `trust.js`, `expired.js`, `network.js`, `look.js` and `states.js`)
+//! `everyday.js`, `live.js`, `trust.js`, `expired.js`, `network.js`, `look.js` and `states.js`)
 //! use them as people do, each against a server of its own, with every other host closed.
 //!
 //! It wants node, npm and chromium. Where one is absent a line says so and the test passes, except in CI.
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use crate::support::node::Node;
+use crate::support::node::{self, Node};
 use crate::support::program::{Program, Running};
 use crate::support::server::Server;
 
@@ -235,6 +235,11 @@ fn the_chat_is_used_by_keyboard_by_touch_and_by_ear() {
 }
 
 #[test]
+fn an_answer_grows_in_every_window_and_becomes_one_message() {
+    drive("live.js", &[]);
+}
+
+#[test]
 fn the_chat_fits_every_screen_and_is_legible_in_light_and_dark() {
     let program = Program::new();
     let token = program.token(AGENT);
@@ -328,28 +333,10 @@ fn tools() -> Result<Tools, String> {
 
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
     let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser");
-    std::fs::create_dir_all(&work).map_err(|error| error.to_string())?;
     let lock = "package-lock.json";
     let is_installed = std::fs::read(work.join("node_modules/.installed")).ok()
         == std::fs::read(source.join(lock)).ok();
-    for name in [
-        "page.js",
-        "graphiql.js",
-        "token.js",
-        "demo.js",
-        "features.js",
-        "everyday.js",
-        "look.js",
-        "states.js",
-        "chat.js",
-        "trust.js",
-        "network.js",
-        "expired.js",
-        "package.json",
-        lock,
-    ] {
-        std::fs::copy(source.join(name), work.join(name)).map_err(|error| error.to_string())?;
-    }
+    node::copy(&source, &work).map_err(|error| error.to_string())?;
     if !is_installed {
         let install = [
             "ci",

@@ -116,7 +116,8 @@ fn install() -> Result<PathBuf, String> {
     Ok(work)
 }
 
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+/// Copies a folder.
+pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let (source, target) = (

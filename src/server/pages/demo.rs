@@ -13,7 +13,7 @@ use axum::routing::get;
 use super::{CSS, HtmlPage, JS, escape, fingerprint, forever};
 
 /// Files of the demo. The modules import each other, so their folder holds the hash, not each name.
-const FILES: [(&str, &str); 26] = [
+const FILES: [(&str, &str); 24] = [
     ("demo.css", include_str!("demo/demo.css")),
     ("main.js", include_str!("demo/main.js")),
     ("documents.js", include_str!("demo/documents.js")),
@@ -22,12 +22,12 @@ const FILES: [(&str, &str); 26] = [
     ("room.js", include_str!("demo/room.js")),
     ("head.js", include_str!("demo/head.js")),
     ("search.js", include_str!("demo/search.js")),
-    ("finder.js", include_str!("demo/finder.js")),
     ("mentions.js", include_str!("demo/mentions.js")),
     ("safety.js", include_str!("demo/safety.js")),
     ("actions.js", include_str!("demo/actions.js")),
     ("log.js", include_str!("demo/log.js")),
-    ("report.js", include_str!("demo/report.js")),
+    ("live.js", include_str!("demo/live.js")),
+    ("echo.js", include_str!("demo/echo.js")),
     ("expiry.js", include_str!("demo/expiry.js")),
     ("message.js", include_str!("demo/message.js")),
     ("menu.js", include_str!("demo/menu.js")),
@@ -37,8 +37,6 @@ const FILES: [(&str, &str); 26] = [
     ("names.js", include_str!("demo/names.js")),
     ("press.js", include_str!("demo/press.js")),
     ("sheet.js", include_str!("demo/sheet.js")),
-    ("members.js", include_str!("demo/members.js")),
-    ("entry-menu.js", include_str!("demo/entry-menu.js")),
     ("profile.js", include_str!("demo/profile.js")),
 ];
 

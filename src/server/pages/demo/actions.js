@@ -5,7 +5,7 @@ import { addressOf, wordsOf } from "./dom.js";
 import { EXPIRIES } from "./expiry.js";
 import { openMenu } from "./menu.js";
 import { nameOf } from "./names.js";
-import { openReport } from "./report.js";
+import { openReport } from "./safety.js";
 
 export class Actions {
   #chat;

@@ -1,5 +1,7 @@
 // The operations of this page beside those of the package. They are of the public API: run them in the playground at /.
 
+import { LIVE_FIELDS } from "../../client/live.js";
+
 const USER = "username displayName avatarUrl isAgent";
 const SENDER = `${USER} viewerHasBlocked`;
 const LINE = `id kind body deletedAt createdAt expiresAt metadata sender { ${SENDER} } attachments { url name mimeType }`;
@@ -45,8 +47,8 @@ const mutation = (field, payload = "__typename") => {
   const name = field[0].toUpperCase() + field.slice(1);
   return `mutation ${name}($input: ${name}Input!) { ${field}(input: $input) { ${payload} } }`;
 };
-/** Further fields of the conversations and entries of the package. */
-export const SELECT = { conversation: "historyVisibility avatarUrl", entry: "lastMessage { status } conversation { avatarUrl }" };
+/** Further fields of the messages, conversations and entries of the package. */
+export const SELECT = { message: LIVE_FIELDS, conversation: "historyVisibility avatarUrl", entry: "lastMessage { status } conversation { avatarUrl }" };
 const HEAD = `conversation {
   id name participantCount messageTtlSeconds slowModeSeconds historyVisibility viewerParticipant { role isSilenced silencedUntil askedMessageTtlSeconds }
 }`;

@@ -47,6 +47,7 @@ const SHAPES = {
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
   blocked: "M12 3a9 9 0 1 0 .01 0M6 6l12 12",
   clip: "M20 11l-8 8a5 5 0 0 1-7-7l8-8a3.5 3.5 0 0 1 5 5l-8 8a2 2 0 0 1-3-3l7-7",
+  running: "M12 4a8 8 0 1 1-8 8",
   pinned: "M9 4h6l-1 7 4 3H6l4-3zM12 14v6",
 };
 
@@ -70,6 +71,9 @@ export function nameParts(user, isTyped = false) {
 
 /** The sign of an agent, behind its name. */
 export const agentMark = (user) => (user?.isAgent ? [" ", el("span", { class: "agent" }, "agent")] : []);
+
+/** Sign that a user writes. */
+export const dots = () => el("span", { class: "dots", "aria-hidden": "true" }, el("i"), el("i"), el("i"));
 
 /** The picture of a user, over the first letters of at most two words on a colour that stays the same for this name. */
 export function avatar(title, isOnline = false, url = null) {

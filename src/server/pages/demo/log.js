@@ -20,8 +20,8 @@ export class Log {
     this.#on = { ...on, unfold: (message) => { this.#unfolded.add(message.id); on.unfolded(); } };
   }
 
-  /** The elements of these messages. `hasNewer`: there is a gap before those that were just written. `mayWrite`: the viewer is not silenced. */
-  draw({ items: all, hasNewer, isGroup, firstUnread, mayWrite }) {
+  /** The elements of these messages. `hasNewer`: there is a gap before those that were just written. `mayWrite`: the viewer is not silenced. `wereLive`: what the reader has seen while it was written. */
+  draw({ items: all, hasNewer, isGroup, firstUnread, mayWrite, wereLive }) {
     // What is not drawn any more is forgotten.
     [this.#before, this.#nodes] = [this.#nodes, new Map()];
     const items = [];
@@ -43,6 +43,7 @@ export class Log {
         mayWrite: !message.send || mayWrite,
         names: namesVersion(),
         isUnfolded: this.#unfolded.has(message.id),
+        wasLive: wereLive.has(message.liveMessageId),
         startsRun: isFirstUnread || index === end || !isRun(before, message),
         endsRun: !isRun(message, after ?? { kind: "" }) || after.id === firstUnread,
       };

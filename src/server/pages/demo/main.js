@@ -4,13 +4,12 @@ import { SignedOut, connect } from "../../client/index.js";
 import { claimsOf } from "../../client/transport.js";
 import * as documents from "./documents.js";
 import { addressOf, avatar, el, icon, nameParts, part, titleOf, userAvatar } from "./dom.js";
-import { drawMatch } from "./finder.js";
 import { InboxList } from "./inbox.js";
 import { knownUsers, nameOf } from "./names.js";
 import { openProfile } from "./profile.js";
 import { Room } from "./room.js";
 import { Blocks } from "./safety.js";
-import { Search } from "./search.js";
+import { Search, drawMatch } from "./search.js";
 
 const people = JSON.parse(document.querySelector("meta[name=people]").content);
 const isDemo = people.length > 0;
@@ -171,13 +170,21 @@ function route() {
       viewer: session.viewer,
       conversationId: id,
       messageId,
-      on: { announce, presence: presenceOf, status: (message) => session.inbox.learnStatus(message), block: (username, isBlocked) => session.blocks.set(username, isBlocked), gone: () => { location.hash = ""; } },
+      on: { announce, presence: presenceOf, status: (message) => session.inbox.learnStatus(message), block: (username, isBlocked) => session.blocks.set(username, isBlocked), sent: askAgent, gone: () => { location.hash = ""; } },
     });
     // On a telephone the keyboard would cover what one came to read.
     if (matchMedia("(pointer: fine)").matches) part("text").focus();
   } else if (wasOpen) {
     document.querySelector("#inbox a")?.focus();
   }
+}
+
+// ---- The agent of the demo runs in the page of the user who asked.
+
+const agent = () => import("./echo.js");
+
+function askAgent(conversation, message) {
+  if (isDemo && conversation.participants.some(({ isAgent }) => isAgent)) agent().then(({ answer }) => answer(conversation, message), () => {});
 }
 
 // ---- For those who listen.
@@ -306,6 +313,7 @@ addEventListener("keydown", (event) => {
 });
 
 const wanted = new URLSearchParams(location.search).get("as") ?? recall("wideroom:person");
+if (isDemo && recall("wideroom:echo")) agent().then(({ resume }) => resume(), () => {});
 if (isDemo && people.includes(wanted)) signInAs(wanted);
 else if (!isDemo && recall("wideroom:token")) signInWith(recall("wideroom:token"));
 else showDoor();

@@ -73,7 +73,8 @@ export function drawMessage(message, look, on) {
     bubble.append(el("p", { class: "body deleted" }, `${FOLDED}. `), el("button", { class: "quiet", type: "button", onclick: () => on.unfold(message) }, "Show"));
   } else {
     if (message.replyTo && !message.deletedAt) bubble.append(quote(message.replyTo, on));
-    bubble.append(...attachmentsOf(message), bodyOf(message, look.viewer));
+    if (message.steps?.length && !message.deletedAt) bubble.append(foldedSteps(message.steps));
+    bubble.append(...attachmentsOf(message), bodyOf(message, look));
   }
   bubble.append(meta(message, look));
 
@@ -90,13 +91,13 @@ export function drawMessage(message, look, on) {
 }
 
 /** Heard in place of a name that is not shown. */
-const senderOf = (message, { isOwn }) => el("span", { class: "sr" }, `${isOwn ? "You" : nameOf(message.sender)}: `);
+export const senderOf = (message, { isOwn }) => el("span", { class: "sr" }, `${isOwn ? "You" : nameOf(message.sender)}: `);
 
 const isMentioned = ({ deletedAt, mentions, mentionsEveryone }, { isOwn, viewer }) =>
   !deletedAt && !isOwn && (mentionsEveryone || mentions.some(({ username }) => username === viewer));
 
 /** The text with its links and mentions, cut after so many characters. */
-function richText(message, viewer, most = Infinity) {
+export function richText(message, viewer, most = Infinity) {
   return parts({ ...message, body: message.body.slice(0, most) }).map(({ kind, text, url, username }) => {
     if (kind === "link") return link(url, text);
     if (kind === "text") return text;
@@ -105,11 +106,12 @@ function richText(message, viewer, most = Infinity) {
   });
 }
 
-function bodyOf(message, viewer) {
+/** `wasLive`: the reader has seen all of it while it was written. */
+function bodyOf(message, { viewer, wasLive }) {
   if (message.deletedAt) return el("p", { class: "body deleted" }, lineOf(message));
   const body = message.body ?? "";
   const text = el("p", { class: "body", dir: "auto", id: `body-${message.id}` });
-  if (body.length <= LONG + 200) {
+  if (wasLive || body.length <= LONG + 200) {
     text.append(...richText({ ...message, body }, viewer));
   } else {
     const showAll = () => text.replaceChildren(...richText(message, viewer));
@@ -118,12 +120,26 @@ function bodyOf(message, viewer) {
   return text;
 }
 
+const STEPS = { RUNNING: ["running", "running"], WAITING: ["clock", "waiting"], DONE: ["sent", "done"], FAILED: ["close", "failed"] };
+
+/** Steps of the work behind a message, as items of a list. */
+export const drawSteps = (steps) => steps.map(({ title, state, detail }) => {
+  const [shape, words] = STEPS[state] ?? STEPS.WAITING;
+  return el("li", { "data-state": state }, icon(shape), el("span", { dir: "auto" }, title, el("span", { class: "sr" }, `, ${words}`), detail ? el("small", {}, detail) : null));
+});
+
+function foldedSteps(steps) {
+  const failed = steps.filter(({ state }) => state === "FAILED").length;
+  const words = `${steps.length} ${steps.length === 1 ? "step" : "steps"}${failed ? `, ${failed} not done` : ""}`;
+  return el("details", { class: "steps" }, el("summary", {}, words), el("ul", {}, ...drawSteps(steps)));
+}
+
 function attachmentsOf(message) {
   if (message.deletedAt) return [];
   return message.attachments.map(drawAttachment);
 }
 
-function quote(original, on) {
+export function quote(original, on) {
   return el("button", { class: "quote", type: "button", onclick: () => on.quote(original.id) },
     el("b", {}, nameOf(original.sender)), el("span", { dir: "auto" }, lineOf({ kind: "TEXT", ...original }).slice(0, 140)));
 }
@@ -132,6 +148,7 @@ function meta(message, { isOwn }) {
   return el("p", { class: "meta" },
     message.isPinned && !message.deletedAt ? el("span", { class: "tick", title: "Pinned" }, icon("pinned"), el("span", { class: "sr" }, "Pinned")) : null,
     message.editedAt && !message.deletedAt ? el("span", {}, "edited") : null,
+    message.isInterrupted && !message.deletedAt ? el("span", {}, "Interrupted") : null,
     el("time", { dateTime: message.createdAt, title: fullTime(message.createdAt) }, timeOf(message.createdAt)),
     isOwn && message.status && !message.deletedAt ? tick(message.status) : null);
 }

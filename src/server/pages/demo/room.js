@@ -1,18 +1,20 @@
 // One conversation as elements. The package keeps its messages, whether the server is there or not; this draws them, says what has been
 // seen, and keeps the reader where they are.
 
+import { liveMessages } from "../../client/live.js";
 import { Actions } from "./actions.js";
 import { Composer } from "./composer.js";
 import { el, icon, part, replaceItems } from "./dom.js";
 import { spanOf, untilOf } from "./expiry.js";
-import { Finder } from "./finder.js";
 import { PinBar, RoomHead } from "./head.js";
+import { LiveBubbles, showTyping } from "./live.js";
 import { Log } from "./log.js";
 import { EVERYONE, EVERYONE_USER, UnreadMentions } from "./mentions.js";
 import { lineOf } from "./message.js";
 import { learn, nameOf } from "./names.js";
 import { onHold } from "./press.js";
 import { FloatingDay, Scroll, Walk } from "./scroll.js";
+import { Finder } from "./search.js";
 import { Sheet } from "./sheet.js";
 
 /** Order keys of the newest messages that were seen, by conversation. */
@@ -34,6 +36,11 @@ export class Room {
   #finder;
   #mentions;
   #log;
+  #lives;
+  #bubbles;
+  #wereLive = new Set();
+  /** Keys of what was written here, until it is stored. */
+  #written = new Set();
   #actions;
   #sheet;
   #walk;
@@ -49,7 +56,7 @@ export class Room {
   #stop;
   #listening = new AbortController();
 
-  /** `on`: announce(words), presence(username), block(username, isBlocked), a promise, status(message), gone(). `messageId`: the message to begin at, or nothing. */
+  /** `on`: announce(words), presence(username), block(username, isBlocked), a promise, status(message), sent(conversation, message), gone(). `messageId`: the message to begin at, or nothing. */
   constructor({ chat, viewer, conversationId, messageId, on }) {
     [this.#chat, this.#viewer, this.#on, this.#store] = [chat, viewer, on, chat.conversation(conversationId)];
     const { signal } = this.#listening;
@@ -74,7 +81,10 @@ export class Room {
     // The composer needs no server.
     this.#composer = this.#newComposer();
     if (this.#state.status === "ready") this.#firstUnreadId = this.#unreadSince(seenUpTo.get(conversationId));
+    this.#lives = liveMessages(chat, conversationId);
+    this.#bubbles = new LiveBubbles({ stop: (id) => this.#lives.stop(id).catch((error) => this.#actions.failed(error)), quote: (id) => this.jump(id) });
     this.#stop = this.#store.subscribe(() => this.#changed());
+    signal.addEventListener("abort", this.#lives.subscribe(() => this.#showLives()));
     this.#ticking = setInterval(() => this.#tick(), 1_000);
     this.#changed();
     if (messageId) this.#jumpWhenReady(messageId);
@@ -85,7 +95,7 @@ export class Room {
     this.#stop();
     clearInterval(this.#ticking);
     this.#composer.close();
-    part("list").replaceChildren();
+    for (const id of ["list", "lives"]) part(id).replaceChildren();
     for (const id of ["pill", "pins", "notice"]) part(id).hidden = true;
     part("typing").replaceChildren();
   }
@@ -138,7 +148,7 @@ export class Room {
     return new Composer({
       send: (body, replyTo, { usernames, isEveryone }, attachments) => {
         this.#hasUnreadLine = false;
-        this.#store.send(body, { mentions: usernames, everyone: isEveryone, replyTo: replyTo?.id, attachments });
+        this.#written.add(this.#store.send(body, { mentions: usernames, everyone: isEveryone, replyTo: replyTo?.id, attachments }));
         this.#toEnd();
       },
       edit: (message, body, mentions) => this.#actions.edit(message, body, mentions),
@@ -277,16 +287,16 @@ export class Room {
   // ---- What is shown.
 
   #changed() {
-    const { status, error, items, entry, conversation, pins, typingUsers } = this.#state;
+    const { status, error, items, entry, conversation, pins } = this.#state;
     if (status === "gone") return this.#on.gone();
     if (conversation) this.#learn(conversation.participants);
     this.#announce(items);
+    if (conversation && this.#written.size) for (const message of items) if (!message.send && this.#written.delete(message.clientKey)) this.#on.sent(conversation, message);
     const own = items.findLast((message) => !message.send && this.#isOwn(message));
     if (own) this.#on.status(own);
     this.#showHead();
     this.#pins.set(pins);
     this.#mentions.set(entry);
-    this.#showTyping(typingUsers);
     if (status === "failed" && !items.length) this.#fail(error.message);
     else if (status === "loading" && !items.length) this.#showSkeleton();
     else this.#render();
@@ -336,12 +346,6 @@ export class Room {
     this.#composer.enable(!this.#isBlocked, closed);
   }
 
-  #showTyping(users) {
-    const names = users.map(nameOf);
-    const words = names.length > 2 ? "Several people are typing" : `${names.join(" and ")} ${names.length > 1 ? "are" : "is"} typing`;
-    part("typing").replaceChildren(...(names.length ? [el("span", { class: "dots", "aria-hidden": "true" }, el("i"), el("i"), el("i")), words] : []));
-  }
-
   #showPill() {
     const { entry, hasNewer } = this.#state;
     const count = this.#isAtEnd ? 0 : entry?.unreadCount ?? 0;
@@ -351,15 +355,29 @@ export class Room {
   }
 
   #render() {
+    this.#showLives();
     const { items, hasNewer, firstUnreadId } = this.#state;
     const focused = document.activeElement?.closest?.("#list [data-id]")?.dataset.id;
     this.#scroll.around(() => replaceItems(part("list"), this.#log.draw({
-      items, hasNewer, isGroup: this.#conversation?.kind === "GROUP", mayWrite: !this.#isSilenced, firstUnread: this.#hasUnreadLine ? this.#firstUnreadId ?? firstUnreadId : null,
+      items, hasNewer, isGroup: this.#conversation?.kind === "GROUP", mayWrite: !this.#isSilenced, wereLive: this.#wereLive, firstUnread: this.#hasUnreadLine ? this.#firstUnreadId ?? firstUnreadId : null,
     })));
     this.#scroll.sticks = !hasNewer;
     this.#walk.render();
     if (focused && !document.activeElement?.closest?.("#list")) this.#scroll.find(focused)?.querySelector(".more")?.focus({ preventScroll: true });
     this.#countDown();
+    this.#showPill();
+  }
+
+  #showLives() {
+    const { items, hasNewer, conversation, typingUsers } = this.#state;
+    const lives = hasNewer || this.#isBlocked ? [] : this.#lives.get();
+    for (const { id } of lives) this.#wereLive.add(id);
+    const look = {
+      viewer: this.#viewer, isGroup: this.#conversation?.kind === "GROUP", mayLead: /OWNER|ADMIN/.test(conversation?.viewerParticipant?.role),
+      original: (id) => items.find((message) => message.id === id),
+    };
+    this.#scroll.around(() => this.#bubbles.draw(lives, look));
+    showTyping(typingUsers, lives, this.#viewer);
     this.#showPill();
   }
 

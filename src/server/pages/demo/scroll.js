@@ -111,7 +111,7 @@ export class FloatingDay {
   }
 }
 
-const CONTROLS = "a, button";
+const CONTROLS = "a, button, summary";
 
 /**
  * The messages by keyboard: one of them is in the order of Tab, with its links and buttons. The arrows up and down walk the messages, the
