@@ -9,8 +9,8 @@ use super::{Error, print};
 use crate::auth::{Auth, KEY_FILE, TokenRules};
 use crate::config::Config;
 use crate::load::{
-    FanoutLoad, IdleLoad, InboxLoad, LoadProgress, LoadRun, LoadTarget, MarkReadLoad, PageLoad,
-    Process, SendLoad, StormLoad, Workload,
+    FanoutLoad, IdleLoad, InboxLoad, LiveLoad, LoadProgress, LoadRun, LoadTarget, MarkReadLoad,
+    PageLoad, Process, SendLoad, StormLoad, Workload,
 };
 
 const BAR: &str = "{bar:40} {msg}";
@@ -78,6 +78,18 @@ const FANOUT_EXAMPLES: &str = "\
 Examples:
   wideroom bench fanout --subscribers 1000 --rate 20 --pid 4711
   wideroom bench fanout --subscribers 10000 --rate 1 --participants 32 --duration 1m";
+const LIVE: &str = "\
+Write live messages over HTTP, as assistants do: services append to many live messages at a rate, each in its own conversation, and end \
+each with its message. Write times are fixed in advance, so a slow server does not get fewer writes. Begins and ends are not measured.
+
+An operation is a write, timed from its scheduled time. With --viewers, sockets receive the texts, and the report says when. With --sends, \
+ordinary sends go to other conversations, alone and beside the live messages in five turns; the report compares their p99. CPU includes \
+viewers and sends. If a viewer lacks text, the exit code is 1.";
+const LIVE_EXAMPLES: &str = "\
+Examples:
+  wideroom bench live --pid 4711
+  wideroom bench live --answers 1000 --sends 200 --duration 30s     latency of other sends meanwhile
+  wideroom bench live --answers 100 --viewers 1000 --rate 3 --pid 4711";
 const IDLE: &str = "\
 Hold sockets with a subscription that receives no messages. With --pid the report shows the memory and the CPU that each socket costs. \
 Start the server anew before: memory that it has already allocated would be reused and not be measured.";
@@ -119,6 +131,8 @@ enum BenchWorkload {
     MarkRead(Bench<MarkReadLoad>),
     #[command(about = "Deliver messages to many subscribers", long_about = FANOUT, after_help = FANOUT_EXAMPLES)]
     Fanout(Bench<FanoutLoad>),
+    #[command(about = "Write live messages", long_about = LIVE, after_help = LIVE_EXAMPLES)]
+    Live(Bench<LiveLoad>),
     #[command(about = "Hold idle sockets", long_about = IDLE, after_help = IDLE_EXAMPLES)]
     Idle(Bench<IdleLoad>),
     #[command(about = "Reconnect many subscribers at once", long_about = STORM, after_help = STORM_EXAMPLES)]
@@ -162,6 +176,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Error> {
         BenchWorkload::Inbox(bench) => bench.run(),
         BenchWorkload::MarkRead(bench) => bench.run(),
         BenchWorkload::Fanout(bench) => bench.run(),
+        BenchWorkload::Live(bench) => bench.run(),
         BenchWorkload::Idle(bench) => bench.run(),
         BenchWorkload::Storm(bench) => bench.run(),
     }

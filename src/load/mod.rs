@@ -19,5 +19,6 @@ pub use self::measurement::Process;
 pub use self::report::LoadReport;
 pub use self::run::{LoadProgress, LoadRun};
 pub use self::workload::{
-    FanoutLoad, IdleLoad, InboxLoad, MarkReadLoad, PageLoad, SendLoad, StormLoad, Workload,
+    FanoutLoad, IdleLoad, InboxLoad, LiveLoad, MarkReadLoad, PageLoad, SendLoad, StormLoad,
+    Workload,
 };

@@ -203,6 +203,63 @@ fn every_subscriber_receives_every_message() {
     );
 }
 
+#[tokio::test]
+async fn live_messages_are_written_seen_and_sent() {
+    let fixture = BenchFixture::without_rate_limits();
+    let live = ["live", "--answers", "6", "--services", "2", "--rate", "2"];
+    let arguments = ["--viewers", "13", "--duration", "1s"];
+    let report = fixture.bench(&[&live[..], &arguments].concat());
+    assert_eq!(number(&report, "operations"), 6 * 2);
+    assert!(
+        report["viewerP99Ms"].as_f64() > Some(0.0) && number(&report, "payloads") > 13,
+        "{report}"
+    );
+    assert!(report["sendP99Ratio"].is_null(), "{report}");
+    // A service writes in every second conversation.
+    let service = format!("bench-{}-0001", report["run"].as_str().unwrap());
+    let mut caller = Caller::connect(fixture.server.address(), &fixture.program.token(&service))
+        .await
+        .unwrap();
+    let query = "{ inbox { edges { node { conversation { liveMessages { id } messages(first: 9) { edges { node { body liveMessageId } } } } } } } }";
+    let inbox = caller.data(query, &Value::Null).await.unwrap();
+    let entries = inbox["inbox"]["edges"].as_array().unwrap();
+    assert_eq!(entries.len(), 3, "{inbox}");
+    for entry in entries {
+        let conversation = &entry["node"]["conversation"];
+        assert_eq!(conversation["liveMessages"], json!([]), "{inbox}");
+        let messages = conversation["messages"]["edges"].as_array().unwrap();
+        let [sent] = &messages[..] else {
+            panic!("{inbox}")
+        };
+        assert_eq!(sent["node"]["body"], "The answer.");
+        assert!(sent["node"]["liveMessageId"].is_string(), "{inbox}");
+    }
+}
+
+#[test]
+fn sends_beside_live_messages_are_compared_with_sends_alone() {
+    let fixture = BenchFixture::without_rate_limits();
+    let live = ["live", "--answers", "4", "--services", "1", "--rate", "2"];
+    let arguments = ["--sends", "40", "--viewers", "3", "--duration", "2500ms"];
+    let report = fixture.bench(&[&live[..], &arguments].concat());
+    assert_eq!(number(&report, "operations"), 4 * 5);
+    let figure = |name: &str| report[name].as_f64().unwrap();
+    let ratio = figure("sendP99BesideMs") / figure("sendP99AloneMs");
+    assert!(
+        (figure("sendP99Ratio") / ratio - 1.0).abs() < 0.05,
+        "{report}"
+    );
+    let long = ["--rate", "2", "--duration", "10m"];
+    let url = ["--url", &fixture.server.url];
+    let ended = fixture
+        .program
+        .run(&[&["bench", "live"], &long[..], &url].concat());
+    ended.failed(
+        1,
+        "--duration: live messages of 76,864 bytes are too long; lower --duration, --rate or --bytes",
+    );
+}
+
 #[test]
 fn memory_and_cpu_of_idle_sockets_are_measured() {
     let fixture = BenchFixture::without_rate_limits();
@@ -454,6 +511,7 @@ fn every_workload_has_help_with_examples() {
             "inbox",
             "mark-read",
             "fanout",
+            "live",
             "idle",
             "storm"
         ]

@@ -27,8 +27,16 @@ pub(crate) struct HttpClient {
 
 impl HttpClient {
     pub(crate) fn new(target: &Arc<LoadTarget>, user: &str) -> Self {
-        let authorization =
-            HeaderValue::try_from(target.authorization(user)).expect("a token is ASCII");
+        Self::with_authorization(target, &target.authorization(user))
+    }
+
+    /// Client of a service that acts under its own name.
+    pub(crate) fn of_service(target: &Arc<LoadTarget>, name: &str) -> Self {
+        Self::with_authorization(target, &target.service_authorization(name))
+    }
+
+    fn with_authorization(target: &Arc<LoadTarget>, authorization: &str) -> Self {
+        let authorization = HeaderValue::try_from(authorization).expect("a token is ASCII");
         Self {
             target: Arc::clone(target),
             authorization,

@@ -1,8 +1,9 @@
 //! Message bodies that carry a sequence number and a send time. Subscribers read the stamp from the JSON of a payload without parsing it.
 
 const FILLER: &str = "and some words, as people write them to each other; ";
-/// The field `body` in serialised JSON.
+/// The fields `body` and `text` in serialised JSON.
 const BODY_FIELD: &str = r#""body":"#;
+const TEXT_FIELD: &str = r#""text":"#;
 /// Room for the stamp itself.
 pub(crate) const BODY_BYTES_MIN: usize = 48;
 pub(crate) const BODY_BYTES_MAX: usize = 16_000;
@@ -29,7 +30,19 @@ impl BodyStamp {
 
     /// Stamp in a JSON payload that selects `body`. `None` for a message without a stamp.
     pub(crate) fn find_in(payload: &str) -> Option<Self> {
-        let (_, body) = payload.split_once(BODY_FIELD)?;
+        Self::find_after(BODY_FIELD, payload)
+    }
+
+    /// First stamp in a JSON payload that selects `text`, and the length of the text in bytes. Texts of a run have no escapes.
+    pub(crate) fn find_in_text(payload: &str) -> Option<(Self, usize)> {
+        let stamp = Self::find_after(TEXT_FIELD, payload)?;
+        let (_, text) = payload.split_once(TEXT_FIELD)?;
+        let (text, _) = text.strip_prefix('"')?.split_once('"')?;
+        Some((stamp, text.len()))
+    }
+
+    fn find_after(field: &str, payload: &str) -> Option<Self> {
+        let (_, body) = payload.split_once(field)?;
         let (number, rest) = body.strip_prefix("\"#")?.split_once(" @")?;
         let (sent_micros, _) = rest.split_once(' ')?;
         Some(Self {
@@ -58,5 +71,20 @@ mod tests {
             assert_eq!(BodyStamp::find_in(&payload.to_string()), Some(stamp));
         }
         assert_eq!(BodyStamp::find_in(r#"{"body":"something else"}"#), None);
+    }
+
+    #[test]
+    fn a_payload_yields_the_first_stamp_of_its_text() {
+        let stamp = |number| BodyStamp {
+            number,
+            sent_micros: 5,
+        };
+        let texts = [stamp(3), stamp(4)].map(|stamp| stamp.body(50)).concat();
+        let payload = json!({"type": "next", "payload": {"data": {"liveMessages": {"liveMessage": {"id": "x"}, "text": texts}}}});
+        assert_eq!(
+            BodyStamp::find_in_text(&payload.to_string()),
+            Some((stamp(3), 100))
+        );
+        assert_eq!(BodyStamp::find_in_text(r#"{"text":""}"#), None);
     }
 }

@@ -10,7 +10,7 @@ use url::Url;
 use crate::auth::Auth;
 use crate::clock::{Clock as _, SystemClock};
 use crate::load::failure::{Error, Failure};
-use crate::model::UserId;
+use crate::model::{ServiceRights, UserId};
 
 /// Longer than any run lasts.
 const TOKEN_LIFE: Duration = Duration::from_secs(2 * 24 * 3_600);
@@ -67,11 +67,18 @@ impl LoadTarget {
 
     /// Value of the `Authorization` header for this user.
     pub(crate) fn authorization(&self, user: &str) -> String {
-        let user = UserId::parse(user).expect("usernames of a run are short");
-        format!(
-            "Bearer {}",
-            self.auth.issue(&user, TOKEN_LIFE, SystemClock.now())
-        )
+        let now = SystemClock.now();
+        let token = self.auth.issue(&username(user), TOKEN_LIFE, now);
+        format!("Bearer {token}")
+    }
+
+    /// Value of the `Authorization` header for a service of this name.
+    pub(crate) fn service_authorization(&self, name: &str) -> String {
+        let (rights, now) = (ServiceRights::ALL, SystemClock.now());
+        let token = self
+            .auth
+            .issue_service(&username(name), rights, TOKEN_LIFE, now);
+        format!("Bearer {token}")
     }
 
     pub(crate) async fn connect(&self) -> Result<TcpStream, Failure> {
@@ -82,6 +89,10 @@ impl LoadTarget {
         stream.set_nodelay(true).map_err(Failure::Connect)?;
         Ok(stream)
     }
+}
+
+fn username(name: &str) -> UserId {
+    UserId::parse(name).expect("usernames of a run are short")
 }
 
 #[cfg(test)]

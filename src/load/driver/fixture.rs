@@ -102,6 +102,11 @@ impl MessageTemplate {
     }
 }
 
+/// Send time of a stamp.
+pub(crate) fn micros_between(start: Instant, due: Instant) -> u64 {
+    u64::try_from(due.duration_since(start).as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Worker that sends messages of one user to one conversation.
 pub(crate) fn send_worker(
     run: &LoadRun<'_>,
@@ -116,8 +121,7 @@ pub(crate) fn send_worker(
     );
     let request = move |number: u64, due: Instant| {
         let number = template.first + number;
-        let sent_micros =
-            u64::try_from(due.duration_since(template.start).as_micros()).unwrap_or(u64::MAX);
+        let sent_micros = micros_between(template.start, due);
         let key = template
             .has_idempotency_key
             .then(|| format!("bench-{run_id}-{number}"));

@@ -34,6 +34,9 @@ pub(crate) enum Schedule {
     PerWorker(u64),
     /// Requests at a rate per second, shared by all workers.
     FixedRate { rate: u32, duration: Duration },
+    /// Requests at a rate per second by each worker, spread evenly over a period. Each worker counts its successes from 0, and repeats
+    /// what failed.
+    RateOfEach { rate: u32, duration: Duration },
 }
 
 pub(crate) struct RequestWorker {
@@ -42,13 +45,29 @@ pub(crate) struct RequestWorker {
     pub(crate) request: Box<dyn Fn(u64, Instant) -> Bytes + Send>,
 }
 
+/// Workers with one schedule.
+pub(crate) struct Load {
+    pub(crate) schedule: Schedule,
+    pub(crate) workers: Vec<RequestWorker>,
+}
+
 struct DriveState {
     schedule: Schedule,
     start: Instant,
     cancelled: CancellationToken,
     stops_at_failure: bool,
     next: AtomicU64,
+    worker_count: u64,
     recorder: StatsRecorder,
+}
+
+/// Requests of one worker so far.
+#[derive(Default)]
+struct WorkerProgress {
+    /// Position of the worker among all.
+    index: u64,
+    requests: u64,
+    successes: u64,
 }
 
 /// Runs the workers to the end of the schedule, counting failures.
@@ -58,7 +77,20 @@ pub(crate) async fn drive(
     schedule: Schedule,
     workers: Vec<RequestWorker>,
 ) -> Result<(OperationStats, Usage), Error> {
-    run_workers(run, activity, schedule, workers, false).await
+    let load = Load { schedule, workers };
+    let (stats, usage) = run_loads(run, activity, vec![load], false).await?;
+    Ok((stats.into_iter().next().unwrap_or_default(), usage))
+}
+
+/// Runs two loads at the same time, counting failures. The progress is that of the first.
+pub(crate) async fn drive_together(
+    run: &mut LoadRun<'_>,
+    activity: &str,
+    loads: [Load; 2],
+) -> Result<([OperationStats; 2], Usage), Error> {
+    let (stats, usage) = run_loads(run, activity, loads.into(), false).await?;
+    let stats = <[OperationStats; 2]>::try_from(stats).unwrap_or_default();
+    Ok((stats, usage))
 }
 
 /// Runs the workers before the measurement. The first failure ends the run.
@@ -68,11 +100,12 @@ pub(crate) async fn prepare(
     schedule: Schedule,
     workers: Vec<RequestWorker>,
 ) -> Result<(), Error> {
-    let (stats, _) = run_workers(run, activity, schedule, workers, true).await?;
+    let load = Load { schedule, workers };
+    let (stats, _) = run_loads(run, activity, vec![load], true).await?;
     if run.stop.is_cancelled() {
         return Err(Error::Interrupted);
     }
-    match stats.failures.into_iter().next() {
+    match stats.into_iter().flat_map(|stats| stats.failures).next() {
         Some((code, (_, sentence))) => Err(Error::refused(
             run.target.url(),
             Failure::Refused { code, sentence },
@@ -81,30 +114,30 @@ pub(crate) async fn prepare(
     }
 }
 
-async fn run_workers(
+async fn run_loads(
     run: &mut LoadRun<'_>,
     activity: &str,
-    schedule: Schedule,
-    mut workers: Vec<RequestWorker>,
+    mut loads: Vec<Load>,
     stops_at_failure: bool,
-) -> Result<(OperationStats, Usage), Error> {
-    let worker_count = workers.len() as u64;
-    run.unless_cancelled(try_join_all(
-        workers.iter_mut().map(|worker| worker.client.connect()),
-    ))
-    .await?;
-    let usage_meter = run.measure_usage();
-    let state = Arc::new(DriveState {
-        schedule,
-        start: usage_meter.started_at(),
-        cancelled: run.stop.child_token(),
-        stops_at_failure,
-        next: AtomicU64::new(0),
-        recorder: StatsRecorder::default(),
-    });
-    let mut tasks = JoinSet::new();
-    for worker in workers {
-        tasks.spawn(work(worker, Arc::clone(&state)));
+) -> Result<(Vec<OperationStats>, Usage), Error> {
+    let workers = loads.iter_mut().flat_map(|load| &mut load.workers);
+    let connecting = workers.map(|worker| worker.client.connect());
+    run.unless_cancelled(try_join_all(connecting)).await?;
+    let (usage_meter, mut tasks, mut states) = (run.measure_usage(), JoinSet::new(), Vec::new());
+    for load in loads {
+        let state = Arc::new(DriveState {
+            schedule: load.schedule,
+            start: usage_meter.started_at(),
+            cancelled: run.stop.child_token(),
+            stops_at_failure,
+            next: AtomicU64::new(0),
+            worker_count: load.workers.len() as u64,
+            recorder: StatsRecorder::default(),
+        });
+        for (index, worker) in (0..).zip(load.workers) {
+            tasks.spawn(work(worker, index, Arc::clone(&state)));
+        }
+        states.push(state);
     }
     let mut progress_tick = interval(PROGRESS_INTERVAL);
     let usage = loop {
@@ -113,17 +146,28 @@ async fn run_workers(
                 Some(ended) => ended.expect("a worker does not panic"),
                 None => break usage_meter.usage(),
             },
-            _ = progress_tick.tick() => report_progress(run, activity, &state, worker_count),
+            _ = progress_tick.tick() => {
+                if let Some(first) = states.first() {
+                    report_progress(run, activity, first);
+                }
+            }
         }
     };
-    Ok((state.recorder.snapshot(), usage))
+    let stats = states.iter().map(|state| state.recorder.snapshot());
+    Ok((stats.collect(), usage))
 }
 
-async fn work(mut worker: RequestWorker, state: Arc<DriveState>) {
-    let mut own_count = 0;
-    while let Some((number, due)) = state.next(own_count).await {
+async fn work(mut worker: RequestWorker, index: u64, state: Arc<DriveState>) {
+    let mut progress = WorkerProgress {
+        index,
+        ..WorkerProgress::default()
+    };
+    while let Some((number, due)) = state.next(&progress).await {
         match worker.client.post((worker.request)(number, due)).await {
-            Ok(_) => state.recorder.record(due.elapsed()),
+            Ok(_) => {
+                state.recorder.record(due.elapsed());
+                progress.successes += 1;
+            }
             Err(failure) => {
                 state.recorder.record_failure(&failure);
                 if state.stops_at_failure {
@@ -132,50 +176,67 @@ async fn work(mut worker: RequestWorker, state: Arc<DriveState>) {
                 sleep(FAILURE_PAUSE).await;
             }
         }
-        own_count += 1;
+        progress.requests += 1;
     }
 }
 
 impl DriveState {
     /// Waits until the next request is due, and returns its number and its send time. `None` at the end of the schedule.
-    async fn next(&self, own_count: u64) -> Option<(u64, Instant)> {
+    async fn next(&self, own: &WorkerProgress) -> Option<(u64, Instant)> {
         let next = || self.next.fetch_add(1, Ordering::Relaxed);
-        let mut due = Instant::now();
-        let number = match self.schedule {
+        let (number, due) = match self.schedule {
             Schedule::ForDuration(duration) => {
-                Some(next()).filter(|_| self.start.elapsed() < duration)
+                let number = Some(next()).filter(|_| self.start.elapsed() < duration)?;
+                (number, Instant::now())
             }
-            Schedule::Total(count) => Some(next()).filter(|number| *number < count),
-            Schedule::PerWorker(count) => Some(own_count).filter(|number| *number < count),
+            Schedule::Total(count) => {
+                let number = Some(next()).filter(|number| *number < count)?;
+                (number, Instant::now())
+            }
+            Schedule::PerWorker(count) => {
+                let number = Some(own.requests).filter(|number| *number < count)?;
+                (number, Instant::now())
+            }
             Schedule::FixedRate { rate, duration } => {
                 let number = next();
-                let offset = Duration::from_secs_f64(number as f64 / f64::from(rate));
-                if offset >= duration {
-                    return None;
-                }
-                due = self.start + offset;
-                tokio::select! {
-                    () = sleep_until(due) => Some(number),
-                    () = self.cancelled.cancelled() => None,
-                }
+                let offset = number as f64 / f64::from(rate);
+                (number, self.wait_until_due(offset, duration).await?)
+            }
+            Schedule::RateOfEach { rate, duration } => {
+                let turn = own.requests as f64 + own.index as f64 / self.worker_count as f64;
+                let offset = turn / f64::from(rate);
+                (own.successes, self.wait_until_due(offset, duration).await?)
             }
         };
-        number
-            .filter(|_| !self.cancelled.is_cancelled())
-            .map(|number| (number, due))
+        (!self.cancelled.is_cancelled()).then_some((number, due))
+    }
+
+    /// Waits until this many seconds after the start. `None` after the end of the load.
+    async fn wait_until_due(&self, seconds: f64, duration: Duration) -> Option<Instant> {
+        let offset = Duration::from_secs_f64(seconds);
+        if offset >= duration {
+            return None;
+        }
+        let due = self.start + offset;
+        tokio::select! {
+            () = sleep_until(due) => Some(due),
+            () = self.cancelled.cancelled() => None,
+        }
     }
 }
 
-fn report_progress(run: &mut LoadRun<'_>, activity: &str, state: &DriveState, worker_count: u64) {
+fn report_progress(run: &mut LoadRun<'_>, activity: &str, state: &DriveState) {
     let succeeded = state.recorder.count();
     let elapsed = state.start.elapsed();
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let (done, total) = match state.schedule {
-        Schedule::ForDuration(duration) | Schedule::FixedRate { duration, .. } => {
+        Schedule::ForDuration(duration)
+        | Schedule::FixedRate { duration, .. }
+        | Schedule::RateOfEach { duration, .. } => {
             (millis(elapsed.min(duration)), millis(duration))
         }
         Schedule::Total(count) => (succeeded, count),
-        Schedule::PerWorker(count) => (succeeded, count * worker_count),
+        Schedule::PerWorker(count) => (succeeded, count * state.worker_count),
     };
     let failed = match state.recorder.failed() {
         0 => String::new(),

@@ -73,6 +73,13 @@ impl OperationStats {
         }
     }
 
+    /// Adds the operations of another part of a run.
+    pub(crate) fn add(&mut self, other: Self) {
+        let added = self.latencies.add(other.latencies);
+        added.expect("all histograms have the same bounds");
+        self.add_failures(other.failures);
+    }
+
     /// `None` without a successful operation.
     pub(crate) fn percentiles(&self) -> Option<Percentiles> {
         let at = |quantile| self.latencies.value_at_quantile(quantile) as f64 / 1e3;
@@ -151,5 +158,8 @@ mod tests {
             );
         }
         assert_eq!((stats.count(), stats.failed()), (1_000, 1));
+        let mut twice = stats.clone();
+        twice.add(stats);
+        assert_eq!((twice.count(), twice.failed()), (2_000, 2));
     }
 }

@@ -75,7 +75,7 @@ pub(crate) struct UsageMeter {
 }
 
 /// Time and resources that a load took.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Usage {
     pub(crate) elapsed: Duration,
     /// CPU time of the server. `None` without `--pid`.
@@ -110,6 +110,16 @@ impl UsageMeter {
             cpu_micros,
             resident_bytes: now.map(|now| now.resident_bytes),
         }
+    }
+}
+
+impl Usage {
+    /// Adds a later part of the same load.
+    pub(crate) fn add(&mut self, later: Self) {
+        let cpu_micros = later.cpu_micros;
+        self.cpu_micros = cpu_micros.map(|micros| self.cpu_micros.unwrap_or(0.0) + micros);
+        self.elapsed += later.elapsed;
+        self.resident_bytes = later.resident_bytes;
     }
 }
 

@@ -3,6 +3,7 @@
 mod fanout;
 mod idle;
 mod inbox;
+mod live;
 mod mark_read;
 mod page;
 mod send;
@@ -16,6 +17,7 @@ use serde::Serializer;
 pub use self::fanout::FanoutLoad;
 pub use self::idle::IdleLoad;
 pub use self::inbox::InboxLoad;
+pub use self::live::LiveLoad;
 pub use self::mark_read::MarkReadLoad;
 pub use self::page::PageLoad;
 pub use self::send::SendLoad;
