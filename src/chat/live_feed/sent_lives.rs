@@ -36,8 +36,11 @@ impl SentLives {
         let conversation = message.conversation;
         let id = LiveMessageId::new(ids, conversation, &message.sender, key);
         let live = LiveKey { conversation, id };
-        // The first message with a key is the only one.
-        let _ = self.mark(live).set(message.id);
+        // A mark that nothing holds is of no use: a later holder reads the key, which is persisted.
+        if let Some(mark) = self.marks.get(&live) {
+            // The first message with a key is the only one.
+            let _ = mark.set(message.id);
+        }
         Some(live)
     }
 }
