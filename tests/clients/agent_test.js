@@ -58,12 +58,12 @@ const isWriting = (id, text) => until("text is shown", async () => {
   return live && live.body.length >= (text ?? 1) && live;
 });
 
-/** A proxy that lets each request through, and drops one answer in three. */
-const losing = async () => {
+/** A proxy that counts requests and lets each through, and drops each answer whose number is a multiple. */
+const proxied = async (droppedEvery) => {
   const counts = { requests: 0, dropped: 0 };
   const server = http.createServer((near, answer) => {
     counts.requests += 1;
-    const isDropped = counts.requests % 3 === 0;
+    const isDropped = counts.requests % droppedEvery === 0;
     if (isDropped) counts.dropped += 1;
     const far = http.request(url, { method: near.method, headers: near.headers }, (response) => {
       if (isDropped) return response.resume().on("end", () => answer.destroy());
@@ -83,7 +83,8 @@ async function arrivesWholeAndOnce() {
   const id = await startConversation();
   const parts = words(3_000);
   const text = parts.join("");
-  const writing = start(id, { parts, everyMs: 1 });
+  const [through, began] = [await proxied(Infinity), Date.now()];
+  const writing = start(id, { urls: [through.url], parts, everyMs: 1 });
   let longest = 0;
   const ended = await until("the answer", async () => {
     const { live } = await look(id);
@@ -92,7 +93,9 @@ async function arrivesWholeAndOnce() {
     return Promise.race([writing.ended, wait(100)]);
   });
   const { live, messages } = await look(id);
+  const most = 4 + (Date.now() - began) / 250;
   assert.ok(longest > 0, "the text was shown while it was written");
+  assert.ok(through.counts.requests <= most, `${parts.length} parts are gathered: ${through.counts.requests} requests, at most ${most}`);
   assert.deepEqual(messages.map(({ body }) => body), [text]);
   assert.deepEqual(ended, { ids: [messages[0].id], isStopped: false, error: null });
   assert.equal(live, undefined);
@@ -154,7 +157,7 @@ async function aSupersededProcessEndsQuietly() {
 
 async function lostAnswersLoseNothing() {
   const id = await startConversation();
-  const through = await losing();
+  const through = await proxied(3);
   const parts = words(800);
   // Nobody listens on the first address.
   const { ids, error } = await start(id, { urls: ["http://127.0.0.1:9/graphql", through.url], parts, everyMs: 4 }).ended;
