@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::pair::{Server, people, two};
+use wideroom::chat::{LiveUpdates, LiveWriteInput};
+use wideroom::model::{ConversationId, UserId};
+
+use super::pair::{SOON, Server, people, two};
 
 /// A poll reads four lanes, each in one or two partitions, and the server's own row. Beats and the
 /// check of the clock come to less than one.
@@ -12,7 +15,14 @@ pub(super) fn at_rest(began: Instant) -> u64 {
     ((began.elapsed().as_secs_f64() + 1.0) * AT_REST_PER_SECOND) as u64
 }
 
-/// However many streams a server has, it polls its own mailbox and nothing else while nobody writes.
+/// Longer than the time after which a server renews its leases.
+const REST: Duration = Duration::from_secs(20);
+/// Statements of a settler that holds all 16 shards, at most, in this time: a renewal of each, at the turn of a minute the reads of three
+/// minutes and the new position of each, and two in each pass.
+const SETTLER_MOST: u64 = 16 + 16 * (3 + 1) + 5 * 2;
+
+/// However many streams a server has, of live messages too, it polls its own mailbox while nobody writes, and holds the leases of the
+/// settler of live messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_server_with_a_thousand_streams_reads_its_mailbox_only() {
     let Some((one, _other)) = two().await else {
@@ -23,12 +33,99 @@ async fn an_idle_server_with_a_thousand_streams_reads_its_mailbox_only() {
         let [user] = people([format!("idle{number}").as_str()]);
         streams.push(one.chat.streams.inbox(&user, None).await.unwrap());
     }
-    let (began, before) = (Instant::now(), one.statements());
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let statements = one.statements() - before;
-    println!("idle, 1,000 streams: {statements} statements in 10 s");
-    assert!(statements <= at_rest(began), "{statements} statements");
-    drop(streams);
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    let mut lives = Vec::new();
+    for _ in 0..50 {
+        lives.push(viewer(&one, &ben, conversation).await);
+    }
+    // The first pass also reads the last hour of a new store.
+    let mut settler = one.chat.lives.settler();
+    settler.pass().await.unwrap();
+    let settler = tokio::spawn(settler.run());
+    let counts = || {
+        (
+            one.cql.statements_sent(),
+            one.cql.periodic_statements_sent(),
+        )
+    };
+    let (began, (sent, periodic)) = (Instant::now(), counts());
+    tokio::time::sleep(REST).await;
+    let (sent, periodic) = (counts().0 - sent, counts().1 - periodic);
+    println!("idle, 1,050 streams: {sent} statements and {periodic} periodic ones in {REST:?}");
+    let most = at_rest(began) + SETTLER_MOST;
+    assert!(sent + periodic <= most, "{sent} and {periodic}");
+    settler.abort();
+    drop((streams, lives));
+}
+
+/// A stream of live messages that has delivered its first update.
+async fn viewer(server: &Server, user: &UserId, conversation: ConversationId) -> LiveUpdates {
+    let streams = &server.chat.streams;
+    let mut updates = streams.lives(user, conversation, None).await.unwrap();
+    updates.next().await.unwrap().unwrap();
+    updates
+}
+
+const LIVE_WRITES: usize = 16;
+
+/// Statements of a server for viewers of a live message that another server writes for four seconds, without periodic ones.
+async fn statements_of_viewers(one: &Server, other: &Server, viewers: usize) -> u64 {
+    let [helper, ben] = people(["agent:helper", "ben"]);
+    let conversation = one.group(&ben, &[&helper]).await;
+    let mut streams = Vec::new();
+    for _ in 0..viewers {
+        streams.push(viewer(other, &ben, conversation).await);
+    }
+    let before = other.cql.statements_sent();
+    let mut position = 0;
+    for _ in 0..LIVE_WRITES {
+        let input = LiveWriteInput {
+            conversation,
+            key: "answer".to_owned(),
+            writer: "w".to_owned(),
+            position,
+            text: "word ".to_owned(),
+            status: None,
+            steps: None,
+            reply_to: None,
+        };
+        let written = one.chat.lives.write(&helper, input).await.unwrap();
+        position = i32::try_from(written.next_position).unwrap();
+    }
+    for stream in &mut streams {
+        let mut bytes = 0;
+        while bytes < 5 * LIVE_WRITES {
+            let update = tokio::time::timeout(SOON, stream.next()).await;
+            let change = update.unwrap().unwrap().unwrap().change;
+            bytes = change.map_or(bytes, |change| change.step.view.body.len());
+        }
+    }
+    other.cql.statements_sent() - before
+}
+
+/// Four polls a second, whether one or 20 look on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn viewers_of_a_live_message_share_four_reads_a_second_of_their_server() {
+    let Some((one, other)) = two().await else {
+        return;
+    };
+    let mut all = Vec::new();
+    for viewers in [1, 20] {
+        let began = Instant::now();
+        let statements = statements_of_viewers(&one, &other, viewers).await;
+        let seconds = began.elapsed().as_secs_f64();
+        println!("{viewers} viewers: {statements} statements in {seconds:.1} s");
+        // Texts four times a second, and the list of writers with the registers once; what a new live message takes to load; and the
+        // membership of each viewer.
+        let most = (seconds + 1.0) * 5.0 + 10.0 + viewers as f64;
+        assert!(statements as f64 <= most, "{viewers}: {statements}");
+        all.push(statements);
+    }
+    let [one, twenty] = &all[..] else {
+        panic!("two measurements: {all:?}")
+    };
+    assert!(*one > 8 && *twenty <= one + 2 * 20, "{all:?}");
 }
 
 const SENDS: u64 = 100;

@@ -1,6 +1,7 @@
 //! Cost of API operations on Cassandra, in statements: bounds, and figures with `--nocapture`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_graphql::Variables;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use wideroom::model::UserId;
 use wideroom::store::cql::Cql;
 
 use super::stage::keyspace;
-use crate::support::cost::least_cost;
+use crate::support::cost::{RUNS_MAX, least_cost};
 use crate::support::words::{crowd, new_salt_among_others, user};
 
 const GROUP: &str = "mutation($u: [String!]!) { createGroupConversation(input: { name: \"Us\", usernames: $u }) { conversation { id } } }";
@@ -25,6 +26,11 @@ const COUNT: &str = "query($c: ID!) { conversation(id: $c) { messageCount } }";
 const PAGE: &str = "query($c: ID!, $a: String) { conversation(id: $c) {
     messages(first: 20, after: $a) { edges { node { body sender { username } } } pageInfo { endCursor hasNextPage } } } }";
 const INBOX: &str = "{ inbox(first: 20) { edges { node { unreadCount lastMessage { body } conversation { name } } } } }";
+const WRITE_LIVE: &str = "mutation($c: ID!, $k: String!, $p: Int!, $t: String!) {
+    writeLiveMessage(input: { conversationId: $c, key: $k, writer: \"w\", position: $p, text: $t }) {
+    nextPosition liveMessage { stopRequestedBy { username } } } }";
+const LIVE_MESSAGES: &str =
+    "query($c: ID!) { conversation(id: $c) { liveMessages { body status sender { username } } } }";
 const MARK_READ: &str =
     "mutation($c: ID!) { markRead(input: { conversationId: $c }) { inboxEntry { id } } }";
 
@@ -258,5 +264,88 @@ async fn a_page_of_the_inbox_costs_a_few_statements_an_entry() {
     // More than the newest messages are unread: they are counted by another read.
     door.note("a page of the inbox, 12 unread each", 2 + 2 + 2 + 40, page)
         .await;
+    door.judge();
+}
+
+/// Text of one write that gathers more than a hundred tokens of a model.
+const GATHERED_BYTES: usize = 600;
+
+#[tokio::test]
+async fn a_write_to_a_live_message_is_one_statement_and_its_end_an_ordinary_send() {
+    let Some(mut door) = Door::open().await else {
+        return;
+    };
+    let [ann, agent] = ["ann", "agent:helper"].map(user);
+    let mut conversations = Vec::new();
+    for _ in 0..RUNS_MAX {
+        let conversation = door.group(&[ann.clone(), agent.clone()]).await;
+        door.ask(&agent, SEND, json!({"c": conversation})).await;
+        conversations.push(conversation);
+    }
+    let write = async |door: &Door, conversation: &str, key: &str, position: usize, text: &str| {
+        let variables = json!({"c": conversation, "k": key, "p": position, "t": text});
+        drop(door.ask(&agent, WRITE_LIVE, variables).await);
+    };
+    // The membership, the list of the conversation's live messages; of this one the row and whether its key was sent, before and after the
+    // conditional write, and its text; two listings, and the text.
+    door.note("a start", 10, async |door: &Door, number| {
+        write(door, conversations[number].as_str(), "first", 0, "It rains").await;
+    })
+    .await;
+    let position = AtomicUsize::new("It rains".len());
+    let append = async |door: &Door, bytes: usize| {
+        let position = position.fetch_add(bytes, Ordering::Relaxed);
+        let text = "x".repeat(bytes);
+        write(
+            door,
+            conversations[0].as_str(),
+            "first",
+            position,
+            text.as_str(),
+        )
+        .await;
+    };
+    for bytes in [1, GATHERED_BYTES] {
+        let what = format!("an append of {bytes} bytes");
+        door.note(&what, 1, async |door: &Door, _| append(door, bytes).await)
+            .await;
+    }
+    // The list of writers is read once a second, and the rights of the writer every two, in two statements.
+    door.note(
+        "two seconds of writing",
+        8 + 2 + 2,
+        async |door: &Door, _| {
+            for _ in 0..8 {
+                append(door, 4).await;
+            }
+        },
+    )
+    .await;
+    let read = json!({"c": conversations[0]});
+    door.note(
+        "the live messages of a conversation",
+        6,
+        async |door: &Door, _| {
+            drop(door.ask(&ann, LIVE_MESSAGES, read.clone()).await);
+        },
+    )
+    .await;
+    door.note("a send beside one", 5, async |door: &Door, _| {
+        drop(door.ask(&ann, SEND, read.clone()).await);
+    })
+    .await;
+    // As many as a user writes in one conversation at once. A key without a live message is that of an ordinary send.
+    let keys = ["first", "second", "third", "fourth"];
+    for key in &keys[1..] {
+        write(&door, conversations[0].as_str(), key, 0, "It rains").await;
+    }
+    door.note("an end", 6, async |door: &Door, number| {
+        let key = keys
+            .get(number)
+            .map_or_else(|| number.to_string(), |key| (*key).to_owned());
+        let variables = json!({"c": conversations[0], "k": key});
+        drop(door.ask(&agent, SEND, variables).await);
+    })
+    .await;
     door.judge();
 }
