@@ -101,6 +101,38 @@ const FIGURES: &[(&str, &str, &str)] = &[
         "LOOK_EVERY: Duration = Duration::from_secs(3)",
     ),
     (
+        "at the rate of a user, 10 times a second in all",
+        "server/admission/mod.rs",
+        "USER_LIVE: Rate = Rate::per_second(10, 20)",
+    ),
+    (
+        "sends four reads a second while the",
+        "chat/live_feed/schedule.rs",
+        "GROWING_EVERY: Duration = Duration::from_millis(250)",
+    ),
+    (
+        "with two reads a second beside them and two rows a minute",
+        "chat/live/writing.rs",
+        "REREAD_AFTER: Duration = Duration::from_secs(1)",
+    ),
+    ("| 8, 4; 60 |", "chat/live/mod.rs", "AT_ONCE_MAX: usize = 8"),
+    (
+        "| 8, 4; 60 |",
+        "chat/live/mod.rs",
+        "AT_ONCE_OF_USER_MAX: usize = 4",
+    ),
+    ("| 8, 4; 60 |", "chat/live/mod.rs", "count: 60"),
+    (
+        "| 4 KiB; 128 bytes |",
+        "model/live/text.rs",
+        "BYTES_MAX: usize = 4 * 1024",
+    ),
+    (
+        "| 4 KiB; 128 bytes |",
+        "model/live/text.rs",
+        "BYTES_MAX: usize = 128",
+    ),
+    (
         "`timeout` (1.5 s)",
         "chat/safety/send_hook.rs",
         "TIMEOUT_DEFAULT: Duration = Duration::from_millis(1_500)",
