@@ -590,14 +590,14 @@ async fn random_life(ground: Ground, seed: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn the_invariants_of_the_model_hold_on_one_server() {
-    for seed in 0..sized(10, 200) {
+    for seed in 0..sized(10, 80) {
         random_life(Ground::of_one().await, seed).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_invariants_of_the_model_hold_on_two_servers() {
-    for seed in 100..sized(106, 200) {
+    for seed in 100..sized(106, 140) {
         random_life(Ground::shared().await, seed).await;
     }
 }

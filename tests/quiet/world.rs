@@ -21,6 +21,7 @@ use wideroom::webhook::{RetryPolicy, WebhookSettings, Webhooks};
 
 use super::store::{StillStore, still};
 use crate::delivery::directory::{BASE_MICROS, Dice, Directory};
+use crate::support::program::memory_folder;
 use crate::support::receiver::{Receiver, SECRET};
 use crate::support::world::{Actor, text};
 
@@ -68,7 +69,7 @@ impl Ground {
     }
 
     async fn open(directory: Option<Directory>) -> Self {
-        let (start, folder) = (Instant::now(), tempfile::tempdir().unwrap());
+        let (start, folder) = (Instant::now(), memory_folder());
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock {
             runtime: Handle::current(),
             start,

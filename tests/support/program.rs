@@ -18,6 +18,19 @@ pub(crate) struct Program {
     path: PathBuf,
 }
 
+/// Free bytes of a file system in memory from which folders are made there.
+const MEMORY_MIN: u64 = 2 << 30;
+
+/// A folder in memory, where there is room for it: a test of kills, or of virtual time, does not wait for a disk.
+pub(crate) fn memory_folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let free = rustix::fs::statvfs(memory).map(|disk| disk.f_bavail * disk.f_frsize);
+    match free.is_ok_and(|bytes| bytes >= MEMORY_MIN) {
+        true => tempfile::tempdir_in(memory).unwrap(),
+        false => tempfile::tempdir().unwrap(),
+    }
+}
+
 /// How a command ended.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -31,6 +44,14 @@ impl Program {
             dir: tempfile::tempdir().unwrap(),
             store: None,
             path: env!("CARGO_BIN_EXE_wideroom").into(),
+        }
+    }
+
+    /// With a data folder in memory, which outlives the process as a disk does.
+    pub(crate) fn in_memory() -> Self {
+        Self {
+            dir: memory_folder(),
+            ..Self::new()
         }
     }
 
