@@ -8,6 +8,7 @@
 mod background;
 mod before_send;
 mod live;
+mod live_rights;
 mod live_viewers;
 mod presence;
 mod screen;

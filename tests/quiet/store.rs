@@ -104,6 +104,11 @@ impl StillStore {
         calls.get(method).copied().unwrap_or_default()
     }
 
+    /// Calls of all methods until now.
+    pub(super) fn all_calls(&self) -> usize {
+        self.calls.lock().unwrap().values().sum()
+    }
+
     /// Has the calls of one method be under way for so long from now on.
     pub(super) fn slow(&self, method: &'static str, by: Duration) {
         *self.slow.lock().unwrap() = Some((method, by));

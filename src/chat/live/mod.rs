@@ -28,6 +28,7 @@ use self::settler::SettlerMeter;
 use self::viewing::LiveViewing;
 pub use self::writing::LiveWritten;
 use crate::chat::access::Access;
+use crate::chat::access::restrictions::Restrictions;
 use crate::chat::bounds::Bounds;
 use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
@@ -62,6 +63,7 @@ const STARTS: Rate = Rate {
 pub struct LiveService {
     store: Arc<dyn Store>,
     access: Arc<Access>,
+    restrictions: Arc<Restrictions>,
     history: Arc<HistoryService>,
     in_flight: InFlightIds,
     publisher: Arc<Publisher>,
@@ -85,6 +87,7 @@ impl LiveService {
         Self {
             store: Arc::clone(&components.store),
             access: Arc::clone(&components.access),
+            restrictions: Arc::clone(&components.restrictions),
             history: Arc::clone(&components.history),
             in_flight: components.in_flight.clone(),
             publisher: Arc::clone(&components.publisher),

@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep_until};
 use super::held::{HeldLive, LiveState};
 use super::input::{Fit, LiveDraft, LiveWriteInput, fit};
 use super::{AT_ONCE_MAX, AT_ONCE_OF_USER_MAX, FRESH_FOR, LiveService};
+use crate::chat::access::restrictions::AdmittedCaller;
 use crate::chat::error::{Error, Result};
 use crate::model::{
     LiveKey, LiveMessage, LiveStart, LiveText, LiveView, LiveWriters, Viewer, WriterNumber,
@@ -43,6 +44,8 @@ struct LiveTurn<'a> {
     live: LiveKey,
     held: &'a HeldLive,
     caller: &'a Viewer,
+    /// The caller, as the request was admitted.
+    admitted: AdmittedCaller,
     draft: &'a LiveDraft,
     /// Membership of the writer, where it was just read.
     own: Option<Participation>,
@@ -58,6 +61,7 @@ impl LiveService {
         input: LiveWriteInput,
     ) -> Result<LiveWritten> {
         let caller = &caller.into();
+        let admitted = self.restrictions.admitted(caller);
         let draft = &LiveDraft::parse(input, self.body_bytes_max)?;
         let forms = self.access.forms();
         forms.require(FormVersion::LIVE_MESSAGES).await?;
@@ -78,10 +82,12 @@ impl LiveService {
             held.set_rights(rights);
         }
         let _turn = held.turn().await?;
+        self.restrictions.require_admitted(&admitted)?;
         let turn = LiveTurn {
             live,
             held,
             caller,
+            admitted,
             draft,
             own,
         };
@@ -223,6 +229,10 @@ impl LiveService {
         let draft = turn.draft;
         if let Some(last) = state.written_at {
             sleep_until(last + ANSWER_EVERY).await;
+        }
+        if let Err(error) = self.restrictions.require_admitted(&turn.admitted) {
+            turn.held.put(state);
+            return Err(error);
         }
         let is_repetition = row.is_none()
             && !draft.text.as_str().is_empty()
