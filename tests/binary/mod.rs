@@ -14,6 +14,7 @@ mod export;
 pub(crate) mod follower;
 mod import;
 pub(crate) mod ledger;
+mod live;
 mod nats;
 mod outbox;
 mod presence;
