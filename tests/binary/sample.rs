@@ -28,7 +28,7 @@ impl Sample {
             server: Some(server),
             named: Value::Null,
         };
-        let document = "{ inbox { updatesCursor edges { cursor node { conversation { id kind eventsCursor
+        let document = "{ inbox { updatesCursor edges { cursor node { conversation { id kind directPeer { username } eventsCursor
             messages(first: 2) { edges { cursor node { id } } } participants { edges { cursor } } } } } } }";
         let data = sample
             .caller("alice")
@@ -37,13 +37,11 @@ impl Sample {
             .await
             .unwrap();
         let edges = data["inbox"]["edges"].as_array().unwrap();
-        let of_kind = |kind: &str| {
-            &edges
-                .iter()
-                .find(|edge| edge["node"]["conversation"]["kind"] == kind)
-                .unwrap()["node"]["conversation"]
-        };
-        let (direct, group) = (of_kind("DIRECT"), of_kind("GROUP"));
+        let mut conversations = edges.iter().map(|edge| &edge["node"]["conversation"]);
+        let group = conversations.clone().find(|one| one["kind"] == "GROUP");
+        let group = group.unwrap();
+        let direct = conversations.find(|one| one["directPeer"]["username"] == "bob");
+        let direct = direct.unwrap();
         let bobs = sample
             .caller("bob")
             .await
