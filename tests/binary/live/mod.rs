@@ -74,7 +74,8 @@ struct LiveChaos {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn live_text_survives_kills_of_server_and_agent_in_turn() {
+#[ignore = "nightly: a machine that does other things is too slow for the answers"]
+async fn nightly_live_text_survives_kills_of_server_and_agent_in_turn() {
     let pace = sized(
         Pace {
             rounds: 8,
@@ -93,7 +94,8 @@ async fn live_text_survives_kills_of_server_and_agent_in_turn() {
 
 /// Each request of an agent goes to another server than the one before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn live_text_survives_kills_of_two_servers_on_a_cluster() {
+#[ignore = "nightly: servers on a cluster are started again and again"]
+async fn nightly_live_text_survives_kills_of_two_servers_on_a_cluster() {
     play_on_cluster(Pace {
         rounds: 2,
         writing_ms: 1_500,
@@ -102,8 +104,8 @@ async fn live_text_survives_kills_of_two_servers_on_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "gate: servers on a cluster are started again and again"]
-async fn live_text_survives_many_kills_of_two_servers_on_a_cluster() {
+#[ignore = "nightly: servers on a cluster are started again and again"]
+async fn nightly_live_text_survives_many_kills_of_two_servers_on_a_cluster() {
     play_on_cluster(Pace {
         rounds: 12,
         writing_ms: 1_500,
