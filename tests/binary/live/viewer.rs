@@ -9,16 +9,17 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_tungstenite::tungstenite::Message;
 
+use super::DEADLINE;
 use super::ledger::AnswerLedger;
 use crate::binary::Dice;
 use crate::support::client::{Cut, soon, try_socket};
 
 pub(super) const LIVES: &str = "subscription($c: ID!, $a: String) { liveMessages(conversationId: $c, after: $a) { cursor text isWhole liveMessage { id state } } }";
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
-/// The stream is cut within this time, or after so many payloads.
+/// A stream is cut within this time of its first payload, or after so many payloads.
 const CUT_WITHIN_MS: u64 = 60;
 const PAYLOADS_MAX: u64 = 5;
 
@@ -86,15 +87,15 @@ impl ChaosViewer {
                 let within = Duration::from_millis(5 + self.dice.roll(CUT_WITHIN_MS));
                 let payloads = self.dice.roll(PAYLOADS_MAX);
                 // The socket is dropped without a close.
-                let _ = timeout(within, self.view(server, payloads)).await;
+                let _ = timeout(DEADLINE, self.view(server, within, payloads)).await;
                 self.screen.lock().cuts += 1;
             }
             sleep(AGAIN_AFTER).await;
         }
     }
 
-    /// Takes so many payloads of a new stream, and no more.
-    async fn view(&self, server: SocketAddr, payloads: u64) -> Result<(), Cut> {
+    /// Takes so many payloads of a new stream, and no more, within a time of the first one.
+    async fn view(&self, server: SocketAddr, within: Duration, payloads: u64) -> Result<(), Cut> {
         let after = self.screen.lock().cursor.clone();
         let subscribe = json!({"type": "subscribe", "id": "1", "payload": {
             "query": LIVES, "variables": {"c": self.conversation, "a": after}}});
@@ -106,9 +107,10 @@ impl ChaosViewer {
             let said = soon(socket.send(Message::text(message.to_string()))).await;
             said.map_err(|_| Cut)?;
         }
-        let mut taken = 0;
+        let (mut taken, mut cut_at) = (0, None);
         while taken <= payloads {
-            let text = match socket.next().await {
+            let next = timeout_at(cut_at.unwrap_or_else(far), socket.next());
+            let text = match next.await.map_err(|_| Cut)? {
                 Some(Ok(Message::Text(text))) => text,
                 Some(Ok(Message::Ping(_))) => continue,
                 _ => return Err(Cut),
@@ -131,8 +133,13 @@ impl ChaosViewer {
                 assert!(after.is_none() || payload["cursor"].as_str() == after.as_deref());
             }
             taken += 1;
+            cut_at.get_or_insert_with(|| Instant::now() + within);
             self.screen.lock().take(payload, self.at, &self.ledger);
         }
         Ok(())
     }
+}
+
+fn far() -> Instant {
+    Instant::now() + DEADLINE
 }
