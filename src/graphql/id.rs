@@ -155,17 +155,10 @@ fn user(bytes: &[u8]) -> Option<UserId> {
 
 /// The conversation that an id names. `None` if it names another object or none.
 pub(super) fn conversation_id(id: &ID) -> Option<ConversationId> {
-    match GlobalId::decode(id)? {
-        GlobalId::Conversation(conversation) => Some(conversation),
-        GlobalId::User(_)
-        | GlobalId::Message(..)
-        | GlobalId::Participant(..)
-        | GlobalId::InboxEntry(..)
-        | GlobalId::Ban(..)
-        | GlobalId::Report(_)
-        | GlobalId::Job(_)
-        | GlobalId::LiveMessage(_) => None,
-    }
+    let GlobalId::Conversation(conversation) = GlobalId::decode(id)? else {
+        return None;
+    };
+    Some(conversation)
 }
 
 /// The conversation that an id names. A malformed id is treated like an unknown one.
@@ -175,47 +168,26 @@ pub(super) fn conversation_of(id: &ID) -> Result<ConversationId> {
 
 /// The message that an id names, and its conversation.
 pub(super) fn message_id(id: &ID) -> Option<(ConversationId, MessageId)> {
-    match GlobalId::decode(id)? {
-        GlobalId::Message(conversation, message) => Some((conversation, message)),
-        GlobalId::User(_)
-        | GlobalId::Conversation(_)
-        | GlobalId::Participant(..)
-        | GlobalId::InboxEntry(..)
-        | GlobalId::Ban(..)
-        | GlobalId::Report(_)
-        | GlobalId::Job(_)
-        | GlobalId::LiveMessage(_) => None,
-    }
+    let GlobalId::Message(conversation, message) = GlobalId::decode(id)? else {
+        return None;
+    };
+    Some((conversation, message))
 }
 
 /// The report that an id names.
 pub(super) fn report_id(id: &ID) -> Option<ReportId> {
-    match GlobalId::decode(id)? {
-        GlobalId::Report(report) => Some(report),
-        GlobalId::User(_)
-        | GlobalId::Conversation(_)
-        | GlobalId::Message(..)
-        | GlobalId::Participant(..)
-        | GlobalId::InboxEntry(..)
-        | GlobalId::Ban(..)
-        | GlobalId::Job(_)
-        | GlobalId::LiveMessage(_) => None,
-    }
+    let GlobalId::Report(report) = GlobalId::decode(id)? else {
+        return None;
+    };
+    Some(report)
 }
 
 /// The live message that an id names.
 pub(super) fn live_key(id: &ID) -> Option<LiveKey> {
-    match GlobalId::decode(id)? {
-        GlobalId::LiveMessage(live) => Some(live),
-        GlobalId::User(_)
-        | GlobalId::Conversation(_)
-        | GlobalId::Message(..)
-        | GlobalId::Participant(..)
-        | GlobalId::InboxEntry(..)
-        | GlobalId::Ban(..)
-        | GlobalId::Report(_)
-        | GlobalId::Job(_) => None,
-    }
+    let GlobalId::LiveMessage(live) = GlobalId::decode(id)? else {
+        return None;
+    };
+    Some(live)
 }
 
 #[cfg(test)]
