@@ -8,9 +8,9 @@ use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, Draft, DraftInput, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds};
-use wideroom::model::{ConversationId, Message, Timestamp, UserId};
-use wideroom::store::StoreAdmin;
+use wideroom::model::{ConversationId, Message, OutboxShard, Timestamp, UserId};
 use wideroom::store::cql::{Address, Cql};
+use wideroom::store::{ReaderLease, ReaderPosition, Store as _, StoreAdmin};
 
 use super::slow::Slow;
 use crate::store::stage::keyspace;
@@ -89,6 +89,25 @@ impl Server {
     /// All statements since the server was opened, periodic ones among them.
     pub(super) fn statements(&self) -> u64 {
         self.cql.statements_sent() + self.cql.periodic_statements_sent()
+    }
+
+    /// Ends the leases of all shards under the name of a reader, as if their holders had been away for long.
+    pub(super) async fn end_leases(&self, reader: &str) {
+        let positions = self.cql.reader_positions(reader).await.unwrap();
+        for (shard, seen) in OutboxShard::all().zip(positions) {
+            let Some(seen) = seen else { continue };
+            let ended = ReaderPosition {
+                lease: seen.lease.map(|lease| ReaderLease {
+                    until: Timestamp::ZERO,
+                    ..lease
+                }),
+                ..seen.clone()
+            };
+            let swapped = self
+                .cql
+                .swap_reader_position(reader, shard, Some(&seen), &ended);
+            assert!(swapped.await.unwrap());
+        }
     }
 
     pub(super) fn actor(&self, user: &UserId) -> Actor {

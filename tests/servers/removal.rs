@@ -5,12 +5,9 @@ use uuid::Uuid;
 use wideroom::bus::Bus;
 use wideroom::chat::RemovalWorker;
 use wideroom::clock::{Clock as _, SystemClock};
-use wideroom::model::{ConversationId, OutboxShard, Timestamp, UserId};
+use wideroom::model::{ConversationId, UserId};
 use wideroom::store::cql::migrate;
-use wideroom::store::{
-    DueRemoval, ReaderLease, ReaderPosition, RemovalStore as _, Store as _, StoreAdmin as _,
-    hour_of,
-};
+use wideroom::store::{DueRemoval, RemovalStore as _, StoreAdmin as _, hour_of};
 
 use super::pair::{Server, people};
 use crate::support::cassandra::shared;
@@ -60,23 +57,6 @@ async fn left(server: &Server, ids: &[ConversationId]) -> usize {
     left
 }
 
-async fn end_leases(server: &Server) {
-    let positions = server.cql.reader_positions(READER).await.unwrap();
-    for (shard, seen) in OutboxShard::all().zip(positions) {
-        let Some(seen) = seen else { continue };
-        let ended = ReaderPosition {
-            lease: seen.lease.map(|lease| ReaderLease {
-                until: Timestamp::ZERO,
-                ..lease
-            }),
-            ..seen.clone()
-        };
-        let cql = &server.cql;
-        let swapped = cql.swap_reader_position(READER, shard, Some(&seen), &ended);
-        assert!(swapped.await.unwrap());
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_removes_and_another_takes_over_when_it_has_ended() {
     let Some(shared) = shared().await else { return };
@@ -106,7 +86,7 @@ async fn one_server_removes_and_another_takes_over_when_it_has_ended() {
     second.pass().await.unwrap();
     assert!(left(&other, &ids).await > 0, "a lease outlives its holder");
     // In time the leases end, and the beats of the first expire, whose share falls to the others.
-    end_leases(&other).await;
+    other.end_leases(READER).await;
     let truncate = format!("TRUNCATE {keyspace}.server_beats");
     let session = shared.session().await;
     session.query_unpaged(truncate, ()).await.unwrap();

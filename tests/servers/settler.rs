@@ -5,12 +5,12 @@ use uuid::Uuid;
 use wideroom::bus::Bus;
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::{
-    ConversationId, Cut, IdempotencyKey, LiveStart, LiveText, LiveWriters, OutboxShard,
-    PageRequest, Timestamp, UserId, WriterName, WriterNumber,
+    ConversationId, Cut, IdempotencyKey, LiveStart, LiveText, LiveWriters, PageRequest, UserId,
+    WriterName, WriterNumber,
 };
+use wideroom::store::Store as _;
 use wideroom::store::cql::migrate;
 use wideroom::store::live::{LiveListing, LiveStore as _, LiveWrite, WriterClaim, minute_of};
-use wideroom::store::{ReaderLease, ReaderPosition, Store as _};
 
 use super::pair::{Server, people};
 use crate::support::cassandra::shared;
@@ -72,23 +72,6 @@ async fn settled(server: &Server, all: &[ConversationId]) -> usize {
     settled
 }
 
-async fn end_leases(server: &Server) {
-    let positions = server.cql.reader_positions(READER).await.unwrap();
-    for (shard, seen) in OutboxShard::all().zip(positions) {
-        let Some(seen) = seen else { continue };
-        let ended = ReaderPosition {
-            lease: seen.lease.map(|lease| ReaderLease {
-                until: Timestamp::ZERO,
-                ..lease
-            }),
-            ..seen.clone()
-        };
-        let cql = &server.cql;
-        let swapped = cql.swap_reader_position(READER, shard, Some(&seen), &ended);
-        assert!(swapped.await.unwrap());
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_settle_silent_writers_together_and_one_after_the_other() {
     let Some(shared) = shared().await else { return };
@@ -116,7 +99,7 @@ async fn servers_settle_silent_writers_together_and_one_after_the_other() {
         0,
         "a lease outlives its holder"
     );
-    end_leases(&other).await;
+    other.end_leases(READER).await;
     let truncate = format!("TRUNCATE {keyspace}.server_beats");
     let session = shared.session().await;
     session.query_unpaged(truncate, ()).await.unwrap();
