@@ -135,13 +135,14 @@ async function entries() {
   await entry(telephone, "Project Phoenix").locator(".icon-muted").waitFor();
   await entry(telephone, "Project Phoenix").locator(".badge.muted").waitFor();
   await menu(alice, "Bob", "Mark as read");
-  await entry(telephone, "Bob").locator(".badge").waitFor({ state: "detached" });
+  for (const page of [alice, telephone]) await entry(page, "Bob").locator(".badge").waitFor({ state: "detached" });
   await menu(alice, "Bob", "Mark as unread");
   await entry(telephone, "Bob").locator(".badge", { hasText: "1" }).waitFor();
   await menu(alice, "Bob", "Notifications…");
   await alice.getByRole("menuitemradio", { name: "Mentions only" }).click();
-  await menu(alice, "Bob", "Notifications…");
-  await alice.locator("[role=menuitemradio][aria-checked=true]", { hasText: "Mentions only" }).waitFor();
+  // A menu shows what had been answered when it was opened.
+  const chosen = alice.locator("[role=menuitemradio][aria-checked=true]");
+  while (await menu(alice, "Bob", "Notifications…"), await chosen.textContent() !== "Mentions only") await alice.keyboard.press("Escape");
   await shoot(alice, "levels");
   await alice.keyboard.press("Escape");
 
