@@ -141,10 +141,11 @@ fn register(live: LiveKey, cell: LiveCell, at: Timestamp, value: &impl serde::Se
     Op::Max(key::live_cell(live, cell), encode_register(at, value))
 }
 
-/// The entry of a live message in the expiry index, after a write at a moment.
+/// The entry of a live message in the expiry index, after a write at a moment. Writes of an hour have the same one, and a maximum
+/// that is there is not written again.
 fn expiry(live: LiveKey, at: Timestamp) -> Op {
     let expires_at = at.plus_micros(LIVE_TEXT_LIFETIME_MICROS);
-    Op::Put(key::expiry(&key::live(live), expires_at), Vec::new())
+    Op::Max(key::expiry(&key::live(live), expires_at), Vec::new())
 }
 
 /// Cells of a live message that has not expired.
