@@ -39,8 +39,8 @@ pub(super) struct Agent {
     pub(super) turn: usize,
     pub(super) ledger: Arc<Mutex<AnswerLedger>>,
     pub(super) dice: Dice,
-    /// Whether its answer ends only with the run.
-    pub(super) is_endless: bool,
+    /// Pause after each write of an answer that ends only with the run.
+    pub(super) endless: Option<Duration>,
     pub(super) may_abandon: bool,
     pub(super) ends: watch::Receiver<bool>,
 }
@@ -77,10 +77,11 @@ impl Agent {
 
     /// Writes an answer and sends it. False if a late write of an earlier process has taken it over.
     async fn answer(&mut self, answer: usize) -> bool {
-        let parts = match self.is_endless {
-            true => ENDLESS_PARTS,
-            false => 2 + number(self.dice.roll(5)),
+        let parts = match self.endless {
+            Some(_) => ENDLESS_PARTS,
+            None => 2 + number(self.dice.roll(5)),
         };
+        let is_endless = self.endless.is_some();
         let (key, name, text, writer) = {
             let mut ledger = self.ledger.lock();
             let writer = ledger.add_writer(answer, parts);
@@ -89,10 +90,10 @@ impl Agent {
             (answer.key.clone(), name.clone(), text.clone(), writer)
         };
         let (mut position, mut wanted) = (0, 0);
-        while position < text.len() && !(self.is_endless && *self.ends.borrow() && position > 0) {
+        while position < text.len() && !(is_endless && *self.ends.borrow() && position > 0) {
             // After a failure the same text is written again, or more.
             let is_new = wanted == position;
-            let more = self.dice.roll(if self.is_endless { 1 } else { 3 });
+            let more = self.dice.roll(if is_endless { 1 } else { 3 });
             for _ in 0..more + u64::from(is_new) {
                 wanted = text[wanted..]
                     .find(" «")
@@ -105,6 +106,7 @@ impl Agent {
                     assert_eq!(written["nextPosition"], wanted, "{written}");
                     self.ledger.lock().acknowledge(answer, writer, &written);
                     position = wanted;
+                    sleep(self.endless.unwrap_or_default()).await;
                 }
                 Outcome::Conflict => return self.is_sent(&key).await,
                 Outcome::Again => {}

