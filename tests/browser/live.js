@@ -13,7 +13,8 @@ const look = looker(folder);
 const WRITE = "mutation($input: WriteLiveMessageInput!) { writeLiveMessage(input: $input) { nextPosition liveMessage { id } } }";
 const DISCARD = "mutation($input: DiscardLiveMessageInput!) { discardLiveMessage(input: $input) { liveMessage { id } } }";
 const CREATE = "mutation($input: CreateGroupConversationInput!) { createGroupConversation(input: $input) { conversation { id } } }";
-const MESSAGES = "query($id: ID!) { conversation(id: $id) { messages(first: 50) { edges { node { body sender { username } } } } } }";
+const MESSAGES = "query($id: ID!) { conversation(id: $id) { messages(first: 50) { edges { node { id body sender { username } } } } } }";
+const REACT = "mutation($input: AddReactionInput!) { addReaction(input: $input) { message { id } } }";
 
 const live = (page) => page.locator("li.live");
 const textOf = (page) => live(page).locator(".body").textContent();
@@ -79,8 +80,14 @@ async function anAnswer(alice, phone) {
   assert.equal(await steps.evaluate((node) => node.open), false, "the steps are folded");
   await steps.locator("summary", { hasText: "3 steps" }).click();
   await steps.locator("[data-state=DONE]", { hasText: "Read the question" }).waitFor();
-  const { conversation } = await apiOf(base, "alice")(MESSAGES, { id: await openId(alice) });
-  assert.equal(conversation.messages.edges.filter(({ node }) => node.sender.username === "agent:echo").length, 2, "one greeting and one answer");
+  const asAlice = apiOf(base, "alice");
+  const { conversation } = await asAlice(MESSAGES, { id: await openId(alice) });
+  const echoed = conversation.messages.edges.map(({ node }) => node).filter(({ sender }) => sender.username === "agent:echo");
+  assert.equal(echoed.length, 2, "one greeting and one answer");
+  // The message is drawn anew, and its steps stay unfolded.
+  await asAlice(REACT, { input: { messageId: echoed.find(({ body }) => body.includes(question)).id, emoji: "🎉" } });
+  await answers(alice, question).locator(".reaction").waitFor();
+  assert.ok(await steps.evaluate((node) => node.open), "the steps stay unfolded");
 }
 
 /** The other window stops it: what there is becomes the message. */

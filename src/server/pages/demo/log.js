@@ -58,6 +58,8 @@ export class Log {
   #kept(key, signature, draw) {
     const known = this.#before.get(key);
     const kept = known?.signature === signature ? known : { signature, node: draw(signature) };
+    // What a person has unfolded stays so.
+    if (kept !== known && known?.node.querySelector("details[open]")) kept.node.querySelector("details")?.toggleAttribute("open", true);
     this.#nodes.set(key, kept);
     return kept.node;
   }
