@@ -12,8 +12,9 @@ use super::LiveService;
 use super::shown::SILENCE_MICROS;
 use crate::chat::error::Result;
 use crate::chat::live_feed::{FeedRead, LiveFeed};
+use crate::chat::replay_limiter::{ReplayLimiter, ReplayPermit};
 use crate::chat::single_flight::{ReadKey, SingleFlight};
-use crate::model::{Conversation, LiveBody, LiveKey, LiveStep, LiveView};
+use crate::model::{Conversation, LiveBody, LiveKey, LiveStep, LiveView, UserId};
 
 /// Time for which the list of a conversation serves further viewers.
 const LISTING_FOR: Duration = Duration::from_secs(1);
@@ -21,10 +22,17 @@ const LISTING_FOR: Duration = Duration::from_secs(1);
 const READ_EVERY: Duration = Duration::from_micros(500);
 /// Lead of the reads after a pause.
 const READ_LEAD: Duration = Duration::from_millis(20);
+/// Polls at once of one writer's texts, and of all. They are the share of a writer: others wait for so many of each, however many live
+/// messages it writes.
+const WRITER_POLLS_MAX: usize = 16;
+const POLLS_MAX: usize = 64;
+/// Time that a poll waits for its turn. One that misses it is repeated a second later.
+const TURN_MAX: Duration = Duration::from_millis(500);
 
 /// Parts of the service that viewers need.
 pub(super) struct LiveViewing {
     listings: SingleFlight<ListingKey, ()>,
+    polls: ReplayLimiter,
     pace: ReadPace,
 }
 
@@ -32,8 +40,16 @@ impl LiveViewing {
     pub(super) fn new() -> Self {
         Self {
             listings: SingleFlight::new(LISTING_FOR),
+            polls: ReplayLimiter::new(WRITER_POLLS_MAX, POLLS_MAX, TURN_MAX),
             pace: ReadPace(Mutex::new(Instant::now())),
         }
+    }
+
+    /// Waits for the turn of a poll of this writer's text. The permit ends it.
+    async fn turn(&self, writer: &UserId) -> Result<ReplayPermit> {
+        let permit = self.polls.acquire(writer).await?;
+        self.pace.turn().await;
+        Ok(permit)
     }
 }
 
@@ -168,19 +184,27 @@ impl LiveService {
         self.publisher
             .publish_live(feed.take_tick(self.in_flight.now()));
         let reads = feed.take_due().into_iter().map(async |read| {
-            self.viewing.pace.turn().await;
-            let outcome = match read {
-                FeedRead::Load(live) => self.load_into(feed, live).await,
-                FeedRead::Poll {
-                    view,
-                    has_registers,
-                } => self.poll(feed, *view, has_registers).await,
-            };
-            if let Err(error) = outcome {
+            if let Err(error) = self.read(feed, read).await {
                 tracing::debug!(%error, "the server cannot read a live message for its viewers; it retries");
             }
         });
         join_all(reads).await;
+    }
+
+    async fn read(&self, feed: &LiveFeed, read: FeedRead) -> Result<()> {
+        match read {
+            FeedRead::Load(live) => {
+                self.viewing.pace.turn().await;
+                self.load_into(feed, live).await
+            }
+            FeedRead::Poll {
+                view,
+                has_registers,
+            } => {
+                let _turn = self.viewing.turn(&view.message.start.sender).await?;
+                self.poll(feed, *view, has_registers).await
+            }
+        }
     }
 
     /// Reads what has come to a live message since this view.
@@ -232,6 +256,8 @@ async fn read_for_feed(lives: Weak<LiveService>, feed: Weak<LiveFeed>, work: Arc
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -242,5 +268,30 @@ mod tests {
         }
         let took = began.elapsed();
         assert!((4_900..=5_010).contains(&took.as_millis()), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dozen_writers_of_a_thousand_texts_leave_another_one_its_share() {
+        let viewing = Arc::new(LiveViewing::new());
+        for number in 0..1_200 {
+            let viewing = Arc::clone(&viewing);
+            let writer = UserId::parse(&format!("writer{}", number % 12)).unwrap();
+            tokio::spawn(async move {
+                loop {
+                    let turn = viewing.turn(&writer).await;
+                    // The read of the store.
+                    sleep(Duration::from_millis(2)).await;
+                    drop(turn);
+                }
+            });
+        }
+        sleep(Duration::from_secs(1)).await;
+        let writer = UserId::parse("another").unwrap();
+        for _ in 0..20 {
+            let began = Instant::now();
+            viewing.turn(&writer).await.unwrap();
+            let waited = began.elapsed();
+            assert!(waited <= Duration::from_millis(150), "{waited:?}");
+        }
     }
 }
