@@ -34,9 +34,14 @@ const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(2).expect("two are not none"
 /// silent node sooner (see `nodes`): the cut ends those that still wait for it. A pause of a few
 /// seconds keeps the connections and the requests in flight.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(2);
+/// The interval at which a migration polls whether all nodes have a schema change. A change takes less than the driver's 200 ms.
+const SCHEMA_AGREEMENT_EVERY: Duration = Duration::from_millis(50);
 pub(crate) const KEEPALIVE_MAX: Duration = Duration::from_secs(3);
 
 /// Connects without a keyspace, as every statement names its own. `silence` is how long a node may take to answer a keep-alive.
+///
+/// The driver routes by the replication of the address's keyspace and by the names of its tables.
+/// Its default reads every column of every keyspace, at each start and after each change of a schema.
 pub(crate) async fn connect(
     address: &Address,
     silence: Duration,
@@ -47,6 +52,9 @@ pub(crate) async fn connect(
     };
     let mut builder = SessionBuilder::new()
         .known_nodes(&address.contact_points)
+        .keyspaces_to_fetch([address.keyspace.as_str()])
+        .fetch_full_schema_metadata(false)
+        .schema_agreement_interval(SCHEMA_AGREEMENT_EVERY)
         .tls_context(tls)
         .pool_size(PoolSize::PerHost(CONNECTIONS))
         .connection_timeout(CONNECT_MAX.max(address.timeout))

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use scylla::client::session::Session;
 use scylla::cluster::metadata::Strategy;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
@@ -326,8 +327,9 @@ pub(crate) async fn check(session: &Session, address: &Address) -> Result<(), Cl
         address: address.to_string(),
     };
     data_centre::check(session, address).await?;
-    for migration in migrations() {
-        if !is_applied(session, &address.keyspace, migration).await? {
+    let all = migrations().map(|migration| is_applied(session, &address.keyspace, migration));
+    for is_applied in join_all(all).await {
+        if !is_applied? {
             return Err(missing());
         }
     }

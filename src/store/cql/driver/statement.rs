@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use scylla::client::execution_profile::ExecutionProfileHandle;
 use scylla::client::session::Session;
 use scylla::errors::PrepareError;
@@ -58,6 +59,9 @@ pub(crate) struct ExecutionProfiles {
     pub(crate) attempt_max: Duration,
 }
 
+/// The number of statements that a server prepares concurrently at its start. Sequentially it would take some hundreds of round trips.
+const PREPARED_AT_ONCE: usize = 16;
+
 /// All prepared statements, by the identity of their text.
 pub(crate) struct PreparedStatements(HashMap<usize, PreparedStatement>);
 
@@ -67,14 +71,13 @@ impl PreparedStatements {
         profiles: &ExecutionProfiles,
         all: &[&[&'static Statement]],
     ) -> Result<Self, PrepareError> {
-        let mut prepared = HashMap::new();
-        for statement in all.iter().copied().flatten() {
-            prepared.insert(
-                statement.identity(),
-                prepare(session, profiles, statement).await?,
-            );
-        }
-        Ok(Self(prepared))
+        let all = || all.iter().copied().flatten().copied();
+        let each: Vec<_> = all().map(|one| prepare(session, profiles, one)).collect();
+        let prepared: Vec<_> = stream::iter(each)
+            .buffered(PREPARED_AT_ONCE)
+            .try_collect()
+            .await?;
+        Ok(Self(all().map(Statement::identity).zip(prepared).collect()))
     }
 
     pub(crate) fn get(&self, statement: &'static Statement) -> &PreparedStatement {
