@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 
 export const entry = (page, name) => page.locator(".entry", { has: page.locator(".entry-name", { hasText: name }) });
 export const message = (page, text) => page.locator("li.message", { hasText: text }).last();
+export const stored = (page, text) => page.locator("li.message:not(.waiting)", { hasText: text });
 export const openId = (page) => page.evaluate(() => decodeURIComponent(location.hash.slice(1)));
 
 export async function send(page, text) {
@@ -12,6 +13,8 @@ export async function send(page, text) {
 }
 
 export async function chooseAction(page, text, ...names) {
+  // What one has just sent is with the others before one's own page has the answer, and its menu is another one until then.
+  await stored(page, text).last().waitFor();
   await message(page, text).hover();
   await message(page, text).locator(".more").click();
   for (const name of names) await page.getByRole("menuitem", { name, exact: true }).click();

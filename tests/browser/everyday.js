@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { apiOf, chooseAction, entry, message, openId, send, sendMany } from "./chat.js";
+import { apiOf, chooseAction, entry, message, openId, send, sendMany, stored } from "./chat.js";
 import { fits, launch } from "./page.js";
 
 const [base, executablePath, folder, scene] = process.argv.slice(2);
@@ -267,8 +267,9 @@ async function writing() {
   assert.equal(await bob.getByRole("button", { name: "Send again" }).count(), 0);
   await shoot(bob, "silenced");
   // A silence that ends opens the field by itself, and then another try may pass.
-  await silence(new Date(Date.now() + 4_000).toISOString());
+  await silence(new Date(Date.now() + 3_600_000).toISOString());
   await bob.locator("#closed", { hasText: "until" }).waitFor();
+  await silence(new Date(Date.now() + 3_000).toISOString());
   await bob.locator("#text").waitFor();
   await bob.getByRole("button", { name: "Send again" }).click();
   await message(alice, "Too late").waitFor();
@@ -305,6 +306,8 @@ async function writing() {
   await entry(alice, "Bob").locator(".tick[data-status=READ]").waitFor();
   const direct = await openId(alice);
   await entry(bob, "Kitchen").click();
+  // Not before the page has left: it would mark the first of them as read.
+  await bob.locator("#room-title", { hasText: "Kitchen" }).waitFor();
   await sendMany(base, "alice", direct, Array.from({ length: 150 }, (_, index) => `Row ${index + 1}`));
   await entry(bob, "Alice").locator(".badge", { hasText: "99+" }).waitFor();
   // Also a conversation that was open a moment ago begins at what is new, and marks no more than was seen.
@@ -344,10 +347,10 @@ async function hands() {
   await tabTo("#inbox a");
   await alice.keyboard.press("Enter");
   await message(alice, "I bring the bread").waitFor();
-  assert.equal(await alice.evaluate(() => document.activeElement.id), "text");
+  await alice.waitForFunction(() => document.activeElement.id === "text");
   await alice.keyboard.type("Written without a mouse");
   await alice.keyboard.press("Enter");
-  await alice.locator("li.message:not(.waiting)", { hasText: "Written without a mouse" }).waitFor();
+  await stored(alice, "Written without a mouse").waitFor();
   // The messages are one stop of Tab; the arrows walk them, and what is in one of them.
   await alice.keyboard.press("Shift+Tab");
   assert.equal(await alice.evaluate(() => document.activeElement.closest(".message").textContent.includes("without a mouse")), true);

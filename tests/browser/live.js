@@ -138,7 +138,8 @@ async function aGroup() {
   await sendMany(base, "alice", id, ["Ask Echo."]);
   const [alice, bob, carol] = [await windowOf("alice", "Soup club"), await windowOf("bob", "Soup club"), await windowOf("carol", "Soup club")];
   await message(bob, "Ask Echo.").waitFor();
-  await send(bob, "Which beans?");
+  // A long answer, which is stopped: no window comes too late for it.
+  await send(bob, `Which beans?${" And which rice?".repeat(20)}`);
   const stop = (page) => live(page).getByRole("button", { name: "Stop Echo (agent)" });
   for (const page of [alice, bob, carol]) {
     await live(page).locator(".quote", { hasText: "Which beans?" }).waitFor();

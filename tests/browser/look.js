@@ -6,7 +6,7 @@
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { apiOf, chooseAction, entry, message, openId, send, sendMany } from "./chat.js";
+import { apiOf, chooseAction, entry, message, openId, send, sendMany, stored } from "./chat.js";
 import { launch, looker } from "./page.js";
 
 const [base, executablePath, folder, agent] = process.argv.slice(2);
@@ -59,7 +59,7 @@ async function readme() {
   for (const api of [bob, carol]) await api("mutation($input: AddReactionInput!) { addReaction(input: $input) { message { id } } }", { input: { messageId: ids[5], emoji: "🎉" } });
   await sendMany(base, "carol", id, [{ body: "And coffee after?", replyToId: ids[4] }]);
   await send(page, "Always. @dave, black for you?");
-  await page.locator("li.message:not(.waiting)", { hasText: "Always." }).waitFor();
+  await stored(page, "Always.").waitFor();
   await sendMany(base, "dave", id, [{ body: "With two spoons of sugar, @alice", mentionedUsernames: ["alice"] }]);
   await message(page, "two spoons").waitFor();
   for (const name of ["bob", "carol", "dave"]) await apiOf(base, name)("mutation($input: MarkReadInput!) { markRead(input: $input) { __typename } }", { input: { conversationId: id, messageId: await page.locator("li.message").last().getAttribute("data-id") } });

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { apiOf, entry, message, openId, send, sendMany } from "./chat.js";
+import { apiOf, entry, hasReadAll, message, openId, send, sendMany, stored } from "./chat.js";
 import { launch } from "./page.js";
 
 const [base, executablePath, folder, service, agent] = process.argv.slice(2);
@@ -27,7 +27,6 @@ async function windowOf(username) {
 
 const field = (page) => page.locator("#text");
 const waiting = (page, text) => page.locator("li.message.waiting", { hasText: text });
-const stored = (page, text) => page.locator("li.message:not(.waiting)", { hasText: text });
 
 /** A wait of one conversation holds no other, and what waits can be taken back. */
 async function slowModeHoldsItsOwnConversationAlone(alice, bob) {
@@ -59,6 +58,8 @@ async function aMessageNeverVanishes(alice, bob) {
   await entry(bob, "Alice").click();
   const id = await openId(bob);
   await entry(bob, "Project Phoenix").click();
+  // Not before the page has left: it would mark the first of them as read.
+  await bob.locator("#room-title", { hasText: "Project Phoenix" }).waitFor();
   await sendMany(base, "alice", id, Array.from({ length: 120 }, (_, index) => `Unread ${index + 1}`));
   await entry(bob, "Alice").locator(".badge", { hasText: "99+" }).waitFor();
   await entry(bob, "Alice").click();
@@ -99,17 +100,24 @@ async function halfReadIsHalfRead(bob) {
   };
   await entry(bob, "Carol").click();
   const id = await openId(bob);
+  await hasReadAll(base, "bob", id);
   await entry(bob, "Alice").click();
+  await bob.locator("#room-title", { hasText: "Alice" }).waitFor();
   await sendMany(base, "carol", id, Array.from({ length: 90 }, (_, index) => `Page ${index + 1}`));
   await entry(bob, "Carol").locator(".badge", { hasText: "90" }).waitFor();
   await entry(bob, "Carol").click();
   await message(bob, "Page 1").waitFor();
-  const page40 = bob.locator("li.message .body", { hasText: /^Page 40$/ });
-  while (!(await page40.count())) {
-    await bob.locator("#scroller").evaluate((node) => { node.scrollTop = node.scrollHeight; });
-    await bob.waitForTimeout(50);
-  }
-  await page40.scrollIntoViewIfNeeded();
+  // In one step: the page may draw its messages anew at any time.
+  const isAtPage40 = () => bob.evaluate(() => {
+    const scroller = document.querySelector("#scroller");
+    const found = [...scroller.querySelectorAll("li.message .body")].find(({ textContent }) => textContent === "Page 40");
+    if (found) found.scrollIntoView({ block: "center" });
+    else scroller.scrollTop = scroller.scrollHeight;
+    return Boolean(found);
+  });
+  while (!(await isAtPage40())) await bob.waitForTimeout(50);
+  // The page hears of the scrolling in its next frame.
+  await bob.evaluate(() => new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(done)); }));
   await entry(bob, "Alice").click();
   let first = "Page 1";
   for (let tries = 0; tries < 100 && Number(first?.slice(5)) < 30; tries += 1) {
