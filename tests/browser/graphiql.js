@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { sendMany } from "./chat.js";
-import { fits, launch, paleTexts } from "./page.js";
+import { checked, fits, launch, paleTexts } from "./page.js";
 
 const [base, executablePath, folder, serviceToken] = process.argv.slice(2);
 const { newContext, open, check, close } = await launch(base, executablePath);
@@ -147,11 +147,10 @@ try {
       const context = await newContext({ viewport: { width, height }, colorScheme, hasTouch: name === "narrow" });
       const page = await open(context, "/");
       await waitForResult(page, "Alice & Bob");
-      const look = async (what) => {
+      const look = (what) => checked(page, join(folder, `${name}-${colorScheme}-${what}.png`), async () => {
         await fits(page, name);
         assert.deepEqual(await page.evaluate(paleTexts), [], `${name}, ${colorScheme}, ${what}: contrast`);
-        await page.screenshot({ path: join(folder, `${name}-${colorScheme}-${what}.png`) });
-      };
+      });
       await look("inbox");
       await toTab(page, "Send");
       await look("send");

@@ -13,7 +13,7 @@ import { apiOf } from "./chat.js";
 
 const [base, executablePath, folder, kind, appFolder] = process.argv.slice(2);
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-const MESSAGES = 200;
+const MESSAGES = 120;
 const ROUNDS = 5;
 const GROUP = "Project Phoenix";
 
