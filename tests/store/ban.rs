@@ -13,6 +13,7 @@ use wideroom::store::{
 use super::ask::{exported, findings, history, inbox, make, only, participant, send};
 use super::membership::{changing, joins};
 use super::outbox::events_of;
+use super::stage::Stage;
 use crate::support::words::{START, change, conversation_id, crowd, group_row, id, users};
 
 /// A moment that has passed on every clock of a test, and one that has not.
@@ -448,11 +449,23 @@ async fn decide_on(store: &dyn Store, on: ConversationId, micros: i64, user: &Us
     assert!(decided.is_some());
 }
 
-pub async fn bans_that_disagree_with_memberships_are_found(store: &dyn StoreAdmin) {
-    if store.to_string() == "naive" {
-        // Nothing follows from anything there.
-        return;
+#[tokio::test]
+async fn bans_that_disagree_with_memberships_are_found_in_a_folder() {
+    let stage = Stage::embedded().await.unwrap();
+    bans_that_disagree_with_memberships_are_found(stage.store()).await;
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn bans_that_disagree_with_memberships_are_found_on_a_cluster() {
+    if let Some((stage, _alone)) = Stage::cassandra_alone().await {
+        bans_that_disagree_with_memberships_are_found(stage.store()).await;
+        stage.close().await;
     }
+}
+
+/// Nothing follows from anything in the naive store.
+async fn bans_that_disagree_with_memberships_are_found(store: &dyn StoreAdmin) {
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
     let on = conversation_id(1);
     let row = |user: &UserId, membership: Membership, ban: Option<Ban>| ImportRow::Participant {

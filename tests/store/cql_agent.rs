@@ -8,12 +8,12 @@ use scylla::client::session::Session;
 use scylla::value::Row;
 use wideroom::clock::ManualClock;
 use wideroom::model::{ConversationId, UserId};
-use wideroom::store::cql::Cql;
+use wideroom::store::cql::{Address, Cql};
 use wideroom::store::{NewConversation, Store};
 
 use super::ask::{MarkTo, make, mark, send};
 use super::membership::{govern, joins, leaves};
-use super::stage::keyspace;
+use super::stage::{keyspace, keyspace_alone};
 use crate::support::cassandra::shared;
 use crate::support::size::sized;
 use crate::support::words::{
@@ -28,7 +28,10 @@ struct Place {
 
 impl Place {
     async fn open() -> Option<Self> {
-        let address = keyspace().await?;
+        Self::at(keyspace().await?).await
+    }
+
+    async fn at(address: Address) -> Option<Self> {
         new_salt_among_others();
         let keyspace = address.keyspace.clone();
         let session = shared().await?.session().await;
@@ -175,9 +178,10 @@ async fn a_send_takes_the_statements_of_one_to_a_person() {
 
 #[tokio::test]
 async fn rows_that_earlier_versions_wrote_are_dropped_by_a_repair() {
-    let Some(place) = Place::open().await else {
+    let Some((address, _alone)) = keyspace_alone().await else {
         return;
     };
+    let place = Place::at(address).await.unwrap();
     let (agent, ann, conversation) = (user("agent:old"), user("ann"), conversation_id(1));
     make(&place.store, conversation, &[ann.clone(), agent.clone()]).await;
     place.write_old_rows(&agent, &ann, conversation).await;

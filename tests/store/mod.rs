@@ -371,7 +371,6 @@ contract! {
             an_import_brings_bans_and_silences,
             one_of_a_ban_and_a_joining_at_once_is_decided_first,
             a_slow_mode_is_logged_and_shows_in_no_inbox,
-            bans_that_disagree_with_memberships_are_found,
         }
         import {
             importing_twice_is_importing_once,

@@ -61,18 +61,27 @@ impl Stage {
 
     /// In one keyspace with the other cases of its run: to make the tables takes seconds.
     pub async fn cassandra() -> Option<Self> {
-        let address = keyspace().await?;
+        Some(Self::cassandra_at(keyspace().await?).await)
+    }
+
+    /// In the keyspace of cases that verify all of it.
+    pub async fn cassandra_alone() -> Option<(Self, MutexGuard<'static, ()>)> {
+        let (address, alone) = keyspace_alone().await?;
+        Some((Self::cassandra_at(address).await, alone))
+    }
+
+    async fn cassandra_at(address: Address) -> Self {
         new_salt_among_others();
         let clock = Arc::new(ManualClock::at(NOW));
         let store = Arc::new(Cql::open(address, clock.clone()).await.unwrap());
         let counted = Arc::clone(&store);
-        Some(Self {
+        Self {
             store: Box::new(InstrumentedStore::new(store)),
             clock,
             folder: None,
             is_slow: true,
             rows: Box::new(move || counted.rows_read()),
-        })
+        }
     }
 
     pub fn store(&self) -> &dyn StoreAdmin {
