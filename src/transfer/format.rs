@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::value::RawValue;
 
 use super::line::{self, Line};
 use crate::model::{
     Attachment, Ban, HistoryVisibility, InputHash, Membership, MembershipState, Message,
-    MessageKind, MessageStep, Metadata, MetadataError, OrderKey, Parts, PostingRoles, Report,
-    Suspension,
+    MessageKind, Metadata, MetadataError, OrderKey, Parts, PostingRoles, Report, Suspension,
 };
 use crate::store::{ImportPositions, ImportRow};
 
@@ -30,12 +30,7 @@ impl Line {
                 username: user.to_string(),
                 display_name: profile.display_name.clone(),
                 avatar_url: profile.avatar_url.clone(),
-                metadata: profile
-                    .metadata
-                    .as_ref()
-                    .map(Metadata::json)
-                    .transpose()?
-                    .map(ToOwned::to_owned),
+                metadata: json(profile.metadata.as_ref())?,
                 last_seen_at: text(profile.last_seen_at),
                 suspension: restriction.suspension.as_ref().map(suspension),
                 tokens_from: text(restriction.tokens_from),
@@ -68,12 +63,7 @@ impl Line {
                     description: profile.description.clone(),
                     avatar_url: profile.avatar_url.clone(),
                     app_key: profile.app_key.as_ref().map(|key| key.as_str().to_owned()),
-                    metadata: profile
-                        .metadata
-                        .as_ref()
-                        .map(Metadata::json)
-                        .transpose()?
-                        .map(ToOwned::to_owned),
+                    metadata: json(profile.metadata.as_ref())?,
                     slow_mode_seconds: Some(conversation.slow_mode_seconds)
                         .filter(|seconds| *seconds > 0),
                     send_role: Some(roles.send).filter(|role| *role != PostingRoles::DEFAULT.send),
@@ -83,9 +73,7 @@ impl Line {
                         .filter(|visibility| *visibility != HistoryVisibility::All),
                     message_ttl_seconds: conversation.history.ttl_seconds,
                     floor: bound_text(conversation.history.floor),
-                    input_hash: conversation
-                        .input_hash
-                        .map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
+                    input_hash: hash_text(conversation.input_hash),
                     participants: None,
                 })
             }
@@ -132,6 +120,24 @@ impl Line {
 
 fn text(value: Option<impl ToString>) -> Option<String> {
     value.map(|value| value.to_string())
+}
+
+fn json(metadata: Option<&Metadata>) -> Result<Option<Box<RawValue>>, MetadataError> {
+    let json = metadata.map(Metadata::json).transpose()?;
+    Ok(json.map(ToOwned::to_owned))
+}
+
+fn hash_text(hash: Option<InputHash>) -> Option<String> {
+    hash.map(|hash| URL_SAFE_NO_PAD.encode(hash.0))
+}
+
+/// Lines of a list. `None` if it is empty.
+fn lines_of<T, L>(list: &[T], line: impl Fn(&T) -> L) -> Option<Vec<L>> {
+    (!list.is_empty()).then(|| list.iter().map(line).collect())
+}
+
+fn attachment_lines(list: &[Attachment]) -> Option<Vec<line::AttachmentLine>> {
+    lines_of(list, |attachment| attachment.clone().into())
 }
 
 /// An order key in hexadecimal digits. `None` for no bound.
@@ -209,7 +215,6 @@ fn report_line(report: &Report) -> line::ReportLine {
         attachments,
         resolution,
     } = report;
-    let attachments: Vec<_> = attachments.iter().map(attachment).collect();
     line::ReportLine {
         id: id.to_string(),
         reporter: reporter.to_string(),
@@ -219,7 +224,7 @@ fn report_line(report: &Report) -> line::ReportLine {
         conversation_id: conversation.map(|conversation| conversation.0),
         message_id: text(*message),
         body: body.clone(),
-        attachments: (!attachments.is_empty()).then_some(attachments),
+        attachments: attachment_lines(attachments),
         resolution: resolution.as_ref().map(|resolution| line::ResolutionLine {
             outcome: resolution.outcome,
             by: resolution.by.to_string(),
@@ -254,15 +259,8 @@ fn message_line(
         pin: _,
     } = message;
     let content = content.as_ref();
-    let attachments: Vec<_> = content
-        .into_iter()
-        .flat_map(|content| &content.attachments)
-        .map(attachment)
-        .collect();
     let metadata = content.and_then(|content| content.metadata.as_ref());
-    let steps = content.map_or(&[][..], |content| content.steps.as_slice());
     let mentions = message.mentions();
-    let names = mentions.map(|mentions| mentions.users().iter().map(ToString::to_string));
     Ok(line::MessageLine {
         conversation_id: conversation.0,
         id: id.to_string(),
@@ -272,24 +270,20 @@ fn message_line(
             .map(|content| content.body.as_str())
             .filter(|body| !body.is_empty())
             .map(str::to_owned),
-        attachments: (!attachments.is_empty()).then_some(attachments),
-        metadata: metadata
-            .map(Metadata::json)
-            .transpose()?
-            .map(ToOwned::to_owned),
+        attachments: content.and_then(|content| attachment_lines(&content.attachments)),
+        metadata: json(metadata)?,
         reply_to: text(*reply_to),
-        mentions: names
-            .map(Iterator::collect)
-            .filter(|names: &Vec<_>| !names.is_empty()),
+        mentions: mentions.and_then(|mentions| lines_of(mentions.users(), ToString::to_string)),
         mentions_everyone: mentions
             .is_some_and(|mentions| mentions.everyone)
             .then_some(true),
-        steps: (!steps.is_empty()).then(|| steps.iter().map(step).collect()),
+        steps: content
+            .and_then(|content| lines_of(content.steps.as_slice(), |step| step.clone().into())),
         is_interrupted: content
             .is_some_and(|content| content.is_interrupted)
             .then_some(true),
         client_key: client_key.as_ref().map(|key| key.as_str().to_owned()),
-        input_hash: input_hash.map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
+        input_hash: hash_text(input_hash),
         edited_at: text(content.and_then(|content| content.edited_at)),
         deleted_at: text(*deleted_at),
         parts: content
@@ -302,42 +296,4 @@ fn message_line(
 fn parts(parts: &Parts) -> Option<BTreeMap<u32, String>> {
     let encoded = |(number, part)| (number, URL_SAFE_NO_PAD.encode(part));
     (!parts.is_empty()).then(|| parts.iter().map(encoded).collect())
-}
-
-fn step(step: &MessageStep) -> line::StepLine {
-    let MessageStep {
-        key,
-        title,
-        state,
-        detail,
-    } = step.clone();
-    line::StepLine {
-        key,
-        title,
-        state,
-        detail,
-    }
-}
-
-fn attachment(attachment: &Attachment) -> line::AttachmentLine {
-    let Attachment {
-        url,
-        mime_type,
-        name,
-        size_bytes,
-        width,
-        height,
-        duration_ms,
-        thumbnail_url,
-    } = attachment.clone();
-    line::AttachmentLine {
-        url,
-        mime_type,
-        name,
-        size_bytes,
-        width,
-        height,
-        duration_ms,
-        thumbnail_url,
-    }
 }

@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::model::{
-    ConversationKind, HistoryVisibility, MembershipState, MessageKind, MessageStepState,
-    NotificationLevel, ReportOutcome, ReportReason, Role,
+    Attachment, ConversationKind, HistoryVisibility, MembershipState, MessageKind, MessageStep,
+    MessageStepState, NotificationLevel, ReportOutcome, ReportReason, Role,
 };
 
 /// The longest line, without its end.
@@ -69,385 +69,201 @@ impl Line {
     }
 }
 
-/// The first line of an export.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Header {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub format: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exported_at: Option<String>,
-    /// Tokens of everyone issued before this moment are refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens_from: Option<String>,
-}
-
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct UserLine {
-    pub username: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub display_name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub avatar_url: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_seen_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub suspension: Option<SuspensionLine>,
-    /// Tokens issued before this moment are refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens_from: Option<String>,
-}
-
-/// A user whom another user blocks.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct BlockLine {
-    pub username: String,
-    pub blocked: String,
-    pub since: String,
-}
-
-/// A report of a user or a message.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ReportLine {
-    pub id: String,
-    pub reporter: String,
-    pub user: String,
-    pub reason: ReportReason,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub conversation_id: Option<Uuid>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message_id: Option<String>,
-    /// Copy of the message's body when it was reported.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub body: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attachments: Option<Vec<AttachmentLine>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resolution: Option<ResolutionLine>,
-}
-
-/// A resolution in the line of its report.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ResolutionLine {
-    pub outcome: ReportOutcome,
-    pub by: String,
-    pub at: String,
-}
-
-/// A suspension in the line of its user.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SuspensionLine {
-    pub since: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ConversationLine {
-    pub id: Uuid,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<ConversationKind>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub created_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub created_by: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_activity_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub avatar_url: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slow_mode_seconds: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub app_key: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub send_role: Option<Role>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub add_role: Option<Role>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pin_role: Option<Role>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub history_visibility: Option<HistoryVisibility>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message_ttl_seconds: Option<u32>,
-    /// Order key in hexadecimal digits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub floor: Option<String>,
-    /// Base64url of 32 bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_hash: Option<String>,
-    /// The short form: participants in the line of their conversation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub participants: Option<Vec<ShortParticipant>>,
-}
-
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ParticipantLine {
-    pub conversation_id: Uuid,
-    pub username: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<MembershipState>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub role: Option<Role>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub joined_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub left_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_up_to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unread_from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delivered_up_to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub muted: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pinned: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub archived_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub level: Option<NotificationLevel>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub silenced_since: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub silenced_until: Option<String>,
-    /// Order key in hexadecimal digits, as the next one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub visible_from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cleared_up_to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked_message_ttl_seconds: Option<u32>,
-    /// Only for one whose `state` is BANNED.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ban: Option<BanLine>,
-}
-
-/// A ban in the line of the banned user.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct BanLine {
-    pub by: String,
-    pub at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-/// A participant in the line of its conversation.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ShortParticipant {
-    pub username: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<MembershipState>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub role: Option<Role>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub joined_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub left_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_up_to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unread_from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delivered_up_to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub muted: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pinned: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub archived_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub level: Option<NotificationLevel>,
-}
-
-impl ShortParticipant {
-    pub fn of(self, conversation_id: Uuid) -> ParticipantLine {
-        let Self {
-            username,
-            state,
-            role,
-            joined_at,
-            left_at,
-            read_up_to,
-            unread_from,
-            delivered_up_to,
-            muted,
-            pinned,
-            archived_at,
-            level,
-        } = self;
-        ParticipantLine {
-            conversation_id,
-            username,
-            state,
-            role,
-            joined_at,
-            left_at,
-            read_up_to,
-            unread_from,
-            delivered_up_to,
-            muted,
-            pinned,
-            archived_at,
-            level,
-            silenced_since: None,
-            silenced_until: None,
-            visible_from: None,
-            cleared_up_to: None,
-            asked_message_ttl_seconds: None,
-            ban: None,
+/// Structs of the lines: the keys in parentheses, and the optional fields, each left out if it holds the default.
+macro_rules! lines {
+    ($(
+        $(#[$attribute:meta])*
+        pub struct $name:ident($($key:ident: $key_type:ty),*) {
+            $($(#[$doc:meta])* $field:ident: $type:ty,)*
         }
-    }
-}
-
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct MessageLine {
-    pub conversation_id: Uuid,
-    pub id: String,
-    pub sender: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<MessageKind>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub body: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attachments: Option<Vec<AttachmentLine>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reply_to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mentions: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mentions_everyone: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub steps: Option<Vec<StepLine>>,
-    /// Whether the writer fell silent, and the server sent what there was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub is_interrupted: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_key: Option<String>,
-    /// Hash of the send, if the content was changed since. Base64url of 32 bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_hash: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub edited_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deleted_at: Option<String>,
-    /// Parts of the content that only a later version knows: base64url by number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parts: Option<BTreeMap<u32, String>>,
-}
-
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AttachmentLine {
-    pub url: String,
-    pub mime_type: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub size_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub width: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub height: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration_ms: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub thumbnail_url: Option<String>,
-}
-
-/// Step of the work behind a message.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct StepLine {
-    pub key: String,
-    pub title: String,
-    pub state: MessageStepState,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-}
-
-impl MessageLine {
-    /// A line without a message yet.
-    pub(super) fn empty(conversation_id: Uuid) -> Self {
-        Self {
-            conversation_id,
-            id: String::new(),
-            sender: String::new(),
-            kind: None,
-            body: None,
-            attachments: None,
-            metadata: None,
-            reply_to: None,
-            mentions: None,
-            mentions_everyone: None,
-            steps: None,
-            is_interrupted: None,
-            client_key: None,
-            input_hash: None,
-            edited_at: None,
-            deleted_at: None,
-            parts: None,
+    )*) => {$(
+        $(#[$attribute])*
+        #[derive(Debug, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        pub struct $name {
+            $(pub $key: $key_type,)*
+            $($(#[$doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$type>,)*
         }
-    }
+    )*};
 }
+
+lines! {
+    /// The first line of an export.
+    pub struct Header() {
+        format: u32,
+        exported_at: String,
+        /// Tokens of everyone issued before this moment are refused.
+        tokens_from: String,
+    }
+
+    pub struct UserLine(username: String) {
+        display_name: String,
+        avatar_url: String,
+        metadata: Box<RawValue>,
+        last_seen_at: String,
+        suspension: SuspensionLine,
+        /// Tokens issued before this moment are refused.
+        tokens_from: String,
+    }
+
+    /// A user whom another user blocks.
+    pub struct BlockLine(username: String, blocked: String, since: String) {}
+
+    /// A report of a user or a message.
+    pub struct ReportLine(id: String, reporter: String, user: String, reason: ReportReason) {
+        note: String,
+        conversation_id: Uuid,
+        message_id: String,
+        /// Copy of the message's body when it was reported.
+        body: String,
+        attachments: Vec<AttachmentLine>,
+        resolution: ResolutionLine,
+    }
+
+    /// A resolution in the line of its report.
+    pub struct ResolutionLine(outcome: ReportOutcome, by: String, at: String) {}
+
+    /// A suspension in the line of its user.
+    pub struct SuspensionLine(since: String) {
+        until: String,
+        reason: String,
+    }
+
+    pub struct ConversationLine(id: Uuid) {
+        kind: ConversationKind,
+        name: String,
+        created_at: String,
+        created_by: String,
+        last_activity_at: String,
+        description: String,
+        avatar_url: String,
+        metadata: Box<RawValue>,
+        slow_mode_seconds: u32,
+        app_key: String,
+        send_role: Role,
+        add_role: Role,
+        pin_role: Role,
+        history_visibility: HistoryVisibility,
+        message_ttl_seconds: u32,
+        /// Order key in hexadecimal digits.
+        floor: String,
+        /// Base64url of 32 bytes.
+        input_hash: String,
+        /// The short form: participants in the line of their conversation.
+        participants: Vec<ShortParticipant>,
+    }
+
+    #[derive(Default)]
+    pub struct ParticipantLine(conversation_id: Uuid, username: String) {
+        state: MembershipState,
+        role: Role,
+        joined_at: String,
+        left_at: String,
+        read_up_to: String,
+        unread_from: String,
+        delivered_up_to: String,
+        muted: bool,
+        pinned: bool,
+        archived_at: String,
+        level: NotificationLevel,
+        silenced_since: String,
+        silenced_until: String,
+        /// Order key in hexadecimal digits, as the next one.
+        visible_from: String,
+        cleared_up_to: String,
+        asked_message_ttl_seconds: u32,
+        /// Only for one whose `state` is BANNED.
+        ban: BanLine,
+    }
+
+    /// A ban in the line of the banned user.
+    pub struct BanLine(by: String, at: String) {
+        until: String,
+        reason: String,
+    }
+
+    /// A participant in the line of its conversation.
+    pub struct ShortParticipant(username: String) {
+        state: MembershipState,
+        role: Role,
+        joined_at: String,
+        left_at: String,
+        read_up_to: String,
+        unread_from: String,
+        delivered_up_to: String,
+        muted: bool,
+        pinned: bool,
+        archived_at: String,
+        level: NotificationLevel,
+    }
+
+    #[derive(Default)]
+    pub struct MessageLine(conversation_id: Uuid, id: String, sender: String) {
+        kind: MessageKind,
+        body: String,
+        attachments: Vec<AttachmentLine>,
+        metadata: Box<RawValue>,
+        reply_to: String,
+        mentions: Vec<String>,
+        mentions_everyone: bool,
+        steps: Vec<StepLine>,
+        /// Whether the writer fell silent, and the server sent what there was.
+        is_interrupted: bool,
+        client_key: String,
+        /// Hash of the send, if the content was changed since. Base64url of 32 bytes.
+        input_hash: String,
+        edited_at: String,
+        deleted_at: String,
+        /// Parts of the content that only a later version knows: base64url by number.
+        parts: BTreeMap<u32, String>,
+    }
+
+    pub struct AttachmentLine(url: String, mime_type: String) {
+        name: String,
+        size_bytes: u64,
+        width: u32,
+        height: u32,
+        duration_ms: u32,
+        thumbnail_url: String,
+    }
+
+    /// Step of the work behind a message.
+    pub struct StepLine(key: String, title: String, state: MessageStepState) {
+        detail: String,
+    }
+
+    pub struct ReactionLine(conversation_id: Uuid, message_id: String, emoji: String, username: String) {}
+
+    /// A pinned message.
+    pub struct PinLine(conversation_id: Uuid, message_id: String, by: String, at: String) {}
+
+    /// The last line of an export: shows that the file is whole. It holds the number of lines before it.
+    pub struct End(lines: u64) {}
+}
+
+/// Conversion to a struct that has the same fields, and perhaps more.
+macro_rules! same_fields {
+    ($from:ident => $to:ident: $($field:ident)* $(, ..$rest:expr)?) => {
+        impl From<$from> for $to {
+            fn from($from { $($field),* }: $from) -> Self {
+                Self { $($field,)* $(..$rest)? }
+            }
+        }
+    };
+}
+
+same_fields!(Attachment => AttachmentLine: url mime_type name size_bytes width height duration_ms thumbnail_url);
+same_fields!(AttachmentLine => Attachment: url mime_type name size_bytes width height duration_ms thumbnail_url);
+same_fields!(MessageStep => StepLine: key title state detail);
+same_fields!(StepLine => MessageStep: key title state detail);
+same_fields!(ShortParticipant => ParticipantLine: username state role joined_at left_at read_up_to unread_from
+    delivered_up_to muted pinned archived_at level, ..Self::default());
 
 impl AttachmentLine {
-    /// Weight of the attachment, as [`crate::model::Attachment::bytes`] has it.
+    /// Weight of the attachment, as [`Attachment::bytes`] has it.
     pub(super) fn bytes(&self) -> usize {
         self.url.len() + self.mime_type.len() + self.name.as_ref().map_or(0, String::len) + 32
     }
-}
-
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ReactionLine {
-    pub conversation_id: Uuid,
-    pub message_id: String,
-    pub emoji: String,
-    pub username: String,
-}
-
-/// A pinned message.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct PinLine {
-    pub conversation_id: Uuid,
-    pub message_id: String,
-    pub by: String,
-    pub at: String,
-}
-
-/// The last line of an export: shows that the file is whole.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct End {
-    /// The number of lines before this one.
-    pub lines: u64,
 }
 
 impl Line {

@@ -7,9 +7,11 @@ mod message;
 mod report;
 
 use std::collections::HashSet;
+use std::fmt::Display;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::value::RawValue;
 
 use self::message::{attachments, message_rows};
 use self::report::report_row;
@@ -46,7 +48,7 @@ pub(super) fn rows(line: Line, context: &LineContext) -> Result<LineRows> {
         Line::End(end) if end.lines == number - 1 => Vec::new(),
         Line::End(end) => {
             return Err(format!(
-                "the file is not whole: {} lines should stand before this one, and {} do",
+                "the file is not whole: it has {1} lines before this one, and should have {0}",
                 end.lines,
                 number - 1
             ));
@@ -75,15 +77,10 @@ fn restriction(
     now: Timestamp,
 ) -> Result<Restriction> {
     let suspension = suspension.map(|line| {
-        let since = past("since", Some(line.since), now)?;
-        if let Some(reason) = &line.reason {
-            parse_line(reason, Suspension::REASON_BYTES_MAX)
-                .map_err(|error| format!("`reason` {error}"))?;
-        }
         Ok::<_, String>(Suspension {
-            since: since.unwrap_or_default(),
+            since: past("since", Some(line.since), now)?.unwrap_or_default(),
+            reason: text("reason", line.reason, Suspension::REASON_BYTES_MAX)?,
             until: moment("until", line.until)?,
-            reason: line.reason,
         })
     });
     Ok(Restriction {
@@ -100,11 +97,7 @@ fn user_row(user: line::UserLine, now: Timestamp) -> Result<ImportRow> {
             Profile::DISPLAY_NAME_BYTES_MAX,
         )?,
         avatar_url: text("avatarUrl", user.avatar_url, Profile::AVATAR_URL_BYTES_MAX)?,
-        metadata: user
-            .metadata
-            .map(|json| Metadata::from_history(json.get(), Metadata::BYTES_MAX))
-            .transpose()
-            .map_err(|error| format!("`metadata` {error}"))?,
+        metadata: metadata(user.metadata, Metadata::BYTES_MAX)?,
         last_seen_at: past("lastSeenAt", user.last_seen_at, now)?,
     };
     Ok(ImportRow::User {
@@ -117,7 +110,7 @@ fn user_row(user: line::UserLine, now: Timestamp) -> Result<ImportRow> {
 fn block_row(line: line::BlockLine, now: Timestamp) -> Result<ImportRow> {
     let (user, blocked) = (living(&line.username)?, living(&line.blocked)?);
     if user == blocked {
-        return Err("nobody blocks themselves".to_owned());
+        return Err("`blocked` must be another user than `username`".to_owned());
     }
     Ok(ImportRow::Block {
         user,
@@ -137,7 +130,7 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
     };
     if participants.len() > count_max {
         return Err(format!(
-            "`participants` has {} of them, and {count_max} is the most",
+            "`participants` has {} entries, and {count_max} is the most",
             participants.len()
         ));
     }
@@ -150,28 +143,20 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
         ));
     }
     let profile = ConversationProfile {
-        description: line
-            .description
-            .map(|text| Body::from_history(text, ConversationProfile::DESCRIPTION_BYTES_MAX, false))
-            .transpose()
-            .map_err(|error| format!("`description` {error}"))?
-            .map(|text| text.as_str().to_owned()),
+        description: body(
+            "description",
+            line.description,
+            ConversationProfile::DESCRIPTION_BYTES_MAX,
+            false,
+        )?,
         avatar_url: text("avatarUrl", line.avatar_url, Profile::AVATAR_URL_BYTES_MAX)?,
-        metadata: line
-            .metadata
-            .map(|json| Metadata::from_history(json.get(), Metadata::BYTES_MAX))
-            .transpose()
-            .map_err(|error| format!("`metadata` {error}"))?,
+        metadata: metadata(line.metadata, Metadata::BYTES_MAX)?,
         app_key: app_key(kind, line.app_key)?,
     };
     let conversation = Conversation {
         id,
         kind,
-        name: line
-            .name
-            .map(|name| GroupName::from_history(&name))
-            .transpose()
-            .map_err(|error| format!("`name` {error}"))?,
+        name: optional("name", line.name, |name| GroupName::from_history(&name))?,
         created_at: past("createdAt", line.created_at, now)?
             .or(last_activity)
             .unwrap_or(now),
@@ -209,7 +194,11 @@ fn conversation_rows(line: line::ConversationLine, now: Timestamp) -> Result<Vec
         profile,
     }];
     for participant in participants {
-        rows.push(participant_row(participant.of(line.id), now)?);
+        let participant = line::ParticipantLine {
+            conversation_id: line.id,
+            ..participant.into()
+        };
+        rows.push(participant_row(participant, now)?);
     }
     Ok(rows)
 }
@@ -226,7 +215,7 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
     );
     let since = match state {
         MembershipState::Joined if left_at.is_some() => {
-            return Err("`leftAt` is only for one whose `state` is LEFT or BANNED".to_owned());
+            return Err("`leftAt` is only for a `state` of LEFT or BANNED".to_owned());
         }
         MembershipState::Joined => joined_at,
         MembershipState::Left | MembershipState::Banned => left_at,
@@ -268,14 +257,10 @@ fn participant_row(line: line::ParticipantLine, now: Timestamp) -> Result<Import
 
 /// A key of the app's own, which groups alone have.
 fn app_key(kind: ConversationKind, key: Option<String>) -> Result<Option<AppKey>> {
-    let Some(key) = key else {
-        return Ok(None);
-    };
-    if kind != ConversationKind::Group {
+    if key.is_some() && kind != ConversationKind::Group {
         return Err("only a group has an `appKey`".to_owned());
     }
-    let key = AppKey::parse(&key).map_err(|error| format!("`appKey` {error}"))?;
-    Ok(Some(key))
+    optional("appKey", key, |key| AppKey::parse(&key))
 }
 
 /// The roles of sends, additions and pins, which groups alone have.
@@ -331,10 +316,10 @@ fn ban(
     let line = match (state, line) {
         (MembershipState::Banned, Some(line)) => line,
         (MembershipState::Banned, None) => {
-            return Err("one whose `state` is BANNED has a `ban`".to_owned());
+            return Err("a participant whose `state` is BANNED must have a `ban`".to_owned());
         }
         (MembershipState::Joined | MembershipState::Left, Some(_)) => {
-            return Err("`ban` is only for one whose `state` is BANNED".to_owned());
+            return Err("`ban` is only for a `state` of BANNED".to_owned());
         }
         (MembershipState::Joined | MembershipState::Left, None) => return Ok(None),
     };
@@ -417,11 +402,39 @@ fn living(username: &str) -> Result<UserId> {
     UserId::parse_living(username).map_err(|error| error.to_string())
 }
 
+/// Parses a field that a line may leave out. An error names the field.
+fn optional<T, U, E: Display>(
+    field: &str,
+    value: Option<T>,
+    parse: impl FnOnce(T) -> Result<U, E>,
+) -> Result<Option<U>> {
+    let parsed = value.map(parse).transpose();
+    parsed.map_err(|error| format!("`{field}` {error}"))
+}
+
 fn text(field: &str, text: Option<String>, bytes_max: usize) -> Result<Option<String>> {
-    if let Some(text) = &text {
-        parse_line(text, bytes_max).map_err(|error| format!("`{field}` {error}"))?;
-    }
-    Ok(text)
+    optional(field, text, |text| {
+        parse_line(&text, bytes_max).map(|()| text)
+    })
+}
+
+/// A text of several lines.
+fn body(
+    field: &str,
+    text: Option<String>,
+    bytes_max: usize,
+    may_be_empty: bool,
+) -> Result<Option<String>> {
+    let body = optional(field, text, |text| {
+        Body::from_history(text, bytes_max, may_be_empty)
+    })?;
+    Ok(body.map(|body| body.as_str().to_owned()))
+}
+
+fn metadata(json: Option<Box<RawValue>>, bytes_max: usize) -> Result<Option<Metadata>> {
+    optional("metadata", json, |json| {
+        Metadata::from_history(json.get(), bytes_max)
+    })
 }
 
 fn moment(field: &str, text: Option<String>) -> Result<Option<Timestamp>> {

@@ -91,7 +91,7 @@ fn a_direct_conversation_has_two_at_most() {
     let line = r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","kind":"DIRECT","participants":[{"username":"a"},{"username":"b"},{"username":"c"}]}"#;
     assert_eq!(
         read(line).unwrap_err(),
-        "`participants` has 3 of them, and 2 is the most"
+        "`participants` has 3 entries, and 2 is the most"
     );
 }
 
@@ -220,7 +220,7 @@ fn attachments_are_within_their_bounds() {
     );
     assert_eq!(
         with(fine, 11).unwrap_err(),
-        "`attachments` has 11 of them, and 10 is the most"
+        "`attachments` has 11 entries, and 10 is the most"
     );
     for wrong in [
         r#"{"url":"javascript:alert(1)","mimeType":"x/y"}"#,
@@ -248,7 +248,7 @@ fn a_file_that_lost_lines_is_told_from_a_whole_one() {
     assert!(read(r#"{"type":"end","lines":16}"#).unwrap().is_empty());
     assert_eq!(
         read(r#"{"type":"end","lines":20}"#).unwrap_err(),
-        "the file is not whole: 20 lines should stand before this one, and 16 do"
+        "the file is not whole: it has 16 lines before this one, and should have 20"
     );
     assert!(read(r#"{"type":"header","format":4}"#).is_err());
     for format in [1, 2, 3] {

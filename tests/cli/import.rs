@@ -88,7 +88,7 @@ fn a_broken_line_is_named_and_the_rest_goes_on() {
     let expected = [
         "line 2: expected ident at column 2",
         "line 4: `emoji` must be one emoji of Unicode, as 👍",
-        "line 6: the file is not whole: 99 lines should stand before this one, and 5 do",
+        "line 6: the file is not whole: it has 5 lines before this one, and should have 99",
         "wideroom: broken lines skipped: 3; the rest is imported",
     ];
     assert_eq!(said, expected);

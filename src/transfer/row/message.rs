@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{LOSSY, Result, input_hash, message_id, name, past, text};
+use super::{LOSSY, Result, input_hash, message_id, metadata, name, optional, past};
 use crate::model::{
     Attachment, Body, Content, ConversationId, IdempotencyKey, Mentions, Message, MessageId,
     MessageKind, MessageStep, MessageSteps, Metadata, Parts, TextError, Timestamp,
@@ -59,7 +59,8 @@ fn split(mut line: MessageLine) -> Vec<MessageLine> {
             edited_at: first.edited_at.clone(),
             body,
             attachments,
-            ..MessageLine::empty(first.conversation_id)
+            conversation_id: first.conversation_id,
+            ..MessageLine::default()
         };
         lines.push(further);
     }
@@ -113,11 +114,7 @@ fn message_row(line: MessageLine, now: Timestamp) -> Result<ImportRow> {
         MessageKind::Text => Metadata::BYTES_MAX,
         MessageKind::System => Metadata::SYSTEM_BYTES_MAX,
     };
-    let metadata = line
-        .metadata
-        .map(|json| Metadata::from_history(json.get(), metadata_bytes_max))
-        .transpose();
-    let metadata = metadata.map_err(|error| format!("`metadata` {error}"))?;
+    let metadata = metadata(line.metadata, metadata_bytes_max)?;
     let mentions = mentions(
         line.mentions.unwrap_or_default(),
         line.mentions_everyone.unwrap_or_default(),
@@ -143,10 +140,9 @@ fn message_row(line: MessageLine, now: Timestamp) -> Result<ImportRow> {
             })
         }
     };
-    let client_key = line
-        .client_key
-        .map(|key| IdempotencyKey::parse(&key))
-        .transpose();
+    let client_key = optional("clientKey", line.client_key, |key| {
+        IdempotencyKey::parse(&key)
+    })?;
     let hash = line.input_hash.map(|text| input_hash(&text)).transpose()?;
     let message = Arc::new(Message {
         conversation: ConversationId(line.conversation_id),
@@ -158,7 +154,7 @@ fn message_row(line: MessageLine, now: Timestamp) -> Result<ImportRow> {
             .reply_to
             .map(|id| message_id("replyTo", &id, now))
             .transpose()?,
-        client_key: client_key.map_err(|error| format!("`clientKey` {error}"))?,
+        client_key,
         deleted_at,
         has_reactions: false,
         pin: None,
@@ -190,12 +186,7 @@ fn mentions(names: Vec<String>, everyone: bool) -> Result<Mentions> {
 }
 
 fn steps(lines: Vec<line::StepLine>) -> Result<MessageSteps> {
-    let steps = lines.into_iter().map(|line| MessageStep {
-        key: line.key,
-        title: line.title,
-        state: line.state,
-        detail: line.detail,
-    });
+    let steps = lines.into_iter().map(MessageStep::from);
     MessageSteps::parse(steps.collect()).map_err(|error| format!("`steps`: {error}"))
 }
 
@@ -203,7 +194,7 @@ fn steps(lines: Vec<line::StepLine>) -> Result<MessageSteps> {
 fn parts(lines: BTreeMap<u32, String>) -> Result<Parts> {
     let mut parts = Parts::default();
     if lines.len() > Parts::COUNT_MAX {
-        return Err(format!("`parts` has at most {} of them", Parts::COUNT_MAX));
+        return Err(format!("`parts` has at most {} entries", Parts::COUNT_MAX));
     }
     for (number, text) in lines {
         if Content::is_known_part(number) {
@@ -224,7 +215,7 @@ fn parts(lines: BTreeMap<u32, String>) -> Result<Parts> {
 pub(super) fn attachments(lines: Vec<line::AttachmentLine>) -> Result<Vec<Attachment>> {
     if lines.len() > Attachment::COUNT_MAX {
         return Err(format!(
-            "`attachments` has {} of them, and {} is the most",
+            "`attachments` has {} entries, and {} is the most",
             lines.len(),
             Attachment::COUNT_MAX
         ));
@@ -244,16 +235,7 @@ pub(super) fn attachments(lines: Vec<line::AttachmentLine>) -> Result<Vec<Attach
 }
 
 fn attachment(line: line::AttachmentLine) -> Result<Attachment> {
-    let line::AttachmentLine {
-        url,
-        mime_type,
-        name,
-        size_bytes,
-        width,
-        height,
-        duration_ms,
-        thumbnail_url,
-    } = line;
+    let attachment = Attachment::from(line);
     let parse_url = |name: &str, url: &str| {
         parse_line(url, Attachment::URL_BYTES_MAX)
             .map_err(|error| format!("`{name}` of an attachment {error}"))?;
@@ -266,27 +248,21 @@ fn attachment(line: line::AttachmentLine) -> Result<Attachment> {
             ))
         }
     };
-    parse_url("url", &url)?;
-    if let Some(url) = &thumbnail_url {
+    parse_url("url", &attachment.url)?;
+    if let Some(url) = &attachment.thumbnail_url {
         parse_url("thumbnailUrl", url)?;
     }
-    parse_line(&mime_type, Attachment::MIME_TYPE_BYTES_MAX)
+    parse_line(&attachment.mime_type, Attachment::MIME_TYPE_BYTES_MAX)
         .map_err(|error| format!("`mimeType` of an attachment {error}"))?;
-    let name = text("name", name, Attachment::NAME_BYTES_MAX)?;
+    optional("name", attachment.name.as_deref(), |name| {
+        parse_line(name, Attachment::NAME_BYTES_MAX)
+    })?;
+    let size_bytes = attachment.size_bytes;
     if size_bytes.is_some_and(|bytes| bytes > Attachment::SIZE_BYTES_MAX) {
         return Err(format!(
             "`sizeBytes` of an attachment is at most {}",
             Attachment::SIZE_BYTES_MAX
         ));
     }
-    Ok(Attachment {
-        url,
-        mime_type,
-        name,
-        size_bytes,
-        width,
-        height,
-        duration_ms,
-        thumbnail_url,
-    })
+    Ok(attachment)
 }
