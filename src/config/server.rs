@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{LogFormat, Scope, Setting, StoreChoice, parse_duration, value};
+use super::value::{self, setting};
+use super::{LogFormat, Scope, Setting, StoreChoice};
 use crate::bus::NatsAddressError;
 use crate::server::RequestLines;
 use crate::store::OUTBOX_KEEP_MAX;
@@ -22,341 +23,76 @@ const OUTBOX_KEEP_MIN: Duration = Duration::from_secs(3_600);
 
 /// All settings except access and bounds, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
-    Setting {
-        name: "listen",
-        environment: "WIDEROOM_LISTEN",
-        scope: Scope::Serve,
-        value_name: Some("ADDRESS"),
-        help: "Address and port to listen on; port 0 takes a free port",
-        beyond: None,
-        get: |config| config.listen.to_string(),
-        set: |config, text| {
-            config.listen = text
-                .parse()
-                .map_err(|_| "must be an IP address with a port, as 127.0.0.1:8080")?;
-            Ok(())
-        },
+    setting!(Serve "listen" "WIDEROOM_LISTEN" "ADDRESS" listen "Address and port to listen on; port 0 takes a free port";
+        |address| address.to_string(),
+        |text| text.parse().map_err(|_| "must be an IP address with a port, as 127.0.0.1:8080")?),
+    setting!(Serve ADMIN_LISTEN "WIDEROOM_ADMIN_LISTEN" "ADDRESS" admin_listen "Address of /metrics, /healthz, /readyz and backups, for this machine or a private network; `off` disables them";
+        |address| value::show_option(*address, "off", |address| address.to_string()),
+        |text| value::parse_option(text, "off", |text| {
+            let address = text.parse();
+            address.map_err(|_| "must be an IP address with a port, as 127.0.0.1:9090, or `off`".to_owned())
+        })?),
+    setting!(Data "data" "WIDEROOM_DATA" "DIR" data "Data folder, created if it is missing: the signing key and the embedded store";
+    |path| path.display().to_string(),
+    |text| match text {
+        "" => return Err("must name a folder".to_owned()),
+        text => PathBuf::from(text),
+    }),
+    setting!(Store "store" "WIDEROOM_STORE" "STORE" store "Store of the messages: `embedded`, in the data folder, or `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…&timeout=…]`, on Cassandra or ScyllaDB";
+    // Without user and password.
+    |store| match store {
+        StoreChoice::Embedded => "embedded".to_owned(),
+        StoreChoice::Cql(address) => address.to_setting(),
     },
-    Setting {
-        name: ADMIN_LISTEN,
-        environment: "WIDEROOM_ADMIN_LISTEN",
-        scope: Scope::Serve,
-        value_name: Some("ADDRESS"),
-        help: "Address of /metrics, /healthz, /readyz and backups, for this machine or a private network; `off` disables them",
-        beyond: None,
-        get: |config| {
-            config
-                .admin_listen
-                .map_or_else(|| "off".to_owned(), |address| address.to_string())
-        },
-        set: |config, text| {
-            let address = || {
-                text.parse()
-                    .map_err(|_| "must be an IP address with a port, as 127.0.0.1:9090, or `off`")
-            };
-            config.admin_listen = if text == "off" {
-                None
-            } else {
-                Some(address()?)
-            };
-            Ok(())
-        },
-    },
-    Setting {
-        name: "data",
-        environment: "WIDEROOM_DATA",
-        scope: Scope::Data,
-        value_name: Some("DIR"),
-        help: "Data folder, created if it is missing: the signing key and the embedded store",
-        beyond: None,
-        get: |config| config.data.display().to_string(),
-        set: |config, text| {
-            if text.is_empty() {
-                return Err("must name a folder".to_owned());
-            }
-            config.data = PathBuf::from(text);
-            Ok(())
-        },
-    },
-    Setting {
-        name: "store",
-        environment: "WIDEROOM_STORE",
-        scope: Scope::Store,
-        value_name: Some("STORE"),
-        help: "Store of the messages: `embedded`, in the data folder, or `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…&timeout=…]`, on Cassandra or ScyllaDB",
-        beyond: None,
+    |text| match text {
+        "embedded" => StoreChoice::Embedded,
+        url if url.starts_with("cql:") => {
+            StoreChoice::Cql(url.parse().map_err(|error: AddressError| error.to_string())?)
+        }
+        _ => return Err("must be `embedded` or begin with cql://".to_owned()),
+    }),
+    setting!(Serve "nats" "WIDEROOM_NATS" "URL" nats "NATS server over which servers of a cluster notify each other of writes: `nats://[user:password@]host[:port]` or `tls://…`; without it they poll every second";
         // Without user and password.
-        get: |config| match &config.store {
-            StoreChoice::Embedded => "embedded".to_owned(),
-            StoreChoice::Cql(address) => address.to_setting(),
-        },
-        set: |config, text| {
-            config.store = match text {
-                "embedded" => StoreChoice::Embedded,
-                url if url.starts_with("cql:") => StoreChoice::Cql(
-                    url.parse()
-                        .map_err(|error: AddressError| error.to_string())?,
-                ),
-                _ => return Err("must be `embedded` or begin with cql://".to_owned()),
-            };
-            Ok(())
-        },
-    },
-    Setting {
-        name: "nats",
-        environment: "WIDEROOM_NATS",
-        scope: Scope::Serve,
-        value_name: Some("URL"),
-        help: "NATS server over which servers of a cluster notify each other of writes: `nats://[user:password@]host[:port]` or `tls://…`; without it they poll every second",
-        beyond: None,
-        // Without user and password.
-        get: |config| {
-            config
-                .nats
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default()
-        },
-        set: |config, text| {
-            let address = |text: &str| {
-                text.parse()
-                    .map_err(|error: NatsAddressError| error.to_string())
-            };
-            config.nats = (!text.is_empty()).then(|| address(text)).transpose()?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "demo",
-        environment: "WIDEROOM_DEMO",
-        scope: Scope::Serve,
-        value_name: None,
-        help: "Load the sample into an empty store and issue tokens for its users; only on a loopback address",
-        beyond: None,
-        get: |config| config.demo.to_string(),
-        set: |config, text| value::set_bool(&mut config.demo, text),
-    },
-    Setting {
-        name: "trusted-documents",
-        environment: "WIDEROOM_TRUSTED_DOCUMENTS",
-        scope: Scope::Serve,
-        value_name: Some("FILE"),
-        help: "Execute only the documents of this list: a JSON object of documents by id, as client compilers write it; `any` executes every document",
-        beyond: None,
-        get: |config| {
-            config
-                .trusted_documents
-                .as_ref()
-                .map_or_else(|| "any".to_owned(), |path| path.display().to_string())
-        },
-        set: |config, text| {
-            if text.is_empty() {
-                return Err("must name a file, or be `any`".to_owned());
-            }
-            config.trusted_documents = (text != "any").then(|| PathBuf::from(text));
-            Ok(())
-        },
-    },
-    Setting {
-        name: "drain-delay",
-        environment: "WIDEROOM_DRAIN_DELAY",
-        scope: Scope::Serve,
-        value_name: Some("TIME"),
-        help: "Time after SIGTERM in which /readyz answers 503 and the server still accepts connections, so that a balancer notices; SIGINT skips it",
-        beyond: None,
-        get: |config| value::show_duration(config.drain_delay),
-        set: |config, text| {
-            config.drain_delay = parse_duration(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "drain",
-        environment: "WIDEROOM_DRAIN",
-        scope: Scope::Serve,
-        value_name: Some("TIME"),
-        help: "Time for running requests to finish after SIGTERM and --drain-delay",
-        beyond: None,
-        get: |config| value::show_duration(config.server.drain),
-        set: |config, text| {
-            config.server.drain = parse_duration(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "retention",
-        environment: "WIDEROOM_RETENTION",
-        scope: Scope::Serve,
-        value_name: Some("TIME"),
-        help: "Time after which every message expires, as 400d. A conversation may set a shorter one. none: only conversations that say so lose messages",
-        beyond: None,
-        get: |config| {
-            let retention = config.chat.retention;
-            retention.map_or_else(|| "none".to_owned(), value::show_duration)
-        },
-        set: |config, text| {
-            config.chat.retention = if text == "none" {
-                None
-            } else {
-                let time = parse_duration(text)?;
-                if !(RETENTION_MIN..=RETENTION_MAX).contains(&time) {
-                    return Err("must be none, or between 60s and 3652d".to_owned());
-                }
-                Some(time)
-            };
-            Ok(())
-        },
-    },
-    Setting {
-        name: "notify-after",
-        environment: "WIDEROOM_NOTIFY_AFTER",
-        scope: Scope::Serve,
-        value_name: Some("TIME"),
-        help: "Time from a message to its NOTIFICATION in the outbox and in webhooks: a user who reads it meanwhile is not notified",
-        beyond: None,
-        get: |config| value::show_duration(config.chat.notify_after),
-        set: |config, text| {
-            let time = parse_duration(text)?;
-            if time > NOTIFY_AFTER_MAX {
-                return Err("must be at most 10m".to_owned());
-            }
-            config.chat.notify_after = time;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "outbox-keep",
-        environment: "WIDEROOM_OUTBOX_KEEP",
-        scope: Scope::Serve,
-        value_name: Some("TIME"),
-        help: "Time for which the outbox keeps events, the same on each server: a webhook or a reader that is away longer misses some",
-        beyond: None,
-        get: |config| value::show_duration(config.chat.outbox_keep),
-        set: |config, text| {
-            let time = parse_duration(text)?;
-            if !(OUTBOX_KEEP_MIN..=OUTBOX_KEEP_MAX).contains(&time) {
-                return Err("must be from 1h to 35d".to_owned());
-            }
-            config.chat.outbox_keep = time;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "log",
-        environment: "WIDEROOM_LOG",
-        scope: Scope::Serve,
-        value_name: Some("FILTER"),
-        help: "Level of the log on stderr: error, warn, info, debug or trace, also by module, as info,wideroom::store=debug",
-        beyond: None,
-        get: |config| config.log.clone(),
-        set: |config, text| {
-            config.log = text.to_owned();
-            Ok(())
-        },
-    },
-    Setting {
-        name: "log-format",
-        environment: "WIDEROOM_LOG_FORMAT",
-        scope: Scope::Serve,
-        value_name: Some("FORMAT"),
-        help: "Format of the log: text or json",
-        beyond: None,
-        get: |config| match config.log_format {
-            LogFormat::Text => "text".to_owned(),
-            LogFormat::Json => "json".to_owned(),
-        },
-        set: |config, text| {
-            config.log_format = match text {
-                "text" => LogFormat::Text,
-                "json" => LogFormat::Json,
-                _ => return Err("must be text or json".to_owned()),
-            };
-            Ok(())
-        },
-    },
-    Setting {
-        name: "slow-request",
-        environment: "WIDEROOM_SLOW_REQUEST",
-        scope: Scope::Serve,
-        value_name: Some("TIME"),
-        help: "Time from which a query or a mutation is logged as a warning, with its cost and its store time, or `none`",
-        beyond: None,
-        get: |config| {
-            config
-                .server
-                .slow_request
-                .map_or_else(|| "none".to_owned(), value::show_duration)
-        },
-        set: |config, text| {
-            config.server.slow_request = match text {
-                "none" => None,
-                text => Some(parse_duration(text)?),
-            };
-            Ok(())
-        },
-    },
-    Setting {
-        name: "log-requests",
-        environment: "WIDEROOM_LOG_REQUESTS",
-        scope: Scope::Serve,
-        value_name: Some("WHICH"),
-        help: "Operations that have a line in the log: all, slow or off. A minute has at most 60,000 lines of those that succeed and 60 of each code of refusals; further ones are counted",
-        beyond: None,
-        get: |config| {
-            let which = match config.server.log_requests {
-                RequestLines::All => "all",
-                RequestLines::Slow => "slow",
-                RequestLines::Off => "off",
-            };
-            which.to_owned()
-        },
-        set: |config, text| {
-            config.server.log_requests = match text {
-                "all" => RequestLines::All,
-                "slow" => RequestLines::Slow,
-                "off" => RequestLines::Off,
-                _ => return Err("must be all, slow or off".to_owned()),
-            };
-            Ok(())
-        },
-    },
-    Setting {
-        name: "cache-size",
-        environment: "WIDEROOM_CACHE_SIZE",
-        scope: Scope::Store,
-        value_name: Some("SIZE"),
-        help: "Memory of the block cache of the embedded store",
-        beyond: None,
-        get: |config| value::show_size(config.cache_bytes),
-        set: |config, text| value::set_size(&mut config.cache_bytes, text),
-    },
-    Setting {
-        name: "free-disk-min",
-        environment: "WIDEROOM_FREE_DISK_MIN",
-        scope: Scope::Store,
-        value_name: Some("SIZE"),
-        help: "Free disk space below which the server refuses writes; reads continue. From 16MiB on; 0B checks nothing",
-        beyond: None,
-        get: |config| value::show_size(config.free_bytes_min),
-        set: |config, text| {
-            value::set_size(&mut config.free_bytes_min, text)?;
-            if (1..FREE_DISK_MIN).contains(&config.free_bytes_min) {
-                return Err(
-                    "must be at least 16MiB, which the store may write before it notices, or 0B"
-                        .to_owned(),
-                );
-            }
-            Ok(())
-        },
-    },
-    Setting {
-        name: "accept-loss",
-        environment: "WIDEROOM_ACCEPT_LOSS",
-        scope: Scope::Store,
-        value_name: None,
-        help: "Open an embedded store that lost acknowledged writes, as after a restored disk; the lost writes stay lost",
-        beyond: None,
-        get: |config| config.accept_loss.to_string(),
-        set: |config, text| value::set_bool(&mut config.accept_loss, text),
-    },
+        |address| value::show_option(address.as_ref(), "", ToString::to_string),
+        |text| value::parse_option(text, "", |text| {
+            text.parse().map_err(|error: NatsAddressError| error.to_string())
+        })?),
+    setting!(flag Serve "demo" "WIDEROOM_DEMO" demo "Load the sample into an empty store and issue tokens for its users; only on a loopback address"),
+    setting!(Serve "trusted-documents" "WIDEROOM_TRUSTED_DOCUMENTS" "FILE" trusted_documents "Execute only the documents of this list: a JSON object of documents by id, as client compilers write it; `any` executes every document";
+    |path| value::show_option(path.as_ref(), "any", |path| path.display().to_string()),
+    |text| match text {
+        "" => return Err("must name a file, or be `any`".to_owned()),
+        text => (text != "any").then(|| PathBuf::from(text)),
+    }),
+    setting!(delay Serve "drain-delay" "WIDEROOM_DRAIN_DELAY" drain_delay "Time after SIGTERM in which /readyz answers 503 and the server still accepts connections, so that a balancer notices; SIGINT skips it"),
+    setting!(delay Serve "drain" "WIDEROOM_DRAIN" server.drain "Time for running requests to finish after SIGTERM and --drain-delay"),
+    setting!(Serve "retention" "WIDEROOM_RETENTION" "TIME" chat.retention "Time after which every message expires, as 400d. A conversation may set a shorter one. none: only conversations that say so lose messages";
+        |time| value::show_option(*time, "none", value::show_duration),
+        |text| value::parse_option(text, "none", |text| {
+            value::parse_time_within(text, RETENTION_MIN..=RETENTION_MAX, "must be none, or between 60s and 3652d")
+        })?),
+    setting!(Serve "notify-after" "WIDEROOM_NOTIFY_AFTER" "TIME" chat.notify_after "Time from a message to its NOTIFICATION in the outbox and in webhooks: a user who reads it meanwhile is not notified";
+        |time| value::show_duration(*time),
+        |text| value::parse_time_within(text, Duration::ZERO..=NOTIFY_AFTER_MAX, "must be at most 10m")?),
+    setting!(Serve "outbox-keep" "WIDEROOM_OUTBOX_KEEP" "TIME" chat.outbox_keep "Time for which the outbox keeps events, the same on each server: a webhook or a reader that is away longer misses some";
+        |time| value::show_duration(*time),
+        |text| value::parse_time_within(text, OUTBOX_KEEP_MIN..=OUTBOX_KEEP_MAX, "must be from 1h to 35d")?),
+    setting!(Serve "log" "WIDEROOM_LOG" "FILTER" log "Level of the log on stderr: error, warn, info, debug or trace, also by module, as info,wideroom::store=debug";
+        |filter| filter.clone(),
+        |text| text.to_owned()),
+    setting!(choice "FORMAT" ["text" LogFormat::Text, "json" LogFormat::Json] "must be text or json",
+        Serve "log-format" "WIDEROOM_LOG_FORMAT" log_format "Format of the log: text or json"),
+    setting!(Serve "slow-request" "WIDEROOM_SLOW_REQUEST" "TIME" server.slow_request "Time from which a query or a mutation is logged as a warning, with its cost and its store time, or `none`";
+        |time| value::show_option(*time, "none", value::show_duration),
+        |text| value::parse_option(text, "none", value::parse_duration)?),
+    setting!(choice "WHICH" ["all" RequestLines::All, "slow" RequestLines::Slow, "off" RequestLines::Off] "must be all, slow or off",
+        Serve "log-requests" "WIDEROOM_LOG_REQUESTS" server.log_requests "Operations that have a line in the log: all, slow or off. A minute has at most 60,000 lines of those that succeed and 60 of each code of refusals; further ones are counted"),
+    setting!(size Store "cache-size" "WIDEROOM_CACHE_SIZE" cache_bytes "Memory of the block cache of the embedded store"),
+    setting!(Store "free-disk-min" "WIDEROOM_FREE_DISK_MIN" "SIZE" free_bytes_min "Free disk space below which the server refuses writes; reads continue. From 16MiB on; 0B checks nothing";
+    |bytes| value::show_size(*bytes),
+    |text| match value::parse_size(text)? {
+        1..FREE_DISK_MIN => return Err("must be at least 16MiB, which the store may write before it notices, or 0B".to_owned()),
+        bytes => bytes,
+    }),
+    setting!(flag Store "accept-loss" "WIDEROOM_ACCEPT_LOSS" accept_loss "Open an embedded store that lost acknowledged writes, as after a restored disk; the lost writes stay lost"),
 ];

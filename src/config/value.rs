@@ -1,7 +1,66 @@
 //! Text of values: times and sizes with a unit, switches, and optional values.
 
-use std::str::FromStr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+/// A [`super::Setting`]: its kind, the command that accepts it, its name, its variable, its field, its help, and the result
+/// beyond a bound. A setting of no kind has the placeholder of its value in place of one, and says how its value is shown and parsed.
+macro_rules! setting {
+    (@beyond) => { None };
+    (@beyond $beyond:literal) => { Some($beyond) };
+    (@ $value_name:expr, |$value:ident| $shown:expr, |$text:ident| $parsed:expr;
+        $scope:ident $name:tt $environment:literal $($field:ident).+ $help:literal $(, $beyond:literal)?) => {
+        Setting {
+            name: $name,
+            environment: $environment,
+            scope: Scope::$scope,
+            value_name: $value_name,
+            help: $help,
+            beyond: setting!(@beyond $($beyond)?),
+            get: |config| {
+                let $value = &config.$($field).+;
+                $shown
+            },
+            set: |config, $text| {
+                config.$($field).+ = $parsed;
+                Ok(())
+            },
+        }
+    };
+    (size $($rest:tt)+) => {
+        setting!(@ Some("SIZE"), |size| value::show_size(*size as u64), |text| value::parse_size(text)?; $($rest)+)
+    };
+    (count $($rest:tt)+) => {
+        setting!(@ Some("COUNT"), |count| count.to_string(), |text| value::parse_count(text)?; $($rest)+)
+    };
+    (time $($rest:tt)+) => {
+        setting!(@ Some("TIME"), |time| value::show_duration(*time), |text| value::parse_time(text)?; $($rest)+)
+    };
+    (delay $($rest:tt)+) => {
+        setting!(@ Some("TIME"), |time| value::show_duration(*time), |text| value::parse_duration(text)?; $($rest)+)
+    };
+    (flag $($rest:tt)+) => {
+        setting!(@ None, |is_on| is_on.to_string(), |text| value::parse_bool(text)?; $($rest)+)
+    };
+    (switch $($rest:tt)+) => {
+        setting!(@ Some("on|off"), |is_on| value::show_switch(*is_on), |text| value::parse_switch(text)?; $($rest)+)
+    };
+    (file $($rest:tt)+) => {
+        setting!(@ Some("FILE"), |path| value::show_option(path.as_ref(), "none", |path| path.display().to_string()),
+            |text| value::parse_option(text, "none", value::parse_text)?; $($rest)+)
+    };
+    (choice $value_name:literal [$($choice:literal $variant:path),+] $wrong:literal, $($rest:tt)+) => {
+        setting!(@ Some($value_name), |value| match value { $($variant => $choice.to_owned(),)+ },
+            |text| match text { $($choice => $variant,)+ _ => return Err($wrong.to_owned()) }; $($rest)+)
+    };
+    ($scope:ident $name:tt $environment:literal $value_name:literal $($field:ident).+ $help:literal $(, $beyond:literal)?;
+        |$value:ident| $shown:expr, |$text:ident| $parsed:expr) => {
+        setting!(@ Some($value_name), |$value| $shown, |$text| $parsed;
+            $scope $name $environment $($field).+ $help $(, $beyond)?)
+    };
+}
+
+pub(super) use setting;
 
 /// Milliseconds of each unit. A value is shown in the largest unit that divides it.
 const TIMES: [(&str, u64); 5] = [
@@ -34,53 +93,51 @@ pub fn show_duration(duration: Duration) -> String {
     )
 }
 
-pub(super) fn set_size<T: TryFrom<u64>>(to: &mut T, text: &str) -> Result<(), String> {
+pub(super) fn parse_size<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let size = parse(text, &SIZES).and_then(|size| T::try_from(size).ok());
-    *to = size.ok_or("must be a size with its unit, as 512KiB, 64MiB or 1GiB")?;
-    Ok(())
+    size.ok_or_else(|| "must be a size with its unit, as 512KiB, 64MiB or 1GiB".to_owned())
 }
 
 /// Parses a time above zero.
-pub(super) fn set_time(to: &mut Duration, text: &str) -> Result<(), String> {
-    *to = Some(parse_duration(text)?)
-        .filter(|time| !time.is_zero())
-        .ok_or("must be longer than nothing")?;
-    Ok(())
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
+    let time = Some(parse_duration(text)?).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "must be longer than zero".to_owned())
 }
 
-pub(super) fn set_count<T: TryFrom<u64>>(to: &mut T, text: &str) -> Result<(), String> {
-    let count = text
-        .parse()
-        .ok()
-        .filter(|count| *count > 0)
-        .and_then(|count: u64| T::try_from(count).ok());
-    *to = count.ok_or("must be a whole number from 1 on")?;
-    Ok(())
+/// Parses a time within bounds; `wrong` names them.
+pub(super) fn parse_time_within(
+    text: &str,
+    bounds: RangeInclusive<Duration>,
+    wrong: &str,
+) -> Result<Duration, String> {
+    let time = Some(parse_duration(text)?).filter(|time| bounds.contains(time));
+    time.ok_or_else(|| wrong.to_owned())
+}
+
+pub(super) fn parse_count<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let count: Option<u64> = text.parse().ok().filter(|count| *count > 0);
+    let count = count.and_then(|count| T::try_from(count).ok());
+    count.ok_or_else(|| "must be a whole number from 1 on".to_owned())
 }
 
 pub(super) fn show_size(bytes: u64) -> String {
     show(bytes, &SIZES)
 }
 
-pub(super) fn set_bool(to: &mut bool, text: &str) -> Result<(), String> {
-    *to = match text {
-        "true" | "1" | "yes" | "on" => true,
-        "false" | "0" | "no" | "off" => false,
-        _ => return Err("must be true or false".to_owned()),
-    };
-    Ok(())
-}
-
-/// Parses `on` or `off`.
-pub(super) fn show_switch(is_on: bool) -> String {
-    if is_on {
-        "on".to_owned()
-    } else {
-        "off".to_owned()
+pub(super) fn parse_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err("must be true or false".to_owned()),
     }
 }
 
-pub(super) fn switch(text: &str) -> Result<bool, String> {
+pub(super) fn show_switch(is_on: bool) -> String {
+    if is_on { "on" } else { "off" }.to_owned()
+}
+
+/// Parses `on` or `off`.
+pub(super) fn parse_switch(text: &str) -> Result<bool, String> {
     match text {
         "on" | "true" => Ok(true),
         "off" | "false" => Ok(false),
@@ -88,19 +145,30 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses an optional value; `none` clears it.
-pub(super) fn set_option<T: From<String>>(to: &mut Option<T>, text: &str) -> Result<(), String> {
-    *to = match text {
-        "none" => None,
-        "" => return Err("must not be empty".to_owned()),
-        text => Some(text.to_owned().into()),
-    };
-    Ok(())
+/// Text of an optional value; `none` stands for no value.
+pub(super) fn show_option<T>(
+    value: Option<T>,
+    none: &str,
+    show: impl FnOnce(T) -> String,
+) -> String {
+    value.map_or_else(|| none.to_owned(), show)
 }
 
-pub(super) fn set_parsed<T: FromStr<Err = String>>(to: &mut T, text: &str) -> Result<(), String> {
-    *to = text.parse()?;
-    Ok(())
+/// Parses an optional value; `none` clears it.
+pub(super) fn parse_option<T>(
+    text: &str,
+    none: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    (text != none).then(|| parse(text)).transpose()
+}
+
+/// Parses a name or a path.
+pub(super) fn parse_text<T: From<String>>(text: &str) -> Result<T, String> {
+    match text {
+        "" => Err("must not be empty".to_owned()),
+        text => Ok(text.to_owned().into()),
+    }
 }
 
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
