@@ -31,12 +31,12 @@ pub(super) const EXAMPLE: &str = r#"
 "#;
 
 /// Keys of the table.
-#[derive(serde::Deserialize)]
+#[derive(serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 struct BeforeSendTable {
     url: String,
     secret_file: PathBuf,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     allow_http: bool,
     timeout: Option<String>,
     on_failure: Option<HookFailureMode>,
@@ -76,28 +76,16 @@ pub(super) fn parse(value: &toml::Value) -> Result<SendHookSettings, String> {
 
 /// The table, as a file holds it. The query of the address is left out, because it may hold a secret.
 pub(super) fn show(hook: &SendHookSettings) -> String {
-    let text = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    let mut shown = format!(
-        "\n[{BEFORE_SEND}]\nurl = {}\nsecret_file = {}\n",
-        text(&hook.target.to_string()),
-        text(&hook.secret_file.display().to_string())
-    );
-    if hook.allow_http {
-        shown += "allow_http = true\n";
-    }
-    let on_failure = match hook.on_failure {
-        HookFailureMode::Allow => "allow",
-        HookFailureMode::Refuse => "refuse",
+    let table = BeforeSendTable {
+        url: hook.target.to_string(),
+        secret_file: hook.secret_file.clone(),
+        allow_http: hook.allow_http,
+        timeout: Some(show_duration(hook.timeout)),
+        on_failure: Some(hook.on_failure),
+        live: Some(hook.live).filter(|live| *live == LiveTextMode::Allow),
     };
-    shown += &format!(
-        "timeout = {}\non_failure = {}\n",
-        text(&show_duration(hook.timeout)),
-        text(on_failure)
-    );
-    if hook.live == LiveTextMode::Allow {
-        shown += "live = \"allow\"\n";
-    }
-    shown
+    let text = toml::to_string(&table).expect("its values were read from TOML");
+    format!("\n[{BEFORE_SEND}]\n{text}")
 }
 
 #[cfg(test)]

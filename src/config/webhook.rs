@@ -28,13 +28,13 @@ pub(super) const EXAMPLE: &str = r#"
 "#;
 
 /// Keys of one table.
-#[derive(serde::Deserialize)]
+#[derive(serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 struct WebhookTable {
     name: String,
     url: String,
     secret_file: PathBuf,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     allow_http: bool,
     types: Option<Vec<String>>,
     document: Option<String>,
@@ -99,27 +99,20 @@ fn types_of(names: &[String]) -> Result<OutboxTypes, String> {
 
 /// The tables, as a file holds them. The query of an address is left out, because it may hold a secret.
 pub(super) fn show(all: &[WebhookSettings]) -> String {
-    let text = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    let mut shown = String::new();
-    for webhook in all {
-        shown += &format!(
-            "\n[[webhook]]\nname = {}\nurl = {}\nsecret_file = {}\n",
-            text(webhook.name.as_str()),
-            text(&webhook.target.to_string()),
-            text(&webhook.secret_file.display().to_string())
-        );
-        if webhook.allow_http {
-            shown += "allow_http = true\n";
-        }
-        if let Some(names) = webhook.types.names() {
-            let names: Vec<_> = names.into_iter().map(text).collect();
-            shown += &format!("types = [{}]\n", names.join(", "));
-        }
-        if let Some(document) = &webhook.document {
-            shown += &format!("document = {}\n", text(document));
-        }
-    }
-    shown
+    let show = |webhook: &WebhookSettings| {
+        let types = webhook.types.names();
+        let table = WebhookTable {
+            name: webhook.name.as_str().to_owned(),
+            url: webhook.target.to_string(),
+            secret_file: webhook.secret_file.clone(),
+            allow_http: webhook.allow_http,
+            types: types.map(|names| names.into_iter().map(str::to_owned).collect()),
+            document: webhook.document.clone(),
+        };
+        let text = toml::to_string(&table).expect("its values were read from TOML");
+        format!("\n[[{WEBHOOK}]]\n{text}")
+    };
+    all.iter().map(show).collect()
 }
 
 #[cfg(test)]
