@@ -25,7 +25,7 @@
 //!   bytes below HTTP have folders of their own.
 //! - [`webhook`]: the events of the outbox, delivered to receivers that the configuration names.
 //! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write; [`load`] is the load generator of `wideroom bench`.
-//! - Beside them [`analysis`] (words and queries of search), [`auth`] (tokens), [`signed_post`] (signed requests to the operator's addresses), [`clock`] (time and ids), [`rate`] (rate limits), [`weak_map`], [`metrics`], [`config`] and [`telemetry`] (logs).
+//! - Beside them [`analysis`] (words and queries of search), [`auth`] (tokens), [`signed_post`] (signed requests to the operator's addresses), [`clock`] (time and ids), [`rate`] (rate limits), [`weak_map`], `weighted_cache`, [`metrics`], [`config`] and [`telemetry`] (logs).
 //!
 //! # Invariants
 //!
@@ -151,3 +151,4 @@ pub mod telemetry;
 pub mod transfer;
 pub mod weak_map;
 pub mod webhook;
+mod weighted_cache;

@@ -6,7 +6,6 @@
 //! no write writes anything for the index. Without an index a search is as right, and reads more.
 
 mod building;
-mod cache;
 pub(crate) mod content;
 mod directory;
 mod indexer;
@@ -24,7 +23,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use self::cache::WeightedCache;
 pub(crate) use self::directory::Segment;
 use self::directory::{Directory, Epoch, Levels};
 use self::indexer::IndexerMeter;
@@ -41,6 +39,7 @@ use super::in_flight_ids::InFlightIds;
 use crate::metrics::Metrics;
 use crate::model::{Change, ChangeKind, ConversationId, MessageId, OrderKey, Timestamp};
 use crate::store::{DueRemoval, Store, hour_of};
+use crate::weighted_cache::WeightedCache;
 
 /// Memory of the caches.
 const DIRECTORIES_BYTES: usize = 3 << 20;
@@ -114,9 +113,9 @@ impl SearchIndex {
             levels,
             is_on: bounds.is_search_indexed,
             server: Uuid::new_v4(),
-            directories: WeightedCache::new(DIRECTORIES_BYTES),
-            headers: WeightedCache::new(HEADERS_BYTES),
-            logs: WeightedCache::new(LOGS_BYTES),
+            directories: WeightedCache::new(usize::MAX, DIRECTORIES_BYTES),
+            headers: WeightedCache::new(usize::MAX, HEADERS_BYTES),
+            logs: WeightedCache::new(usize::MAX, LOGS_BYTES),
             queue: IndexQueue::new(levels[0] as usize),
             meter: IndexerMeter::new(),
             has_reported_damage: AtomicBool::new(false),
@@ -135,7 +134,7 @@ impl SearchIndex {
         metrics.read(
             "wideroom_search_cache_bytes",
             "Bytes of the parts of the search index that are in memory.",
-            move || (index.directories.bytes() + index.headers.bytes()) as f64,
+            move || (index.directories.size().1 + index.headers.size().1) as f64,
         );
     }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
@@ -16,6 +15,7 @@ use crate::chat::access::leave_epoch::RightsMoment;
 use crate::chat::error::{Error, Result};
 use crate::chat::live_feed::sent_lives::{SentLives, SentMark};
 use crate::model::{LiveBody, LiveKey, LiveMessage};
+use crate::weighted_cache::WeightedCache;
 
 /// Bytes of all states together.
 const BYTES_MAX: usize = 64 << 20;
@@ -129,79 +129,31 @@ impl Drop for WaitingWrite<'_> {
 /// All live messages that this server holds.
 pub(super) struct HeldLives {
     sent: Arc<SentLives>,
-    held: Mutex<HeldStates>,
-}
-
-struct HeldStates {
-    by_key: LruCache<LiveKey, HeldEntry>,
-    bytes: usize,
-}
-
-struct HeldEntry {
-    live: Arc<HeldLive>,
-    bytes: usize,
+    held: WeightedCache<LiveKey, Arc<HeldLive>>,
 }
 
 impl HeldLives {
     pub(super) fn new(sent: Arc<SentLives>) -> Self {
         Self {
             sent,
-            held: Mutex::new(HeldStates {
-                by_key: LruCache::unbounded(),
-                bytes: 0,
-            }),
+            held: WeightedCache::new(usize::MAX, BYTES_MAX),
         }
     }
 
     /// The live message of a key, which is held from now on.
     pub(super) fn hold(&self, key: LiveKey) -> Arc<HeldLive> {
-        let mut held = self.held.lock();
-        if let Some(entry) = held.by_key.get(&key) {
-            return Arc::clone(&entry.live);
-        }
-        let live = Arc::new(HeldLive::new(self.sent.mark(key)));
-        let entry = HeldEntry {
-            live: Arc::clone(&live),
-            bytes: STATE_BYTES,
-        };
-        held.by_key.put(key, entry);
-        held.bytes += STATE_BYTES;
-        held.evict();
-        live
+        let live = || Arc::new(HeldLive::new(self.sent.mark(key)));
+        self.held.get_or_put(key, STATE_BYTES, live)
     }
 
     /// The live message of a key, if it is held.
     pub(super) fn get(&self, key: LiveKey) -> Option<Arc<HeldLive>> {
-        let held = self.held.lock();
-        held.by_key.peek(&key).map(|entry| Arc::clone(&entry.live))
+        self.held.peek(&key)
     }
 
     /// Counts the text of a state.
     pub(super) fn count(&self, key: LiveKey, text_bytes: usize) {
-        let mut held = self.held.lock();
-        let HeldStates { by_key, bytes } = &mut *held;
-        if let Some(entry) = by_key.peek_mut(&key) {
-            *bytes = *bytes - entry.bytes + STATE_BYTES + text_bytes;
-            entry.bytes = STATE_BYTES + text_bytes;
-        }
-        held.evict();
-    }
-
-    /// Number of live messages, and their bytes.
-    #[cfg(test)]
-    pub(super) fn size(&self) -> (usize, usize) {
-        let held = self.held.lock();
-        (held.by_key.len(), held.bytes)
-    }
-}
-
-impl HeldStates {
-    fn evict(&mut self) {
-        while self.bytes > BYTES_MAX
-            && let Some((_, entry)) = self.by_key.pop_lru()
-        {
-            self.bytes -= entry.bytes;
-        }
+        self.held.weigh(&key, STATE_BYTES + text_bytes);
     }
 }
 
@@ -225,10 +177,10 @@ mod tests {
             lives.hold(key(number));
             lives.count(key(number), text_bytes);
         }
-        assert_eq!(lives.size(), (64, BYTES_MAX));
+        assert_eq!(lives.held.size(), (64, BYTES_MAX));
         lives.hold(key(0));
         lives.hold(key(64));
-        assert_eq!(lives.size(), (64, BYTES_MAX - (1 << 20) + STATE_BYTES));
+        assert_eq!(lives.held.size(), (64, BYTES_MAX - (1 << 20) + STATE_BYTES));
         assert!(lives.get(key(0)).is_some() && lives.get(key(1)).is_none());
     }
 

@@ -8,8 +8,6 @@ use std::sync::Arc;
 
 use async_graphql::Name;
 use async_graphql::parser::types::ExecutableDocument;
-use lru::LruCache;
-use parking_lot::{Mutex, MutexGuard};
 
 use super::document::{Prepared, PreparedDocument, PreparedOperation};
 use super::limits::DocumentBounds;
@@ -18,6 +16,7 @@ use super::schema_types::SchemaTypes;
 use super::validation::Validation;
 use super::{guard, syntax};
 use crate::metrics::CacheCounts;
+use crate::weighted_cache::WeightedCache;
 
 /// Prepares documents and caches them. Evicts the least recently used ones first.
 pub struct DocumentCache(Arc<DocumentCacheState>);
@@ -25,13 +24,8 @@ pub struct DocumentCache(Arc<DocumentCacheState>);
 pub(super) struct DocumentCacheState {
     pub(super) bounds: DocumentBounds,
     pub(super) types: SchemaTypes,
-    cached: Mutex<CachedDocuments>,
+    cached: WeightedCache<Arc<str>, (Arc<str>, Arc<PreparedDocument>)>,
     counts: CacheCounts,
-}
-
-struct CachedDocuments {
-    documents: LruCache<Arc<str>, Arc<PreparedDocument>>,
-    bytes: usize,
 }
 
 impl DocumentCache {
@@ -44,14 +38,10 @@ impl DocumentCache {
 
     /// A cache for the documents of this schema.
     pub fn new(bounds: DocumentBounds, sdl: &str) -> Self {
-        let cached = Mutex::new(CachedDocuments {
-            documents: LruCache::unbounded(),
-            bytes: 0,
-        });
         Self(Arc::new(DocumentCacheState {
             bounds,
             types: SchemaTypes::of(sdl),
-            cached,
+            cached: WeightedCache::new(Self::ENTRIES_MAX, Self::BYTES_MAX),
             counts: CacheCounts::new("documents"),
         }))
     }
@@ -64,7 +54,7 @@ impl DocumentCache {
         operation_name: Option<&str>,
     ) -> Result<Prepared, RequestError> {
         let (cache, operation_name) = (&self.0, operation_name.filter(|name| !name.is_empty()));
-        let cached = cache.counts.count(cache.lock().get(text));
+        let cached = cache.counts.count(cache.cached.get(text));
         let is_cached = cached.is_some();
         let (text, document) = match cached {
             Some(cached) => cached,
@@ -118,43 +108,17 @@ impl DocumentCacheState {
         Ok(PreparedDocument { operations })
     }
 
+    /// Ignores a document that another request has parsed and inserted at the same time.
     pub(super) fn insert(&self, text: &Arc<str>, document: &Arc<PreparedDocument>) {
-        self.lock().insert(text, document);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CachedDocuments> {
-        self.cached.lock()
+        let entry = || (Arc::clone(text), Arc::clone(document));
+        let bytes = weight(text, document);
+        self.cached.get_or_put(Arc::clone(text), bytes, entry);
     }
 }
 
 impl std::fmt::Debug for DocumentCacheState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DocumentCache").finish_non_exhaustive()
-    }
-}
-
-impl CachedDocuments {
-    fn get(&mut self, text: &str) -> Option<(Arc<str>, Arc<PreparedDocument>)> {
-        let document = Arc::clone(self.documents.get(text)?);
-        let (text, _) = self.documents.peek_mru()?;
-        Some((Arc::clone(text), document))
-    }
-
-    /// Ignores a document that another request has parsed and inserted at the same time.
-    fn insert(&mut self, text: &Arc<str>, document: &Arc<PreparedDocument>) {
-        if self.documents.contains(text) {
-            return;
-        }
-        self.bytes += weight(text, document);
-        self.documents.push(Arc::clone(text), Arc::clone(document));
-        while self.documents.len() > DocumentCache::ENTRIES_MAX
-            || self.bytes > DocumentCache::BYTES_MAX
-        {
-            let Some((text, document)) = self.documents.pop_lru() else {
-                break;
-            };
-            self.bytes -= weight(&text, &document);
-        }
     }
 }
 
@@ -298,24 +262,13 @@ mod tests {
         for number in 0..DocumentCache::ENTRIES_MAX + 10 {
             cache(&format!("query q{number} {{ a }}"));
         }
-        assert_eq!(
-            documents.0.lock().documents.len(),
-            DocumentCache::ENTRIES_MAX
-        );
+        assert_eq!(documents.0.cached.size().0, DocumentCache::ENTRIES_MAX);
         let comment = "x".repeat(16_000);
         for number in 0..100 {
             cache(&format!("query b{number} {{ a }}#{comment}"));
         }
-        let cached = documents.0.lock();
-        let weights = cached
-            .documents
-            .iter()
-            .map(|(text, document)| weight(text, document));
-        assert_eq!(weights.sum::<usize>(), cached.bytes);
-        assert!(
-            cached.bytes <= DocumentCache::BYTES_MAX
-                && cached.bytes > DocumentCache::BYTES_MAX - 17_000
-        );
+        let bytes = documents.0.cached.size().1;
+        assert!(bytes <= DocumentCache::BYTES_MAX && bytes > DocumentCache::BYTES_MAX - 17_000);
     }
 
     #[test]

@@ -5,14 +5,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lru::LruCache;
-use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OnceCell};
 
 use super::response::SharedPayload;
 use super::update::UpdatePlace;
 use crate::chat::{MembershipGuard, UpdateKey};
 use crate::model::{OrderKey, UserId};
+use crate::weighted_cache::WeightedCache;
 
 /// Shards of the cache, each with its own lock.
 const SHARDS: usize = 16;
@@ -23,12 +22,7 @@ const SHARD_BYTES_MAX: usize = 1 << 20;
 const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
 /// Payloads of recent updates, by group.
-pub(super) struct PayloadCache([Mutex<PayloadShard>; SHARDS]);
-
-struct PayloadShard {
-    slots: LruCache<SlotKey, (Arc<PayloadSlot>, usize)>,
-    bytes: usize,
-}
+pub(super) struct PayloadCache([WeightedCache<SlotKey, Arc<PayloadSlot>>; SHARDS]);
 
 /// Group, place and update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,33 +95,24 @@ impl PayloadSlot {
 
 impl Default for PayloadCache {
     fn default() -> Self {
-        let shard = || {
-            Mutex::new(PayloadShard {
-                slots: LruCache::unbounded(),
-                bytes: 0,
-            })
-        };
-        Self(std::array::from_fn(|_| shard()))
+        let shard = |_| WeightedCache::new(SHARD_ENTRIES_MAX, SHARD_BYTES_MAX);
+        Self(std::array::from_fn(shard))
     }
 }
 
 impl PayloadCache {
     /// The slot of this key. Creates it for the first caller.
     pub(super) fn slot(&self, key: SlotKey, update: &UpdateKey) -> Arc<PayloadSlot> {
-        let mut shard = self.shard(&key);
-        let new = || (Arc::new(PayloadSlot::new(update)), 0);
-        let slot = Arc::clone(&shard.slots.get_or_insert(key, new).0);
-        shard.evict();
-        slot
+        let slot = || Arc::new(PayloadSlot::new(update));
+        self.shard(&key).get_or_put(key, 0, slot)
     }
 
     /// Counts the bytes of a rendered payload, or removes its slot if the payload is too large.
     /// Returns whether it is cached.
     pub(super) fn keep(&self, key: &SlotKey, payload: &SharedPayload) -> bool {
-        let bytes = payload.get().len();
-        let mut shard = self.shard(key);
+        let (bytes, shard) = (payload.get().len(), self.shard(key));
         if bytes > PAYLOAD_BYTES_MAX {
-            shard.remove(key);
+            shard.forget(key);
             return false;
         }
         shard.weigh(key, bytes);
@@ -135,34 +120,9 @@ impl PayloadCache {
     }
 
     /// All slots of a group are in one shard.
-    fn shard(&self, key: &SlotKey) -> MutexGuard<'_, PayloadShard> {
+    fn shard(&self, key: &SlotKey) -> &WeightedCache<SlotKey, Arc<PayloadSlot>> {
         let mut hasher = DefaultHasher::new();
         key.group.hash(&mut hasher);
-        self.0[hasher.finish() as usize % SHARDS].lock()
-    }
-}
-
-impl PayloadShard {
-    fn weigh(&mut self, key: &SlotKey, bytes: usize) {
-        if let Some((_, weight)) = self.slots.peek_mut(key) {
-            self.bytes = self.bytes + bytes - *weight;
-            *weight = bytes;
-        }
-        self.evict();
-    }
-
-    fn remove(&mut self, key: &SlotKey) {
-        if let Some((_, weight)) = self.slots.pop(key) {
-            self.bytes -= weight;
-        }
-    }
-
-    fn evict(&mut self) {
-        while self.slots.len() > SHARD_ENTRIES_MAX || self.bytes > SHARD_BYTES_MAX {
-            let Some((_, (_, weight))) = self.slots.pop_lru() else {
-                break;
-            };
-            self.bytes -= weight;
-        }
+        &self.0[hasher.finish() as usize % SHARDS]
     }
 }
