@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Collected, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{self, HeaderValue};
@@ -73,14 +73,7 @@ impl GetClient {
         let response = timeout_at(deadline, exchange)
             .await
             .map_err(|_| PostError::Timeout)??;
-        let status = response.status().as_u16();
-        let retry_after = retry_after(&response);
-        let body = timeout_at(deadline, read(response, limits.answer_bytes)).await;
-        Ok(PostAnswer {
-            status,
-            retry_after,
-            body: body.ok().flatten(),
-        })
+        Ok(answer(response, deadline, limits.answer_bytes).await)
     }
 }
 
@@ -112,11 +105,11 @@ impl PostAnswer {
 /// Reason for a message without an answer. The receiver may have received it.
 #[derive(Debug, thiserror::Error)]
 pub enum PostError {
-    #[error("no connection: {0}")]
+    #[error("cannot connect: {0}")]
     Connect(String),
     #[error("the connection broke: {0}")]
     Broken(String),
-    #[error("no answer within the deadline")]
+    #[error("the receiver did not answer within the deadline")]
     Timeout,
     #[error("the root certificates are unusable: {0}")]
     Roots(String),
@@ -169,19 +162,12 @@ impl PostClient {
         let (sender, response) = timeout_at(deadline, exchange)
             .await
             .map_err(|_| PostError::Timeout)??;
-        let status = response.status().as_u16();
-        let retry_after = retry_after(&response);
-        let body = timeout_at(deadline, read(response, limits.answer_bytes)).await;
-        let body = body.ok().flatten();
+        let answer = answer(response, deadline, limits.answer_bytes).await;
         // After an answer that was not read whole, the connection is closed.
-        if body.is_some() {
+        if answer.body.is_some() {
             self.put_back(sender);
         }
-        Ok(PostAnswer {
-            status,
-            retry_after,
-            body,
-        })
+        Ok(answer)
     }
 
     /// Sends a request and receives the head of its response. A connection that the receiver has closed
@@ -280,19 +266,16 @@ where
     Ok(sender)
 }
 
-/// The body, if it ends within so many bytes.
-async fn read(response: Response<Incoming>, bytes_max: usize) -> Option<Bytes> {
-    let mut body = response.into_body();
-    let mut read = Vec::new();
-    while let Some(frame) = body.frame().await {
-        if let Ok(chunk) = frame.ok()?.into_data() {
-            if read.len() + chunk.len() > bytes_max {
-                return None;
-            }
-            read.extend_from_slice(&chunk);
-        }
+/// Reads an answer. It has no body, if this does not end before the deadline and within so many bytes.
+async fn answer(response: Response<Incoming>, deadline: Instant, bytes_max: usize) -> PostAnswer {
+    let (status, retry_after) = (response.status().as_u16(), retry_after(&response));
+    let body = Limited::new(response.into_body(), bytes_max).collect();
+    let body = timeout_at(deadline, body).await.ok().and_then(Result::ok);
+    PostAnswer {
+        status,
+        retry_after,
+        body: body.map(Collected::to_bytes),
     }
-    Some(read.into())
 }
 
 /// Pause in `Retry-After`: seconds, or a moment.
