@@ -2,12 +2,11 @@
 //! migration and writes forms that this one does not know. The tests run both beside each other
 //! through a rolling upgrade and back.
 //!
-//! Debug builds alone can pretend. In a release nothing sets the switch: it is a constant, and the
-//! compiler removes everything behind it. A second build of the crate would write the same bytes
+//! Debug builds alone can pretend. In a release the switch is the constant `false`, and the compiler removes
+//! everything behind it. A second build of the crate would write the same bytes
 //! into the tables, and take minutes of each run of the tests.
 
 use std::borrow::Cow;
-#[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use scylla::value::{CqlTimeuuid, CqlValue, MaybeUnset};
@@ -39,7 +38,6 @@ static NEXT_MIGRATION: Migration = Migration {
     speculation: None,
 };
 
-#[cfg(debug_assertions)]
 static IS_PRETENDED: AtomicBool = AtomicBool::new(false);
 
 /// Makes this process the next version. It must not have opened a store yet.
@@ -48,14 +46,8 @@ pub fn pretend_next_version() {
     IS_PRETENDED.store(true, Ordering::Relaxed);
 }
 
-#[cfg(debug_assertions)]
 fn is_pretended() -> bool {
-    IS_PRETENDED.load(Ordering::Relaxed)
-}
-
-#[cfg(not(debug_assertions))]
-const fn is_pretended() -> bool {
-    false
+    cfg!(debug_assertions) && IS_PRETENDED.load(Ordering::Relaxed)
 }
 
 /// All migrations that this process knows, in order.
