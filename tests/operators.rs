@@ -7,7 +7,6 @@ use serde_json::Value;
 use wideroom::config::BOUNDS;
 
 use crate::cli::get;
-use crate::cluster::place::migrated;
 use crate::support::cassandra::shared;
 use crate::support::program::Program;
 use crate::support::server::Server;
@@ -127,7 +126,7 @@ fn the_dashboard_shows_every_metric_of_webhooks() {
 #[tokio::test]
 async fn the_dashboard_shows_every_metric_of_a_cluster_and_no_other() {
     let Some(shared) = shared().await else { return };
-    let program = migrated(|keyspace| shared.url(keyspace), "1");
+    let program = Program::on_cluster(shared).await;
     let told = told_by(&program, &[]);
     let shown = shown(&told);
     let missing: Vec<_> = told.difference(&shown).collect();

@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use super::Dice;
 use super::read;
 use super::stage::serve;
-use crate::cluster::place::migrated;
 use crate::support::cassandra::shared;
 use crate::support::client::{Caller, Cut, Reply, soon};
 use crate::support::program::Program;
@@ -276,7 +275,7 @@ async fn two_services_and_a_server_that_is_killed_make_one_conversation_of_a_key
 #[ignore = "gate: servers on a cluster take seconds to start"]
 async fn two_services_on_two_servers_that_are_killed_make_one_conversation_of_a_key() {
     let Some(node) = shared().await else { return };
-    let program = migrated(|keyspace| node.url(keyspace), "1");
+    let program = Program::on_cluster(node).await;
     let (keys, kills) = sized((20, 2), (200, 6));
     play(program, 2, Least { keys, kills }).await;
 }

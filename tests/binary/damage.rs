@@ -16,7 +16,6 @@ use wideroom::transfer::export::{Export, ExportReport};
 use wideroom::transfer::partial::Partial;
 
 use super::stage::serve;
-use crate::cluster::place::migrated;
 use crate::support::cassandra::shared;
 use crate::support::client::Caller;
 use crate::support::program::{Ended, Program};
@@ -285,7 +284,7 @@ async fn what_was_left_out_before_an_interruption_still_counts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_message_of_a_cluster_is_named_and_left_out() {
     let Some(node) = shared().await else { return };
-    let program = migrated(|keyspace| node.url(keyspace), "1");
+    let program = Program::on_cluster(node).await;
     let path = program.write("chats.jsonl", &chats(1..=MESSAGES));
     program.run(&["import", &path]).succeeded();
     let session = node.session().await;

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use wideroom::model::{MessageId, Timestamp};
 
 use super::stage::serve;
-use crate::cluster::place::migrated;
 use crate::support::cassandra::shared;
 use crate::support::client::Caller;
 use crate::support::program::Program;
@@ -227,7 +226,7 @@ fn nobody_is_imported_under_the_name_of_erased_users() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_row_of_a_cluster_holds_a_text_of_an_erased_user() {
     let Some(node) = shared().await else { return };
-    let program = migrated(|keyspace| node.url(keyspace), "1");
+    let program = Program::on_cluster(node).await;
     imported(&program, 40);
     let server = serve(&program);
     let mut caller = service(&program, &server).await;

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::read::{self, Entry, History};
 use super::stage::serve;
-use crate::cluster::place::migrated;
 use crate::support::cassandra::shared;
 use crate::support::client::Caller;
 use crate::support::program::{Program, Running};
@@ -399,7 +398,7 @@ async fn from_a_laptop_to_a_cluster_and_back_nothing_is_another_one() {
             "the sample has no {part}"
         );
     }
-    let cluster = migrated(|keyspace| node.url(keyspace), "1");
+    let cluster = Program::on_cluster(node).await;
     imported(&cluster, &lived.program, "here.jsonl");
     let there = exported(&cluster, "there.jsonl");
     assert_same(&here, &there);

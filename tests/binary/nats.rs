@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::cluster::place::migrated;
 use crate::support::cassandra::shared;
 use crate::support::client::{Caller, Socket, soon};
 use crate::support::nats::Nats;
+use crate::support::program::Program;
 use crate::support::server::Server;
 
 /// Interval of repetitions, because a signal without a subscriber is lost.
@@ -61,7 +61,7 @@ async fn two_servers_tell_each_other_and_lose_nothing_without_nats() {
         return;
     };
     let Some(shared) = shared().await else { return };
-    let program = migrated(|keyspace| shared.url(keyspace), "1");
+    let program = Program::on_cluster(shared).await;
     let options = ["--rates", "off", "--nats", &nats.url()];
     // NATS is away at the start. A server needs none to begin.
     nats.kill();

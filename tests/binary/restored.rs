@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::disk::{conversation, send};
-use crate::cluster::place::migrated;
 use crate::support::cassandra::shared;
 use crate::support::client::{Caller, Socket};
 use crate::support::program::Program;
@@ -178,7 +177,7 @@ async fn an_operator_says_that_files_were_put_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_says_that_a_snapshot_of_the_cluster_was_put_back() {
     let Some(shared) = shared().await else { return };
-    let program = migrated(|keyspace| shared.url(keyspace), "1");
+    let program = Program::on_cluster(shared).await;
     let refusal = "servers run on this cluster (1 of them): stop all of them first";
     put_back(program, 1, refusal).await;
 }

@@ -8,7 +8,6 @@ use wideroom::model::{MessageId, Timestamp, UserId};
 
 use super::read;
 use super::stage::serve;
-use crate::cluster::place::migrated;
 use crate::support::cassandra::{Shared, shared};
 use crate::support::client::Caller;
 use crate::support::program::Program;
@@ -85,7 +84,7 @@ fn verify(program: &Program, arguments: &[&str]) -> (Option<i32>, String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_damage_of_a_cluster_is_found_and_repaired() {
     let Some(node) = shared().await else { return };
-    let program = migrated(|keyspace| node.url(keyspace), "1");
+    let program = Program::on_cluster(node).await;
     let path = program.write("chats.jsonl", &text());
     program.run(&["import", &path]).succeeded();
     let (code, said) = verify(&program, &[]);
@@ -215,7 +214,7 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_app_key_of_another_conversation_is_told_and_left_and_one_of_none_is_no_fault() {
     let Some(node) = shared().await else { return };
-    let program = migrated(|keyspace| node.url(keyspace), "1");
+    let program = Program::on_cluster(node).await;
     let path = program.write("chats.jsonl", &text());
     program.run(&["import", &path]).succeeded();
     let session = session_of(node, &program).await;

@@ -6,7 +6,6 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::Program;
-use crate::cluster::place::migrated;
 use crate::support::cassandra::shared;
 use crate::support::client::Caller;
 use crate::support::server::Server;
@@ -546,7 +545,7 @@ fn every_workload_has_help_with_examples() {
 #[tokio::test]
 async fn a_storm_on_a_cluster_is_complete() {
     let Some(shared) = shared().await else { return };
-    let program = migrated(|keyspace| shared.url(keyspace), "1");
+    let program = Program::on_cluster(shared).await;
     let server = Server::start(&program, &["--log", "error", "--rates", "off"]);
     let fixture = BenchFixture { program, server };
     fixture.bench(&[

@@ -18,7 +18,7 @@ const CONVERSATIONS: u8 = 240;
 const TRIES: usize = 8;
 /// One send of so many may be refused on a machine with other load. Without lanes, a third is.
 const REFUSED_SHARE_MAX: usize = 5;
-/// Sends at once: most of a refused one's time is waiting.
+/// Conversations and sends at once: most of a refused one's time is waiting.
 const AT_ONCE: usize = 12;
 /// How long the other nodes may take to notice.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
@@ -64,14 +64,15 @@ async fn a_lane_without_a_quorum_stops_no_send() {
     let all: Vec<_> = (0..CONVERSATIONS)
         .map(|number| (conversation_id(number), user(&format!("user{number}"))))
         .collect();
-    for (conversation, owner) in &all {
+    let made = stream::iter(&all).map(async |(conversation, owner)| {
         let group = group(*conversation, std::slice::from_ref(owner));
         without.create_conversation(&group).await.unwrap();
         for store in [&without, &with] {
             let first = message(*conversation, owner, 1);
             assert!(append(store, &first).await.0, "while all nodes are there");
         }
-    }
+    });
+    made.buffer_unordered(AT_ONCE).collect::<()>().await;
     let before = with_outbox(&with).await;
     assert_eq!(before, usize::from(CONVERSATIONS), "one row for each send");
     ring.kill(3);

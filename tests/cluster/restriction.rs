@@ -7,9 +7,9 @@ use wideroom::auth::Auth;
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::{ServiceRights, UserId};
 
-use super::place::migrated;
 use crate::support::cassandra::{say, shared};
 use crate::support::client::{Caller, Socket};
+use crate::support::program::Program;
 use crate::support::server::Server;
 
 const INBOX: &str = "subscription { inboxUpdated { cursor } }";
@@ -17,7 +17,7 @@ const INBOX: &str = "subscription { inboxUpdated { cursor } }";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sockets_of_another_server_close_within_four_seconds() {
     let Some(shared) = shared().await else { return };
-    let program = migrated(|keyspace| shared.url(keyspace), "1");
+    let program = Program::on_cluster(shared).await;
     let [one, other] = [(), ()].map(|()| Server::start(&program, &["--rates", "off"]));
     let users = ["alice", "bob", "carol"];
     let mut sockets = Vec::new();

@@ -13,6 +13,7 @@ use super::place::migrated;
 use crate::binary::ledger::Ledger;
 use crate::binary::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage};
 use crate::support::admin::Admin;
+use crate::support::cassandra::ring::RingOptions;
 use crate::support::cassandra::{Ring, say};
 use crate::support::server::Server;
 
@@ -54,7 +55,11 @@ struct Round {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "nightly: a ring of three nodes, of which one is killed and the others are slow"]
 async fn nightly_a_cold_ring_of_slow_nodes_refuses_one_send_of_a_hundred_when_one_is_killed() {
-    let Some(mut ring) = Ring::start(3).await else {
+    let options = RingOptions {
+        is_cold: true,
+        ..RingOptions::default()
+    };
+    let Some(mut ring) = Ring::start_with(3, options).await else {
         return;
     };
     let program = migrated(|keyspace| ring.url(keyspace), "3");

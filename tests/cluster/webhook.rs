@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::place::migrated;
 use crate::binary::stage::{Stage, name};
 use crate::binary::webhook::{by_conversation, config, log};
 use crate::support::admin::Admin;
 use crate::support::cassandra::{say, shared};
 use crate::support::client::Caller;
+use crate::support::program::Program;
 use crate::support::receiver::{Received, Receiver, Reply};
 use crate::support::server::Server;
 
@@ -99,7 +99,7 @@ fn distinct(received: &[Received]) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_share_the_shards_and_take_them_over() {
     let Some(shared) = shared().await else { return };
-    let program = migrated(|keyspace| shared.url(keyspace), "1");
+    let program = Program::on_cluster(shared).await;
     program.run(&["outbox", "on"]).succeeded();
     let stage = Arc::new(Stage::set_up(program).await);
     let receiver = Receiver::start().await;

@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use uuid::Uuid;
 use wideroom::bus::Bus;
 use wideroom::chat::{OutboxFilter, OutboxTypes, OutboxUpdates};
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::{ConversationId, Cut, MessageId, OrderKey, PageRequest, UserId, Viewer};
-use wideroom::store::cql::migrate;
 use wideroom::store::{Store as _, StoreAdmin as _};
 
 use super::pair::{Server, people};
 use crate::support::cassandra::shared;
+use crate::support::ground::Keyspace;
 use crate::support::words::new_salt_among_others;
 
 /// Longer than a reader that is at rest takes to look again, and than an event takes to be late.
@@ -22,17 +21,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LATE: Duration = Duration::from_secs(6);
 
 /// Two servers on a keyspace with an outbox: no other case switches it.
-async fn two() -> Option<[Server; 2]> {
-    let shared = shared().await?;
+async fn two() -> Option<(Keyspace, [Server; 2])> {
+    let authority = shared().await?.authority().to_owned();
     new_salt_among_others();
-    let url = shared.url(&format!("outbox_{}", Uuid::new_v4().simple()));
-    let address = || url.parse().unwrap();
-    migrate(&address(), Some(1), &SystemClock).await.unwrap();
+    let keyspace = Keyspace::empty(authority, &SystemClock).await;
+    let address = || keyspace.url().parse().unwrap();
     let one = Server::at(address(), Bus::default(), 0).await;
     one.cql.set_outbox(Some(SystemClock.now())).await.unwrap();
     // It reads the switch when it opens.
     let other = Server::at(address(), Bus::default(), 0).await;
-    Some([one, other])
+    Some((keyspace, [one, other]))
 }
 
 async fn read(server: &Server, after: Option<OrderKey>) -> OutboxUpdates {
@@ -93,7 +91,7 @@ async fn send_late(server: &Server, user: &UserId, conversation: ConversationId)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_receives_the_events_of_all_servers() {
-    let Some([one, other]) = two().await else {
+    let Some((_keyspace, [one, other])) = two().await else {
         return;
     };
     let [anna, ben] = people(["anna", "ben"]);
@@ -112,7 +110,7 @@ async fn a_reader_receives_the_events_of_all_servers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_event_reaches_live_readers_and_those_who_resume() {
-    let Some([one, other]) = two().await else {
+    let Some((_keyspace, [one, other])) = two().await else {
         return;
     };
     let [anna, ben] = people(["anna", "ben"]);
@@ -153,7 +151,7 @@ async fn a_late_event_reaches_live_readers_and_those_who_resume() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_at_rest_follows_another_server() {
-    let Some([one, other]) = two().await else {
+    let Some((_keyspace, [one, other])) = two().await else {
         return;
     };
     let [anna, ben] = people(["anna", "ben"]);
@@ -172,7 +170,7 @@ async fn a_reader_at_rest_follows_another_server() {
 async fn readers_of_one_server_share_their_reads() {
     const READERS: usize = 8;
     const SENDS: usize = 20;
-    let Some([one, other]) = two().await else {
+    let Some((_keyspace, [one, other])) = two().await else {
         return;
     };
     let [anna, ben] = people(["anna", "ben"]);

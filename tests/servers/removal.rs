@@ -1,16 +1,15 @@
 //! Removal of history on several servers: one at a time works through a list, and another takes over from one that ended.
 
 use serde_json::json;
-use uuid::Uuid;
 use wideroom::bus::Bus;
 use wideroom::chat::RemovalWorker;
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::{ConversationId, UserId};
-use wideroom::store::cql::migrate;
 use wideroom::store::{DueRemoval, RemovalStore as _, StoreAdmin as _, hour_of};
 
 use super::pair::{Server, people};
 use crate::support::cassandra::shared;
+use crate::support::ground::Keyspace;
 
 /// Reader of the outbox under whose name the leases are.
 const READER: &str = "wideroom:removal";
@@ -60,11 +59,8 @@ async fn left(server: &Server, ids: &[ConversationId]) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_removes_and_another_takes_over_when_it_has_ended() {
     let Some(shared) = shared().await else { return };
-    let keyspace = format!("removal_{}", Uuid::new_v4().simple());
-    let url = shared.url(&keyspace);
-    migrate(&url.parse().unwrap(), Some(1), &SystemClock)
-        .await
-        .unwrap();
+    let keyspace = Keyspace::empty(shared.authority().to_owned(), &SystemClock).await;
+    let url = keyspace.url();
     let (one, mut first) = server(&url).await;
     let (other, mut second) = server(&url).await;
     let [anna] = people(["anna"]);
@@ -87,7 +83,7 @@ async fn one_server_removes_and_another_takes_over_when_it_has_ended() {
     assert!(left(&other, &ids).await > 0, "a lease outlives its holder");
     // In time the leases end, and the beats of the first expire, whose share falls to the others.
     other.end_leases(READER).await;
-    let truncate = format!("TRUNCATE {keyspace}.server_beats");
+    let truncate = format!("TRUNCATE {}.server_beats", keyspace.name());
     let session = shared.session().await;
     session.query_unpaged(truncate, ()).await.unwrap();
     // Its own leases have ended too: it notices as it renews them.

@@ -1,7 +1,6 @@
 //! Live messages of silent writers on several servers: together they settle all of them, each once, and one goes on where another has ended.
 
 use futures_util::future::join_all;
-use uuid::Uuid;
 use wideroom::bus::Bus;
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::{
@@ -9,11 +8,11 @@ use wideroom::model::{
     WriterName, WriterNumber,
 };
 use wideroom::store::Store as _;
-use wideroom::store::cql::migrate;
 use wideroom::store::live::{LiveListing, LiveStore as _, LiveWrite, WriterClaim, minute_of};
 
 use super::pair::{Server, people};
 use crate::support::cassandra::shared;
+use crate::support::ground::Keyspace;
 
 /// Reader of the outbox under whose name the leases are.
 const READER: &str = "wideroom:live";
@@ -75,11 +74,8 @@ async fn settled(server: &Server, all: &[ConversationId]) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_settle_silent_writers_together_and_one_after_the_other() {
     let Some(shared) = shared().await else { return };
-    let keyspace = format!("settler_{}", Uuid::new_v4().simple());
-    let url = shared.url(&keyspace);
-    migrate(&url.parse().unwrap(), Some(1), &SystemClock)
-        .await
-        .unwrap();
+    let keyspace = Keyspace::empty(shared.authority().to_owned(), &SystemClock).await;
+    let url = keyspace.url();
     let one = Server::at(url.parse().unwrap(), Bus::default(), 0).await;
     let other = Server::at(url.parse().unwrap(), Bus::default(), 0).await;
     let (mut first, mut second) = (one.chat.lives.settler(), other.chat.lives.settler());
@@ -100,7 +96,7 @@ async fn servers_settle_silent_writers_together_and_one_after_the_other() {
         "a lease outlives its holder"
     );
     other.end_leases(READER).await;
-    let truncate = format!("TRUNCATE {keyspace}.server_beats");
+    let truncate = format!("TRUNCATE {}.server_beats", keyspace.name());
     let session = shared.session().await;
     session.query_unpaged(truncate, ()).await.unwrap();
     third.pass().await.unwrap();

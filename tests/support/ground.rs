@@ -1,4 +1,4 @@
-//! Location of a world's store: its own folder, or its own keyspace on a Cassandra.
+//! Location of a store: its own folder, or its own keyspace on a Cassandra.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,12 +8,13 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tempfile::TempDir;
 use wideroom::chat::Bounds;
-use wideroom::clock::Clock;
+use wideroom::clock::{Clock, SystemClock};
 use wideroom::store::StoreAdmin;
 use wideroom::store::cql::{Address, Cql, migrate};
 use wideroom::store::embedded::{Embedded, OpenError, Options};
 
-use super::cassandra::session;
+use super::cassandra::{Shared, session};
+use super::program::Program;
 
 /// The Cassandra on which worlds lie in this process, as `[user:password@]host:port`. Without it they lie in folders.
 pub(crate) const CLUSTER: &str = "WIDEROOM_TEST_WORLDS_ON";
@@ -33,7 +34,8 @@ pub(crate) struct Ground {
     cluster: Option<Keyspace>,
 }
 
-struct Keyspace {
+/// A keyspace of the tests' own, empty at first, which another test has once this one has ended.
+pub(crate) struct Keyspace {
     authority: String,
     name: String,
 }
@@ -90,7 +92,7 @@ pub(crate) async fn opened(options: Options, clock: Arc<dyn Clock>) -> Embedded 
 }
 
 impl Keyspace {
-    async fn empty(authority: String, clock: &dyn Clock) -> Self {
+    pub(crate) async fn empty(authority: String, clock: &dyn Clock) -> Self {
         let left = LEFT.lock().unwrap().pop();
         if let Some(name) = left {
             let keyspace = Self { authority, name };
@@ -102,13 +104,27 @@ impl Keyspace {
             name: format!("world_{}", uuid::Uuid::new_v4().simple()),
         };
         migrate(&keyspace.address(), Some(1), clock).await.unwrap();
+        // To empty a table that needs no journal is to drop what is in memory, without writing it to the disk first.
+        let unlogged = format!(
+            "ALTER KEYSPACE \"{}\" WITH durable_writes = false",
+            keyspace.name
+        );
+        let session = session(&keyspace.authority).await;
+        session.query_unpaged(unlogged, ()).await.unwrap();
         keyspace
     }
 
-    fn address(&self) -> Address {
+    /// As `--store` has it. What is tested here is not how fast a busy machine answers.
+    pub(crate) fn url(&self) -> String {
         format!("cql://{}/{}?timeout=10s", self.authority, self.name)
-            .parse()
-            .unwrap()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn address(&self) -> Address {
+        self.url().parse().unwrap()
     }
 
     /// Empties the tables that were written to since they were empty: to empty one takes as long as many statements.
@@ -148,6 +164,14 @@ impl Keyspace {
         )
         .await
         .unwrap();
+    }
+}
+
+impl Program {
+    /// On a keyspace with its tables, which is empty.
+    pub(crate) async fn on_cluster(shared: &Shared) -> Self {
+        let keyspace = Keyspace::empty(shared.authority().to_owned(), &SystemClock).await;
+        Self::on_leased(keyspace.url(), keyspace)
     }
 }
 

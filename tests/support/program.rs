@@ -16,6 +16,8 @@ pub(crate) struct Program {
     /// As `--store` has it. `None`: in the data folder.
     store: Option<String>,
     path: PathBuf,
+    /// Lives as long as the store is in use.
+    _lease: Option<Box<dyn Send + Sync>>,
 }
 
 /// Free bytes of a file system in memory from which folders are made there.
@@ -44,6 +46,7 @@ impl Program {
             dir: tempfile::tempdir().unwrap(),
             store: None,
             path: env!("CARGO_BIN_EXE_wideroom").into(),
+            _lease: None,
         }
     }
 
@@ -60,6 +63,14 @@ impl Program {
         Self {
             store: Some(store),
             ..Self::new()
+        }
+    }
+
+    /// On a store that another test has once this value is gone.
+    pub(crate) fn on_leased(store: String, lease: impl Send + Sync + 'static) -> Self {
+        Self {
+            _lease: Some(Box::new(lease)),
+            ..Self::on(store)
         }
     }
 

@@ -94,14 +94,27 @@ impl Shared {
     }
 }
 
-/// A session as `[user:password@]host:port[,host2…]` says.
+/// A session as `[user:password@]host:port[,host2…]` says. It knows no table: a node has the keyspaces of many tests, and to read the columns
+/// of all of them takes longer than what is asked.
 pub(crate) async fn session(authority: &str) -> Session {
-    // A busy machine may stop a node for longer than the 5 and 30 s of the driver.
-    let patient = ExecutionProfile::builder().request_timeout(Some(PATIENCE));
-    let session = builder(authority)
-        .connection_timeout(PATIENCE)
-        .default_execution_profile_handle(patient.build().into_handle());
+    let builder = patient(builder(authority));
+    builder.build().await.unwrap()
+}
+
+/// A session that knows the tables, and so the nodes of each row.
+async fn session_with_tables(authority: &str) -> Session {
+    let session = patient(builder(authority))
+        .fetch_schema_metadata(true)
+        .fetch_full_schema_metadata(true);
     session.build().await.unwrap()
+}
+
+/// A busy machine may stop a node for longer than the 5 and 30 s of the driver.
+fn patient(builder: SessionBuilder) -> SessionBuilder {
+    let profile = ExecutionProfile::builder().request_timeout(Some(PATIENCE));
+    builder
+        .connection_timeout(PATIENCE)
+        .default_execution_profile_handle(profile.build().into_handle())
 }
 
 fn builder(authority: &str) -> SessionBuilder {
@@ -109,6 +122,8 @@ fn builder(authority: &str) -> SessionBuilder {
     // Cassandra writes down what it did for a statement a while after it has answered.
     let builder = SessionBuilder::new()
         .known_nodes(hosts.split(','))
+        .fetch_schema_metadata(false)
+        .fetch_full_schema_metadata(false)
         .tracing_info_fetch_attempts(TRACE_LOOKS)
         .tracing_info_fetch_interval(TRACE_LOOK_EVERY);
     match who.split_once(':') {

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use uuid::Uuid;
 
 /// Addresses of the nodes of a ring: node N has the address that ends in N, and all nodes use the same two ports.
+#[derive(Clone)]
 pub(super) struct Net {
     /// The first three parts of every address.
     pub(super) prefix: String,

@@ -1,9 +1,9 @@
-//! One node or three of them, which can be killed and started again.
+//! One node or three of them, which can be killed and started again. A usual ring of three that its test leaves whole is the next one's.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use scylla::client::session::Session;
@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::clock::NodeClock;
 use super::net::Net;
 use super::wait::Not;
-use super::{builder, jars, session, wait};
+use super::{builder, jars, session_with_tables, wait};
 
 /// Ends what is left of a ring when its input ends, which it does with this process too: the nodes, then the folder of all of them.
 /// Guard process. Signals from the keyboard that stop the tests also reach it, and it ignores them.
@@ -31,6 +31,8 @@ rm -rf "$0"
 const REQUEST_THREADS_IN_A_RING: &str = "64";
 /// One ring of three runs at a time: two of them, beside the shared node, would overload a small machine, and their tests would measure that.
 static TURN_OF_THREE: Semaphore = Semaphore::const_new(1);
+/// The ring of three of the test before. To start one takes longer than many a test on it.
+static LEFT: Mutex<Option<Ring>> = Mutex::new(None);
 const KEYSTORE: &str = "node.p12";
 const CERTIFICATE: &str = "node.pem";
 
@@ -40,15 +42,18 @@ pub(crate) struct Ring {
     jars: &'static Path,
     /// Gone with the ring: the guard removes it.
     folder: PathBuf,
-    guard: Child,
+    /// `None` once the ring is another test's.
+    guard: Option<Child>,
     nodes: Vec<Option<Child>>,
     options: RingOptions,
+    /// Whether the next test may have it.
+    is_for_others: bool,
     clock: Option<NodeClock>,
     _turn: Option<SemaphorePermit<'static>>,
 }
 
 /// How a ring differs from the usual one.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingOptions {
     /// Data centre of each node.
     pub(crate) data_centres: &'static [&'static str],
@@ -56,6 +61,8 @@ pub(crate) struct RingOptions {
     pub(crate) has_tls: bool,
     /// Node whose clock can be set.
     pub(crate) clock_of: Option<u8>,
+    /// Whether its nodes have served no other test.
+    pub(crate) is_cold: bool,
 }
 
 impl Ring {
@@ -71,6 +78,19 @@ impl Ring {
             1 => None,
             _ => Some(TURN_OF_THREE.acquire().await.expect("it is never closed")),
         };
+        let is_for_others = turn.is_some() && options == RingOptions::default();
+        if turn.is_some()
+            && let Some(mut left) = take_left()
+        {
+            if is_for_others {
+                left._turn = turn;
+                left.forget_keyspaces().await;
+                left.is_whole().await;
+                return Some(left);
+            }
+            // Two rings of three are too many.
+            left.is_for_others = false;
+        }
         let folder = tempfile::Builder::new()
             .prefix("wideroom-cassandra-")
             .tempdir()
@@ -89,9 +109,10 @@ impl Ring {
             jars,
             clock: options.clock_of.map(|_| NodeClock::new(&folder)),
             folder,
-            guard,
+            guard: Some(guard),
             nodes: (0..nodes).map(|_| None).collect(),
             options,
+            is_for_others,
             _turn: turn,
         };
         if ring.options.has_tls {
@@ -108,6 +129,41 @@ impl Ring {
         }
         ring.is_whole().await;
         Some(ring)
+    }
+
+    /// Each keyspace makes the start of a node longer.
+    async fn forget_keyspaces(&self) {
+        let session = self.session().await;
+        let state = session.get_cluster_state();
+        let of_tests = state.keyspaces_iter().map(|(name, _)| name);
+        for name in of_tests.filter(|name| !name.starts_with("system")) {
+            let drop = Statement::new(format!("DROP KEYSPACE \"{name}\""));
+            session.query_unpaged(drop, ()).await.unwrap();
+        }
+    }
+
+    /// Whether every node runs, and the test that had them has not failed.
+    fn may_be_left(&mut self) -> bool {
+        let mut runs = self.nodes.iter_mut().map(|node| {
+            let status = node.as_mut().map(Child::try_wait);
+            matches!(status, Some(Ok(None)))
+        });
+        self.is_for_others && !std::thread::panicking() && runs.all(|runs| runs)
+    }
+
+    /// The nodes of this ring, for the next test.
+    fn left(&mut self) -> Self {
+        Self {
+            net: self.net.clone(),
+            jars: self.jars,
+            folder: self.folder.clone(),
+            guard: self.guard.take(),
+            nodes: std::mem::take(&mut self.nodes),
+            options: std::mem::take(&mut self.options),
+            is_for_others: true,
+            clock: self.clock.take(),
+            _turn: None,
+        }
     }
 
     /// Cassandra's guardrails hold for users alone who are none of its own, and whoever need not sign in is one. Of three nodes nobody has to
@@ -155,7 +211,7 @@ impl Ring {
     }
 
     pub(crate) async fn session(&self) -> Session {
-        session(&self.authority()).await
+        session_with_tables(&self.authority()).await
     }
 
     /// `host:port` of each node, also of one that was killed.
@@ -404,8 +460,21 @@ fn last_lines(log: &Path) -> String {
     lines[lines.len().saturating_sub(30)..].join("\n")
 }
 
+fn take_left() -> Option<Ring> {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.take()
+}
+
 impl Drop for Ring {
     fn drop(&mut self) {
+        if self.may_be_left() {
+            let left = self.left();
+            *LEFT.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+            return;
+        }
+        let Some(mut guard) = self.guard.take() else {
+            return;
+        };
         for child in self.nodes.iter_mut().flatten() {
             let _ = child.kill();
         }
@@ -416,7 +485,7 @@ impl Drop for Ring {
             }
         }
         // The end of its input is the guard's sign.
-        drop(self.guard.stdin.take());
-        let _ = self.guard.wait();
+        drop(guard.stdin.take());
+        let _ = guard.wait();
     }
 }
