@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use wideroom::model::{MessageId, OrderKey};
 
+use crate::support::cases::length;
 use crate::support::world::{Actor, Answer, Sent, World, text};
 
 const NAMES: [&str; 4] = ["alice", "bob", "carol", "dave"];
@@ -523,7 +524,7 @@ async fn counts_are_those_of_a_naive_look_after_random_interleavings() {
     let number = |name: &str, default: usize| {
         std::env::var(name).map_or(default, |text| text.parse().expect("it is a number"))
     };
-    let mut left = number("WIDEROOM_INTERLEAVINGS", 400);
+    let mut left = number("WIDEROOM_INTERLEAVINGS", length(400, 100));
     let mut dice = Dice(number("WIDEROOM_SEED", 42) as u64 | 1 << 40);
     let world = World::open().await;
     let mut blocks = BTreeSet::new();

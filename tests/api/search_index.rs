@@ -16,6 +16,7 @@ use wideroom::clock::{Clock, SystemClock};
 use wideroom::model::{ConversationId, TimeUuid, Timestamp};
 use wideroom::store::Store;
 
+use crate::support::cases::length;
 use crate::support::world::{Actor, World, text};
 
 const ACROSS: &str = "query($q: String, $f: MessageFilter, $n: Int, $a: String) {
@@ -343,19 +344,19 @@ async fn an_index_changes_no_answer(messages_max: usize, acts: usize) {
 
 #[tokio::test]
 async fn an_index_changes_no_answer_with_the_usual_bound() {
-    an_index_changes_no_answer(1_000, 240).await;
+    an_index_changes_no_answer(1_000, length(240, 60)).await;
 }
 
 #[tokio::test]
 async fn an_index_changes_no_answer_of_very_short_pages() {
     for messages_max in [0, 1] {
-        an_index_changes_no_answer(messages_max, 36).await;
+        an_index_changes_no_answer(messages_max, length(36, 12)).await;
     }
 }
 
 #[tokio::test]
 async fn an_index_changes_no_answer_of_short_pages() {
     for messages_max in [2, 3, 50] {
-        an_index_changes_no_answer(messages_max, 36).await;
+        an_index_changes_no_answer(messages_max, length(36, 12)).await;
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
+use crate::support::cases::length;
 use crate::support::world::{Actor, Sent, World, text};
 
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
@@ -92,26 +94,42 @@ async fn answer(actor: &Actor, conversation: &str) -> (usize, Option<String>) {
     )
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+/// Each in a conversation of its own.
+#[test]
+fn unread_is_what_a_count_by_hand_gives() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let world = runtime.block_on(World::open());
+    let actors = USERS.map(|name| world.user(name));
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: length(24, 8),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let counted = runner.run(&prop::collection::vec(step(), 1..40), |steps| {
+        runtime.block_on(count_after(&actors, &steps));
+        Ok(())
+    });
+    counted.unwrap_or_else(|fault| panic!("{fault}"));
+    let _inside = runtime.enter();
+    drop((actors, world));
+}
 
-    #[test]
-    fn unread_is_what_a_count_by_hand_gives(steps in prop::collection::vec(step(), 1..40)) {
-        tokio::runtime::Runtime::new().unwrap().block_on(async {
-            let world = World::open().await;
-            let actors = USERS.map(|name| world.user(name));
-            let conversation = actors[0].group("by hand", &USERS[1..]).await;
-            let (mut by_hand, mut sent) = (ByHand::default(), Vec::new());
-            for step in &steps {
-                apply(&actors, &conversation, &mut sent, step).await;
-                by_hand.apply(step);
-                for (user, actor) in actors.iter().enumerate() {
-                    let expected = by_hand.unread(user);
-                    let first = expected.first().map(|i| sent[*i].uuid.clone());
-                    assert_eq!(answer(actor, &conversation).await, (expected.len(), first), "{} after {step:?}", USERS[user]);
-                }
-            }
-        });
+async fn count_after(actors: &[Actor; USERS.len()], steps: &[Step]) {
+    let conversation = actors[0].group("by hand", &USERS[1..]).await;
+    let (mut by_hand, mut sent) = (ByHand::default(), Vec::new());
+    for step in steps {
+        apply(actors, &conversation, &mut sent, step).await;
+        by_hand.apply(step);
+        for (user, actor) in actors.iter().enumerate() {
+            let expected = by_hand.unread(user);
+            let first = expected.first().map(|i| sent[*i].uuid.clone());
+            assert_eq!(
+                answer(actor, &conversation).await,
+                (expected.len(), first),
+                "{} after {step:?}",
+                USERS[user]
+            );
+        }
     }
 }
 
