@@ -89,19 +89,13 @@ impl Store for Embedded {
         one: &'a UserId,
         other: &'a UserId,
     ) -> StoreFuture<'a, Option<ConversationId>> {
-        Box::pin(async move {
-            let (one, other) = (one.clone(), other.clone());
-            self.read(move |context| conversation::direct(context, &one, &other))
-                .await
-        })
+        let (one, other) = (one.clone(), other.clone());
+        Box::pin(self.read(move |context| conversation::direct(context, &one, &other)))
     }
 
     fn app_key_claim<'a>(&'a self, key: &'a AppKey) -> StoreFuture<'a, Option<AppKeyClaim>> {
-        Box::pin(async move {
-            let key = key.clone();
-            self.read(move |context| conversation::app_key_claim(context, &key))
-                .await
-        })
+        let key = key.clone();
+        Box::pin(self.read(move |context| conversation::app_key_claim(context, &key)))
     }
 
     fn claim_app_key<'a>(
@@ -148,15 +142,12 @@ impl Store for Embedded {
         prefix: &'a str,
         page: &'a PageRequest<UserId>,
     ) -> StoreFuture<'a, Page<Participant>> {
-        Box::pin(async move {
-            let (prefix, page) = (prefix.to_owned(), page.clone());
-            self.read(move |context| {
-                participant::participants(context, conversation, &prefix, &page, |participant| {
-                    participant.membership.is_joined()
-                })
+        let (prefix, page) = (prefix.to_owned(), page.clone());
+        Box::pin(self.read(move |context| {
+            participant::participants(context, conversation, &prefix, &page, |participant| {
+                participant.membership.is_joined()
             })
-            .await
-        })
+        }))
     }
 
     fn bans<'a>(
@@ -164,11 +155,8 @@ impl Store for Embedded {
         conversation: ConversationId,
         page: &'a PageRequest<UserId>,
     ) -> StoreFuture<'a, Page<Ban>> {
-        Box::pin(async move {
-            let page = page.clone();
-            self.read(move |context| ban::page(context, conversation, &page))
-                .await
-        })
+        let page = page.clone();
+        Box::pin(self.read(move |context| ban::page(context, conversation, &page)))
     }
 
     fn bans_of<'a>(
@@ -176,11 +164,8 @@ impl Store for Embedded {
         conversation: ConversationId,
         users: &'a [UserId],
     ) -> StoreFuture<'a, Vec<Option<Ban>>> {
-        Box::pin(async move {
-            let users = users.to_vec();
-            self.read(move |context| ban::of_users(context, conversation, &users))
-                .await
-        })
+        let users = users.to_vec();
+        Box::pin(self.read(move |context| ban::of_users(context, conversation, &users)))
     }
 
     fn ban_count(&self, conversation: ConversationId, limit: usize) -> StoreFuture<'_, usize> {
@@ -191,11 +176,8 @@ impl Store for Embedded {
         &'a self,
         keys: &'a [(ConversationId, UserId)],
     ) -> StoreFuture<'a, Vec<Option<Participant>>> {
-        Box::pin(async move {
-            let keys = keys.to_vec();
-            self.read(move |context| participant::participants_by_name(context, &keys))
-                .await
-        })
+        let keys = keys.to_vec();
+        Box::pin(self.read(move |context| participant::participants_by_name(context, &keys)))
     }
 
     fn participant_counts<'a>(
@@ -212,11 +194,12 @@ impl Store for Embedded {
         conversation: ConversationId,
         users: &'a [UserId],
     ) -> StoreFuture<'a, Option<MembershipSnapshot>> {
-        Box::pin(async move {
-            let users = users.to_vec();
-            self.read(move |context| membership::membership_snapshot(context, conversation, &users))
-                .await
-        })
+        let users = users.to_vec();
+        Box::pin(
+            self.read(move |context| {
+                membership::membership_snapshot(context, conversation, &users)
+            }),
+        )
     }
 
     fn change_membership<'a>(
@@ -248,11 +231,8 @@ impl Store for Embedded {
         &'a self,
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<ConversationProfile>> {
-        Box::pin(async move {
-            let conversations: Arc<[_]> = conversations.into();
-            self.read(move |context| setting::profiles(context, &conversations))
-                .await
-        })
+        let conversations: Arc<[_]> = conversations.into();
+        Box::pin(self.read(move |context| setting::profiles(context, &conversations)))
     }
 
     fn change_conversation_profile<'a>(
@@ -311,11 +291,8 @@ impl Store for Embedded {
         viewer: &'a UserId,
         messages: &'a [(ConversationId, MessageId)],
     ) -> StoreFuture<'a, Vec<Vec<Reaction>>> {
-        Box::pin(async move {
-            let (viewer, messages) = (viewer.clone(), messages.to_vec());
-            self.read(move |context| reaction::reactions(context, &viewer, &messages))
-                .await
-        })
+        let (viewer, messages) = (viewer.clone(), messages.to_vec());
+        Box::pin(self.read(move |context| reaction::reactions(context, &viewer, &messages)))
     }
 
     fn ended_reaction_count<'a>(
@@ -324,13 +301,11 @@ impl Store for Embedded {
         (conversation, message): (ConversationId, MessageId),
         limit: usize,
     ) -> StoreFuture<'a, usize> {
-        Box::pin(async move {
-            let user = user.clone();
-            let count = move |context: &ReadContext| {
-                reaction::ended_count(context, &user, conversation, message, limit)
-            };
-            self.read(count).await
-        })
+        let user = user.clone();
+        let count = move |context: &ReadContext| {
+            reaction::ended_count(context, &user, conversation, message, limit)
+        };
+        Box::pin(self.read(count))
     }
 
     fn changes(
@@ -356,11 +331,8 @@ impl Store for Embedded {
         conversation: ConversationId,
         keys: &'a [(UserId, IdempotencyKey)],
     ) -> StoreFuture<'a, Vec<Option<EarlierSend>>> {
-        Box::pin(async move {
-            let keys = keys.to_vec();
-            self.read(move |context| append::earlier_sends(context, conversation, &keys))
-                .await
-        })
+        let keys = keys.to_vec();
+        Box::pin(self.read(move |context| append::earlier_sends(context, conversation, &keys)))
     }
 
     fn log_late<'a>(&'a self, _: ConversationId, _: &'a [LateChange]) -> StoreFuture<'a, ()> {
@@ -377,22 +349,16 @@ impl Store for Embedded {
         up_to: OrderKey,
         limit: usize,
     ) -> StoreFuture<'a, Vec<OutboxPage>> {
-        Box::pin(async move {
-            let reads = reads.to_vec();
-            self.read(move |context| outbox::pages(context, &reads, up_to, limit))
-                .await
-        })
+        let reads = reads.to_vec();
+        Box::pin(self.read(move |context| outbox::pages(context, &reads, up_to, limit)))
     }
 
     fn reader_positions<'a>(
         &'a self,
         reader: &'a str,
     ) -> StoreFuture<'a, Vec<Option<ReaderPosition>>> {
-        Box::pin(async move {
-            let reader = reader.to_owned();
-            self.read(move |context| outbox_reader::positions(context, &reader))
-                .await
-        })
+        let reader = reader.to_owned();
+        Box::pin(self.read(move |context| outbox_reader::positions(context, &reader)))
     }
 
     fn swap_reader_position<'a>(
@@ -418,11 +384,8 @@ impl Store for Embedded {
         reader: &'a str,
         limit: usize,
     ) -> StoreFuture<'a, Vec<DeadLetter>> {
-        Box::pin(async move {
-            let reader = reader.to_owned();
-            self.read(move |context| outbox_reader::dead_letters(context, &reader, limit))
-                .await
-        })
+        let reader = reader.to_owned();
+        Box::pin(self.read(move |context| outbox_reader::dead_letters(context, &reader, limit)))
     }
 
     fn delete_dead_letter<'a>(
@@ -489,11 +452,8 @@ impl Store for Embedded {
         &'a self,
         positions: &'a [(ConversationId, OrderKey)],
     ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>> {
-        Box::pin(async move {
-            let positions = positions.to_vec();
-            self.read(move |context| message::messages_at(context, &positions))
-                .await
-        })
+        let positions = positions.to_vec();
+        Box::pin(self.read(move |context| message::messages_at(context, &positions)))
     }
 
     fn last_messages<'a>(
@@ -516,11 +476,8 @@ impl Store for Embedded {
         &'a self,
         positions: &'a [(ConversationId, OrderKey)],
     ) -> StoreFuture<'a, Vec<u64>> {
-        Box::pin(async move {
-            let positions = positions.to_vec();
-            self.read(move |context| message::counts_after(context, &positions))
-                .await
-        })
+        let positions = positions.to_vec();
+        Box::pin(self.read(move |context| message::counts_after(context, &positions)))
     }
 
     fn inbox<'a>(
@@ -559,27 +516,18 @@ impl Store for Embedded {
         after: OrderKey,
         limit: usize,
     ) -> StoreFuture<'a, Option<Vec<ChangedRow>>> {
-        Box::pin(async move {
-            let user = user.clone();
-            self.read(move |context| inbox::changes(context, &user, after, limit))
-                .await
-        })
+        let user = user.clone();
+        Box::pin(self.read(move |context| inbox::changes(context, &user, after, limit)))
     }
 
     fn conversation_count<'a>(&'a self, user: &'a UserId, limit: usize) -> StoreFuture<'a, usize> {
-        Box::pin(async move {
-            let user = user.clone();
-            self.read(move |context| inbox::conversation_count(&context.view(), &user, limit))
-                .await
-        })
+        let user = user.clone();
+        Box::pin(self.read(move |context| inbox::conversation_count(&context.view(), &user, limit)))
     }
 
     fn large_conversations<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<ConversationId>> {
-        Box::pin(async move {
-            let user = user.clone();
-            self.read(move |context| inbox::large_conversations(&context.view(), &user))
-                .await
-        })
+        let user = user.clone();
+        Box::pin(self.read(move |context| inbox::large_conversations(&context.view(), &user)))
     }
 
     fn unread<'a>(
@@ -613,14 +561,11 @@ impl Store for Embedded {
         cap: u32,
         ignored: &'a IgnoredSenders,
     ) -> StoreFuture<'a, Vec<Unread>> {
-        Box::pin(async move {
-            let (user, ignored, queries) = (user.clone(), ignored.clone(), queries.to_vec());
-            self.read(move |context| {
-                let (user, ignored) = (&user, &ignored);
-                mention::unread(context, UnreadReader { user, ignored }, &queries, cap)
-            })
-            .await
-        })
+        let (user, ignored, queries) = (user.clone(), ignored.clone(), queries.to_vec());
+        Box::pin(self.read(move |context| {
+            let (user, ignored) = (&user, &ignored);
+            mention::unread(context, UnreadReader { user, ignored }, &queries, cap)
+        }))
     }
 
     fn move_read_marker<'a>(&'a self, user: &'a UserId, to: &'a MarkerMove) -> StoreFuture<'a, ()> {
@@ -656,15 +601,12 @@ impl Store for Embedded {
         sender: &'a UserId,
         page: &'a PageRequest<UserId>,
     ) -> StoreFuture<'a, Page<Participant>> {
-        Box::pin(async move {
-            let (sender, page) = (sender.clone(), page.clone());
-            self.read(move |context| {
-                participant::participants(context, conversation, "", &page, |one| {
-                    one.receives(message, &sender)
-                })
+        let (sender, page) = (sender.clone(), page.clone());
+        Box::pin(self.read(move |context| {
+            participant::participants(context, conversation, "", &page, |one| {
+                one.receives(message, &sender)
             })
-            .await
-        })
+        }))
     }
 
     fn set_flags<'a>(
@@ -689,27 +631,21 @@ impl Store for Embedded {
         after: Option<&'a UserId>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<UserId>> {
-        Box::pin(async move {
-            let after = after.cloned();
-            self.read(move |context| {
-                inbox::notified_of_all(context, conversation, after.as_ref(), limit)
-            })
-            .await
-        })
+        let after = after.cloned();
+        Box::pin(self.read(move |context| {
+            inbox::notified_of_all(context, conversation, after.as_ref(), limit)
+        }))
     }
 
     fn profiles<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Option<Profile>>> {
-        Box::pin(async move {
-            let users = users.to_vec();
-            self.read(move |context| {
-                let view = context.view();
-                users
-                    .iter()
-                    .map(|user| view.decoded(&key::user(user), record::decode_profile))
-                    .collect()
-            })
-            .await
-        })
+        let users = users.to_vec();
+        Box::pin(self.read(move |context| {
+            let view = context.view();
+            users
+                .iter()
+                .map(|user| view.decoded(&key::user(user), record::decode_profile))
+                .collect()
+        }))
     }
 
     fn change_profile<'a>(
@@ -750,11 +686,8 @@ impl Store for Embedded {
     }
 
     fn restrictions_of<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Restriction>> {
-        Box::pin(async move {
-            let users = users.to_vec();
-            self.read(move |context| restriction::of_users(context, users))
-                .await
-        })
+        let users = users.to_vec();
+        Box::pin(self.read(move |context| restriction::of_users(context, users)))
     }
 
     fn restrictions(&self) -> StoreFuture<'_, Vec<(Restricted, Restriction)>> {
@@ -766,11 +699,8 @@ impl Store for Embedded {
     }
 
     fn blocks<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<Block>> {
-        Box::pin(async move {
-            let user = user.clone();
-            self.read(move |context| block::of_user(context, &user))
-                .await
-        })
+        let user = user.clone();
+        Box::pin(self.read(move |context| block::of_user(context, &user)))
     }
 
     fn set_block<'a>(&'a self, user: &'a UserId, block: &'a Block) -> StoreFuture<'a, ()> {
@@ -782,18 +712,13 @@ impl Store for Embedded {
     }
 
     fn reports<'a>(&'a self, query: &'a ReportQuery) -> StoreFuture<'a, Vec<Report>> {
-        Box::pin(async move {
-            let query = *query;
-            self.read(move |context| report::listed(context, &query))
-                .await
-        })
+        let query = *query;
+        Box::pin(self.read(move |context| report::listed(context, &query)))
     }
 
     fn reports_by_id<'a>(&'a self, ids: &'a [ReportId]) -> StoreFuture<'a, Vec<Option<Report>>> {
-        Box::pin(async move {
-            let ids = ids.to_vec();
-            self.read(move |context| report::by_id(context, &ids)).await
-        })
+        let ids = ids.to_vec();
+        Box::pin(self.read(move |context| report::by_id(context, &ids)))
     }
 
     fn report_count(&self, after: OrderKey, limit: usize) -> StoreFuture<'_, usize> {

@@ -21,11 +21,8 @@ impl ScanStore for Embedded {
         after: Option<&'a UserId>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<(UserId, Profile)>> {
-        Box::pin(async move {
-            let after = after.cloned();
-            self.read(move |context| export::users(context, after.as_ref(), limit))
-                .await
-        })
+        let after = after.cloned();
+        Box::pin(self.read(move |context| export::users(context, after.as_ref(), limit)))
     }
 
     fn all_conversations(
@@ -72,13 +69,10 @@ impl StoreAdmin for Embedded {
         after: Option<&'a UserId>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<(UserId, Membership, ImportPositions)>> {
-        Box::pin(async move {
-            let after = after.cloned();
-            self.read(move |context| {
-                export::participants(context, conversation, after.as_ref(), limit)
-            })
-            .await
-        })
+        let after = after.cloned();
+        Box::pin(self.read(move |context| {
+            export::participants(context, conversation, after.as_ref(), limit)
+        }))
     }
 
     fn all_messages(
@@ -99,13 +93,10 @@ impl StoreAdmin for Embedded {
         after: Option<&'a (Emoji, UserId)>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<(Emoji, UserId)>> {
-        Box::pin(async move {
-            let after = after.cloned();
-            self.read(move |context| {
-                export::reactions(context, conversation, message, after.as_ref(), limit)
-            })
-            .await
-        })
+        let after = after.cloned();
+        Box::pin(self.read(move |context| {
+            export::reactions(context, conversation, message, after.as_ref(), limit)
+        }))
     }
 
     fn verify<'a>(
@@ -117,10 +108,8 @@ impl StoreAdmin for Embedded {
     }
 
     fn note<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Option<String>> {
-        Box::pin(async move {
-            let key = key::note(name);
-            self.read(move |context| context.view().record(&key)).await
-        })
+        let key = key::note(name);
+        Box::pin(self.read(move |context| context.view().record(&key)))
     }
 
     fn set_note<'a>(&'a self, name: &'a str, value: Option<&'a str>) -> StoreFuture<'a, ()> {

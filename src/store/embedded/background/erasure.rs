@@ -34,11 +34,8 @@ impl ErasureStore for Embedded {
         after: Option<ConversationId>,
         limit: usize,
     ) -> StoreFuture<'a, ConversationsPiece> {
-        Box::pin(async move {
-            let user = user.clone();
-            self.read(move |context| conversations_of(&context.view(), &user, after, limit))
-                .await
-        })
+        let user = user.clone();
+        Box::pin(self.read(move |context| conversations_of(&context.view(), &user, after, limit)))
     }
 
     fn erase_messages<'a>(
@@ -113,14 +110,11 @@ impl ErasureStore for Embedded {
     }
 
     fn jobs<'a>(&'a self, ids: &'a [JobId]) -> StoreFuture<'a, Vec<Option<Job>>> {
-        Box::pin(async move {
-            let ids = ids.to_vec();
-            self.read(move |context| {
-                let view = context.view();
-                ids.iter().map(|id| job(&view, *id)).collect()
-            })
-            .await
-        })
+        let ids = ids.to_vec();
+        Box::pin(self.read(move |context| {
+            let view = context.view();
+            ids.iter().map(|id| job(&view, *id)).collect()
+        }))
     }
 
     fn running_jobs(&self, limit: usize) -> StoreFuture<'_, Vec<Job>> {

@@ -39,18 +39,15 @@ impl LiveStore for Embedded {
         &'a self,
         keys: &'a [LiveKey],
     ) -> StoreFuture<'a, Vec<Option<LiveMessage>>> {
-        Box::pin(async move {
-            let keys = keys.to_vec();
-            self.read(move |context| {
-                let view = context.view();
-                let each = keys.iter().map(|live| {
-                    let cells = living(&view, *live, context.clock.now())?;
-                    cells.map_or(Ok(None), |cells| cells.decode(*live))
-                });
-                each.collect()
-            })
-            .await
-        })
+        let keys = keys.to_vec();
+        Box::pin(self.read(move |context| {
+            let view = context.view();
+            let each = keys.iter().map(|live| {
+                let cells = living(&view, *live, context.clock.now())?;
+                cells.map_or(Ok(None), |cells| cells.decode(*live))
+            });
+            each.collect()
+        }))
     }
 
     fn live_texts<'a>(&'a self, query: &'a LiveTextQuery) -> StoreFuture<'a, Vec<LiveText>> {

@@ -11,20 +11,17 @@ impl SearchStore for Embedded {
         &'a self,
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
-        Box::pin(async move {
-            let keys: Vec<_> = conversations
-                .iter()
-                .map(|id| key::search_directory(*id))
-                .collect();
-            self.read(move |context| {
-                let view = context.view();
-                let values = keys.iter().map(|key| view.get(key));
-                values
-                    .map(|value| Ok(value?.map(|bytes| bytes.to_vec())))
-                    .collect()
-            })
-            .await
-        })
+        let keys: Vec<_> = conversations
+            .iter()
+            .map(|id| key::search_directory(*id))
+            .collect();
+        Box::pin(self.read(move |context| {
+            let view = context.view();
+            let values = keys.iter().map(|key| view.get(key));
+            values
+                .map(|value| Ok(value?.map(|bytes| bytes.to_vec())))
+                .collect()
+        }))
     }
 
     fn swap_search_directory<'a>(
@@ -59,18 +56,15 @@ impl SearchStore for Embedded {
         &'a self,
         blocks: &'a [(SearchSegmentKey, u32)],
     ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
-        Box::pin(async move {
-            let blocks = blocks.to_vec();
-            self.read(move |context| {
-                let view = context.view();
-                let keys = blocks
-                    .iter()
-                    .map(|(segment, number)| key::search_block(*segment, *number));
-                keys.map(|key| Ok(view.get(&key)?.map(|bytes| bytes.to_vec())))
-                    .collect()
-            })
-            .await
-        })
+        let blocks = blocks.to_vec();
+        Box::pin(self.read(move |context| {
+            let view = context.view();
+            let keys = blocks
+                .iter()
+                .map(|(segment, number)| key::search_block(*segment, *number));
+            keys.map(|key| Ok(view.get(&key)?.map(|bytes| bytes.to_vec())))
+                .collect()
+        }))
     }
 
     fn delete_search_segments<'a>(

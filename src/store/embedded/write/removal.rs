@@ -56,22 +56,19 @@ impl RemovalStore for Embedded {
     }
 
     fn due_removals<'a>(&'a self, query: &'a DueQuery) -> StoreFuture<'a, Vec<DueRemoval>> {
-        Box::pin(async move {
-            let query = *query;
-            self.read(move |context| {
-                let span = key::due_removals(query.shard, (query.from, query.up_to), query.after);
-                let view = context.view();
-                view.scan(span, Direction::Forward)
-                    .take(query.limit)
-                    .map(|row| {
-                        let (key, _) = row?;
-                        key::due_removal_of(&key)
-                            .ok_or_else(|| corrupt("expiries_by_hour", MalformedKey))
-                    })
-                    .collect()
-            })
-            .await
-        })
+        let query = *query;
+        Box::pin(self.read(move |context| {
+            let span = key::due_removals(query.shard, (query.from, query.up_to), query.after);
+            let view = context.view();
+            view.scan(span, Direction::Forward)
+                .take(query.limit)
+                .map(|row| {
+                    let (key, _) = row?;
+                    key::due_removal_of(&key)
+                        .ok_or_else(|| corrupt("expiries_by_hour", MalformedKey))
+                })
+                .collect()
+        }))
     }
 
     fn end_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
