@@ -42,7 +42,7 @@ use self::cache::floor_counts::FloorCounts;
 use self::cache::mention_list::MentionLists;
 use self::cache::state::{ConversationState, States};
 use self::cache::unread_list::UnreadLists;
-use self::engine::committer::{CommitOutcome, Committer, Write};
+use self::engine::committer::{CommitOutcome, Committer, Op, Write};
 use self::engine::db::{CACHED_FILES_MAX, MissingRow, cached_files_max, corrupt};
 use self::engine::read_threads::{Panicked, ReadThreads};
 use self::engine::{key, record};
@@ -54,7 +54,7 @@ use super::rules::former_runs::FormerRuns;
 use super::{Error, NOTE_OUTBOX_SINCE, Result};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::model::ConversationId;
+use crate::model::{ConversationId, TimeUuid};
 
 /// Concurrent reads.
 const READS_MAX: usize = 64;
@@ -240,6 +240,16 @@ impl Embedded {
     async fn write(&self, write: Write) -> Result<CommitOutcome> {
         self.inner.disk.check()?;
         self.inner.committer.commit(write).await
+    }
+
+    /// Commits operations without a condition, the greatest id among their rows beside them.
+    async fn write_ops(&self, ops: Vec<Op>, newest_id: Option<TimeUuid>) -> Result<()> {
+        let write = Write {
+            ops,
+            newest_id,
+            ..Write::default()
+        };
+        self.write(write).await.map(drop)
     }
 
     fn states(&self) -> &Arc<States> {

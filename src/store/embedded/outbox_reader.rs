@@ -70,7 +70,7 @@ impl Embedded {
             Op::Put(key, rules::outbox::encode_dead(letter)),
             Op::Put(expiry, Vec::new()),
         ];
-        self.commit(ops).await
+        self.write_ops(ops, None).await
     }
 
     pub(super) async fn dead_letter_deleted(
@@ -78,15 +78,7 @@ impl Embedded {
         reader: &str,
         letter: &DeadLetter,
     ) -> Result<()> {
-        self.commit(vec![Op::Delete(key::dead_letter(reader, letter))])
-            .await
-    }
-
-    async fn commit(&self, ops: Vec<Op>) -> Result<()> {
-        let write = Write {
-            ops,
-            ..Write::default()
-        };
-        self.write(write).await.map(drop)
+        let key = key::dead_letter(reader, letter);
+        self.write_ops(vec![Op::Delete(key)], None).await
     }
 }

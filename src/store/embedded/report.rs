@@ -5,7 +5,7 @@ use super::read_context::ReadContext;
 use crate::model::{
     Direction, OrderKey, OutboxEvent, Report, ReportId, ReportResolution, Timestamp,
 };
-use crate::store::embedded::engine::committer::{Op, Write};
+use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::{ReportQuery, Result, rules};
@@ -18,8 +18,7 @@ impl Embedded {
         let mut ops = rows(report);
         let event = || vec![OutboxEvent::reported(report.id)];
         ops.extend(context.outbox.put(report.outbox_conversation(), event));
-        let newest_id = Some(report.id);
-        self.commit_report(ops, newest_id).await
+        self.write_ops(ops, Some(report.id)).await
     }
 
     pub(super) async fn report_resolve(
@@ -31,8 +30,7 @@ impl Embedded {
         if !self.has_report(report).await? {
             return Ok(());
         }
-        self.commit_report(resolved(report, resolution, at), None)
-            .await
+        self.write_ops(resolved(report, resolution, at), None).await
     }
 
     pub(super) async fn report_replace(&self, report: &Report) -> Result<()> {
@@ -43,28 +41,18 @@ impl Embedded {
             key::report(report.id.order_key()),
             rules::report::encode(report),
         )];
-        self.commit_report(ops, None).await
+        self.write_ops(ops, None).await
     }
 
     pub(super) async fn reports_delete(&self, reports: &[ReportId]) -> Result<()> {
         let keys = reports.iter().map(|id| id.order_key());
         let ops = keys.flat_map(|at| [key::report(at), key::report_resolution(at)]);
-        self.commit_report(ops.map(Op::Delete).collect(), None)
-            .await
+        self.write_ops(ops.map(Op::Delete).collect(), None).await
     }
 
     async fn has_report(&self, report: ReportId) -> Result<bool> {
         self.read(move |context| context.view().has(&key::report(report.order_key())))
             .await
-    }
-
-    async fn commit_report(&self, ops: Vec<Op>, newest_id: Option<ReportId>) -> Result<()> {
-        let write = Write {
-            ops,
-            newest_id,
-            ..Write::default()
-        };
-        self.write(write).await.map(drop)
     }
 }
 

@@ -119,12 +119,7 @@ impl StoreAdmin for Embedded {
                 Some(value) => Op::Put(key, record::encode(&value)),
                 None => Op::Delete(key),
             };
-            self.write(Write {
-                ops: vec![op],
-                ..Write::default()
-            })
-            .await
-            .map(drop)
+            self.write_ops(vec![op], None).await
         })
     }
 

@@ -86,7 +86,8 @@ impl ErasureStore for Embedded {
                 self.delete_all(span).await?;
             }
             let empty = record::encode_profile(&Profile::default());
-            self.write_ops(vec![Op::Put(key::user(user), empty)]).await
+            let ops = vec![Op::Put(key::user(user), empty)];
+            self.write_ops(ops, None).await
         })
     }
 
@@ -99,13 +100,8 @@ impl ErasureStore for Embedded {
         Box::pin(async move {
             let outbox = &self.inner.context.outbox;
             let events = || vec![OutboxEvent::user_erased(event, user.clone())];
-            let ops = outbox.put(Report::NO_CONVERSATION, events);
-            let write = Write {
-                ops: ops.into_iter().collect(),
-                newest_id: Some(event),
-                ..Write::default()
-            };
-            self.write(write).await.map(drop)
+            let row = outbox.put(Report::NO_CONVERSATION, events);
+            self.write_ops(row.into_iter().collect(), Some(event)).await
         })
     }
 
@@ -160,14 +156,6 @@ impl ErasureStore for Embedded {
 }
 
 impl Embedded {
-    async fn write_ops(&self, ops: Vec<Op>) -> Result<()> {
-        let write = Write {
-            ops,
-            ..Write::default()
-        };
-        self.write(write).await.map(drop)
-    }
-
     /// Deletes the rows of a range, some at once. Those that are added meanwhile stay.
     async fn delete_all(&self, mut span: Span) -> Result<()> {
         loop {
@@ -187,8 +175,8 @@ impl Embedded {
             let is_last = keys.len() < DELETED_AT_ONCE;
             let last = keys.last().map(|key| key.bytes.clone());
             if !keys.is_empty() {
-                self.write_ops(keys.into_iter().map(Op::Delete).collect())
-                    .await?;
+                let ops = keys.into_iter().map(Op::Delete).collect();
+                self.write_ops(ops, None).await?;
             }
             if is_last {
                 return Ok(());

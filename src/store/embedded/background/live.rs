@@ -97,7 +97,7 @@ impl LiveStore for Embedded {
                 Op::Put(listed, value.clone()),
                 Op::Put(due, value),
             ];
-            self.commit_live_rows(ops).await
+            self.write_ops(ops, None).await
         })
     }
 
@@ -122,15 +122,7 @@ impl Embedded {
     /// Commits rows of a live message, with the expiry of all its rows.
     async fn commit_live(&self, live: LiveKey, at: Timestamp, mut ops: Vec<Op>) -> Result<()> {
         ops.push(expiry(live, at));
-        self.commit_live_rows(ops).await
-    }
-
-    async fn commit_live_rows(&self, ops: Vec<Op>) -> Result<()> {
-        let write = Write {
-            ops,
-            ..Write::default()
-        };
-        self.write(write).await.map(drop)
+        self.write_ops(ops, None).await
     }
 }
 
