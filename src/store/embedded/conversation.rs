@@ -140,13 +140,7 @@ pub(super) fn app_key_claim(context: &ReadContext, key: &AppKey) -> Result<Optio
 
 /// Plans the claim of an app key, on the condition that it is free.
 pub(super) fn claim_app_key(key: &AppKey, claim: AppKeyClaim) -> Write {
-    let key = key::app_key(key);
-    Write {
-        ops: vec![Op::Put(key.clone(), record::encode(&claim))],
-        conditions: vec![Condition::Absent(key)],
-        newest_id: None,
-        applied: None,
-    }
+    Write::swap(key::app_key(key), None, record::encode(&claim))
 }
 
 /// Conversations, whoever takes part in them.

@@ -3,7 +3,7 @@
 use super::Embedded;
 use super::read_context::ReadContext;
 use crate::model::{Direction, OutboxShard};
-use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
+use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
 use crate::store::embedded::engine::key;
 use crate::store::{DEAD_LETTER_KEPT_MICROS, DeadLetter, ReaderPosition, Result, rules};
 
@@ -50,15 +50,8 @@ impl Embedded {
         to: &ReaderPosition,
     ) -> Result<bool> {
         let key = key::reader_position(reader, shard);
-        let condition = match seen {
-            None => Condition::Absent(key.clone()),
-            Some(seen) => Condition::Is(key.clone(), rules::outbox::encode_reader(seen)),
-        };
-        let write = Write {
-            ops: vec![Op::Put(key, rules::outbox::encode_reader(to))],
-            conditions: vec![condition],
-            ..Write::default()
-        };
+        let seen = seen.map(rules::outbox::encode_reader);
+        let write = Write::swap(key, seen, rules::outbox::encode_reader(to));
         Ok(self.write(write).await? == CommitOutcome::Done)
     }
 

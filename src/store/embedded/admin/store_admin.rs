@@ -6,7 +6,7 @@ use super::{export, import};
 use crate::model::{
     Conversation, ConversationId, Emoji, Membership, MessageId, Profile, Timestamp, UserId,
 };
-use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
+use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
 use crate::store::embedded::engine::db::{MissingRow, corrupt};
 use crate::store::embedded::engine::{key, record};
 use crate::store::embedded::{Embedded, TRIES_MAX, contended, message};
@@ -145,15 +145,8 @@ impl StoreAdmin for Embedded {
             if let Some(there) = read(key.clone()).await? {
                 return Ok(there);
             }
-            let op = Op::Put(key.clone(), record::encode(&value));
-            match self
-                .write(Write {
-                    ops: vec![op],
-                    conditions: vec![Condition::Absent(key.clone())],
-                    ..Write::default()
-                })
-                .await?
-            {
+            let write = Write::swap(key.clone(), None, record::encode(&value));
+            match self.write(write).await? {
                 CommitOutcome::Done => Ok(value.to_owned()),
                 CommitOutcome::Refused => {
                     read(key).await?.ok_or_else(|| corrupt("notes", MissingRow))

@@ -128,10 +128,8 @@ impl ErasureStore for Embedded {
                 self.inner.note_removal(&Table::ALL).await?;
             }
             let (running, ended) = (key::job(to.id), key::ended_job(to.id));
-            let condition = match seen {
-                None => Condition::Absent(running.clone()),
-                Some(seen) => Condition::Is(running.clone(), rules::job::encode(seen)),
-            };
+            let seen = seen.map(rules::job::encode);
+            let condition = Condition::unchanged(running.clone(), seen);
             let bytes = rules::job::encode(to);
             let ops = match to.finished_at {
                 None => vec![Op::Put(running, bytes), Op::Delete(ended)],

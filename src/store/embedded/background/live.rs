@@ -187,10 +187,8 @@ fn claimed(context: &ReadContext, live: LiveKey, claim: &WriterClaim) -> Result<
     }
     let mut write = Write::default();
     let present = view.get(&key)?.map(|value| value.to_vec());
-    write.conditions.push(match present {
-        Some(present) => Condition::Is(key.clone(), present),
-        None => Condition::Absent(key.clone()),
-    });
+    let unchanged = Condition::unchanged(key.clone(), present);
+    write.conditions.push(unchanged);
     let start = bytes
         .start
         .map(|start| (key::live_cell(live, LiveCell::Start), start));

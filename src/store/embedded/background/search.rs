@@ -2,7 +2,7 @@
 
 use crate::model::{ConversationId, Direction};
 use crate::store::embedded::Embedded;
-use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
+use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
 use crate::store::embedded::engine::key;
 use crate::store::{DirectoryChange, SearchSegmentKey, SearchStore, StoreFuture};
 
@@ -103,14 +103,6 @@ impl SearchStore for Embedded {
 }
 
 fn swap(conversation: ConversationId, seen: Option<&[u8]>, to: &[u8]) -> Write {
-    let key = key::search_directory(conversation);
-    let condition = match seen {
-        Some(bytes) => Condition::Is(key.clone(), bytes.to_vec()),
-        None => Condition::Absent(key.clone()),
-    };
-    Write {
-        ops: vec![Op::Put(key, to.to_vec())],
-        conditions: vec![condition],
-        ..Write::default()
-    }
+    let (key, seen) = (key::search_directory(conversation), seen.map(<[u8]>::to_vec));
+    Write::swap(key, seen, to.to_vec())
 }

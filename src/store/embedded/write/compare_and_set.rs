@@ -16,6 +16,27 @@ use crate::store::embedded::{Embedded, TRIES_MAX, contended};
 /// Result of a change, with its write. `None`: nothing to write.
 pub(in crate::store::embedded) type Plan<T> = (T, Option<Write>);
 
+impl Condition {
+    /// The value of a key is the one that was seen, or is absent as it was then.
+    pub(in crate::store::embedded) fn unchanged(key: Key, seen: Option<Vec<u8>>) -> Self {
+        match seen {
+            Some(bytes) => Self::Is(key, bytes),
+            None => Self::Absent(key),
+        }
+    }
+}
+
+impl Write {
+    /// Sets the value of a key, on the condition that it is still the one that was seen.
+    pub(in crate::store::embedded) fn swap(key: Key, seen: Option<Vec<u8>>, to: Vec<u8>) -> Self {
+        Self {
+            conditions: vec![Condition::unchanged(key.clone(), seen)],
+            ops: vec![Op::Put(key, to)],
+            ..Self::default()
+        }
+    }
+}
+
 impl Embedded {
     /// Plans a change on the conversation's state and commits it. A lost race plans it again.
     pub(in crate::store::embedded) async fn carry_out<T: Send + 'static>(
@@ -84,10 +105,8 @@ impl Embedded {
             }
             let mut write = beside();
             write.ops.push(Op::Put(key.clone(), encode(&after)));
-            write.conditions.push(match bytes {
-                Some(bytes) => Condition::Is(key.clone(), bytes),
-                None => Condition::Absent(key.clone()),
-            });
+            let condition = Condition::unchanged(key.clone(), bytes);
+            write.conditions.push(condition);
             if self.write(write).await? == CommitOutcome::Done {
                 return Ok(Some(after));
             }
