@@ -12,6 +12,7 @@ use super::read_context::ReadContext;
 use crate::model::{
     ConversationId, Cut, Direction, Message, MessageId, OrderKey, Page, PageRequest, Unread,
 };
+use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
@@ -375,6 +376,11 @@ pub(super) fn unread_in_memory(
         return Some(Unread::default());
     }
     context.unread.count(reader, query, cap, &head)
+}
+
+/// Operation that sets the row of a message.
+pub(super) fn put(message: &Message) -> Op {
+    Op::Put(key_of(message), MessageRecord::encode(message))
 }
 
 /// Key of an imported message.

@@ -210,10 +210,9 @@ impl PieceCheck<'_> {
         if found.is_none() || counted != head {
             self.found(finding::HEAD, id.to_string());
         }
-        self.write.conditions.push(match bytes {
-            Some(bytes) => Condition::Is(at.clone(), bytes.to_vec()),
-            None => Condition::Absent(at.clone()),
-        });
+        let seen = bytes.map(|bytes| bytes.to_vec());
+        let condition = Condition::unchanged(at.clone(), seen);
+        self.write.conditions.push(condition);
         self.put(at, record::encode(&head));
         Ok(head)
     }

@@ -15,7 +15,7 @@ use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Span, Table};
 use crate::store::embedded::engine::record::{self, BanRecord, ConversationRecord, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::embedded::write::compare_and_set::Plan;
+use crate::store::embedded::write::compare_and_set::{Plan, state_write};
 use crate::store::embedded::write::pin::PinListChange;
 use crate::store::embedded::{Embedded, ban};
 use crate::store::rules::pair;
@@ -234,8 +234,7 @@ fn plan_messages(
     if ops.is_empty() {
         return Ok(((), None));
     }
-    let after = state_after(state, state.clone(), change);
-    let mut write = write(context, state, after, ops, change);
+    let mut write = state_write(context, state, state.changed(change), ops, change);
     if list.pins != listed {
         list.add_to(&mut write);
     }
@@ -341,8 +340,8 @@ fn plan_participant(
         all.remove(user);
         after.people = Some(Arc::new(People::new(all)));
     }
-    let after = state_after(state, after, change);
-    Ok(((), Some(write(context, state, after, ops, change))))
+    let write = state_write(context, state, after.changed(change), ops, change);
+    Ok(((), Some(write)))
 }
 
 /// Key of the pair of a direct conversation, if the pair leads to it.
@@ -359,33 +358,4 @@ fn pair_key(view: &View<'_>, state: &ConversationState) -> Result<Option<Key>> {
     let key = key::pair(one, other);
     let there = view.record::<ConversationId>(&key)?;
     Ok((there == Some(id)).then_some(key))
-}
-
-/// The state with a later head: a write that was planned on the state before is planned again.
-fn state_after(
-    before: &ConversationState,
-    after: ConversationState,
-    change: ChangeId,
-) -> ConversationState {
-    let mut head = before.head;
-    head.newest_change = head.newest_change.max(Some(change));
-    after.with_head(head)
-}
-
-fn write(
-    context: &ReadContext,
-    before: &ConversationState,
-    after: ConversationState,
-    mut ops: Vec<Op>,
-    change: ChangeId,
-) -> Write {
-    let head = key::head(before.conversation.id);
-    ops.push(Op::Put(head.clone(), after.head_bytes.clone()));
-    let (states, after) = (Arc::clone(&context.states), Arc::new(after));
-    Write {
-        ops,
-        conditions: vec![Condition::Is(head, before.head_bytes.clone())],
-        newest_id: Some(change),
-        applied: Some(Box::new(move || states.put_written(after))),
-    }
 }

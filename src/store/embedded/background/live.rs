@@ -282,10 +282,9 @@ pub(in crate::store::embedded) fn expire(
     // A claim would begin the live message anew.
     let writers = key::live_cell(live, LiveCell::Writers);
     let present = view.get(&writers)?.map(|value| value.to_vec());
-    write.conditions.push(match present {
-        Some(present) => Condition::Is(writers, present),
-        None => Condition::Absent(writers),
-    });
+    write
+        .conditions
+        .push(Condition::unchanged(writers, present));
     write.ops.extend(keys.into_iter().map(Op::Delete));
     Ok(is_all)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::coherent::{CacheKey, CoherentCache, Mark};
 use crate::metrics::CacheCounts;
-use crate::model::{Conversation, ConversationId, Direction, Membership, UserId};
+use crate::model::{ChangeId, Conversation, ConversationId, Direction, Membership, UserId};
 use crate::store::embedded::engine::db::{MissingRow, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell};
 use crate::store::embedded::engine::record::{self, ConversationRecord, HeadRecord, RosterRecord};
@@ -98,6 +98,15 @@ impl ConversationState {
             head_bytes: record::encode(&head),
             ..self.clone()
         }
+    }
+
+    /// Copies the state with a newer change: a write that was planned on the state before is planned again.
+    pub(in crate::store::embedded) fn changed(&self, change: ChangeId) -> Self {
+        let newest_change = self.head.newest_change.max(Some(change));
+        self.with_head(HeadRecord {
+            newest_change,
+            ..self.head
+        })
     }
 
     /// Users whose inboxes its messages reach.

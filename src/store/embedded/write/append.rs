@@ -10,11 +10,11 @@ use crate::model::{
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::key::{self, EntryCell};
-use crate::store::embedded::engine::record::{self, MessageRecord, SendRecord};
+use crate::store::embedded::engine::record::{self, SendRecord};
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::removal;
-use crate::store::embedded::{Embedded, TRIES_MAX, contended, mention};
+use crate::store::embedded::{Embedded, TRIES_MAX, contended, mention, message};
 use crate::store::{Appended, EarlierSend, NewMessage, Result, Store as _};
 
 impl Embedded {
@@ -136,10 +136,7 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
     } in messages
     {
         head.count(message.id);
-        ops.push(Op::Put(
-            key::message(id, message.id.order_key()),
-            MessageRecord::encode(message),
-        ));
+        ops.push(message::put(message));
         ops.extend(mention::listed(message));
         // A SYSTEM message moves no marker of its sender, and an agent has none.
         if message.kind == MessageKind::Text && !message.sender.is_agent() {

@@ -1,14 +1,16 @@
 //! Optimistic read-modify-write (compare-and-set, retried) of a conversation or of one small record.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::model::ConversationId;
+use crate::model::{ConversationId, TimeUuid};
 use crate::store::Result;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::corrupt;
-use crate::store::embedded::engine::key::Key;
+use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record::{self, RecordCodec};
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended};
@@ -34,6 +36,25 @@ impl Write {
             ops: vec![Op::Put(key, to)],
             ..Self::default()
         }
+    }
+}
+
+/// Write of operations with the state after them, on the condition that the head is still that of the state before.
+pub(in crate::store::embedded) fn state_write(
+    context: &ReadContext,
+    before: &ConversationState,
+    after: ConversationState,
+    mut ops: Vec<Op>,
+    newest_id: impl Into<Option<TimeUuid>>,
+) -> Write {
+    let head = key::head(before.conversation.id);
+    ops.push(Op::Put(head.clone(), after.head_bytes.clone()));
+    let (states, after) = (Arc::clone(&context.states), Arc::new(after));
+    Write {
+        ops,
+        conditions: vec![Condition::Is(head, before.head_bytes.clone())],
+        newest_id: newest_id.into(),
+        applied: Some(Box::new(move || states.put_written(after))),
     }
 }
 

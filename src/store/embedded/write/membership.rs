@@ -6,22 +6,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::compare_and_set::Plan;
+use super::compare_and_set::{Plan, state_write};
 use super::{removal, revision};
 use crate::model::{
     Change, Conversation, ConversationId, Membership, Message, OutboxEvent, ReadMarker, Role,
     TimeUuid, UserId,
 };
-use crate::store::embedded::Embedded;
 use crate::store::embedded::cache::state::{ConversationState, People, memberships};
-use crate::store::embedded::engine::committer::{Condition, Op, Write};
+use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::db::View;
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Listing};
 use crate::store::embedded::engine::record::{
-    self, BanRecord, ConversationRecord, HeadRecord, LoggedChangeKind, MessageRecord, RosterRecord,
+    self, BanRecord, ConversationRecord, HeadRecord, LoggedChangeKind, RosterRecord,
 };
-use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
+use crate::store::embedded::{Embedded, inbox, message};
 use crate::store::rules::succession::Succession;
 use crate::store::{
     Audience, BanChange, MembershipChange, MembershipSnapshot, MembershipTransition, Result,
@@ -95,7 +94,7 @@ fn plan(
 ) -> Result<Plan<Option<Audience>>> {
     if state.roster.version == Some(change.version) {
         let is_told = change.message.is_some() || change.raises_history_unannounced();
-        let told = if is_told { audience(state) } else { nobody() };
+        let told = if is_told { state.audience() } else { nobody() };
         return Ok((Some(told), None));
     }
     if state.roster.version != change.seen {
@@ -175,7 +174,7 @@ fn plan(
     };
     Ok((
         Some(told),
-        Some(write(context, state, after, ops, change.version)),
+        Some(state_write(context, state, after, ops, change.version)),
     ))
 }
 
@@ -319,10 +318,7 @@ pub(super) fn kept_with(
     let id = state.conversation.id;
     head.count(message.id);
     let mut ops = logged(state, head, changes);
-    ops.push(Op::Put(
-        key::message(id, message.id.order_key()),
-        MessageRecord::encode(message),
-    ));
+    ops.push(message::put(message));
     if !is_large {
         ops.extend(inbox::keep_busy(head, &state.head, id));
     }
@@ -370,29 +366,5 @@ fn ban_op(conversation: ConversationId, change: &BanChange) -> Op {
 fn nobody() -> Audience {
     Audience {
         users: Some(Arc::default()),
-    }
-}
-
-pub(super) fn audience(state: &ConversationState) -> Audience {
-    Audience {
-        users: state.people.as_ref().map(|people| people.joined.clone()),
-    }
-}
-
-pub(super) fn write(
-    context: &ReadContext,
-    before: &ConversationState,
-    after: ConversationState,
-    mut ops: Vec<Op>,
-    version: TimeUuid,
-) -> Write {
-    let head = key::head(before.conversation.id);
-    ops.push(Op::Put(head.clone(), after.head_bytes.clone()));
-    let (states, after) = (context.states.clone(), Arc::new(after));
-    Write {
-        ops,
-        conditions: vec![Condition::Is(head, before.head_bytes.clone())],
-        newest_id: Some(version),
-        applied: Some(Box::new(move || states.put_written(after))),
     }
 }

@@ -5,17 +5,17 @@
 
 use std::sync::Arc;
 
-use super::compare_and_set::Plan;
+use super::compare_and_set::{Plan, state_write};
 use super::revision;
 use crate::model::{Change, ConversationId, Direction, Message, Pin};
 use crate::store::Result;
-use crate::store::embedded::Embedded;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Table};
-use crate::store::embedded::engine::record::{self, MessageRecord};
+use crate::store::embedded::engine::record;
 use crate::store::embedded::read_context::ReadContext;
+use crate::store::embedded::{Embedded, message};
 use crate::store::rules::pin_list::PinList;
 
 const TABLE: &str = "pins_by_conversation";
@@ -49,9 +49,6 @@ fn plan(
     if present.deleted_at.is_some() {
         return Ok((Some(Arc::new(present)), None));
     }
-    let mut head = state.head;
-    head.newest_change = head.newest_change.max(Some(change.id));
-    let after = Arc::new(state.with_head(head));
     let pin = Pin {
         change: change.id,
         by: change.user.clone(),
@@ -63,23 +60,11 @@ fn plan(
         pin: Some(Box::new(pin)),
         ..present
     };
-    let mut ops = vec![
-        Op::Put(
-            key::message(id, message.id.order_key()),
-            MessageRecord::encode(&message),
-        ),
-        Op::Put(key::head(id), after.head_bytes.clone()),
-    ];
+    let mut ops = vec![message::put(&message)];
     ops.extend(revision::log(id, change));
     let changes = std::slice::from_ref(change);
     ops.extend(context.outbox.put_changes(id, changes));
-    let states = Arc::clone(&context.states);
-    let mut write = Write {
-        ops,
-        conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
-        newest_id: Some(change.id),
-        applied: Some(Box::new(move || states.put_written(after))),
-    };
+    let mut write = state_write(context, state, state.changed(change.id), ops, change.id);
     list.add_to(&mut write);
     Ok((Some(Arc::new(message)), Some(write)))
 }
@@ -131,10 +116,9 @@ impl PinListChange {
 
     pub(in crate::store::embedded) fn add_to(self, write: &mut Write) {
         let key = self.key.clone();
-        write.conditions.push(match self.before {
-            Some(before) => Condition::Is(key, before),
-            None => Condition::Absent(key),
-        });
+        write
+            .conditions
+            .push(Condition::unchanged(key, self.before));
         write.ops.push(Op::Put(self.key, self.pins.encode()));
         write.ops.extend(self.earlier.into_iter().map(Op::Delete));
     }

@@ -5,19 +5,19 @@
 
 use std::sync::Arc;
 
-use super::compare_and_set::Plan;
+use super::compare_and_set::{Plan, state_write};
 use super::revision;
 use crate::model::{
     Change, ConversationId, Direction, Emoji, Message, MessageId, Reaction, Timestamp, UserId,
 };
 use crate::store::Result;
-use crate::store::embedded::Embedded;
 use crate::store::embedded::cache::state::ConversationState;
-use crate::store::embedded::engine::committer::{Condition, Op, Write};
+use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key;
-use crate::store::embedded::engine::record::{self, MessageRecord};
+use crate::store::embedded::engine::record;
 use crate::store::embedded::read_context::ReadContext;
+use crate::store::embedded::{Embedded, message};
 
 const TABLE: &str = "reactions_by_message";
 
@@ -52,11 +52,7 @@ fn plan(
     if present.deleted_at.is_some() {
         return Ok((Some(Arc::new(present)), None));
     }
-    let mut head = state.head;
-    head.newest_change = head.newest_change.max(Some(change.id));
-    let after = Arc::new(state.with_head(head));
     let mut ops = register(context, id, emoji, is_on, change)?;
-    ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
     ops.extend(revision::log(id, change));
     let is_first = !present.has_reactions;
     let message = Message {
@@ -64,20 +60,11 @@ fn plan(
         ..present
     };
     if is_first {
-        ops.push(Op::Put(
-            key::message(id, message.id.order_key()),
-            MessageRecord::encode(&message),
-        ));
+        ops.push(message::put(&message));
     }
     let changes = std::slice::from_ref(change);
     ops.extend(context.outbox.put_changes(id, changes));
-    let states = Arc::clone(&context.states);
-    let write = Write {
-        ops,
-        conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
-        newest_id: Some(change.id),
-        applied: Some(Box::new(move || states.put_written(after))),
-    };
+    let write = state_write(context, state, state.changed(change.id), ops, change.id);
     Ok((Some(Arc::new(message)), Some(write)))
 }
 

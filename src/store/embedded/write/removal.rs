@@ -3,17 +3,16 @@
 //! The engine has no deletion of a range, so each deleted row leaves a tombstone until it is compacted. Reads end at the
 //! floor and meet none of them. A batch holds messages with all that belongs to them, so no crash leaves a part.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::compare_and_set::Plan;
+use super::compare_and_set::{Plan, state_write};
 use super::pin::PinListChange;
 use crate::model::{
     ConversationId, Direction, Message, MessageId, OrderKey, OutboxEvent, TimeUuid, Timestamp,
 };
 use crate::store::embedded::admin::compaction::MESSAGE_TABLES;
 use crate::store::embedded::cache::state::ConversationState;
-use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
+use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Table};
 use crate::store::embedded::engine::record::HeadRecord;
@@ -250,17 +249,9 @@ fn plan(
         message_count: state.head.message_count.saturating_sub(removed.messages),
         ..state.head
     };
-    let after = Arc::new(state.with_head(head));
-    ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
     let up_to = removal.up_to.0.to_vec();
     ops.push(Op::Max(key::removed_up_to(id), up_to));
-    let states = Arc::clone(&context.states);
-    let mut write = Write {
-        ops,
-        conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
-        newest_id: None,
-        applied: Some(Box::new(move || states.put_written(after))),
-    };
+    let mut write = state_write(context, state, state.with_head(head), ops, None::<TimeUuid>);
     let mut list = PinListChange::begin(&view, id)?;
     if let Some(last) = last.filter(|last| list.pins.has_up_to(*last)) {
         list.pins.remove_up_to(last);

@@ -2,21 +2,19 @@
 
 use std::sync::Arc;
 
-use super::compare_and_set::Plan;
+use super::compare_and_set::{Plan, state_write};
 use super::pin::PinListChange;
 use crate::model::{
     Change, ConversationId, Direction, Message, OrderKey, OutboxEvent, Revision, UserId,
 };
 use crate::store::embedded::cache::state::ConversationState;
-use crate::store::embedded::engine::committer::{Condition, Op, Write};
+use crate::store::embedded::engine::committer::{Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
 use crate::store::embedded::engine::key;
-use crate::store::embedded::engine::record::{
-    self, ConversationChangeRecord, LoggedChangeKind, MessageRecord,
-};
+use crate::store::embedded::engine::record::{self, ConversationChangeRecord, LoggedChangeKind};
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::embedded::{Embedded, mention};
+use crate::store::embedded::{Embedded, mention, message};
 use crate::store::{Audience, CHANGE_LIFETIME_MICROS, Result, Revised};
 
 impl Embedded {
@@ -107,16 +105,7 @@ fn write(
     (change, revision): (&Change, &Revision),
 ) -> Write {
     let id = state.conversation.id;
-    let mut head = state.head;
-    head.newest_change = head.newest_change.max(Some(change.id));
-    let after = Arc::new(state.with_head(head));
-    let mut ops = vec![
-        Op::Put(
-            key::message(id, message.id.order_key()),
-            MessageRecord::encode(message),
-        ),
-        Op::Put(key::head(id), after.head_bytes.clone()),
-    ];
+    let mut ops = vec![message::put(message)];
     ops.extend(log(id, change));
     ops.extend(
         users
@@ -125,13 +114,7 @@ fn write(
     );
     let event = || vec![OutboxEvent::of_revision(change, revision)];
     ops.extend(context.outbox.put(id, event));
-    let states = context.states.clone();
-    Write {
-        ops,
-        conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
-        newest_id: Some(change.id),
-        applied: Some(Box::new(move || states.put_written(after))),
-    }
+    state_write(context, state, state.changed(change.id), ops, change.id)
 }
 
 /// Operations that log a change of a conversation, with its expiry.

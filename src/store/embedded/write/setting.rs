@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::compare_and_set::Plan;
-use super::membership::{audience, kept_with, logged, outbox_row, write};
+use super::compare_and_set::{Plan, state_write};
+use super::membership::{kept_with, logged, outbox_row};
 use super::removal;
 use crate::model::{Change, Conversation, ConversationId, ConversationProfile};
 use crate::store::embedded::Embedded;
@@ -63,7 +63,7 @@ fn rename(
         .view()
         .has(&key::message(id, to.message.id.order_key()))?
     {
-        return Ok((audience(state), None));
+        return Ok((state.audience(), None));
     }
     let is_large = state.conversation.is_large;
     let conversation = Arc::new(Conversation {
@@ -102,8 +102,8 @@ fn rename(
         ..state.with_head(head)
     };
     Ok((
-        audience(state),
-        Some(write(context, state, after, ops, to.message.id)),
+        state.audience(),
+        Some(state_write(context, state, after, ops, to.message.id)),
     ))
 }
 
@@ -132,7 +132,7 @@ fn slow_mode(
         conversation,
         ..state.with_head(head)
     };
-    ((), Some(write(context, state, after, ops, change.id)))
+    ((), Some(state_write(context, state, after, ops, change.id)))
 }
 
 pub(in crate::store::embedded) fn profiles(
@@ -154,7 +154,7 @@ fn profile(
 ) -> Result<Plan<Audience>> {
     let id = state.conversation.id;
     if state.head.newest_change >= Some(change.id) {
-        return Ok((audience(state), None));
+        return Ok((state.audience(), None));
     }
     let key = key::conversation_profile(id);
     let before: Option<ConversationProfile> = context.view().record(&key)?;
@@ -168,6 +168,6 @@ fn profile(
         users.flat_map(|user| inbox::change(user, id, change.id, LoggedChangeKind::MessageChanged)),
     );
     let after = state.with_head(head);
-    let write = write(context, state, after, ops, change.id);
-    Ok((audience(state), Some(write)))
+    let write = state_write(context, state, after, ops, change.id);
+    Ok((state.audience(), Some(write)))
 }
