@@ -9,7 +9,7 @@ use crate::model::{Ban, ConversationId, Direction, Page, PageRequest, Timestamp,
 use crate::store::Result;
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
-use crate::store::embedded::engine::key::{self, Key, Span, Table};
+use crate::store::embedded::engine::key::{self, Key, Span};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{self, BanRecord};
 
@@ -128,8 +128,7 @@ fn ended(context: &ReadContext, from: Option<Vec<u8>>) -> Result<(Write, Option<
         let row = row?;
         // A row that cannot be read stays for a verification.
         if decode(&row).is_ok_and(|ban| !ban.holds_at(now)) {
-            let (table, bytes) = (Table::Rows, row.0.to_vec());
-            let key = Key { table, bytes };
+            let key = Key::of_row(&row.0);
             let is_same = Condition::Is(key.clone(), row.1.to_vec());
             write.conditions.push(is_same);
             write.ops.push(Op::Delete(key));

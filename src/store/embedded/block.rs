@@ -10,7 +10,7 @@ use crate::model::{Block, ChangeId, Direction, Profile, Timestamp, UserId};
 use crate::store::Result;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
-use crate::store::embedded::engine::key::{self, Key, Table};
+use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record;
 
 /// A stored block with its key and value.
@@ -82,15 +82,12 @@ fn plan(context: &ReadContext, user: &UserId, block: &Block) -> Result<Write> {
 }
 
 fn rows(view: &View<'_>, user: &UserId) -> Result<Vec<BlockRow>> {
-    let decoded = |row: Result<_>| {
+    let decoded = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (bytes, value) = row?;
-        let key = Key {
-            table: Table::Rows,
-            bytes: AsRef::<[u8]>::as_ref(&bytes).to_vec(),
-        };
+        let key = Key::of_row(&bytes);
         let blocked =
             key::blocked_of(&key.bytes).ok_or_else(|| corrupt(key.table_name(), MalformedKey))?;
-        let value = AsRef::<[u8]>::as_ref(&value).to_vec();
+        let value = value.to_vec();
         let (change, is_on) =
             record::decode_block(&value).map_err(|error| corrupt(key.table_name(), error))?;
         let block = Block {

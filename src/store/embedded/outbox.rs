@@ -140,10 +140,7 @@ impl OutboxSweep {
             let span = key::outbox_rows(shard, from, end);
             for row in view.scan(span, Direction::Forward).take(left) {
                 let (bytes, _) = row?;
-                write.ops.push(Op::Delete(key::Key {
-                    table: key::Table::Rows,
-                    bytes: bytes.to_vec(),
-                }));
+                write.ops.push(Op::Delete(key::Key::of_row(&bytes)));
             }
         }
         if write.ops.is_empty() {

@@ -179,10 +179,7 @@ fn plan(context: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)
             // Rows are left: the entry stays for the next batch.
             break;
         }
-        write.ops.push(Op::Delete(key::Key {
-            table: key::Table::Rows,
-            bytes: bytes.to_vec(),
-        }));
+        write.ops.push(Op::Delete(key::Key::of_row(&bytes)));
         if of.table != key::Table::Rows {
             // A change's key is never reused.
             write.ops.push(Op::Delete(of));

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use fjall::Slice;
+
 use crate::model::{
     ConversationId, ConversationKind, Direction, MessageId, Profile, Restriction, Timestamp, UserId,
 };
@@ -124,6 +126,9 @@ fn look(context: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verifi
     Ok((look.verified, look.write))
 }
 
+/// Rows with their keys, and the key after which the next piece begins.
+type PieceRows = (Vec<(Slice, Slice)>, Option<Vec<u8>>);
+
 pub(super) struct PieceCheck<'a> {
     pub(super) view: View<'a>,
     pub(super) now: Timestamp,
@@ -144,6 +149,22 @@ impl PieceCheck<'_> {
 
     pub(super) fn put(&mut self, key: Key, value: Vec<u8>) {
         self.write.ops.push(Op::Put(key, value));
+    }
+
+    /// Reads the rows of a piece of a range. Returns them with the last key if more may follow.
+    pub(super) fn rows(
+        &mut self,
+        all: Span,
+        from: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<PieceRows> {
+        let span = key::behind(all, from);
+        let rows = self.view.scan(span, Direction::Forward).take(limit);
+        let rows: Vec<_> = rows.collect::<Result<_>>()?;
+        self.verified.looked_at += rows.len() as u64;
+        let last = rows.last().filter(|_| rows.len() == limit);
+        let next = last.map(|(key, _)| key.to_vec());
+        Ok((rows, next))
     }
 
     /// Verifies a batch of conversations. Returns the last key if more may follow.
@@ -193,13 +214,7 @@ impl PieceCheck<'_> {
             | EmbeddedStage::Reports => key::all_activities(),
         };
         let table = all.table;
-        let span = key::behind(all, from);
-        let rows: Vec<_> = self
-            .view
-            .scan(span, Direction::Forward)
-            .take(ROWS_MAX)
-            .collect::<Result<_>>()?;
-        self.verified.looked_at += rows.len() as u64;
+        let (rows, next) = self.rows(all, from, ROWS_MAX)?;
         for (bytes, _) in &rows {
             let row = Key {
                 table,
@@ -218,10 +233,7 @@ impl PieceCheck<'_> {
                 self.touched.push(id);
             }
         }
-        Ok(rows
-            .last()
-            .filter(|_| rows.len() == ROWS_MAX)
-            .map(|(key, _)| key.to_vec()))
+        Ok(next)
     }
 
     /// List that should hold the conversation in a user's inbox. `None` if the user is not in it, and for an agent.
@@ -249,17 +261,9 @@ impl PieceCheck<'_> {
         message_of: fn(&[u8]) -> Option<(ConversationId, MessageId)>,
         from: Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
-        let rows: Vec<_> = self
-            .view
-            .scan(key::behind(all, from), Direction::Forward)
-            .take(ROWS_MAX)
-            .collect::<Result<_>>()?;
-        self.verified.looked_at += rows.len() as u64;
+        let (rows, next) = self.rows(all, from, ROWS_MAX)?;
         for (bytes, _) in &rows {
-            let row = Key {
-                table: key::Table::Rows,
-                bytes: bytes.to_vec(),
-            };
+            let row = Key::of_row(bytes);
             let (id, message) =
                 message_of(bytes).ok_or_else(|| corrupt(row.table_name(), MalformedKey))?;
             let has_row = match self.view.message(id, message) {
@@ -276,21 +280,12 @@ impl PieceCheck<'_> {
                 self.write.ops.push(Op::Delete(row));
             }
         }
-        Ok(rows
-            .last()
-            .filter(|_| rows.len() == ROWS_MAX)
-            .map(|(key, _)| key.to_vec()))
+        Ok(next)
     }
 
     /// A restricted user has a row of a user, by which exports find the restriction.
     fn restrictions(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        let span = key::behind(key::restrictions(), from);
-        let rows: Vec<_> = self
-            .view
-            .scan(span, Direction::Forward)
-            .take(ROWS_MAX)
-            .collect::<Result<_>>()?;
-        self.verified.looked_at += rows.len() as u64;
+        let (rows, next) = self.rows(key::restrictions(), from, ROWS_MAX)?;
         for (bytes, value) in &rows {
             let restricted =
                 key::restricted_of(bytes).ok_or_else(|| corrupt("restrictions", MalformedKey))?;
@@ -307,21 +302,12 @@ impl PieceCheck<'_> {
                 self.put(key::user(user), record::encode_profile(&Profile::default()));
             }
         }
-        Ok(rows
-            .last()
-            .filter(|_| rows.len() == ROWS_MAX)
-            .map(|(key, _)| key.to_vec()))
+        Ok(next)
     }
 
     /// A user with blocks has a row of a user, by which exports find them.
     fn blocks(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        let span = key::behind(key::all_blocks(), from);
-        let rows: Vec<_> = self
-            .view
-            .scan(span, Direction::Forward)
-            .take(ROWS_MAX)
-            .collect::<Result<_>>()?;
-        self.verified.looked_at += rows.len() as u64;
+        let (rows, next) = self.rows(key::all_blocks(), from, ROWS_MAX)?;
         let mut last_user = None;
         for (bytes, value) in &rows {
             let user = key::blocker_of(bytes).zip(key::blocked_of(bytes));
@@ -340,25 +326,13 @@ impl PieceCheck<'_> {
             }
             last_user = Some(user);
         }
-        Ok(rows
-            .last()
-            .filter(|_| rows.len() == ROWS_MAX)
-            .map(|(key, _)| key.to_vec()))
+        Ok(next)
     }
 
     fn pairs(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        let span = key::behind(key::all_pairs(), from);
-        let rows: Vec<_> = self
-            .view
-            .scan(span, Direction::Forward)
-            .take(ROWS_MAX)
-            .collect::<Result<_>>()?;
-        self.verified.looked_at += rows.len() as u64;
+        let (rows, next) = self.rows(key::all_pairs(), from, ROWS_MAX)?;
         for (bytes, value) in &rows {
-            let row = Key {
-                table: key::Table::Rows,
-                bytes: bytes.to_vec(),
-            };
+            let row = Key::of_row(bytes);
             let id: ConversationId =
                 record::decode(value).map_err(|error| corrupt("direct_by_pair", error))?;
             let people: Vec<_> = match ConversationState::load(&self.view, id) {
@@ -379,10 +353,7 @@ impl PieceCheck<'_> {
                 self.write.ops.push(Op::Delete(row));
             }
         }
-        Ok(rows
-            .last()
-            .filter(|_| rows.len() == ROWS_MAX)
-            .map(|(key, _)| key.to_vec()))
+        Ok(next)
     }
 }
 

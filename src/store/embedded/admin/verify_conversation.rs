@@ -379,10 +379,7 @@ impl PieceCheck<'_> {
                 }
                 None => {
                     self.found(finding::ORPHAN, format!("{message}, conversation {id}"));
-                    self.write.ops.push(Op::Delete(Key {
-                        table: key::Table::Rows,
-                        bytes: row,
-                    }));
+                    self.write.ops.push(Op::Delete(Key::of_row(&row)));
                 }
             }
         }

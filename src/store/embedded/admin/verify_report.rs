@@ -1,11 +1,10 @@
 //! Verification of reports: each can be read, and each resolution belongs to one.
 
 use super::verify::PieceCheck;
-use crate::model::Direction;
 use crate::store::Result;
 use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::db::{MalformedKey, corrupt};
-use crate::store::embedded::engine::key::{self, Key, Table};
+use crate::store::embedded::engine::key::{self, Key};
 use crate::store::rules::{self, finding};
 
 /// Rows of one piece. A report may have several kilobytes.
@@ -13,13 +12,7 @@ const ROWS_MAX: usize = 500;
 
 impl PieceCheck<'_> {
     pub(super) fn reports(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        let span = key::behind(key::all_reports(), from);
-        let rows: Vec<_> = self
-            .view
-            .scan(span, Direction::Forward)
-            .take(ROWS_MAX)
-            .collect::<Result<_>>()?;
-        self.verified.looked_at += rows.len() as u64;
+        let (rows, next) = self.rows(key::all_reports(), from, ROWS_MAX)?;
         for (bytes, value) in &rows {
             let id = key::report_of(bytes);
             let id = id.ok_or_else(|| corrupt("reports_by_week", MalformedKey))?;
@@ -36,15 +29,9 @@ impl PieceCheck<'_> {
             }
             if !is_report && !self.view.has(&report)? {
                 self.found(finding::RESOLUTION_STRAY, format!("the report {id}"));
-                self.write.ops.push(Op::Delete(Key {
-                    table: Table::Rows,
-                    bytes: bytes.to_vec(),
-                }));
+                self.write.ops.push(Op::Delete(Key::of_row(bytes)));
             }
         }
-        Ok(rows
-            .last()
-            .filter(|_| rows.len() == ROWS_MAX)
-            .map(|(key, _)| key.to_vec()))
+        Ok(next)
     }
 }

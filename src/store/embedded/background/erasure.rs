@@ -241,11 +241,6 @@ fn plan_messages(
     Ok(((), Some(write)))
 }
 
-fn delete_row(key: &[u8]) -> Op {
-    let (table, bytes) = (key::Table::Rows, key.to_vec());
-    Op::Delete(key::Key { table, bytes })
-}
-
 fn erase_message(
     view: &View<'_>,
     user: &UserId,
@@ -269,12 +264,12 @@ fn erase_message(
             let (_, by) = key::reaction_of(&bytes)
                 .ok_or_else(|| corrupt("reactions_by_message", MalformedKey))?;
             if by == *user {
-                ops.push(delete_row(&bytes));
+                ops.push(Op::Delete(Key::of_row(&bytes)));
             }
         }
         let ended = key::ended_reactions_of(id, message.id, user);
         for row in view.scan(ended, Direction::Forward) {
-            ops.push(delete_row(&row?.0));
+            ops.push(Op::Delete(Key::of_row(&row?.0)));
         }
     }
     let mentions = message.mentions();

@@ -256,13 +256,9 @@ fn listings(
 /// Keys of the rows of a live message, at most so many.
 fn rows(view: &View<'_>, live: LiveKey, limit: usize) -> Result<Vec<Key>> {
     let rows = view.scan(key::live_rows(live), Direction::Forward);
-    let keys = rows.take(limit).map(|row| {
-        Ok(Key {
-            table: key::Table::Rows,
-            bytes: row?.0.to_vec(),
-        })
-    });
-    keys.collect()
+    rows.take(limit)
+        .map(|row| Ok(Key::of_row(&row?.0)))
+        .collect()
 }
 
 /// Plans the deletion of a live message whose entry in the expiry index is due, unless it was written to since. False if rows

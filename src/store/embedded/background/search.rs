@@ -103,6 +103,9 @@ impl SearchStore for Embedded {
 }
 
 fn swap(conversation: ConversationId, seen: Option<&[u8]>, to: &[u8]) -> Write {
-    let (key, seen) = (key::search_directory(conversation), seen.map(<[u8]>::to_vec));
+    let (key, seen) = (
+        key::search_directory(conversation),
+        seen.map(<[u8]>::to_vec),
+    );
     Write::swap(key, seen, to.to_vec())
 }

@@ -186,6 +186,14 @@ pub(in crate::store::embedded) struct Key {
 }
 
 impl Key {
+    /// Key of a row of [`Table::Rows`] as a scan returned it.
+    pub(in crate::store::embedded) fn of_row(bytes: &[u8]) -> Self {
+        Self {
+            table: Table::Rows,
+            bytes: bytes.to_vec(),
+        }
+    }
+
     /// Name of the table as in CQL, for error messages.
     pub(in crate::store::embedded) fn table_name(&self) -> &'static str {
         const NAMES: [&str; 20] = [

@@ -12,7 +12,7 @@ use crate::store::Result;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
-use crate::store::embedded::engine::key::{self, Key, Table};
+use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, message};
@@ -103,8 +103,7 @@ impl PinListChange {
             let message = key::pinned_of(&bytes).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
             let pin: Pin = record::decode(&value).map_err(|error| corrupt(TABLE, error))?;
             pins.set(message, &pin);
-            let (table, bytes) = (Table::Rows, bytes.to_vec());
-            earlier.push(Key { table, bytes });
+            earlier.push(Key::of_row(&bytes));
         }
         Ok(Self {
             key,
@@ -197,10 +196,10 @@ mod tests {
         };
         store.pin_message(on, true, &change(5, 1)).await.unwrap();
         // As version 0.2 has it: a row, and no list.
-        let (table, mut bytes) = (Table::Rows, key::pins(on).start);
+        let mut bytes = key::pins(on).start;
         bytes.extend(id(1).order_key().0);
         let pins = store.pins(on).await.unwrap();
-        let row = Op::Put(Key { table, bytes }, record::encode(&pins[0].1));
+        let row = Op::Put(Key::of_row(&bytes), record::encode(&pins[0].1));
         let write = Write {
             ops: vec![row, Op::Delete(key::pin_list(on))],
             ..Write::default()

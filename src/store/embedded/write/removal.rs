@@ -14,7 +14,7 @@ use crate::store::embedded::admin::compaction::MESSAGE_TABLES;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
-use crate::store::embedded::engine::key::{self, Key, Table};
+use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record::HeadRecord;
 use crate::store::embedded::message::stored;
 use crate::store::embedded::read_context::ReadContext;
@@ -277,10 +277,7 @@ fn remove_message<B: AsRef<[u8]>>(
                 return Ok(false);
             }
             let (key, _) = reaction?;
-            ops.push(Op::Delete(Key {
-                table: Table::Rows,
-                bytes: key.to_vec(),
-            }));
+            ops.push(Op::Delete(Key::of_row(&key)));
         }
     }
     ops.extend(message.into_iter().flat_map(|message| mentions(message)));
