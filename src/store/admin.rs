@@ -302,6 +302,22 @@ pub struct Verified {
     pub next: Option<VerifyPosition>,
 }
 
+impl Verified {
+    /// Adds a finding.
+    pub(in crate::store) fn found(
+        &mut self,
+        what: &'static str,
+        example: impl Into<String>,
+        is_repaired: bool,
+    ) {
+        self.findings.push(Finding {
+            what,
+            example: example.into(),
+            is_repaired,
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

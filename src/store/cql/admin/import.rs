@@ -371,17 +371,11 @@ impl Admin {
     }
 
     async fn known_reports(&self, rows: &[ImportRow]) -> Result<HashSet<ReportId>> {
-        let ids = rows.iter().filter_map(|row| match row {
-            ImportRow::Report(report) => Some(report.id),
-            ImportRow::User { .. }
-            | ImportRow::EveryoneRevoked(_)
-            | ImportRow::Block { .. }
-            | ImportRow::Conversation { .. }
-            | ImportRow::Participant { .. }
-            | ImportRow::Message(_)
-            | ImportRow::ChangedMessage(..)
-            | ImportRow::Reaction { .. }
-            | ImportRow::Pin { .. } => None,
+        let ids = rows.iter().filter_map(|row| {
+            let ImportRow::Report(report) = row else {
+                return None;
+            };
+            Some(report.id)
         });
         let each = ids.map(async |id| Ok(self.reports.has(id).await?.then_some(id)));
         let known = concurrently(each.collect()).await?;

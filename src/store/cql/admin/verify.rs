@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
-use crate::store::cql::driver::statement::statements;
+use crate::store::cql::driver::statement::{Statement, statements};
 use crate::store::cql::driver::value::{time_uuid, user, values};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::register::decode_membership;
@@ -228,25 +228,29 @@ impl Admin {
         repair: bool,
         verified: &mut Verified,
     ) -> Result<PartitionKey> {
-        let from = from.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        let after = from.clone().map(|name| values![name]);
-        let is_after = |(name,): &(String,)| from.as_ref() == Some(name);
-        let owners: Vec<(String,)> = self
-            .rows_after(
-                (&SCAN_INBOXES, &SCAN_INBOXES_FROM),
-                after,
-                USERS_MAX,
-                is_after,
-            )
-            .await?;
-        for (name,) in &owners {
+        let statements = (&SCAN_INBOXES, &SCAN_INBOXES_FROM);
+        let (owners, last) = self.owners(statements, from).await?;
+        for name in &owners {
             self.verify_inbox(&user("inbox_by_user", name)?, repair, verified)
                 .await?;
         }
-        Ok(owners
-            .last()
-            .filter(|_| owners.len() == USERS_MAX)
-            .map(|(name,)| name.clone().into_bytes()))
+        Ok(last)
+    }
+
+    /// Users of a piece who have a partition in a table. Returns them with the last one if more may follow.
+    async fn owners(
+        &self,
+        statements: (&'static Statement, &'static Statement),
+        from: Option<&[u8]>,
+    ) -> Result<(Vec<String>, PartitionKey)> {
+        let from = from.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let after = from.clone().map(|name| values![name]);
+        let is_after = |(name,): &(String,)| from.as_ref() == Some(name);
+        let rows = self.rows_after(statements, after, USERS_MAX, is_after);
+        let owners: Vec<_> = rows.await?.into_iter().map(|(name,)| name).collect();
+        let last = owners.last().filter(|_| owners.len() == USERS_MAX);
+        let last = last.map(|name| name.clone().into_bytes());
+        Ok((owners, last))
     }
 
     /// Every block can be read, and its user has the row by which exports find it.
@@ -256,21 +260,15 @@ impl Admin {
         repair: bool,
         verified: &mut Verified,
     ) -> Result<PartitionKey> {
-        let from = from.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        let after = from.clone().map(|name| values![name]);
-        let is_after = |(name,): &(String,)| from.as_ref() == Some(name);
         let statements = (&SCAN_BLOCKERS, &SCAN_BLOCKERS_FROM);
-        let owners: Vec<(String,)> = self
-            .rows_after(statements, after, USERS_MAX, is_after)
-            .await?;
-        for (name,) in &owners {
+        let (owners, last) = self.owners(statements, from).await?;
+        for name in &owners {
             let owner = user("blocks_by_user", name)?;
             match self.blocks.of_user(&owner).await {
                 Ok(blocks) => verified.looked_at += blocks.len() as u64,
                 Err(Error::Corrupt { cause, .. }) => {
                     let example = format!("of blocks_by_user, of {owner}: {cause}");
-                    let unreadable = found(finding::UNREADABLE, example, false);
-                    verified.findings.push(unreadable);
+                    verified.found(finding::UNREADABLE, example, false);
                 }
                 Err(error) => return Err(error),
             }
@@ -279,10 +277,7 @@ impl Admin {
                 .verify_user(name, what, repair, verified)
                 .await?;
         }
-        Ok(owners
-            .last()
-            .filter(|_| owners.len() == USERS_MAX)
-            .map(|(name,)| name.clone().into_bytes()))
+        Ok(last)
     }
 
     async fn verify_reports(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Admin;
-use super::verify::{PartitionKey, found, skip_damaged, uuid_of};
+use super::verify::{PartitionKey, skip_damaged, uuid_of};
 use super::verify_conversation::Findings;
 use crate::model::{ConversationId, Message, MessageId, UserId};
 use crate::store::cql::driver::executor::batch::Writes;
@@ -95,11 +95,8 @@ impl Admin {
                     .delete_mention(&mut writes, id, message, &mentioned, now);
                 self.executor.write_all(writes).await?;
             }
-            verified.findings.push(found(
-                finding::MENTION_STRAY,
-                format!("{message}, conversation {id}"),
-                repair,
-            ));
+            let example = format!("{message}, conversation {id}");
+            verified.found(finding::MENTION_STRAY, example, repair);
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::store::cql::driver::value::{
 };
 use crate::store::cql::outbox::Outbox;
 use crate::store::rules::finding;
-use crate::store::{Finding, ReportQuery, Result, Verified, rules};
+use crate::store::{ReportQuery, Result, Verified, rules};
 
 const TABLE: &str = "reports_by_week";
 const WEEK_MICROS: i64 = 7 * 24 * 3_600 * 1_000_000;
@@ -240,19 +240,16 @@ impl ReportTable {
                 if repair {
                     self.delete(&[id]).await?;
                 }
-                verified.findings.push(Finding {
-                    what: finding::RESOLUTION_STRAY,
-                    example: format!("the report {id}"),
-                    is_repaired: repair,
-                });
+                verified.found(
+                    finding::RESOLUTION_STRAY,
+                    format!("the report {id}"),
+                    repair,
+                );
                 continue;
             };
             if let Err(error) = decode(id, &report, resolution) {
-                verified.findings.push(Finding {
-                    what: finding::UNREADABLE,
-                    example: format!("of reports_by_week, of {id}: {error}"),
-                    is_repaired: false,
-                });
+                let example = format!("of reports_by_week, of {id}: {error}");
+                verified.found(finding::UNREADABLE, example, false);
             }
         }
         Ok(last.filter(|_| !is_last))

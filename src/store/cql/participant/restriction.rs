@@ -16,7 +16,7 @@ use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, row_limit, user, values};
 use crate::store::cql::participant::profile::later_than;
 use crate::store::rules::finding;
-use crate::store::{Finding, LoggedRestriction, Restricted, RestrictionChange, Result, Verified};
+use crate::store::{LoggedRestriction, Restricted, RestrictionChange, Result, Verified};
 
 const TABLE: &str = "restrictions";
 const SHARDS: i8 = 16;
@@ -99,14 +99,6 @@ fn restricted(name: &str) -> Result<Restricted> {
         return Ok(None);
     }
     user(TABLE, name).map(Some)
-}
-
-fn found(what: &'static str, example: String, is_repaired: bool) -> Finding {
-    Finding {
-        what,
-        example,
-        is_repaired,
-    }
 }
 
 fn hour_of(moment: Timestamp) -> i64 {
@@ -196,19 +188,10 @@ impl RestrictionTable {
     pub(crate) async fn all(&self) -> Result<Vec<(Restricted, Restriction)>> {
         let mut found = Vec::new();
         for shard in 0..SHARDS {
-            let mut after: Option<String> = None;
-            loop {
-                let rows = self.shard_rows(shard, after.as_deref()).await?;
-                let is_last = rows.len() < ROWS_MAX;
-                after = rows.last().map(|(name, ..)| name.clone());
-                for (name, suspension, tokens_from) in rows {
-                    let restriction = decode(suspension, tokens_from)?;
-                    if !restriction.is_empty() {
-                        found.push((restricted(&name)?, restriction));
-                    }
-                }
-                if is_last {
-                    break;
+            for (name, suspension, tokens_from) in self.shard_rows(shard).await? {
+                let restriction = decode(suspension, tokens_from)?;
+                if !restriction.is_empty() {
+                    found.push((restricted(&name)?, restriction));
                 }
             }
         }
@@ -218,25 +201,14 @@ impl RestrictionTable {
     /// Checks that every restriction can be read, and that its user has the row by which exports find it.
     pub(crate) async fn verify(&self, repair: bool, verified: &mut Verified) -> Result<()> {
         for shard in 0..SHARDS {
-            let mut after: Option<String> = None;
-            loop {
-                let rows = self.shard_rows(shard, after.as_deref()).await?;
-                verified.looked_at += rows.len() as u64;
-                let is_last = rows.len() < ROWS_MAX;
-                after = rows.last().map(|(name, ..)| name.clone());
-                for (name, suspension, tokens_from) in rows {
-                    if let Err(error) = decode(suspension, tokens_from) {
-                        let example = format!("of {TABLE}, of {name:?}: {error}");
-                        verified
-                            .findings
-                            .push(found(finding::UNREADABLE, example, false));
-                    }
-                    let what = finding::RESTRICTED;
-                    self.verify_user(&name, what, repair, verified).await?;
+            for (name, suspension, tokens_from) in self.shard_rows(shard).await? {
+                verified.looked_at += 1;
+                if let Err(error) = decode(suspension, tokens_from) {
+                    let example = format!("of {TABLE}, of {name:?}: {error}");
+                    verified.found(finding::UNREADABLE, example, false);
                 }
-                if is_last {
-                    break;
-                }
+                let what = finding::RESTRICTED;
+                self.verify_user(&name, what, repair, verified).await?;
             }
         }
         Ok(())
@@ -264,21 +236,26 @@ impl RestrictionTable {
             let values = values![name, REGISTER_TIMESTAMP];
             self.executor.write(&INSERT_RESTRICTED_USER, values).await?;
         }
-        let example = format!("the user {name}");
-        verified.findings.push(found(what, example, repair));
+        verified.found(what, format!("the user {name}"), repair);
         Ok(())
     }
 
-    async fn shard_rows(&self, shard: i8, after: Option<&str>) -> Result<Vec<RestrictionColumns>> {
-        let limit = row_limit(ROWS_MAX);
-        match after {
-            Some(after) => {
-                let values = values![shard, after, limit];
-                self.executor.read(&SELECT_RESTRICTIONS_AFTER, values).await
-            }
-            None => {
-                let values = values![shard, limit];
-                self.executor.read(&SELECT_RESTRICTIONS, values).await
+    /// All rows of a shard, read page by page.
+    async fn shard_rows(&self, shard: i8) -> Result<Vec<RestrictionColumns>> {
+        let mut all: Vec<RestrictionColumns> = Vec::new();
+        loop {
+            let (statement, values) = match all.last() {
+                Some((after, ..)) => (
+                    &SELECT_RESTRICTIONS_AFTER,
+                    values![shard, after.as_str(), row_limit(ROWS_MAX)],
+                ),
+                None => (&SELECT_RESTRICTIONS, values![shard, row_limit(ROWS_MAX)]),
+            };
+            let rows: Vec<RestrictionColumns> = self.executor.read(statement, values).await?;
+            let is_last = rows.len() < ROWS_MAX;
+            all.extend(rows);
+            if is_last {
+                return Ok(all);
             }
         }
     }

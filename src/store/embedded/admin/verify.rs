@@ -18,7 +18,7 @@ use crate::store::embedded::engine::record::{self, ConversationRecord, HeadRecor
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended, mention};
 use crate::store::rules::finding;
-use crate::store::{Error, Finding, Result, Verified, VerifyPosition};
+use crate::store::{Error, Result, Verified, VerifyPosition};
 
 /// Conversations of one piece. Each is checked whole.
 const CONVERSATIONS_MAX: usize = 20;
@@ -140,11 +140,7 @@ pub(super) struct PieceCheck<'a> {
 
 impl PieceCheck<'_> {
     pub(super) fn found(&mut self, what: &'static str, example: impl Into<String>) {
-        self.verified.findings.push(Finding {
-            what,
-            example: example.into(),
-            is_repaired: false,
-        });
+        self.verified.found(what, example, false);
     }
 
     pub(super) fn put(&mut self, key: Key, value: Vec<u8>) {

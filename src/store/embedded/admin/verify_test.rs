@@ -9,7 +9,7 @@ use crate::model::{
 use crate::store::embedded::Options;
 use crate::store::embedded::engine::record::{MessageRecord, RosterRecord};
 use crate::store::{
-    DAMAGED_MESSAGE, ImportPositions, ImportRow, Imported, Store as _, StoreAdmin as _,
+    DAMAGED_MESSAGE, Finding, ImportPositions, ImportRow, Imported, Store as _, StoreAdmin as _,
 };
 
 const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
