@@ -3,15 +3,16 @@
 //! A change of the membership writes them in its commit. Reads leave out bans that have ended by their time, until a
 //! sweep deletes them: a list reads those of the last minutes at most.
 
+use fjall::Slice;
+
 use super::OpenStore;
 use super::read_context::ReadContext;
 use crate::model::{Ban, ConversationId, Direction, Page, PageRequest, Timestamp, UserId};
-use crate::store::Result;
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Span};
 use crate::store::embedded::engine::page::read_page;
-use crate::store::embedded::engine::record::{self, BanRecord};
+use crate::store::{Result, rules};
 
 const TABLE: &str = "bans_by_conversation";
 /// Rows of one read of a sweep, and reads of one sweep.
@@ -56,7 +57,7 @@ pub(super) fn page(
 /// All bans of a conversation, those that have ended included.
 pub(super) fn stored(view: &View<'_>, conversation: ConversationId) -> Result<Vec<Ban>> {
     view.scan(key::bans(conversation), Direction::Forward)
-        .map(|row| decode(&row?))
+        .filter_map(|row| row.and_then(|row| decode(&row)).transpose())
         .collect()
 }
 
@@ -66,8 +67,10 @@ fn one(
     user: &UserId,
     now: Timestamp,
 ) -> Result<Option<Ban>> {
-    let record: Option<BanRecord> = view.record(&key::ban(conversation, user))?;
-    let ban = record.map(|record| record.into_ban(user.clone()));
+    let Some(value) = view.get(&key::ban(conversation, user))? else {
+        return Ok(None);
+    };
+    let ban = rules::ban::decode(user.clone(), &value)?;
     Ok(ban.filter(|ban| ban.holds_at(now)))
 }
 
@@ -83,16 +86,15 @@ fn listed(
         if found.len() == limit {
             break;
         }
-        found.extend(Some(decode(&row?)?).filter(|ban| ban.holds_at(now)));
+        found.extend(decode(&row?)?.filter(|ban| ban.holds_at(now)));
     }
     Ok(found)
 }
 
-fn decode((key, value): &(impl AsRef<[u8]>, impl AsRef<[u8]>)) -> Result<Ban> {
-    let user = key::banned_of(key.as_ref()).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
-    let record: BanRecord =
-        record::decode(value.as_ref()).map_err(|error| corrupt(TABLE, error))?;
-    Ok(record.into_ban(user))
+/// `None` for a ban that a later version wrote.
+fn decode((key, value): &(Slice, Slice)) -> Result<Option<Ban>> {
+    let user = key::banned_of(key).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
+    rules::ban::decode(user, value)
 }
 
 /// Sweeper of bans that have ended, around the bans of all conversations.
@@ -127,7 +129,7 @@ fn ended(context: &ReadContext, from: Option<Vec<u8>>) -> Result<(Write, Option<
     for row in view.scan(span, Direction::Forward).take(SWEEP_ROWS_MAX) {
         let row = row?;
         // A row that cannot be read stays for a verification.
-        if decode(&row).is_ok_and(|ban| !ban.holds_at(now)) {
+        if matches!(decode(&row), Ok(Some(ban)) if !ban.holds_at(now)) {
             let key = Key::of_row(&row.0);
             let is_same = Condition::Is(key.clone(), row.1.to_vec());
             write.conditions.push(is_same);

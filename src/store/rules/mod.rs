@@ -1,5 +1,6 @@
 //! Decisions that both engines take alike. Each stands here once, and the engines only store it.
 
+pub(super) mod ban;
 pub(super) mod expiry;
 pub(super) mod finding;
 pub(super) mod former_runs;

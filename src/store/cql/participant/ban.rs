@@ -12,21 +12,18 @@ use crate::clock::Clock;
 use crate::model::{
     Ban, ConversationId, Direction, Page, PageRequest, TimeUuid, Timestamp, UserId,
 };
-use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::{Executor, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, row_limit, user, values};
 use crate::store::rules::former_runs::{NameRange, successor};
-use crate::store::{BanChange, Result};
+use crate::store::{BanChange, Result, rules};
 
 const TABLE: &str = "bans_by_conversation";
 /// Rows of one read.
 const ROWS_MAX: usize = 1_000;
 /// Rows of one write.
 const REPLACED_AT_ONCE: usize = 64;
-/// The format of a ban, in its first byte.
-const VERSION: u8 = 1;
 /// Lifetime of the row of a ban that has ended, in seconds: clocks differ by less.
 const ENDED_SECONDS: i64 = 60;
 /// The longest TTL of CQL: twenty years, in seconds. A ban that ends later has none.
@@ -48,35 +45,9 @@ pub(crate) struct BanTable {
     clock: Arc<dyn Clock>,
 }
 
-type BanFields = (UserId, Timestamp, Option<Timestamp>, Option<String>);
-
-fn encode(ban: &Ban) -> Vec<u8> {
-    let Ban {
-        user: _,
-        by,
-        at,
-        until,
-        reason,
-    } = ban;
-    postcard::to_extend(&(by, at, until, reason), vec![VERSION]).expect("plain data serialises")
-}
-
 /// `None` for a ban that a later version wrote.
 fn decode(name: &str, bytes: &[u8]) -> Result<Option<Ban>> {
-    let rest = match bytes.split_first() {
-        Some((&VERSION, rest)) => rest,
-        Some((version, _)) if *version > VERSION => return Ok(None),
-        Some(_) | None => return Err(corrupt(TABLE, "a ban begins with its version")),
-    };
-    let (by, at, until, reason): BanFields =
-        postcard::from_bytes(rest).map_err(|error| corrupt(TABLE, error))?;
-    Ok(Some(Ban {
-        user: user(TABLE, name)?,
-        by,
-        at,
-        until,
-        reason,
-    }))
+    rules::ban::decode(user(TABLE, name)?, bytes)
 }
 
 impl BanTable {
@@ -267,26 +238,6 @@ fn put(writes: &mut Writes, conversation: ConversationId, ban: &Ban, at: i64, no
         .filter(|seconds| *seconds <= TTL_MAX)
         .and_then(|seconds| i32::try_from(seconds).ok())
         .unwrap_or(0);
-    let values = values![at, ttl, encode(ban), conversation, &ban.user];
+    let values = values![at, ttl, rules::ban::encode(ban), conversation, &ban.user];
     writes.push(&UPDATE_BAN, values);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ban_survives_its_bytes_and_one_of_a_later_version_is_left_out() {
-        let ban = Ban {
-            user: UserId::parse("ben").unwrap(),
-            by: UserId::parse("anna").unwrap(),
-            at: Timestamp::from_micros(7),
-            until: Some(Timestamp::from_micros(9)),
-            reason: Some("spam".to_owned()),
-        };
-        let bytes = encode(&ban);
-        assert_eq!(decode("ben", &bytes).unwrap(), Some(ban));
-        assert_eq!(decode("ben", &[VERSION + 1, 7]).unwrap(), None);
-        assert!(decode("ben", &[]).is_err() && decode("ben", &[0]).is_err());
-    }
 }

@@ -16,7 +16,7 @@ use crate::store::embedded::cache::state::{ConversationState, memberships};
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
 use crate::store::embedded::engine::db::{View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key};
-use crate::store::embedded::engine::record::{self, BanRecord, MessageRecord};
+use crate::store::embedded::engine::record::{self, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::append;
 use crate::store::embedded::write::pin::PinListChange;
@@ -118,7 +118,7 @@ impl ImportDraft<'_> {
             } => {
                 let fate = self.add_participant(*conversation, user, *membership, positions)?;
                 if let (Imported::Added, Some(ban)) = (&fate, ban) {
-                    self.put(key::ban(*conversation, user), BanRecord::encode(ban));
+                    self.put(key::ban(*conversation, user), rules::ban::encode(ban));
                 }
                 Ok(fate)
             }

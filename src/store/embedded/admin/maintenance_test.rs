@@ -7,7 +7,6 @@ use crate::model::{
     Mentions, Message, MessageKind, OrderKey, OutboxEvent, PageRequest, ReadMarker, Report,
     ReportReason, Role, TimeUuid, Timestamp, UserId,
 };
-use crate::store::embedded::engine::record::BanRecord;
 use crate::store::embedded::{Embedded, Options};
 use crate::store::{MarkerMove, NewConversation, NewMessage, Store};
 
@@ -301,7 +300,7 @@ async fn bans_that_have_ended_are_swept_and_no_list_reads_them() {
     let bans: Vec<_> = ended
         .chain([ban("ben".to_owned(), None), ban("zoe".to_owned(), Some(3))])
         .collect();
-    let put = |ban: &Ban| Op::Put(key::ban(id, &ban.user), BanRecord::encode(ban));
+    let put = |ban: &Ban| Op::Put(key::ban(id, &ban.user), rules::ban::encode(ban));
     let write = Write {
         ops: bans.iter().map(put).collect(),
         ..Write::default()

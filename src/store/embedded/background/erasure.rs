@@ -13,7 +13,7 @@ use crate::store::embedded::cache::state::{ConversationState, People, membership
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Span, Table};
-use crate::store::embedded::engine::record::{self, BanRecord, ConversationRecord, MessageRecord};
+use crate::store::embedded::engine::record::{self, ConversationRecord, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::compare_and_set::{Plan, state_write};
 use crate::store::embedded::write::pin::PinListChange;
@@ -315,7 +315,7 @@ fn plan_participant(
         if ban.by == *user && ban.user != *user {
             let by = UserId::erased();
             let ban = Ban { by, ..ban };
-            ops.push(Op::Put(key::ban(id, &ban.user), BanRecord::encode(&ban)));
+            ops.push(Op::Put(key::ban(id, &ban.user), rules::ban::encode(&ban)));
         }
     }
     let mut after = state.clone();

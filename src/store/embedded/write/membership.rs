@@ -17,14 +17,14 @@ use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::db::View;
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Listing};
 use crate::store::embedded::engine::record::{
-    self, BanRecord, ConversationRecord, HeadRecord, LoggedChangeKind, RosterRecord,
+    self, ConversationRecord, HeadRecord, LoggedChangeKind, RosterRecord,
 };
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, inbox, message};
 use crate::store::rules::succession::Succession;
 use crate::store::{
     Audience, BanChange, MembershipChange, MembershipSnapshot, MembershipTransition, Result,
-    TransitionKind,
+    TransitionKind, rules,
 };
 
 impl Embedded {
@@ -357,7 +357,7 @@ pub(super) fn outbox_row(
 
 fn ban_op(conversation: ConversationId, change: &BanChange) -> Op {
     match change {
-        BanChange::Set(ban) => Op::Put(key::ban(conversation, &ban.user), BanRecord::encode(ban)),
+        BanChange::Set(ban) => Op::Put(key::ban(conversation, &ban.user), rules::ban::encode(ban)),
         BanChange::Lift(user) => Op::Delete(key::ban(conversation, user)),
     }
 }

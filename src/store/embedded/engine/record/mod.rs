@@ -14,8 +14,8 @@ pub(in crate::store::embedded) use self::conversation::{
 };
 pub(in crate::store::embedded) use self::message::{MessageLead, MessageRecord};
 pub(in crate::store::embedded) use self::user::{
-    BanRecord, FLAGS, PROFILE, decode_block, decode_flags, decode_membership, decode_profile,
-    encode_block, encode_flags, encode_membership, encode_profile,
+    FLAGS, PROFILE, decode_block, decode_flags, decode_membership, decode_profile, encode_block,
+    encode_flags, encode_membership, encode_profile,
 };
 use crate::model::{
     self, ActPosition, ConversationId, InputHash, MessageId, OrderKey, ReadMarker, TimeUuid,

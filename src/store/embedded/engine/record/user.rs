@@ -1,11 +1,8 @@
-//! Records of users: their profiles and blocks, and their flags, memberships and bans in a conversation.
-
-use serde::{Deserialize, Serialize};
+//! Records of users: their profiles and blocks, and their flags and memberships in a conversation.
 
 use super::{DecodeError, RecordCodec, VERSION, body, decode, encode};
 use crate::model::{
-    Ban, ChangeId, Flags, Membership, NotificationLevel, OrderKey, Profile, Silence, Timestamp,
-    UserId,
+    ChangeId, Flags, Membership, NotificationLevel, OrderKey, Profile, Silence, Timestamp,
 };
 
 /// A block as a maximum register: the id of its last change, and whether it is on.
@@ -113,42 +110,6 @@ pub(in crate::store::embedded) fn decode_membership(
         asked_ttl_seconds,
         ..membership
     })
-}
-
-/// A ban without its key.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::store::embedded) struct BanRecord {
-    by: UserId,
-    at: Timestamp,
-    until: Option<Timestamp>,
-    reason: Option<String>,
-}
-
-impl BanRecord {
-    pub(in crate::store::embedded) fn encode(ban: &Ban) -> Vec<u8> {
-        encode(&Self {
-            by: ban.by.clone(),
-            at: ban.at,
-            until: ban.until,
-            reason: ban.reason.clone(),
-        })
-    }
-
-    pub(in crate::store::embedded) fn into_ban(self, user: UserId) -> Ban {
-        let Self {
-            by,
-            at,
-            until,
-            reason,
-        } = self;
-        Ban {
-            user,
-            by,
-            at,
-            until,
-            reason,
-        }
-    }
 }
 
 /// Codec of profiles, for a compare-and-set.
