@@ -82,6 +82,18 @@ impl Mentioned {
         }
     }
 
+    /// The one of two statements, for a user and for everyone, and the partition of the rows.
+    fn rows(
+        &self,
+        conversation: ConversationId,
+        [of_user, of_everyone]: [&'static Statement; 2],
+    ) -> (&'static Statement, Values) {
+        match self {
+            Self::User(user) => (of_user, values![user, conversation]),
+            Self::Everyone => (of_everyone, values![conversation]),
+        }
+    }
+
     pub(crate) fn from_name(name: &str) -> Result<Self> {
         if name.is_empty() {
             return Ok(Self::Everyone);
@@ -110,23 +122,10 @@ impl Inboxes {
         mentioned: &Mentioned,
         at: i64,
     ) {
-        let Message {
-            conversation,
-            id,
-            sender,
-            ..
-        } = message;
-        match mentioned {
-            Mentioned::Everyone => {
-                writes.push(&INSERT_EVERYONE, values![*conversation, *id, sender, at]);
-            }
-            Mentioned::User(user) => {
-                writes.push(
-                    &INSERT_MENTION,
-                    values![user, *conversation, *id, sender, at],
-                );
-            }
-        }
+        let statements = [&INSERT_MENTION, &INSERT_EVERYONE];
+        let (statement, mut values) = mentioned.rows(message.conversation, statements);
+        values.extend(values![message.id, &message.sender, at]);
+        writes.push(statement, values);
     }
 
     /// Deletes a row of a message, with the microsecond of the message's state.
@@ -138,14 +137,10 @@ impl Inboxes {
         mentioned: &Mentioned,
         at: i64,
     ) {
-        match mentioned {
-            Mentioned::Everyone => {
-                writes.push(&DELETE_EVERYONE, values![at, conversation, message]);
-            }
-            Mentioned::User(user) => {
-                writes.push(&DELETE_MENTION, values![at, user, conversation, message]);
-            }
-        }
+        let statements = [&DELETE_MENTION, &DELETE_EVERYONE];
+        let (statement, partition) = mentioned.rows(conversation, statements);
+        let values = [values![at], partition, values![message]].concat();
+        writes.push(statement, values);
     }
 
     /// Deletes the mentions of a user, or those of everyone, by all messages up to one.
@@ -226,17 +221,13 @@ impl Inboxes {
         message: MessageId,
         mentioned: &Mentioned,
     ) -> Result<bool> {
-        let row: Option<(Option<String>,)> = match mentioned {
-            Mentioned::Everyone => {
-                let values = values![conversation, message];
-                self.executor.read_one(&SELECT_ONE_EVERYONE, values).await?
-            }
-            Mentioned::User(user) => {
-                let values = values![user, conversation, message];
-                self.executor.read_one(&SELECT_MENTION, values).await?
-            }
-        };
-        Ok(row.is_some())
+        let statements = [&SELECT_MENTION, &SELECT_ONE_EVERYONE];
+        let (statement, mut values) = mentioned.rows(conversation, statements);
+        values.extend(values![message]);
+        let row = self
+            .executor
+            .read_one::<(Option<String>,)>(statement, values);
+        Ok(row.await?.is_some())
     }
 
     /// All rows of a list: those of a user's entry, or without a user those of everyone.

@@ -183,9 +183,8 @@ impl BanTable {
         change: TimeUuid,
     ) -> Result<()> {
         let at = change.moment().micros();
-        let mut writes = Writes::of_one_partition();
-        writes.push(&DELETE_BAN, values![at, conversation, user]);
-        self.executor.write_all(writes).await?;
+        let values = values![at, conversation, user];
+        self.executor.write(&DELETE_BAN, values).await?;
         let (all, forward) = (NameRange::all(), Direction::Forward);
         let listed = self.listed(conversation, all, forward, Ban::COUNT_MAX);
         let by_user: Vec<_> = listed
@@ -207,10 +206,8 @@ impl BanTable {
 
     /// Deletes the ban of a user who is not banned, for a repair.
     pub(crate) async fn remove(&self, conversation: ConversationId, user: &UserId) -> Result<()> {
-        let mut writes = Writes::of_one_partition();
         let values = values![self.clock.now(), conversation, user];
-        writes.push(&DELETE_BAN, values);
-        self.executor.write_all(writes).await
+        self.executor.write(&DELETE_BAN, values).await
     }
 }
 
