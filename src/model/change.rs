@@ -1,6 +1,6 @@
 //! Changes: events of a conversation other than a new message.
 
-use super::{ChangeId, Content, Mentions, MessageId, UserId};
+use super::{ChangeId, Content, Mentions, Message, MessageId, Timestamp, UserId};
 
 /// One change of a conversation. Resumed streams replay changes after their cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,24 @@ pub enum Revision {
     },
     /// Removes the content and keeps the message as a tombstone. A deletion wins over every edit.
     Deletion,
+}
+
+impl Revision {
+    /// The message after the revision at a moment.
+    pub fn apply(&self, message: Message, at: Timestamp) -> Message {
+        match self {
+            Self::Edit { content, .. } => Message {
+                content: Some(content.clone()),
+                ..message
+            },
+            Self::Deletion => Message {
+                content: None,
+                deleted_at: Some(at),
+                pin: None,
+                ..message
+            },
+        }
+    }
 }
 
 impl ChangeKind {

@@ -25,10 +25,12 @@ use super::driver::executor::Executor;
 use super::driver::statement::Statement;
 use super::inbox::Inboxes;
 use super::message::Messages;
+use super::message::bucket::Bucket;
 use super::outbox::Outbox;
 use super::participant::Participants;
 use crate::clock::Clock;
-use crate::model::ConversationId;
+use crate::model::{ConversationId, Message, MessageId};
+use crate::store::Result;
 use crate::store::cluster::CompletionHandler;
 
 pub(crate) const STATEMENTS: &[&[&Statement]] = &[
@@ -78,6 +80,21 @@ impl Sends {
     /// Sets the owner of the events of completed changes.
     pub(crate) fn set_completion_handler(&self, handler: Weak<dyn CompletionHandler>) {
         self.completions.set(handler);
+    }
+
+    /// Finds a message with its bucket. `None` if it, or its conversation, does not exist.
+    async fn find_message(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Result<Option<(Message, Bucket)>> {
+        let Some(state) = self.write_state(conversation).await? else {
+            return Ok(None);
+        };
+        let guess = state.lock().buckets.bucket_of(message);
+        self.messages
+            .find_message(conversation, message, guess)
+            .await
     }
 
     /// Evicts the cached state of a conversation that an import or a repair has changed.

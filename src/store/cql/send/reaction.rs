@@ -15,15 +15,8 @@ impl Sends {
         is_on: bool,
         change: &Change,
     ) -> Result<Option<Arc<Message>>> {
-        let Some(state) = self.write_state(conversation).await? else {
-            return Ok(None);
-        };
-        let guess = state.lock().buckets.bucket_of(change.message);
-        let Some((present, bucket)) = self
-            .messages
-            .find_message(conversation, change.message, guess)
-            .await?
-        else {
+        let found = self.find_message(conversation, change.message).await?;
+        let Some((present, bucket)) = found else {
             return Ok(None);
         };
         if present.deleted_at.is_some() {

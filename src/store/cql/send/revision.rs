@@ -11,8 +11,8 @@ use super::Sends;
 use super::mention::MentionRevision;
 use super::writer_cache::{ConversationWriteState, KnownParticipants};
 use crate::model::{
-    Change, ChangeKind, ConversationId, ConversationProfile, Message, MessageKind, OutboxEvent,
-    OutboxRow, Pin, Revision, UserId,
+    Change, ChangeKind, ConversationId, ConversationProfile, MessageKind, OutboxEvent, OutboxRow,
+    Pin, Revision, UserId,
 };
 use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::batch::Writes;
@@ -53,20 +53,8 @@ impl Sends {
         }
         let pin = present.current_pin().cloned();
         let unpins = *revision == Revision::Deletion && present.pin.is_some();
-        let before = present.clone();
-        let message = match revision {
-            Revision::Edit { content, .. } => Message {
-                content: Some(content.clone()),
-                ..present
-            },
-            Revision::Deletion => Message {
-                content: None,
-                deleted_at: Some(change.id.moment()),
-                pin: None,
-                ..present
-            },
-        };
-        let mentions = MentionRevision::of(&before, &message);
+        let message = revision.apply(present.clone(), change.id.moment());
+        let mentions = MentionRevision::of(&present, &message);
         let is_edit = *revision != Revision::Deletion;
         if is_edit && mentions.changes() {
             self.check_mentioned_room((conversation, message.id), bucket, &mentions)

@@ -56,20 +56,8 @@ fn plan(
         return Ok((revised(present, Arc::default()), None));
     }
     let is_pinned = present.current_pin().is_some();
-    let before = present.clone();
-    let message = match revision {
-        Revision::Edit { content, .. } => Message {
-            content: Some(content.clone()),
-            ..present
-        },
-        Revision::Deletion => Message {
-            content: None,
-            deleted_at: Some(change.id.moment()),
-            pin: None,
-            ..present
-        },
-    };
-    let mentions = mention::revised(&before, &message);
+    let message = revision.apply(present.clone(), change.id.moment());
+    let mentions = mention::revised(&present, &message);
     // A deletion may change unread counts, as an edit may change mentions. Any other edit shows in the
     // inbox only if the message is the last one.
     let is_shown = *revision == Revision::Deletion
