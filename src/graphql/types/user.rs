@@ -11,7 +11,7 @@ use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::{DateTime, Json};
 use crate::graphql::scope::ViewerScope;
-use crate::model::{self, UserId};
+use crate::model::{self, Profile, UserId};
 
 /// Presence of a user.
 #[derive(SimpleObject)]
@@ -67,6 +67,17 @@ impl User {
             user,
         }
     }
+
+    /// A field of the profile. Null without a profile.
+    fn of_profile<T>(
+        &self,
+        field: impl FnOnce(Profile) -> Option<T>,
+    ) -> impl Future<Output = Nullable<T>> {
+        nullable(async move {
+            let profile = self.scope.loaders.profiles.load(self.user.clone()).await?;
+            Ok(profile.and_then(field))
+        })
+    }
 }
 
 /// A user. Users exist once a token or a conversation names them; a profile is optional.
@@ -91,41 +102,22 @@ impl User {
     /// Display name: at most 128 bytes. Null if none is set. It is not unique: show `username`
     /// beside it.
     async fn display_name(&self) -> Nullable<String> {
-        nullable(async {
-            Ok(self
-                .scope
-                .loaders
-                .profiles
-                .load(self.user.clone())
-                .await?
-                .and_then(|profile| profile.display_name))
-        })
-        .await
+        self.of_profile(|profile| profile.display_name).await
     }
 
     /// URL of the user's picture: http or https, at most 2,048 bytes. Null if none is set.
     async fn avatar_url(&self) -> Nullable<String> {
-        nullable(async {
-            Ok(self
-                .scope
-                .loaders
-                .profiles
-                .load(self.user.clone())
-                .await?
-                .and_then(|profile| profile.avatar_url))
-        })
-        .await
+        self.of_profile(|profile| profile.avatar_url).await
     }
 
     /// The app's own data about the user, as JSON. Services write it, everyone sees it. Null if none
     /// is set.
     async fn metadata(&self) -> Nullable<Json> {
-        nullable(async {
-            let profile = self.scope.loaders.profiles.load(self.user.clone()).await?;
-            let metadata = profile.and_then(|profile| profile.metadata);
-            Ok(metadata.and_then(|metadata| Some(Json(metadata.json().ok()?.get().to_owned()))))
-        })
-        .await
+        let json = |profile: Profile| {
+            let metadata = profile.metadata?;
+            Some(Json(metadata.json().ok()?.get().to_owned()))
+        };
+        self.of_profile(json).await
     }
 
     /// Suspension that holds now. Null for everyone but services with the scope `wideroom:users`.
