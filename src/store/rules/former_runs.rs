@@ -11,7 +11,7 @@ use std::sync::Arc;
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use crate::model::{ConversationId, Direction, UserId};
+use crate::model::{ConversationId, Direction, PageRequest, UserId};
 
 /// Usernames from `from` (included) to `before` (excluded).
 #[derive(Clone)]
@@ -34,6 +34,35 @@ impl NameRange {
             from: prefix.to_owned(),
             before,
         }
+    }
+
+    /// The part in which a page lies.
+    pub(in crate::store) fn of_page(mut self, request: &PageRequest<UserId>) -> Self {
+        if let Some(after) = &request.after {
+            self.from = self.from.max(successor(after.as_str()));
+        }
+        if let Some(before) = &request.before {
+            self.before = self.before.min(before.as_str().to_owned());
+        }
+        self
+    }
+
+    /// The part on the other side of the cursor at which a page begins, and the direction away from it. `None` without a cursor.
+    pub(in crate::store) fn behind_page(
+        self,
+        request: &PageRequest<UserId>,
+    ) -> Option<(Self, Direction)> {
+        let cursor = request.begins_at()?.as_str();
+        Some(match request.direction {
+            Direction::Forward => {
+                let before = self.before.min(successor(cursor));
+                (Self { before, ..self }, Direction::Backward)
+            }
+            Direction::Backward => {
+                let from = self.from.max(cursor.to_owned());
+                (Self { from, ..self }, Direction::Forward)
+            }
+        })
     }
 }
 

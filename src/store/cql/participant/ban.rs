@@ -89,35 +89,13 @@ impl BanTable {
         conversation: ConversationId,
         request: &PageRequest<UserId>,
     ) -> Result<Page<Ban>> {
-        let mut range = NameRange::all();
-        if let Some(after) = &request.after {
-            range.from = successor(after.as_str());
-        }
-        if let Some(before) = &request.before {
-            before.as_str().clone_into(&mut range.before);
-        }
         let behind = async {
-            let Some(cursor) = request.begins_at() else {
+            let Some((range, back)) = NameRange::all().behind_page(request) else {
                 return Ok(false);
-            };
-            let (range, back) = match request.direction {
-                Direction::Forward => (
-                    NameRange {
-                        before: successor(cursor.as_str()),
-                        ..NameRange::all()
-                    },
-                    Direction::Backward,
-                ),
-                Direction::Backward => (
-                    NameRange {
-                        from: cursor.as_str().to_owned(),
-                        ..NameRange::all()
-                    },
-                    Direction::Forward,
-                ),
             };
             Ok(!self.listed(conversation, range, back, 1).await?.is_empty())
         };
+        let range = NameRange::all().of_page(request);
         let listed = self.listed(conversation, range, request.direction, request.overread());
         let (bans, has_behind) = try_join(listed, behind).await?;
         Ok(Page::from_overread(request, bans, has_behind))

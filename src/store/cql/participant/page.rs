@@ -159,52 +159,22 @@ impl Participants {
         request: &PageRequest<UserId>,
         is_listed: IsListed<'_>,
     ) -> Result<Page<Participant>> {
-        let mut range = NameRange::with_prefix(prefix);
-        if let Some(after) = &request.after {
-            range.from = range.from.max(successor(after.as_str()));
-        }
-        if let Some(before) = &request.before {
-            range.before = range.before.min(before.as_str().to_owned());
-        }
-        let behind = async {
-            let Some(cursor) = request.begins_at() else {
-                return Ok(false);
-            };
-            let whole = NameRange::with_prefix(prefix);
-            let (range, back) = match request.direction {
-                Direction::Forward => (
-                    NameRange {
-                        before: whole.before.min(successor(cursor.as_str())),
-                        ..whole
-                    },
-                    Direction::Backward,
-                ),
-                Direction::Backward => (
-                    NameRange {
-                        from: whole.from.max(cursor.as_str().to_owned()),
-                        ..whole
-                    },
-                    Direction::Forward,
-                ),
-            };
-            let listing = ParticipantListing {
-                conversation,
-                range,
-                direction: back,
-                count: 1,
-                is_listed,
-                has_former: false,
-            };
-            Ok(!self.listed(listing).await?.is_empty())
-        };
-        let rows = self.listed(ParticipantListing {
+        let listing = |range, direction, count| ParticipantListing {
             conversation,
             range,
-            direction: request.direction,
-            count: request.overread(),
+            direction,
+            count,
             is_listed,
             has_former: false,
-        });
+        };
+        let behind = async {
+            let Some((range, back)) = NameRange::with_prefix(prefix).behind_page(request) else {
+                return Ok(false);
+            };
+            Ok(!self.listed(listing(range, back, 1)).await?.is_empty())
+        };
+        let range = NameRange::with_prefix(prefix).of_page(request);
+        let rows = self.listed(listing(range, request.direction, request.overread()));
         let (rows, has_behind) = try_join(rows, behind).await?;
         Ok(Page::from_overread(
             request,
