@@ -68,7 +68,7 @@ pub(super) fn look_again(id: ConversationId, activity: Timestamp) -> Key {
     )
 }
 
-pub(super) fn move_marker(user: &UserId, to: &MarkerMove) -> Write {
+pub(super) fn move_marker(user: &UserId, to: &MarkerMove) -> Vec<Op> {
     let mut ops = vec![Op::Max(
         key::entry(user, to.conversation, EntryCell::Marker),
         record::encode_marker(to.marker),
@@ -89,26 +89,18 @@ pub(super) fn move_marker(user: &UserId, to: &MarkerMove) -> Write {
         to.change,
         LoggedChangeKind::MarkerMoved,
     ));
-    Write {
-        ops,
-        newest_id: Some(to.change),
-        ..Write::default()
-    }
+    ops
 }
 
 pub(super) fn mark_delivered(
     user: &UserId,
     conversation: ConversationId,
     up_to: OrderKey,
-) -> Write {
-    let op = Op::Max(
+) -> Vec<Op> {
+    vec![Op::Max(
         key::participant(conversation, user, Cell::DeliveredUpTo),
         record::encode_position(up_to),
-    );
-    Write {
-        ops: vec![op],
-        ..Write::default()
-    }
+    )]
 }
 
 /// Rows written beside changed flags.

@@ -574,7 +574,8 @@ impl Store for Embedded {
                 return Ok(());
             }
             // A maximum register needs no condition, so the committer never refuses it.
-            self.write(inbox::move_marker(user, to)).await.map(drop)
+            let ops = inbox::move_marker(user, to);
+            self.write_ops(ops, Some(to.change)).await
         })
     }
 
@@ -588,9 +589,8 @@ impl Store for Embedded {
             if user.is_agent() {
                 return Ok(());
             }
-            self.write(inbox::mark_delivered(user, conversation, up_to))
-                .await
-                .map(drop)
+            let ops = inbox::mark_delivered(user, conversation, up_to);
+            self.write_ops(ops, None).await
         })
     }
 
