@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::access::restrictions::require;
 use super::error::Result;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, InboxKey, InboxRow, PageRequest, ServiceRight,
-    UserId, Viewer,
+    Conversation, ConversationId, ConversationKind, Direction, InboxKey, InboxRow, PageRequest,
+    ServiceRight, UserId, Viewer,
 };
 use crate::store::Store;
 
@@ -30,6 +30,73 @@ pub struct ScanPage<K, T> {
     pub has_next: bool,
     /// The key after which the next page begins. `None` if nothing was read.
     pub end: Option<K>,
+}
+
+/// Page of a filtered list. It may have fewer items than requested, with a key to continue from.
+#[derive(Debug, Clone)]
+pub struct FilteredPage<K, T> {
+    pub items: Vec<T>,
+    pub has_previous: bool,
+    pub has_next: bool,
+    pub start: Option<K>,
+    pub end: Option<K>,
+}
+
+/// Items that a bounded scan has found, in the direction of a request.
+pub(super) struct BoundedScan<K, T> {
+    pub(super) items: Vec<T>,
+    /// Key of the last item that was read.
+    pub(super) scanned_to: Option<K>,
+    /// Whether the scan has reached the end of the list or of its range.
+    pub(super) is_end: bool,
+}
+
+impl<K, T> BoundedScan<K, T> {
+    pub(super) fn new() -> Self {
+        Self {
+            items: Vec::new(),
+            scanned_to: None,
+            is_end: false,
+        }
+    }
+
+    /// The page of a scan that looked for one item more than requested.
+    pub(super) fn into_page(
+        mut self,
+        request: &PageRequest<K>,
+        has_behind: bool,
+        key_of: impl Fn(&T) -> K,
+    ) -> FilteredPage<K, T> {
+        let is_full = self.items.len() > request.count;
+        let has_more = is_full || !self.is_end;
+        self.items.truncate(request.count);
+        let first = self.items.first().map(&key_of);
+        // A scan that stopped at its bound continues from the last item read; a full page from its last one.
+        let last = if !is_full && !self.is_end {
+            self.scanned_to
+        } else {
+            self.items.last().map(&key_of)
+        };
+        match request.direction {
+            Direction::Forward => FilteredPage {
+                items: self.items,
+                has_previous: has_behind,
+                has_next: has_more,
+                start: first,
+                end: last,
+            },
+            Direction::Backward => {
+                self.items.reverse();
+                FilteredPage {
+                    items: self.items,
+                    has_previous: has_more,
+                    has_next: has_behind,
+                    start: last,
+                    end: first,
+                }
+            }
+        }
+    }
 }
 
 /// Next rows of a list with their keys, and whether the list ends with them.

@@ -60,7 +60,7 @@ pub use self::inbox::page::{InboxFilter, InboxPage};
 pub use self::inbox::summary::{InboxSummary, SharedSummary, SummaryFields};
 pub use self::index::content::ContentKind;
 pub use self::index::{IndexPiece, IndexUpkeep};
-pub use self::listing::{ListingService, ScanPage};
+pub use self::listing::{FilteredPage, ListingService, ScanPage};
 pub use self::live::{LiveService, LiveSettler, LiveView, LiveWriteInput, LiveWritten};
 pub use self::outbox::notification::{
     NOTIFICATION, NotificationPiece, NotificationReason, NotificationRecipient, NotificationService,

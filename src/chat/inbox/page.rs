@@ -7,6 +7,7 @@
 use super::InboxService;
 use crate::chat::access::VisibleConversation;
 use crate::chat::error::Result;
+use crate::chat::listing::{BoundedScan, FilteredPage};
 use crate::model::{
     ConversationId, ConversationKind, Direction, InboxKey, InboxRow, PageRequest, Unread, UserId,
 };
@@ -37,21 +38,13 @@ impl InboxFilter {
     }
 }
 
-/// A page of an inbox. A filtered page may have fewer rows than requested, with a cursor to
-/// continue from.
-#[derive(Debug, Clone)]
-pub struct InboxPage {
-    pub rows: Vec<(InboxRow, VisibleConversation)>,
-    pub has_previous: bool,
-    pub has_next: bool,
-    pub start: Option<InboxKey>,
-    pub end: Option<InboxKey>,
-}
+/// A page of an inbox.
+pub type InboxPage = FilteredPage<InboxKey, (InboxRow, VisibleConversation)>;
 
 impl InboxPage {
     /// The conversations of the rows.
     pub fn conversations(&self) -> Vec<(ConversationId, Option<VisibleConversation>)> {
-        self.rows
+        self.items
             .iter()
             .map(|(row, conversation)| (row.conversation, Some(conversation.clone())))
             .collect()
@@ -60,11 +53,7 @@ impl InboxPage {
 
 /// Result of a scan of an inbox.
 struct InboxScan {
-    rows: Vec<(InboxRow, VisibleConversation)>,
-    /// Last entry read.
-    scanned_to: Option<InboxKey>,
-    /// Whether the scan has reached the end of the list or of its range.
-    is_end: bool,
+    found: BoundedScan<InboxKey, (InboxRow, VisibleConversation)>,
     /// Whether any entry lies behind the start of the scan.
     has_behind: bool,
 }
@@ -77,40 +66,11 @@ impl InboxService {
         filter: &InboxFilter,
         request: &PageRequest<InboxKey>,
     ) -> Result<InboxPage> {
-        let mut found = self
+        let InboxScan { found, has_behind } = self
             .scan(viewer, filter, request, request.overread())
             .await?;
-        let has_behind = found.has_behind && self.has_match_behind(viewer, filter, request).await?;
-        let has_more = found.rows.len() > request.count || !found.is_end;
-        // A scan that stopped at its bound continues from the last entry read; a full page from its
-        // last row.
-        let is_short = found.rows.len() <= request.count && !found.is_end;
-        found.rows.truncate(request.count);
-        let first = found.rows.first().map(|(row, _)| row.key());
-        let last = if is_short {
-            found.scanned_to
-        } else {
-            found.rows.last().map(|(row, _)| row.key())
-        };
-        Ok(match request.direction {
-            Direction::Forward => InboxPage {
-                rows: found.rows,
-                has_previous: has_behind,
-                has_next: has_more,
-                start: first,
-                end: last,
-            },
-            Direction::Backward => {
-                found.rows.reverse();
-                InboxPage {
-                    rows: found.rows,
-                    has_previous: has_more,
-                    has_next: has_behind,
-                    start: last,
-                    end: first,
-                }
-            }
-        })
+        let has_behind = has_behind && self.has_match_behind(viewer, filter, request).await?;
+        Ok(found.into_page(request, has_behind, |(row, _)| row.key()))
     }
 
     /// Reads in the direction of the request until `wanted` entries match, up to the bound of
@@ -122,12 +82,11 @@ impl InboxService {
         request: &PageRequest<InboxKey>,
         wanted: usize,
     ) -> Result<InboxScan> {
-        let mut found = InboxScan {
-            rows: Vec::new(),
-            scanned_to: None,
-            is_end: false,
+        let mut scan = InboxScan {
+            found: BoundedScan::new(),
             has_behind: false,
         };
+        let found = &mut scan.found;
         let mut left = self.scan_max;
         let mut next = PageRequest {
             count: wanted,
@@ -144,7 +103,7 @@ impl InboxService {
                 rows.reverse();
             }
             if found.scanned_to.is_none() {
-                found.has_behind = has_behind;
+                scan.has_behind = has_behind;
             }
             left -= rows.len();
             self.keep_archived(viewer, rows.iter_mut()).await?;
@@ -153,19 +112,19 @@ impl InboxService {
                 found.scanned_to = Some(row.key());
                 if let Some(conversation) = conversation {
                     found
-                        .rows
+                        .items
                         .push((row.above(conversation.floor), conversation));
-                    if found.rows.len() == wanted {
-                        return Ok(found);
+                    if found.items.len() == wanted {
+                        return Ok(scan);
                     }
                 }
             }
             if !has_more {
                 found.is_end = true;
-                return Ok(found);
+                return Ok(scan);
             }
             if left == 0 {
-                return Ok(found);
+                return Ok(scan);
             }
             match request.direction {
                 Direction::Forward => next.after = found.scanned_to.or(next.after),
@@ -205,8 +164,8 @@ impl InboxService {
             Direction::Forward => PageRequest::last(1).before(*key),
             Direction::Backward => PageRequest::first(1).after(*key),
         };
-        let found = self.scan(viewer, filter, &back, 1).await?;
-        Ok(!found.rows.is_empty() || !found.is_end)
+        let found = self.scan(viewer, filter, &back, 1).await?.found;
+        Ok(!found.items.is_empty() || !found.is_end)
     }
 
     /// For each row its conversation, if the row passes the filter and the viewer may see the

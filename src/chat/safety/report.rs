@@ -11,6 +11,7 @@ use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::listing::{BoundedScan, FilteredPage};
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::write_tasks::WriteTasks;
 use crate::metrics::{self, IntCounter, IntGauge, Metrics};
@@ -35,24 +36,8 @@ pub struct ReportInput {
     pub note: Option<String>,
 }
 
-/// A page of reports, the newest first. A filtered page may have fewer than requested, with a cursor
-/// to continue from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReportPage {
-    pub reports: Vec<Report>,
-    pub has_previous: bool,
-    pub has_next: bool,
-    pub start: Option<OrderKey>,
-    pub end: Option<OrderKey>,
-}
-
-/// Result of a scan of the list.
-struct ReportScan {
-    reports: Vec<Report>,
-    /// The last report that was read.
-    scanned_to: Option<OrderKey>,
-    is_end: bool,
-}
+/// A page of reports, the newest first.
+pub type ReportPage = FilteredPage<OrderKey, Report>;
 
 pub struct ReportService {
     store: Arc<dyn Store>,
@@ -238,38 +223,9 @@ impl ReportService {
             direction: request.direction,
             limit: request.overread(),
         };
-        let mut found = self.scan(ahead, state).await?;
+        let found = self.scan(ahead, state).await?;
         let has_behind = self.has_behind(state, request).await?;
-        let has_more = found.reports.len() > request.count || !found.is_end;
-        // A scan that stopped at its bound continues from the last report that it read.
-        let is_short = found.reports.len() <= request.count && !found.is_end;
-        found.reports.truncate(request.count);
-        let position = |report: &Report| report.id.order_key();
-        let first = found.reports.first().map(position);
-        let last = if is_short {
-            found.scanned_to
-        } else {
-            found.reports.last().map(position)
-        };
-        Ok(match request.direction {
-            Direction::Forward => ReportPage {
-                reports: found.reports,
-                has_previous: has_behind,
-                has_next: has_more,
-                start: first,
-                end: last,
-            },
-            Direction::Backward => {
-                found.reports.reverse();
-                ReportPage {
-                    reports: found.reports,
-                    has_previous: has_more,
-                    has_next: has_behind,
-                    start: last,
-                    end: first,
-                }
-            }
-        })
+        Ok(found.into_page(request, has_behind, |report| report.id.order_key()))
     }
 
     async fn is_visible(&self, caller: &Viewer, conversation: ConversationId) -> Result<bool> {
@@ -352,17 +308,17 @@ impl ReportService {
             limit: 1,
         };
         let found = self.scan(behind, state).await?;
-        Ok(!found.reports.is_empty() || !found.is_end)
+        Ok(!found.items.is_empty() || !found.is_end)
     }
 
     /// Reads in the direction of the query until its number of reports match, up to the bound of
     /// reports read.
-    async fn scan(&self, query: ReportQuery, state: Option<ReportState>) -> Result<ReportScan> {
-        let mut found = ReportScan {
-            reports: Vec::new(),
-            scanned_to: None,
-            is_end: false,
-        };
+    async fn scan(
+        &self,
+        query: ReportQuery,
+        state: Option<ReportState>,
+    ) -> Result<BoundedScan<OrderKey, Report>> {
+        let mut found = BoundedScan::new();
         let (wanted, mut left) = (query.limit, SCAN_MAX);
         let mut next = query;
         loop {
@@ -374,8 +330,8 @@ impl ReportService {
             for report in reports {
                 found.scanned_to = Some(report.id.order_key());
                 if state.is_none_or(|state| report.state() == state) {
-                    found.reports.push(report);
-                    if found.reports.len() == wanted {
+                    found.items.push(report);
+                    if found.items.len() == wanted {
                         return Ok(found);
                     }
                 }

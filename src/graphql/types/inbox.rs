@@ -86,7 +86,7 @@ impl InboxEntryConnection {
     /// cost for each row.
     async fn load_entries(&self, asked: &Lookahead<'_>) -> Vec<InboxEntry> {
         let InboxEntryConnection { scope, page, .. } = self;
-        let rows: Vec<_> = page.rows.iter().map(|(row, _)| *row).collect();
+        let rows: Vec<_> = page.items.iter().map(|(row, _)| *row).collect();
         let wanted = chat::PreviewFields {
             unread: asked.field("unreadCount").exists()
                 || asked.field("unreadCountIsCapped").exists(),
@@ -114,7 +114,7 @@ impl InboxEntryConnection {
                 read,
             }
         };
-        page.rows.iter().map(entry).collect()
+        page.items.iter().map(entry).collect()
     }
 }
 

@@ -185,7 +185,7 @@ impl ReportConnection {
             node: Report::new(scope, report),
         };
         Self {
-            edges: page.reports.into_iter().map(edge).collect(),
+            edges: page.items.into_iter().map(edge).collect(),
             page: PageInfo {
                 has_next_page: page.has_next,
                 has_previous_page: page.has_previous,
