@@ -31,7 +31,7 @@ use self::group_key::GroupKey;
 pub(in crate::graphql) use self::handoff::{StreamHandoff, UpdateFeed};
 use self::payload_cache::PayloadCache;
 pub use self::response::{EventContent, EventResponse, SharedPayload};
-pub(in crate::graphql) use self::update::{StreamUpdate, UpdateStream};
+pub(in crate::graphql) use self::update::{StreamItem, UpdateStream};
 pub(in crate::graphql) use self::viewer_independence::ViewerIndependence;
 pub use self::viewer_independence::is_viewer_independent;
 use super::execution::{AnswerBudget, ExecutionLimits, Prepared};

@@ -103,28 +103,42 @@ impl UpdateStream {
     }
 }
 
-impl From<MessageUpdates> for UpdateStream {
-    fn from(updates: MessageUpdates) -> Self {
-        Self::Messages(updates)
-    }
+/// Item of one kind of [`UpdateStream`].
+pub(in crate::graphql) trait StreamItem: Sized + Send + 'static {
+    type Updates: Into<UpdateStream> + Send + 'static;
+
+    /// `None` for an update of another kind of stream.
+    fn from_update(update: StreamUpdate) -> Option<Self>;
 }
 
-impl From<ConversationUpdates> for UpdateStream {
-    fn from(updates: ConversationUpdates) -> Self {
-        Self::Events(updates)
-    }
+/// Declares the kinds of streams, each with its item.
+macro_rules! streams {
+    ($($stream:ident($updates:ty): $update:ident($item:ty),)+) => {$(
+        impl From<$updates> for UpdateStream {
+            fn from(updates: $updates) -> Self {
+                Self::$stream(updates)
+            }
+        }
+
+        impl StreamItem for $item {
+            type Updates = $updates;
+
+            fn from_update(update: StreamUpdate) -> Option<Self> {
+                if let StreamUpdate::$update(item) = update {
+                    Some(item)
+                } else {
+                    None
+                }
+            }
+        }
+    )+};
 }
 
-impl From<TypingUpdates> for UpdateStream {
-    fn from(updates: TypingUpdates) -> Self {
-        Self::Typing(updates)
-    }
-}
-
-impl From<LiveUpdates> for UpdateStream {
-    fn from(updates: LiveUpdates) -> Self {
-        Self::Live(updates)
-    }
+streams! {
+    Messages(MessageUpdates): Message(MessageUpdate),
+    Events(ConversationUpdates): Event(ConversationUpdate),
+    Typing(TypingUpdates): Typing(TypingUpdate),
+    Live(LiveUpdates): Live(LiveUpdate),
 }
 
 impl StreamUpdate {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use async_graphql::{Object, SimpleObject, Union};
 
 use super::payload_stream::SharedUpdate;
-use crate::chat::{self, ConversationUpdate, ConversationUpdates, VisibleConversation};
+use crate::chat::{self, ConversationUpdate, VisibleConversation};
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Result};
-use crate::graphql::fanout::StreamUpdate;
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{
@@ -181,18 +180,9 @@ pub(super) struct ConversationRenamedEvent {
 
 impl SharedUpdate for ConversationUpdate {
     type Payload = ConversationEventPayload;
-    type Updates = ConversationUpdates;
 
     fn list(conversation: ConversationId) -> Option<List<'static>> {
         Some(List::Events(conversation))
-    }
-
-    fn from_update(update: StreamUpdate) -> Option<Self> {
-        if let StreamUpdate::Event(update) = update {
-            Some(update)
-        } else {
-            None
-        }
     }
 
     async fn payload(

@@ -3,10 +3,9 @@
 use async_graphql::SimpleObject;
 
 use super::payload_stream::SharedUpdate;
-use crate::chat::{LiveUpdate, LiveUpdates};
+use crate::chat::LiveUpdate;
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Result};
-use crate::graphql::fanout::StreamUpdate;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::LiveMessage;
 use crate::model::{ConversationId, LiveCursor};
@@ -29,18 +28,9 @@ pub(super) struct LiveMessagePayload {
 
 impl SharedUpdate for LiveUpdate {
     type Payload = LiveMessagePayload;
-    type Updates = LiveUpdates;
 
     fn list(conversation: ConversationId) -> Option<List<'static>> {
         Some(List::Lives(conversation))
-    }
-
-    fn from_update(update: StreamUpdate) -> Option<Self> {
-        if let StreamUpdate::Live(update) = update {
-            Some(update)
-        } else {
-            None
-        }
     }
 
     async fn payload(

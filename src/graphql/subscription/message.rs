@@ -3,10 +3,9 @@
 use async_graphql::SimpleObject;
 
 use super::payload_stream::SharedUpdate;
-use crate::chat::{MessageUpdate, MessageUpdates};
+use crate::chat::MessageUpdate;
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Result};
-use crate::graphql::fanout::StreamUpdate;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{MessageEdge, message_edge_at};
 use crate::model::{ConversationId, OrderKey};
@@ -20,18 +19,9 @@ pub(super) struct MessageAddedPayload {
 
 impl SharedUpdate for MessageUpdate {
     type Payload = MessageAddedPayload;
-    type Updates = MessageUpdates;
 
     fn list(conversation: ConversationId) -> Option<List<'static>> {
         Some(List::Messages(conversation))
-    }
-
-    fn from_update(update: StreamUpdate) -> Option<Self> {
-        if let StreamUpdate::Message(update) = update {
-            Some(update)
-        } else {
-            None
-        }
     }
 
     async fn payload(self, scope: &ViewerScope, _: ConversationId) -> Result<MessageAddedPayload> {

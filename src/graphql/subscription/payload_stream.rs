@@ -10,20 +10,16 @@ use crate::chat;
 use crate::graphql::cursor::List;
 use crate::graphql::error::Result;
 use crate::graphql::execution::ExecutionLimits;
-use crate::graphql::fanout::{StreamHandoff, StreamUpdate, UpdateFeed, UpdateStream};
+use crate::graphql::fanout::{StreamHandoff, StreamItem, UpdateFeed, UpdateStream};
 use crate::graphql::scope::{ExecutionContext, ViewerScope};
 use crate::model::ConversationId;
 
 /// Update of a stream that many equal subscribers may share.
-pub(super) trait SharedUpdate: Sized + Send + 'static {
+pub(super) trait SharedUpdate: StreamItem {
     type Payload: Send;
-    type Updates: Into<UpdateStream> + Send + 'static;
 
     /// List whose cursors resume the stream.
     fn list(conversation: ConversationId) -> Option<List<'static>>;
-
-    /// `None` for an update of another kind of stream.
-    fn from_update(update: StreamUpdate) -> Option<Self>;
 
     fn payload(
         self,

@@ -3,10 +3,9 @@
 use async_graphql::SimpleObject;
 
 use super::payload_stream::SharedUpdate;
-use crate::chat::{TypingUpdate, TypingUpdates};
+use crate::chat::TypingUpdate;
 use crate::graphql::cursor::List;
 use crate::graphql::error::Result;
-use crate::graphql::fanout::StreamUpdate;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::User;
 use crate::model::ConversationId;
@@ -22,18 +21,9 @@ pub(super) struct TypingPayload {
 
 impl SharedUpdate for TypingUpdate {
     type Payload = TypingPayload;
-    type Updates = TypingUpdates;
 
     fn list(_: ConversationId) -> Option<List<'static>> {
         None
-    }
-
-    fn from_update(update: StreamUpdate) -> Option<Self> {
-        if let StreamUpdate::Typing(update) = update {
-            Some(update)
-        } else {
-            None
-        }
     }
 
     async fn payload(self, scope: &ViewerScope, _: ConversationId) -> Result<TypingPayload> {
