@@ -25,7 +25,7 @@ pub enum KeyFileError {
         done: &'static str,
         source: io::Error,
     },
-    #[error("{0} holds no signing key: at least {KEY_BYTES} bytes as base64url text are expected")]
+    #[error("{0} must hold a signing key: at least {KEY_BYTES} bytes as base64url text")]
     NotAKey(PathBuf),
     #[error("the system provides no random bytes for a signing key: {0}")]
     Random(getrandom::Error),

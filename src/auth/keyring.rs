@@ -281,7 +281,7 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(KeyFileError::Unusable {
             path: path.to_owned(),
-            reason: "it is too long for a file of keys",
+            reason: "the file is too long to hold keys",
         });
     }
     Ok(bytes)

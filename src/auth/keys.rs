@@ -140,7 +140,7 @@ pub(super) fn secret<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], KeyFi
         || text.starts_with(b"ssh-");
     if is_key || [bytes, secret].into_iter().any(is_der) {
         return Err(unusable(
-            "it holds a key or a JWKS and no secret: --token-keys-file takes public keys",
+            "the file holds a key or a JWKS and no secret: --token-keys-file takes public keys",
         ));
     }
     if secret.len() < SECRET_BYTES_MIN {
@@ -167,7 +167,8 @@ pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<VerificationKe
         path: path.to_owned(),
         reason,
     };
-    let text = std::str::from_utf8(bytes).map_err(|_| unusable("it is neither PEM nor a JWKS"))?;
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| unusable("the keys are neither PEM nor a JWKS"))?;
     let text = without_byte_order_mark(text);
     let keys = if text.trim_start().starts_with('{') {
         jwks(text)
@@ -176,27 +177,27 @@ pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<VerificationKe
     };
     let keys = keys.map_err(unusable)?;
     if keys.len() > KEYS_MAX {
-        return Err(unusable("it holds more than 32 keys"));
+        return Err(unusable("the keys are more than 32"));
     }
     Ok(keys)
 }
 
 /// Parses the answer of an identity provider: a JWKS of public keys. Secrets in it are passed over.
 pub(super) fn parse_provider_keys(bytes: &[u8]) -> Result<Vec<VerificationKey>, &'static str> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "it is no JWKS")?;
+    let text = std::str::from_utf8(bytes).map_err(|_| "the keys are not a JWKS")?;
     let mut keys = jwks(without_byte_order_mark(text))?;
     keys.retain(|key| key.algorithm != Algorithm::HS256);
     match keys.len() {
-        0 => Err("it holds no public key that signs with RS256, ES256 or EdDSA"),
+        0 => Err("there is no public key that signs with RS256, ES256 or EdDSA"),
         1..=KEYS_MAX => Ok(keys),
-        _ => Err("it holds more than 32 keys"),
+        _ => Err("the keys are more than 32"),
     }
 }
 
 fn pem(text: &str) -> Result<Vec<VerificationKey>, &'static str> {
     if text.contains("PRIVATE KEY-----") {
         return Err(
-            "it holds a private key, which belongs to the issuer alone: give the public one",
+            "there is a private key, which belongs to the issuer alone: give the public one",
         );
     }
     let starts: Vec<_> = text
@@ -204,7 +205,7 @@ fn pem(text: &str) -> Result<Vec<VerificationKey>, &'static str> {
         .map(|(start, _)| start)
         .collect();
     if starts.is_empty() {
-        return Err("it is neither PEM nor a JWKS");
+        return Err("the keys are neither PEM nor a JWKS");
     }
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
     starts
@@ -253,10 +254,10 @@ struct Jwks {
 /// Parses a JWKS. It ignores keys for other purposes (RFC 7517, 5), and needs at least one usable key.
 fn jwks(text: &str) -> Result<Vec<VerificationKey>, &'static str> {
     let set: Jwks = serde_json::from_str(text)
-        .map_err(|_| "it is no JWKS: a JSON object with `keys` is expected")?;
+        .map_err(|_| "the keys are not a JWKS: a JSON object with `keys`")?;
     let keys: Vec<_> = set.keys.into_iter().filter_map(jwk).collect();
     if keys.is_empty() {
-        Err("it holds no key that signs with RS256, ES256, EdDSA or HS256")
+        Err("there is no key that signs with RS256, ES256, EdDSA or HS256")
     } else {
         Ok(keys)
     }

@@ -46,7 +46,7 @@ pub enum Error {
     /// A server of the version before may still serve, which could not read what this writes. The
     /// operation was not done.
     #[error(
-        "this needs an upgrade that is not finished: once all servers are upgraded, an operator runs `wideroom migrate --finish`"
+        "the operation waits for the end of an upgrade: once all servers are upgraded, an operator runs `wideroom migrate --finish`"
     )]
     UpgradeNotFinished,
     /// The conversation's queue is full, or the write missed its deadline there. The write was not

@@ -138,5 +138,5 @@ pub(super) async fn reason(response: Response<Incoming>) -> String {
         .as_deref()
         .map(str::trim)
         .filter(|text| !text.is_empty() && text.lines().count() == 1);
-    line.map_or_else(|| format!("it answers {status}"), str::to_owned)
+    line.map_or_else(|| format!("the server answers {status}"), str::to_owned)
 }

@@ -54,7 +54,7 @@ pub(super) enum Error {
     #[error("--ttl: the server accepts tokens with a life of at most {} (--token-life-max)", config::show_duration(*.0))]
     LongLife(Duration),
     #[error(
-        "the server accepts the tokens of an identity provider, whose keys {0} holds (--token-keys-file, --jwks-url), and none of this command: get a token there, or name a secret beside them (--token-secret-file)"
+        "the server accepts tokens of the identity provider whose keys {0} holds (--token-keys-file, --jwks-url), and no token of this command: get a token from the provider, or name a secret beside the keys (--token-secret-file)"
     )]
     OtherIssuer(String),
     #[error("inconsistencies: {0}; `wideroom verify --repair` repairs them")]
@@ -89,7 +89,7 @@ pub(super) enum Error {
     Backup(#[from] BackupError),
     #[error("{} holds no key of a server: name the server's data folder with --data, or its token secret with --token-secret-file", .0.display())]
     NoKey(PathBuf),
-    #[error("{} holds no key of a server: name its data folder with --data", .0.display())]
+    #[error("{} holds no key of a server: name the server's data folder with --data", .0.display())]
     NoServerKey(PathBuf),
     #[error(transparent)]
     Health(#[from] HealthError),
@@ -107,7 +107,7 @@ pub(super) enum Error {
     Runtime(#[source] io::Error),
     #[error("stopped at once by a second signal")]
     Left,
-    #[error("cannot write: {0}")]
+    #[error("the program cannot write its output: {0}")]
     Write(#[source] io::Error),
 }
 

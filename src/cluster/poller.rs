@@ -401,7 +401,7 @@ impl Poller {
         let known = std::mem::replace(&mut self.state.lock().clock_faults, found);
         if found != known {
             tracing::warn!(
-                "notices may be lost that a node with a wrong clock has written; all streams of this server read the store"
+                "a node with a wrong clock wrote notices, which may be lost; all streams of this server read the store. Synchronise the clock of the node"
             );
             self.reread_after(FAULT_KNOWN_AFTER, REREAD_WITHIN);
         }

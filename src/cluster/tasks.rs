@@ -127,7 +127,7 @@ impl ClusterState {
             tracing::debug!(%error, %server, "the server cannot write the end of another one");
             return;
         }
-        tracing::warn!(%server, "a server has not beaten for 20 s; it was ended");
+        tracing::warn!(%server, "this server ended another server, which sent no heartbeat for 20 s");
         self.peers.note_ended(server);
         if let Err(error) = self.store.delete_beat(server, self.times.next()).await {
             tracing::debug!(%error, %server, "the beat of an ended server stays until it expires");

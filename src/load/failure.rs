@@ -18,7 +18,7 @@ pub enum Failure {
     #[error("the server did not answer in time")]
     Timeout,
     /// A Wideroom server of this version never sends such an answer.
-    #[error("this is not an answer of a Wideroom server: {0}")]
+    #[error("the answer is not that of a Wideroom server: {0}")]
     Unexpected(String),
 }
 
@@ -35,7 +35,7 @@ impl Failure {
     }
 
     pub(super) fn unexpected_message() -> Self {
-        Self::Unexpected("it sent a message that no sender of this run has sent".to_owned())
+        Self::Unexpected("the server sent a message that no sender of this run has sent".to_owned())
     }
 
     /// Failure that an HTTP answer without success describes.
@@ -56,7 +56,7 @@ impl Failure {
             .and_then(|message| message.payload.into_iter().next())
         {
             Some(error) => error.into(),
-            None => Self::Unexpected("it ended a subscription without an error".to_owned()),
+            None => Self::Unexpected("the server ended a subscription without an error".to_owned()),
         }
     }
 
@@ -205,7 +205,7 @@ mod tests {
         let failure = Failure::from_answer(404, b"<html>");
         assert_eq!(
             failure.to_string(),
-            "this is not an answer of a Wideroom server: HTTP status 404 without a GraphQL error"
+            "the answer is not that of a Wideroom server: HTTP status 404 without a GraphQL error"
         );
     }
 }

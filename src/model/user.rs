@@ -51,10 +51,7 @@ pub enum UserIdError {
     Invisible,
     #[error("a username must not hold bidirectional controls")]
     Bidirectional,
-    #[error(
-        "`{}` stands for users who were erased, and nobody has this name",
-        UserId::ERASED
-    )]
+    #[error("the name `{}` is reserved for erased users", UserId::ERASED)]
     Erased,
 }
 

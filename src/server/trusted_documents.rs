@@ -28,11 +28,11 @@ pub struct TrustedDocuments {
 pub enum TrustedError {
     #[error("{0}")]
     Read(#[from] io::Error),
-    #[error("more than {} MiB", TrustedDocuments::FILE_BYTES_MAX >> 20)]
+    #[error("must have at most {} MiB", TrustedDocuments::FILE_BYTES_MAX >> 20)]
     TooLarge,
     #[error("must be a JSON object of documents by their ids: {0}")]
     Form(#[from] serde_json::Error),
-    #[error("it holds no document")]
+    #[error("must hold a document")]
     Empty,
 }
 

@@ -112,7 +112,7 @@ pub struct ImportOutcome {
 pub enum Error {
     #[error("the file cannot be read: {0}")]
     Read(#[source] io::Error),
-    #[error("lines cannot be held back in the data folder: {0}")]
+    #[error("the program cannot write postponed lines to the data folder: {0}")]
     Hold(#[source] io::Error),
     #[error(transparent)]
     Store(#[from] store::Error),

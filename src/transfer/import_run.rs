@@ -232,7 +232,7 @@ impl ImportRun<'_> {
                     .unwrap_or(earlier);
                 if kept != id {
                     let reason =
-                        format!("these two have another direct conversation already: {kept}");
+                        format!("these users have another direct conversation already: {kept}");
                     batch.faults.push(LineFault {
                         line: unit.number,
                         reason,

@@ -246,7 +246,7 @@ async fn what_the_store_refuses_is_a_broken_line() {
     assert_eq!(
         world.heard,
         [format!(
-            "line 2: these two have another direct conversation already: {CONVERSATION}"
+            "line 2: these users have another direct conversation already: {CONVERSATION}"
         )]
     );
 }

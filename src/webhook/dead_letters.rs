@@ -112,7 +112,7 @@ impl Deliverer {
                 }
                 TryOutcome::Gone => {
                     (left, is_silent) = (left + 1, true);
-                    last_reason = Some("it answers 410".to_owned());
+                    last_reason = Some("the receiver answers 410".to_owned());
                 }
             }
         }

@@ -169,7 +169,7 @@ impl Deliverer {
     }
 
     fn outcome(&self, answer: &PostAnswer) -> TryOutcome {
-        let reason = format!("it answers {}", answer.status);
+        let reason = format!("the receiver answers {}", answer.status);
         match answer.status {
             200..300 => TryOutcome::Delivered,
             410 => TryOutcome::Gone,

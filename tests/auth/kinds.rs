@@ -115,7 +115,7 @@ fn a_public_key_is_never_taken_for_a_secret() {
                 .to_string();
             assert!(
                 refused.ends_with(
-                    "it holds a key or a JWKS and no secret: --token-keys-file takes public keys"
+                    "the file holds a key or a JWKS and no secret: --token-keys-file takes public keys"
                 ),
                 "{refused}"
             );
@@ -177,16 +177,16 @@ fn keys_that_are_of_no_use_are_refused_with_one_line() {
         jwk[name] = value;
         jwks(&[jwk])
     };
-    let without_use = "it holds no key that signs with RS256, ES256, EdDSA or HS256";
+    let without_use = "there is no key that signs with RS256, ES256, EdDSA or HS256";
     for (text, reason) in [
-        (String::new(), "it is neither PEM nor a JWKS"),
+        (String::new(), "the keys are neither PEM nor a JWKS"),
         (
             "a secret of thirty-two bytes or more".to_owned(),
-            "it is neither PEM nor a JWKS",
+            "the keys are neither PEM nor a JWKS",
         ),
         (
             ec.private.clone(),
-            "it holds a private key, which belongs to the issuer alone: give the public one",
+            "there is a private key, which belongs to the issuer alone: give the public one",
         ),
         (
             Pair::make(Algorithm::RS256, RSA_SHORT).public,
@@ -202,7 +202,7 @@ fn keys_that_are_of_no_use_are_refused_with_one_line() {
         ),
         (
             "{".to_owned(),
-            "it is no JWKS: a JSON object with `keys` is expected",
+            "the keys are not a JWKS: a JSON object with `keys`",
         ),
         (jwks(&[]), without_use),
         (with("use", json!("enc")), without_use),

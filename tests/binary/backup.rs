@@ -246,7 +246,7 @@ fn half_a_copy_never_looks_whole() {
         }
         halves += 1;
         let line = format!(
-            "{} is a backup that was not finished: delete it, and use another one",
+            "{} is an unfinished backup: delete it, and use another backup",
             dir.display()
         );
         let ended: Ended = program

@@ -152,7 +152,7 @@ async fn a_lack_of_descriptors_ends_and_nothing_that_was_acknowledged_is_lost() 
     starved.server.signal("-TERM");
     let (code, _, log) = starved.server.end();
     assert!(
-        code == Some(0) && log.contains("opened its engine anew"),
+        code == Some(0) && log.contains("reopened its engine"),
         "{log}"
     );
 }
@@ -202,7 +202,7 @@ async fn damage_that_is_found_while_the_store_opens_itself_again_ends_the_server
     let (code, _, log) = starved.server.end();
     assert_eq!(code, Some(3), "{log}");
     assert!(
-        log.contains("no retry mends that: the server ends"),
+        log.contains("a retry cannot help: the server ends"),
         "{log}"
     );
     let reason = log.lines().last().unwrap().to_owned();

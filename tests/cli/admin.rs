@@ -190,7 +190,7 @@ fn a_backup_is_not_for_everybody() {
         .failed(
             1,
             &format!(
-                "{} holds no key of a server: name its data folder with --data",
+                "{} holds no key of a server: name the server's data folder with --data",
                 data.display()
             ),
         );

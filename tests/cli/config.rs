@@ -134,7 +134,7 @@ fn a_cluster_that_is_not_there_is_one_line_that_hides_its_password() {
         assert_eq!(ended.code, Some(1));
         let line = ended.stderr.lines().last().unwrap();
         assert!(
-            line.starts_with("wideroom: cql://127.0.0.1:1/chat is not to be reached: "),
+            line.starts_with("wideroom: cql://127.0.0.1:1/chat does not answer: "),
             "{line}"
         );
         assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);

@@ -296,8 +296,8 @@ async fn keys_that_went_wrong_are_named_by_readiness_while_the_old_ones_serve() 
         Server::start_with_admin(&program, &["--token-keys-file", path.to_str().unwrap()]);
     assert_eq!(admin.get("/readyz"), (200, "ready\n".to_owned()));
     for (text, reason) in [
-        ("broken", "it is neither PEM nor a JWKS"),
-        ("{", "it is no JWKS: a JSON object with `keys` is expected"),
+        ("broken", "the keys are neither PEM nor a JWKS"),
+        ("{", "the keys are not a JWKS: a JSON object with `keys`"),
     ] {
         folder.write("keys.json", text);
         // A token with a key that nobody knows has the file looked at.

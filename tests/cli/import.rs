@@ -176,7 +176,8 @@ fn two_people_have_one_direct_conversation() {
             "{{\"type\":\"conversation\",\"id\":\"{id}\",\"kind\":\"DIRECT\",\"participants\":{people}}}\n"
         )
     };
-    let sentence = format!("these two have another direct conversation already: {CONVERSATION}\n");
+    let sentence =
+        format!("these users have another direct conversation already: {CONVERSATION}\n");
     let ended = program.run_with_input(&["import", "-"], &[direct(1), direct(2)].concat());
     assert_eq!(
         (ended.code, ended.stdout),

@@ -303,7 +303,7 @@ fn a_list_of_documents_that_is_none_is_one_clear_line() {
             "--trusted-documents",
             &list,
         ])
-        .failed(1, &line("it holds no document"));
+        .failed(1, &line("must hold a document"));
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn a_server_waits_for_a_cluster_that_is_away() {
     let mut command = program.command(&[&["serve", "--listen", "127.0.0.1:0"], &ON[..]].concat());
     let mut server = Running::spawn(command.stderr(Stdio::piped()));
     let admin = admin_of(&program);
-    let waits = "the server waits for its store: cql://127.0.0.1:1/chat is not to be reached: ";
+    let waits = "the server waits for its store: cql://127.0.0.1:1/chat does not answer: ";
     let (status, reason) = admin.wait_until("/readyz", |body| body.starts_with(waits));
     assert_eq!(status, 503, "{reason}");
     // A supervisor does not restart it.

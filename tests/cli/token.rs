@@ -74,7 +74,7 @@ fn a_broken_key_is_one_clear_line_that_does_not_show_it() {
     let path = program.data().join("token.key");
     std::fs::write(&path, "hunter2").unwrap();
     let line = format!(
-        "{} holds no signing key: at least 32 bytes as base64url text are expected",
+        "{} must hold a signing key: at least 32 bytes as base64url text",
         path.display()
     );
     program.run(&["token", "--user", "alice"]).failed(1, &line);
@@ -179,7 +179,7 @@ fn a_token_of_another_issuer_is_not_printed() {
     let keys = file("jwks.json", "{\"keys\": []}");
     let provider = ["token", "--user", "alice", "--token-keys-file", &keys];
     let line = format!(
-        "the server accepts the tokens of an identity provider, whose keys {keys} holds (--token-keys-file, --jwks-url), and none of this command: get a token there, or name a secret beside them (--token-secret-file)"
+        "the server accepts tokens of the identity provider whose keys {keys} holds (--token-keys-file, --jwks-url), and no token of this command: get a token from the provider, or name a secret beside the keys (--token-secret-file)"
     );
     program.run(&provider).failed(1, &line);
     assert!(!program.data().exists(), "no key was made");

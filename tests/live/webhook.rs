@@ -258,13 +258,13 @@ async fn a_refused_event_becomes_a_dead_letter_and_is_redelivered() {
     }
     let shown = list().await;
     assert!(
-        shown.contains(&sent[0]) && shown.contains("it answers 404 after 3 tries"),
+        shown.contains(&sent[0]) && shown.contains("the receiver answers 404 after 3 tries"),
         "{shown}"
     );
     let redeliver = async |event| webhooks.redeliver("backend", event).await.unwrap().unwrap();
     assert_eq!(
         redeliver(None).await,
-        "0 delivered, 2 left: it answers 404\n"
+        "0 delivered, 2 left: the receiver answers 404\n"
     );
     setting.receiver.answer(|_| Reply::Status(200));
     assert_eq!(

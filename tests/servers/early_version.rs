@@ -26,7 +26,7 @@ async fn early_check(session: &Session, keyspace: &str, address: &Address) -> Re
         }
         Some((checksum,)) if checksum.as_deref() == Some(EARLY_CHECKSUM) => {}
         Some(_) => {
-            return Err("the tables of version 1 are not those of this wideroom: is the keyspace another program's?".to_owned());
+            return Err("the tables of version 1 are not those of this wideroom: name another keyspace if this one belongs to another program".to_owned());
         }
     }
     let newer = format!("SELECT version FROM \"{keyspace}\".schema_migrations WHERE version = ?");

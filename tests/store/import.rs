@@ -561,12 +561,8 @@ pub async fn a_lone_participant_is_with_oneself_if_the_id_says_so(store: &dyn St
     // Nobody comes into a conversation with oneself, in whichever order.
     import_all(store, &direct_rows(of_dan, &ben, &dan)[..2]).await;
     for (conversation, user, reason) in [
-        (own, &ben, "it is somebody's conversation with themselves"),
-        (
-            of_dan,
-            &dan,
-            "it is somebody's conversation with themselves",
-        ),
+        (own, &ben, "the id is of a conversation with oneself"),
+        (of_dan, &dan, "the id is of a conversation with oneself"),
         (
             given,
             &cat,

@@ -168,7 +168,7 @@ impl ErasureRunner {
                 None => return,
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
-                    tracing::warn!(%error, "the server failed to carry out an erasure; it looks again before long");
+                    tracing::warn!(%error, "the server failed to carry out an erasure; it retries");
                 }
             }
         }

@@ -119,7 +119,7 @@ impl InFlightIds {
             Some(ahead) if !was_logged => {
                 tracing::warn!(
                     ?ahead,
-                    "the ids lead the clock, which is behind the newest id of the store: it was set back, or was ahead before. New ids follow that id, and messages expire later by the lead. Synchronise the clock with NTP"
+                    "the server's clock is behind the newest id of the store: an operator set the clock back, or the clock was ahead before. New ids follow the newest id, and messages expire later by the lead. Synchronise the clock with NTP"
                 );
             }
             None if was_logged => tracing::info!("the clock has caught up with the ids"),

@@ -119,7 +119,7 @@ impl LiveSettler {
         loop {
             passes.tick().await;
             if let Err(error) = self.pass().await {
-                tracing::warn!(%error, "the server failed to send what silent writers of live messages left; it tries again");
+                tracing::warn!(%error, "the server failed to send the text that silent writers of live messages left; it tries again");
             }
         }
     }

@@ -150,7 +150,7 @@ impl OutboxService {
         };
         let (oldest, from) = (self.oldest_event().await?, seen.oldest());
         if from.moment() < oldest {
-            tracing::error!(%reader, shard = shard.number(), from = %from.moment(), to = %oldest, "the receiver of a webhook has missed events: the outbox holds none from before. The deliveries go on with the oldest event that it has");
+            tracing::error!(%reader, shard = shard.number(), from = %from.moment(), to = %oldest, "the receiver of a webhook has missed events, which the outbox no longer holds. The server delivers on from the oldest event of the outbox");
         }
         let oldest = OrderKey::first_at(oldest).before();
         let held = seen.held.iter().map(|held| HeldPosition {

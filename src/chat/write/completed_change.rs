@@ -95,7 +95,7 @@ impl CompletionHandler for CompletedChanges {
                 outgoing.mark_late();
                 context.deliver_then(Some(outgoing), |delivered| {
                     if let Err(error) = delivered {
-                        tracing::warn!(%error, "the server could not log a change again that it has completed; resumed streams may miss it");
+                        tracing::warn!(%error, "the server failed to log a completed change a second time; resumed streams may miss the change");
                     }
                 });
             }
@@ -117,7 +117,7 @@ impl CompletionHandler for CompletedChanges {
                 age: None,
             };
             if let Err(error) = creation.deliver(&context).await {
-                tracing::warn!(%error, "the server could not log a creation again that it has completed; resumed streams may miss it");
+                tracing::warn!(%error, "the server failed to log a completed creation a second time; resumed streams may miss the creation");
             }
         });
     }

@@ -155,7 +155,7 @@ impl Introductions {
                 } else {
                     // The message does not name the user: that number is private.
                     format!(
-                        "one of these takes part in {max} conversations already, which is the most"
+                        "one of these users takes part in {max} conversations already, which is the most"
                     )
                 };
                 return Err(Error::bad_input(path, message));
@@ -230,7 +230,7 @@ impl Introductions {
             if is_full {
                 // The message does not name the user: that number is private.
                 let message = format!(
-                    "one of these takes part in {max} large conversations already, which is the most"
+                    "one of these users takes part in {max} large conversations already, which is the most"
                 );
                 return Err(Error::bad_input(&["input", "usernames"], message));
             }

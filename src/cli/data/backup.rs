@@ -44,13 +44,13 @@ pub(in crate::cli) enum BackupError {
     NoServer { address: SocketAddr, reason: String },
     #[error("the server at {address} refuses the backup: {reason}")]
     Refused { address: SocketAddr, reason: String },
-    #[error("the server broke off: {0}")]
+    #[error("the server ended the backup before its end: {0}; run the backup again")]
     BrokeOff(String),
     #[error("interrupted")]
     Interrupted,
     #[error(transparent)]
     Copy(#[from] CopyError),
-    #[error("the copy is whole, and older ones cannot be deleted: {0}")]
+    #[error("the backup is whole, and the program cannot delete older backups: {0}")]
     Retention(#[source] io::Error),
     #[error("the key of the data folder cannot be copied: {0}")]
     Key(#[source] io::Error),
@@ -148,7 +148,7 @@ async fn fetch(address: SocketAddr, token: &str, copy: &mut Copy) -> Result<(), 
         request(address, Some(token), Method::POST, "/backup"),
     )
     .await
-    .map_err(|_| no_server("it does not answer".to_owned()))?;
+    .map_err(|_| no_server("the server does not answer".to_owned()))?;
     let response = response.map_err(no_server)?;
     if response.status() != StatusCode::OK {
         return Err(BackupError::Refused {
@@ -161,7 +161,7 @@ async fn fetch(address: SocketAddr, token: &str, copy: &mut Copy) -> Result<(), 
     loop {
         let frame = timeout(WAIT_MAX, body.frame())
             .await
-            .map_err(|_| BackupError::BrokeOff("it sends nothing more".to_owned()))?;
+            .map_err(|_| BackupError::BrokeOff("the server sends nothing more".to_owned()))?;
         let Some(frame) = frame else { break };
         if let Ok(chunk) = frame
             .map_err(|error| BackupError::BrokeOff(error.to_string()))?

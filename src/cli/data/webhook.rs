@@ -80,7 +80,7 @@ pub(in crate::cli) fn run(flags: &WebhookFlags) -> Result<(), Error> {
 async fn ask(config: &Config, method: Method, path: &str) -> Result<String, Error> {
     let failed = |why: String| Error::WebhookCommand(why);
     let address = config.admin_listen.ok_or_else(|| {
-        failed("this needs the running server's --admin-listen, which is off".to_owned())
+        failed("the command needs the running server's --admin-listen, which is off".to_owned())
     })?;
     let token = operator_token(&config.data)?;
     let response = timeout(ANSWER_MAX, request(address, Some(&token), method, path))

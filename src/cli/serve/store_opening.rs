@@ -57,7 +57,7 @@ impl ServedStore {
                     );
                 }
                 if let Err(error) = keep_backup(&config.data) {
-                    tracing::warn!(%error, "the server failed to keep its data folder from `wideroom backup --keep`: delete the file dated-backup in it");
+                    tracing::warn!(%error, "the server failed to delete the file dated-backup in its data folder: delete the file, or `wideroom backup --keep` may delete the folder");
                 }
                 store.register(metrics);
                 Ok(Self::instrumented(store.clone(), Some(store), metrics))

@@ -240,8 +240,7 @@ fn history_page(connection: &Value) -> Result<HistoryPage, Failure> {
 }
 
 fn string(value: &Value) -> Result<String, Failure> {
-    value
-        .as_str()
-        .map(str::to_owned)
-        .ok_or_else(|| Failure::Unexpected(format!("it answered {value} instead of a string")))
+    value.as_str().map(str::to_owned).ok_or_else(|| {
+        Failure::Unexpected(format!("the server answered {value} instead of a string"))
+    })
 }

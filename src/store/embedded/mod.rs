@@ -117,11 +117,11 @@ struct OpenStore {
 
 #[derive(Debug, thiserror::Error)]
 enum Busy {
-    #[error("too many calls wait to read")]
+    #[error("too many reads wait for a thread")]
     Reads,
     #[error("a read ended in a panic")]
     Panic,
-    #[error("others wrote to the same conversation again and again")]
+    #[error("other writes to the same conversation won every retry")]
     Contended,
 }
 

@@ -37,7 +37,7 @@ pub enum OpenError {
     #[error("{} was written by another version of wideroom (format {found}, not {FORMAT}): open it with that version", path.display())]
     Format { path: PathBuf, found: String },
     #[error(
-        "{} ends at commit {found}, but commit {noted} was acknowledged: restore it from a backup, or accept the loss of what came after",
+        "{} ends at commit {found}, but commit {noted} was acknowledged: restore it from a backup, or accept the loss of the later commits",
         path.display()
     )]
     Lost {
@@ -45,7 +45,7 @@ pub enum OpenError {
         noted: u64,
         found: u64,
     },
-    #[error("{} is a backup that was not finished: delete it, and use another one", .0.display())]
+    #[error("{} is an unfinished backup: delete it, and use another backup", .0.display())]
     Unfinished(PathBuf),
     #[error("{} cannot be read or written: {source}: check the folder, its owner and its disk", path.display())]
     Disk {

@@ -167,7 +167,7 @@ pub(in crate::store) fn decode_reader(bytes: &[u8]) -> Result<ReaderPosition> {
     };
     read().ok_or_else(|| Error::Corrupt {
         table: POSITIONS,
-        cause: "it is no position of a reader".into(),
+        cause: "the value is not the position of a reader".into(),
     })
 }
 

@@ -12,8 +12,8 @@ use crate::store::NewConversation;
 type Pair<'a> = (&'a UserId, &'a UserId);
 
 /// Refusal of a participant whose pair another conversation has.
-pub(in crate::store) const TAKEN: &str = "these two have another direct conversation already";
-const WITH_ONESELF: &str = "it is somebody's conversation with themselves";
+pub(in crate::store) const TAKEN: &str = "these users have another direct conversation already";
+const WITH_ONESELF: &str = "the id is of a conversation with oneself";
 const FULL: &str = "a direct conversation has at most two participants";
 
 /// The pair that a live creation claims.

@@ -204,7 +204,7 @@ impl Kept {
                 return Imported::Refused("a direct conversation has at most two participants");
             }
             if [user, other].map(|one| conversation.is_with_oneself(one)) != [false, false] {
-                return Imported::Refused("it is somebody's conversation with themselves");
+                return Imported::Refused("the id is of a conversation with oneself");
             }
         }
         stored.people.insert(user.clone(), participant);
@@ -222,7 +222,7 @@ impl Kept {
                 .unwrap()
                 .people
                 .remove(user);
-            return Imported::Refused("these two have another direct conversation already");
+            return Imported::Refused("these users have another direct conversation already");
         }
         Imported::Added
     }

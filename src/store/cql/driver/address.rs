@@ -76,22 +76,22 @@ pub enum AddressError {
     Host,
     // Without the text, which may contain a part of a password that is not percent-encoded.
     #[error(
-        "has a port that is none; in a user name or a password, `/` is %2F, `@` is %40 and `:` is %3A"
+        "has an invalid port; in a user name or a password, write `/` as %2F, `@` as %40 and `:` as %3A"
     )]
     Port,
     #[error(
         "must name a keyspace, as in cql://127.0.0.1/wideroom: 1 to 48 letters, digits and underscores, a letter first"
     )]
     Keyspace,
-    #[error("a user name wants a password: cql://user:password@host/keyspace")]
+    #[error("must have a password after the user name: cql://user:password@host/keyspace")]
     Credentials,
-    #[error("does not know the option {0}: there are dc, tls and timeout")]
+    #[error("has the unknown option {0}: the options are dc, tls and timeout")]
     Option(String),
     #[error(
         "has a timeout out of bounds: write timeout=100ms to timeout=10s, as counts and the polls of the other servers wait no longer for a row that becomes visible late"
     )]
     Timeout,
-    #[error("has a part that is no UTF-8 once its percent signs are read")]
+    #[error("has a part that is not UTF-8 after percent-decoding")]
     Text,
 }
 

@@ -10,7 +10,7 @@ use crate::store::Cause;
 /// The reason why a store on a cluster cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterOpenError {
-    #[error("{address} is not to be reached: {source}")]
+    #[error("{address} does not answer: {source}")]
     Connect {
         address: String,
         #[source]
@@ -29,7 +29,7 @@ pub enum ClusterOpenError {
         #[source]
         source: Cause,
     },
-    #[error("the tables could not be made: {source}")]
+    #[error("the cluster did not create the tables: {source}")]
     Migrate {
         #[source]
         source: Cause,
@@ -51,7 +51,7 @@ pub enum ClusterOpenError {
         keyspace: String,
         data_centre: String,
     },
-    #[error("{replication} replicas want as many nodes, and {data_centre} has {nodes}")]
+    #[error("{replication} replicas need as many nodes, and {data_centre} has {nodes}: add nodes")]
     Replication {
         replication: usize,
         nodes: usize,
@@ -86,7 +86,7 @@ pub enum ClusterOpenError {
     )]
     UnknownServers { count: usize },
     #[error(
-        "the tables of version {version} are not those of this wideroom: is the keyspace another program's?"
+        "the tables of version {version} are not those of this wideroom: name another keyspace if this one belongs to another program"
     )]
     OtherSchema { version: i32 },
     #[error("a statement could not be prepared: {source}")]

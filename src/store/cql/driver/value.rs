@@ -107,7 +107,8 @@ pub(crate) fn order_key(table: &'static str, bytes: &[u8]) -> Result<OrderKey> {
 
 /// The position of an act in a maximum register.
 pub(crate) fn act_position(table: &'static str, bytes: &[u8]) -> Result<ActPosition> {
-    ActPosition::from_bytes(bytes).ok_or_else(|| corrupt(table, "it is the position of no act"))
+    ActPosition::from_bytes(bytes)
+        .ok_or_else(|| corrupt(table, "the value is not the position of an act"))
 }
 
 pub(crate) fn marker(table: &'static str, bytes: &[u8]) -> Result<ReadMarker> {

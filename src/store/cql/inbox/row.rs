@@ -164,7 +164,7 @@ impl Inboxes {
             .transpose()?;
         let sent_message = |act: ActPosition| {
             MessageId::from_order_key(act.up_to)
-                .ok_or_else(|| corrupt(TABLE, "what was sent is the order key of a message"))
+                .ok_or_else(|| corrupt(TABLE, "the position of a sent message is not an order key"))
         };
         let last_message = last_message
             .map(|bytes| LastMessage::decode(TABLE, &bytes))

@@ -125,9 +125,9 @@ pub enum CopyError {
         #[source]
         source: io::Error,
     },
-    #[error("the store had to open its engine anew during the copy: start another one")]
+    #[error("the store reopened its engine during the backup: run the backup again")]
     Interrupted,
-    #[error("the copy ended before all of it was there")]
+    #[error("the backup ended before its last row: run the backup again")]
     Short,
     #[error(
         "the backup is not a copy of a store, or a server of another version made it: take the backup with the `wideroom` of the server"

@@ -99,7 +99,7 @@ fn reopen(store: &OpenStore, reads: OwnedSemaphorePermit) {
     let acknowledged = store.committer.stop();
     let Some(mut engine) = context.db.begin_reopening() else {
         tracing::warn!(
-            "a backup or a compaction holds the engine, which waits to be opened anew; reads go on"
+            "the store waits for a backup or a compaction before it reopens its engine; reads go on"
         );
         return;
     };
@@ -117,7 +117,7 @@ fn reopen(store: &OpenStore, reads: OwnedSemaphorePermit) {
         .engine
         .of(context.db.clone(), Arc::clone(&context.known));
     match store.committer.restart(engine, opened.last) {
-        Ok(()) => tracing::warn!("the store opened its engine anew and accepts writes again"),
+        Ok(()) => tracing::warn!("the store reopened its engine and accepts writes again"),
         Err(error) => tracing::error!(%error, "the store has no thread for its writes; it retries"),
     }
     drop(reads);
@@ -138,7 +138,7 @@ fn open_with_retries(store: &OpenStore, acknowledged: u64) -> Option<Opened> {
             Err(_) => open::engine_error(&store.path, "the engine panicked".into()),
         };
         if !error.may_pass(began.elapsed()) {
-            tracing::error!(%error, "the store cannot be opened again, and no retry mends that: the server ends");
+            tracing::error!(%error, "the store cannot reopen its engine, and a retry cannot help: the server ends");
             let _ = store.lost.try_send(error);
             while !store.is_closed() {
                 sleep(OPEN_PAUSE);
@@ -149,7 +149,7 @@ fn open_with_retries(store: &OpenStore, acknowledged: u64) -> Option<Opened> {
         if error != last_error {
             tracing::error!(
                 error,
-                "the store cannot be opened again; it retries, and reads fail meanwhile"
+                "the store cannot reopen its engine; it retries, and reads fail meanwhile"
             );
             last_error = error;
         }

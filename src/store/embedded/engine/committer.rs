@@ -85,7 +85,7 @@ pub(in crate::store::embedded) enum CommitError {
     Closed,
     #[error("an earlier write failed, and the store must be opened again: {0}")]
     Poisoned(Arc<str>),
-    #[error("the store has no space or no descriptors, and opens itself again once it has: {0}")]
+    #[error("the store waits for disk space or file descriptors, and then reopens its engine: {0}")]
     Short(Arc<str>),
     #[error("{0}")]
     Failed(Arc<str>),

@@ -423,12 +423,12 @@ pub(in crate::store::embedded) fn corrupt(
 
 /// Error of a key that does not have its table's form.
 #[derive(Debug, thiserror::Error)]
-#[error("its key has another form")]
+#[error("the key of the row has an unknown form")]
 pub(in crate::store::embedded) struct MalformedKey;
 
 /// Error of a missing row that another row refers to.
 #[derive(Debug, thiserror::Error)]
-#[error("it is not there")]
+#[error("the row is missing")]
 pub(in crate::store::embedded) struct MissingRow;
 
 fn read_error(table: &'static str, error: fjall::Error) -> Error {

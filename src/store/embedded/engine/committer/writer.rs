@@ -127,7 +127,7 @@ impl<E: Engine> Writer<E> {
                 .fail(&error.to_string(), transient::is_transient(&error));
             let why = &failure.why;
             if failure.is_transient {
-                tracing::error!(error = %why, "a commit failed for want of disk space or descriptors: the store refuses writes, and opens itself again once it has them");
+                tracing::error!(error = %why, "a commit failed because disk space or file descriptors ran out: the store refuses writes until it can reopen its engine. Free some");
             } else {
                 tracing::error!(error = %why, "a commit failed: the store refuses writes until it is reopened. Check the disk and restart the server");
             }

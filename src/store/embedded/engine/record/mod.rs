@@ -27,15 +27,15 @@ const VERSION: u8 = 1;
 
 #[derive(Debug, thiserror::Error)]
 pub(in crate::store::embedded) enum DecodeError {
-    #[error("it is empty")]
+    #[error("the value is empty")]
     Empty,
-    #[error("it has version {0}, which is not known")]
+    #[error("the value has the unknown version {0}")]
     Version(u8),
-    #[error("it has bytes that belong to nothing")]
+    #[error("the value has bytes after its last field")]
     Trailing,
-    #[error("it has the wrong length")]
+    #[error("the value has the wrong length")]
     Length,
-    #[error("it is the position of no message")]
+    #[error("the value is not the position of a message")]
     Position,
     #[error(transparent)]
     Postcard(#[from] postcard::Error),
