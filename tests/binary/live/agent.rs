@@ -90,9 +90,14 @@ impl Agent {
             (answer.key.clone(), name.clone(), text.clone(), writer)
         };
         let (mut position, mut wanted) = (0, 0);
-        while position < text.len() && !(is_endless && *self.ends.borrow() && position > 0) {
+        loop {
             // After a failure the same text is written again, or more.
             let is_new = wanted == position;
+            // A write that is not acknowledged may be shown.
+            let is_last = is_endless && *self.ends.borrow() && position > 0;
+            if position == text.len() || (is_new && is_last) {
+                break;
+            }
             let more = self.dice.roll(if is_endless { 1 } else { 3 });
             for _ in 0..more + u64::from(is_new) {
                 wanted = text[wanted..]

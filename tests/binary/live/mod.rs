@@ -28,7 +28,7 @@ use self::viewer::{ChaosViewer, LIVES, Screen};
 use super::Dice;
 use crate::cluster::place::migrated;
 use crate::support::cassandra::shared;
-use crate::support::client::{Caller, Socket, soon};
+use crate::support::client::{Caller, Socket};
 use crate::support::faketime::FakeClock;
 use crate::support::program::Program;
 use crate::support::server::Server;
@@ -102,7 +102,7 @@ async fn nightly_live_text_survives_200_kills_of_two_servers_and_agents_on_a_clu
 async fn play_in_folder(rounds: usize) {
     let pace = Pace {
         rounds,
-        writing_ms: 200,
+        writing_ms: 400,
     };
     LiveChaos::begin(Program::in_memory(), 1, pace)
         .await
@@ -395,12 +395,16 @@ impl LiveChaos {
     /// Every agent completes its answer. Then the server sends what the others have left.
     async fn end(&mut self) {
         let screen = Arc::clone(&self.screens[0]);
-        let is_cut = async {
-            while screen.lock().cuts < CUTS_MIN {
+        let is_cut_within_it = || {
+            let screen = screen.lock();
+            screen.cuts >= CUTS_MIN && screen.wholes > 0
+        };
+        let seen = async {
+            while !is_cut_within_it() {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        soon(is_cut).await;
+        timeout(DEADLINE, seen).await.expect("the viewer sees it");
         self.ends.send_replace(true);
         for agent in self.agents.drain(..) {
             timeout(DEADLINE, agent).await.expect("it ends").unwrap();
