@@ -33,10 +33,14 @@ impl Answering {
             "silenced" => "silenceParticipant(input: {conversationId: $c, username: $u})",
             "roles" => "updateConversation(input: {conversationId: $c, sendRole: ADMIN})",
             _ => {
-                let backend = Viewer::service(user("backend"));
-                let (restrictions, user) = (&self.other().chat.restrictions, user(name));
-                let suspended = restrictions.suspend(&backend, &user, None, None);
-                return suspended.await.unwrap();
+                // Servers of this simulation hear of no suspension from each other.
+                let (backend, user) = (Viewer::service(user("backend")), user(name));
+                for server in &self.servers {
+                    let restrictions = &server.chat.restrictions;
+                    let suspended = restrictions.suspend(&backend, &user, None, None);
+                    suspended.await.unwrap();
+                }
+                return;
             }
         };
         let variables = match how {
@@ -66,12 +70,7 @@ async fn a_writer_who_may_not_send_any_more_writes_no_more() {
             screen.watch(3 * SECOND).await;
             on.end_rights("helper", how).await;
             quiet(RIGHTS_MAX).await;
-            // Servers of this simulation hear of no suspension from each other.
-            let knowing = match how {
-                "suspended" => on.servers.len() - 1..,
-                _ => 0..,
-            };
-            for server in &on.servers[knowing] {
+            for server in &on.servers {
                 for (writer, position) in [("w", 4), ("w", 0), ("anew", 0)] {
                     let write = on.write(server, writer, position, "Seen, and more").await;
                     let sent = on.send(server, "Seen, and more").await;
