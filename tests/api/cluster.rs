@@ -1,9 +1,8 @@
 //! The same cases, on Cassandra: this program once more, told where its worlds lie.
 
-use crate::support::cases::{assert_hold, cases_of, module_of};
+use crate::support::cases::{assert_hold, cases_of};
 use crate::support::cassandra::shared;
 use crate::support::ground::CLUSTER;
-use crate::support::size::is_gate;
 
 /// Each case opens a store of its own, of which a small node bears only a few at once.
 const AT_ONCE: usize = 4;
@@ -37,13 +36,9 @@ const ELSEWHERE: &[&str] = &[
     "api::unread::a_count_behind_a_thousand_deleted_messages_is_exact_at_the_second_look",
 ];
 
-/// All cases in the gate; otherwise the first of each module.
 #[tokio::test]
 async fn every_case_holds_on_cassandra() {
     let Some(shared) = shared().await else { return };
-    let mut cases = cases_of("api::", ELSEWHERE);
-    if !is_gate() {
-        cases.dedup_by(|one, before| module_of(one) == module_of(before));
-    }
+    let cases = cases_of("api::", ELSEWHERE);
     assert_hold(&cases, (CLUSTER, shared.authority()), AT_ONCE).await;
 }

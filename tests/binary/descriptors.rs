@@ -19,6 +19,7 @@ const SENDS: i64 = 700;
 const BODY_BYTES: usize = 16_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: thousands of connections"]
 async fn silent_connections_of_a_stranger_leave_the_store_its_descriptors() {
     let program = Program::new();
     let inner = program.command(&["serve", "--listen", "127.0.0.1:0", "--rates", "off"]);
@@ -159,6 +160,7 @@ async fn a_lack_of_descriptors_ends_and_nothing_that_was_acknowledged_is_lost() 
 
 /// One line however often the server tries, and one when it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: waits for its log"]
 async fn a_server_without_descriptors_says_once_that_it_cannot_accept() {
     let program = Program::new();
     let starved = Starved::start(&program).await;

@@ -107,6 +107,7 @@ fn ends(server: Server) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: killed and started again and again"]
 async fn an_erasure_goes_on_after_kill_9_and_leaves_no_text() {
     const MESSAGES: i64 = 900;
     let program = Program::new();
@@ -224,6 +225,7 @@ fn nobody_is_imported_under_the_name_of_erased_users() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: every table of a cluster is read"]
 async fn no_row_of_a_cluster_holds_a_text_of_an_erased_user() {
     let Some(node) = shared().await else { return };
     let program = Program::on_cluster(node).await;

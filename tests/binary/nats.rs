@@ -56,6 +56,7 @@ async fn type_until_heard(sender: &mut Caller, listener: &mut Socket, conversati
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: two servers, and NATS that goes and comes"]
 async fn two_servers_tell_each_other_and_lose_nothing_without_nats() {
     let Some(mut nats) = Nats::start() else {
         return;

@@ -159,6 +159,7 @@ async fn write(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: killed and started again and again"]
 async fn the_events_of_the_outbox_are_the_log_after_every_crash() {
     let program = Program::new();
     program.run(&["outbox", "on"]).succeeded();

@@ -190,6 +190,7 @@ pub(crate) async fn log(stage: &Stage, address: SocketAddr) -> BTreeMap<String, 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: killed and started again and again"]
 async fn a_receiver_has_the_log_after_every_crash() {
     let rounds = std::env::var("WIDEROOM_WEBHOOK_ROUNDS")
         .map_or(ROUNDS, |rounds| rounds.parse().expect("a number of rounds"));

@@ -59,6 +59,7 @@ fn the_public_audit_passes() {
 }
 
 #[test]
+#[ignore = "gate: thousands of documents in two languages"]
 fn documents_are_valid_here_where_they_are_valid_for_graphql_js() {
     let Some(node) = Node::installed() else {
         return;
@@ -151,6 +152,7 @@ fn run_agents(test: &str, time: Duration) {
 
 /// Kills, lost answers, a request to stop, and texts of every kind.
 #[test]
+#[ignore = "gate: programs write for a while"]
 fn agents_write_live_messages_whole_and_once() {
     run_agents("agent_test.js", Duration::from_secs(60));
 }
@@ -188,6 +190,7 @@ fn the_package_shows_each_byte_of_a_live_message_once() {
 }
 
 #[test]
+#[ignore = "gate: Go builds a program, which then is quiet"]
 fn genqlient_outlives_pings() {
     let (_program, server, [alice, bob]) = serve(&["--socket-ping-every", "50ms"]);
     go::run("genqlient", &[&graphql(&server), &alice, &bob]);
@@ -242,6 +245,7 @@ fn quiet_sockets_and_events_outlive_dev_servers_and_proxies() {
 }
 
 #[test]
+#[ignore = "gate: proxies and dev servers are started"]
 fn events_sockets_and_pools_pass_nginx_caddy_and_dev_servers() {
     let Some(node) = Node::installed() else {
         return;
@@ -262,6 +266,7 @@ fn events_sockets_and_pools_pass_nginx_caddy_and_dev_servers() {
 /// The pool of the proxy closes idle connections before the server does, in the ratio of the file for operators, in seconds. Where the server
 /// is first, a mutation may meet a connection that closes: nginx must not repeat what it has sent, and answers 502.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: pools of connections are quiet"]
 async fn no_mutation_meets_a_connection_of_a_pool_that_closes() {
     const AT_ONCE: usize = 32;
     let program = Program::new();

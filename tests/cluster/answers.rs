@@ -196,6 +196,7 @@ fn sent(reply: &Reply) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: servers on a cluster wait for answers"]
 async fn a_message_whose_answer_is_lost_is_kept_once_and_in_its_place() {
     let Some(mut scene) = Scene::set().await else {
         return;
@@ -241,6 +242,7 @@ async fn a_message_whose_answer_is_lost_is_kept_once_and_in_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: servers on a cluster wait for answers"]
 async fn a_send_that_times_out_has_an_unknown_outcome_and_its_key_reveals_it() {
     let Some(mut scene) = Scene::set().await else {
         return;

@@ -42,6 +42,7 @@ async fn send_and_read(program: &Program, server: &Server) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: a node of its own"]
 async fn a_cluster_with_tls_and_a_password_is_reached_by_those_who_have_both() {
     let options = RingOptions {
         has_tls: true,

@@ -23,6 +23,7 @@ use super::store::{StillStore, still};
 use crate::delivery::directory::{BASE_MICROS, Dice, Directory};
 use crate::support::program::memory_folder;
 use crate::support::receiver::{Receiver, SECRET};
+use crate::support::size::sized;
 use crate::support::world::{Actor, text};
 
 /// Wall clock of all servers: virtual time, also on threads of the store.
@@ -204,11 +205,11 @@ pub(super) async fn pass(time: Duration) {
     sleep(time).await;
 }
 
-/// The seconds just before, at and after each of these.
+/// The seconds at and just after each of these, and in the gate those just before it.
 pub(super) fn around(seconds: &[u64]) -> Vec<u64> {
     let around = seconds
         .iter()
-        .flat_map(|one| one.saturating_sub(1)..=one + 1);
+        .flat_map(|one| sized(*one, one.saturating_sub(1))..=one + 1);
     let all: BTreeSet<_> = around.collect();
     all.into_iter().collect()
 }

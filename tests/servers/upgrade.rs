@@ -60,6 +60,7 @@ async fn new_forms_wait_for_the_end_of_an_upgrade() {
 
 /// A server of the version before could not read what they would write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: an upgrade of two servers"]
 async fn mutations_that_write_new_forms_are_refused_until_the_end_of_an_upgrade() {
     let Some(shared) = shared().await else {
         return;

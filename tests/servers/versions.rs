@@ -285,6 +285,7 @@ async fn send_all_the_time(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "gate: an upgrade of two servers"]
 async fn the_next_version_serves_beside_this_one_until_the_upgrade_is_finished() {
     let Some(shared) = shared().await else {
         return;

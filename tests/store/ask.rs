@@ -10,6 +10,7 @@ use wideroom::model::{
 };
 use wideroom::store::{Audience, Created, MarkerMove, Store, StoreAdmin, UnreadQuery};
 
+use crate::support::size::sized;
 use crate::support::words::{group, id, is_among_others, new, text};
 
 /// Walks are cut here: a page that does not move on must not hang a test.
@@ -390,10 +391,10 @@ pub fn requests<K: Clone + std::fmt::Debug + 'static>(
     )
 }
 
-/// A runner of so many cases that leaves no file behind: what fails is printed whole.
+/// A runner of so many cases in the gate, and of a quarter of them otherwise. It leaves no file behind: what fails is printed whole.
 pub fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config {
-        cases,
+        cases: sized(cases.div_ceil(4), cases),
         failure_persistence: None,
         max_shrink_time: 10_000,
         ..Config::default()

@@ -85,6 +85,7 @@ async fn count(session: &scylla::client::session::Session, cql: &str, on: Conver
 }
 
 #[tokio::test]
+#[ignore = "gate: many thousand rows on a cluster"]
 async fn an_expiring_history_keeps_the_rows_of_two_days_on_cassandra() {
     const TTL: u32 = 86_400;
     const HOURLY: i64 = 6;

@@ -703,6 +703,7 @@ async fn changes_are_kept_with_their_log() {
 }
 
 #[tokio::test]
+#[ignore = "gate: many thousand rows on a cluster"]
 async fn several_servers_together_keep_the_bound_of_a_partition() {
     // Each writes a fraction of what one partition may hold, and all of them more than that.
     const SERVERS: usize = 6;
@@ -750,6 +751,7 @@ async fn several_servers_together_keep_the_bound_of_a_partition() {
 }
 
 #[tokio::test]
+#[ignore = "gate: many thousand rows on a cluster"]
 async fn a_rush_lies_in_partitions_within_the_bound() {
     let Some(on) = StoreFixture::open().await else {
         return;

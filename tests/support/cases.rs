@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::program::Running;
+use super::size::is_gate;
 
 /// Deadline against a hang. The cases took ten minutes beside a compiler.
 const PATIENCE: Duration = Duration::from_secs(1_800);
@@ -23,13 +24,14 @@ pub(crate) fn length<T>(usual: T, again: T) -> T {
     }
 }
 
-/// Names of a module's cases in their order, without some, which may be names of modules.
+/// Names of a module's cases in their order, without some, which may be names of modules: all in the gate, otherwise the
+/// first of each module inside.
 pub(crate) fn cases_of(module: &str, without: &[&str]) -> Vec<String> {
     let listed = this_program()
         .args([module, "--list", "--format", "terse"])
         .output()
         .unwrap();
-    let cases: Vec<_> = String::from_utf8(listed.stdout)
+    let mut cases: Vec<_> = String::from_utf8(listed.stdout)
         .unwrap()
         .lines()
         .filter_map(|line| line.strip_suffix(": test"))
@@ -40,11 +42,14 @@ pub(crate) fn cases_of(module: &str, without: &[&str]) -> Vec<String> {
         .map(str::to_owned)
         .collect();
     assert!(cases.len() > 100, "{cases:?}");
+    if !is_gate() {
+        cases.dedup_by(|one, before| module_of(one) == module_of(before));
+    }
     cases
 }
 
 /// Module of a case.
-pub(crate) fn module_of(case: &str) -> &str {
+fn module_of(case: &str) -> &str {
     case.rsplit_once("::").map_or(case, |(module, _)| module)
 }
 
