@@ -24,7 +24,7 @@ use wideroom::transfer::Import;
 
 use super::as_agent;
 use super::door::{Door, SERVICE, Said};
-use super::ground::Ground;
+use super::ground::{Ground, patient};
 
 /// Set where a service acts for every actor of this process, through `Wideroom-As`.
 pub(crate) const BY_SERVICE: &str = "WIDEROOM_TEST_BY_SERVICE";
@@ -93,7 +93,7 @@ impl World {
     }
 
     async fn open_on(ground: Ground, bounds: Bounds) -> Self {
-        let bounds = ground.bounds(bounds);
+        let bounds = patient(bounds);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store = ground.open(Arc::clone(&clock)).await;
         let chat = Chat::open(store.clone(), Bus::default(), clock, bounds)
