@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::rules::import::RowKey;
 use super::{Error, Result, Store, StoreFuture};
 use crate::model::{
     Ban, Conversation, ConversationId, ConversationProfile, Emoji, Flags, InputHash, Membership,
@@ -167,16 +168,7 @@ pub enum ImportRow {
 
 impl ImportRow {
     pub fn conversation(&self) -> Option<ConversationId> {
-        match self {
-            Self::User { .. } | Self::EveryoneRevoked(_) | Self::Block { .. } | Self::Report(_) => {
-                None
-            }
-            Self::Conversation { conversation, .. } => Some(conversation.id),
-            Self::Participant { conversation, .. }
-            | Self::Reaction { conversation, .. }
-            | Self::Pin { conversation, .. } => Some(*conversation),
-            Self::Message(message) | Self::ChangedMessage(message, _) => Some(message.conversation),
-        }
+        RowKey::of(self).owner().0
     }
 }
 

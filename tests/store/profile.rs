@@ -347,6 +347,9 @@ pub async fn imported_app_keys_are_claimed_and_refused_where_they_are_taken(
     let outcomes = store.import(&[row(3, None), row(1, None)]).await.unwrap();
     assert!(is_named(&outcomes[0]), "in a later piece: {outcomes:?}");
     assert_eq!(outcomes[1], Imported::Unchanged);
+    let present = group_row(conversation_id(4), None);
+    let outcomes = store.import(&[present, row(4, None)]).await.unwrap();
+    assert_eq!(outcomes, [Imported::Added, Imported::Unchanged]);
     let claim = store.app_key_claim(&key).await.unwrap().unwrap();
     assert_eq!(claim.conversation, conversation_id(1));
     let found = store

@@ -146,11 +146,12 @@ pub async fn an_import_brings_restrictions(store: &dyn StoreAdmin) {
     assert_eq!(of(store, &ann).await, restriction);
     assert_eq!(of(store, &ben).await, Restriction::default());
     assert!(everyone(store).await >= Some(at(6)));
-    let again = store
-        .import(&[row(&ann, &Restriction::default())])
-        .await
-        .unwrap();
-    assert_eq!(again, [Imported::Unchanged]);
+    let again = [
+        row(&ann, &Restriction::default()),
+        ImportRow::EveryoneRevoked(at(6)),
+    ];
+    let again = store.import(&again).await.unwrap();
+    assert_eq!(again, [Imported::Unchanged, Imported::Unchanged]);
     assert_eq!(of(store, &ann).await, restriction);
     let restored = store
         .restrict(&Some(ann.clone()), &RestrictionChange::Restore)

@@ -383,7 +383,7 @@ pub(super) fn put(message: &Message) -> Op {
     Op::Put(key_of(message), MessageRecord::encode(message))
 }
 
-/// Key of an imported message.
+/// Key of a message.
 pub(super) fn key_of(message: &Message) -> Key {
     key::message(message.conversation, message.id.order_key())
 }

@@ -7,7 +7,7 @@ use crate::model::{
 };
 use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
-use crate::store::embedded::engine::key::{self, Key};
+use crate::store::embedded::engine::key;
 use crate::store::{ReportQuery, Result, rules};
 
 const TABLE: &str = "reports_by_week";
@@ -137,9 +137,4 @@ fn with_resolution(view: &View<'_>, id: ReportId, value: &[u8]) -> Result<Report
         resolution,
         ..report
     })
-}
-
-/// Key of an imported report.
-pub(super) fn key_of(report: &Report) -> Key {
-    key::report(report.id.order_key())
 }

@@ -75,7 +75,10 @@ impl Kept {
         match row {
             ImportRow::EveryoneRevoked(moment) => {
                 let everyone = self.restrictions.entry(None).or_default();
-                everyone.tokens_from = everyone.tokens_from.max(Some(*moment));
+                if everyone.tokens_from >= Some(*moment) {
+                    return Imported::Unchanged;
+                }
+                everyone.tokens_from = Some(*moment);
             }
             ImportRow::User {
                 user,

@@ -14,7 +14,7 @@ use super::import_plan::ImportPlan;
 use crate::model::id::pair_key;
 use crate::model::{
     AppKey, Conversation, ConversationId, ConversationKind, ConversationProfile, Emoji, InputHash,
-    Membership, Message, MessageId, Metadata, Pin, Profile, ReportId, Restriction, UserId,
+    Membership, Message, MessageId, Metadata, Pin, Profile, Restriction, UserId,
 };
 use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::concurrently;
@@ -24,6 +24,7 @@ use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::Head;
 use crate::store::cql::participant::restriction::SELECT_KNOWN_USER;
 use crate::store::cql::participant::roster::RosterSnapshot;
+use crate::store::rules::import::{RowKey, add_row};
 use crate::store::{ImportPositions, ImportRow, Imported, RestrictionChange, Result};
 
 /// Users of one direct conversation whose pairs an import reads.
@@ -55,11 +56,7 @@ pub(super) struct ImportedConversation {
     pub(super) messages: Vec<Arc<Message>>,
     /// Hashes of the sends of messages whose content was changed.
     pub(super) input_hashes: HashMap<MessageId, InputHash>,
-    /// Present reactions, on or off.
-    pub(super) reacted: HashSet<(MessageId, Emoji, UserId)>,
     pub(super) reactions: Vec<(MessageId, Emoji, UserId)>,
-    /// Present pins, on or off.
-    pub(super) pinned: HashSet<MessageId>,
     pub(super) pins: Vec<(MessageId, Pin)>,
     /// The newest present message of these rows. If the head does not have it, an earlier import was aborted.
     pub(super) newest_present: Option<(Arc<Message>, Bucket)>,
@@ -67,55 +64,55 @@ pub(super) struct ImportedConversation {
 
 impl Admin {
     pub(crate) async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
-        let mut imported = self.load(rows).await?;
-        let paired = self.pairs(rows, &imported).await?;
-        let known_users = self.known_users(rows).await?;
-        let known_blocks = self.known_blocks(rows).await?;
+        let imported = self.load(rows).await?;
         let mut plan = ImportPlan {
-            imported: &mut imported,
-            paired,
+            paired: self.pairs(rows, &imported).await?,
             app_keys: self.app_keys(rows).await?,
-            users: known_users,
-            new_users: Vec::new(),
-            everyone_revoked: None,
-            blocks: known_blocks,
-            new_blocks: Vec::new(),
-            new_bans: Vec::new(),
-            reports: self.known_reports(rows).await?,
-            new_reports: Vec::new(),
+            present: self.present_rows(rows, &imported).await?,
+            imported,
+            added: Vec::new(),
         };
-        let outcomes: Vec<_> = rows.iter().map(|row| plan.add(row)).collect();
-        let users = std::mem::take(&mut plan.new_users);
-        let blocks = std::mem::take(&mut plan.new_blocks);
-        let bans = std::mem::take(&mut plan.new_bans);
-        let reports = std::mem::take(&mut plan.new_reports).into_iter();
-        if let Some(moment) = plan.everyone_revoked {
-            let change = RestrictionChange::RevokeTokens(moment);
-            self.restrictions.restrict(&None, &change).await?;
-        }
-        concurrently(
-            users
-                .into_iter()
-                .map(|(user, profile, restriction)| self.add_user(user, profile, restriction))
-                .collect(),
-        )
-        .await?;
-        let blocks = blocks.into_iter();
-        let blocks = blocks.map(|(user, blocked, since)| self.blocks.import(user, blocked, since));
-        concurrently(blocks.collect()).await?;
-        let reports = reports.map(|report| self.reports.import(report));
-        concurrently(reports.collect()).await?;
-        // First, as a participant with a membership counts as imported.
-        let bans = bans.into_iter().map(|(id, ban)| self.bans.import(id, ban));
-        concurrently(bans.collect()).await?;
-        concurrently(
-            imported
-                .values()
-                .map(|imported| self.write_import(imported))
-                .collect(),
-        )
-        .await?;
+        let outcomes = rows.iter().map(|row| add_row(&mut plan, row));
+        let outcomes = outcomes.collect::<Result<_>>()?;
+        // Bans are written first, as a participant with a membership counts as imported.
+        let each = plan.added.iter().map(|row| self.write_row(row));
+        concurrently(each.collect()).await?;
+        let each = plan.imported.values();
+        let each = each.map(|imported| self.write_import(imported));
+        concurrently(each.collect()).await?;
         Ok(outcomes)
+    }
+
+    /// Writes a row outside the conversations.
+    async fn write_row(&self, row: &ImportRow) -> Result<()> {
+        match row {
+            ImportRow::User {
+                user,
+                profile,
+                restriction,
+            } => self.add_user(user, profile, restriction).await,
+            ImportRow::EveryoneRevoked(moment) => {
+                let change = RestrictionChange::RevokeTokens(*moment);
+                self.restrictions.restrict(&None, &change).await.map(drop)
+            }
+            ImportRow::Block {
+                user,
+                blocked,
+                since,
+            } => self.blocks.import(user, blocked, *since).await,
+            ImportRow::Report(report) => self.reports.import(report).await,
+            ImportRow::Participant {
+                conversation,
+                ban: Some(ban),
+                ..
+            } => self.bans.import(*conversation, ban).await,
+            ImportRow::Participant { ban: None, .. }
+            | ImportRow::Conversation { .. }
+            | ImportRow::Message(_)
+            | ImportRow::ChangedMessage(..)
+            | ImportRow::Reaction { .. }
+            | ImportRow::Pin { .. } => Ok(()),
+        }
     }
 
     /// Loads the present state of all conversations of the rows.
@@ -155,9 +152,7 @@ impl Admin {
             buckets: HashSet::new(),
             messages: Vec::new(),
             input_hashes: HashMap::new(),
-            reacted: HashSet::new(),
             reactions: Vec::new(),
-            pinned: HashSet::new(),
             pins: Vec::new(),
             newest_present: None,
         };
@@ -183,68 +178,65 @@ impl Admin {
         let messages: BTreeSet<_> = rows.iter().filter_map(|row| message_of(row)).collect();
         let messages: Vec<_> = messages.into_iter().collect();
         (imported.present, imported.buckets) = self.present_messages(id, &messages).await?;
-        imported.reacted = self.reacted(rows, &imported.present).await?;
-        imported.pinned = self.pinned(id, rows, &imported.present).await?;
+        let present = rows.iter().filter_map(|row| {
+            let (ImportRow::Message(message) | ImportRow::ChangedMessage(message, _)) = row else {
+                return None;
+            };
+            let bucket = imported.present.get(&message.id).copied().flatten()?;
+            Some((Arc::clone(message), bucket))
+        });
+        imported.newest_present = present.max_by_key(|(message, _)| message.id);
         Ok(imported)
     }
 
-    /// The present reactions among the rows. A message that is absent has none.
-    async fn reacted(
+    /// The present rows, but for conversations with their participants and messages.
+    async fn present_rows<'a>(
         &self,
-        rows: &[&ImportRow],
-        present: &HashMap<MessageId, Option<Bucket>>,
-    ) -> Result<HashSet<(MessageId, Emoji, UserId)>> {
-        let asked = rows.iter().filter_map(|row| {
-            let ImportRow::Reaction {
-                conversation,
-                message,
-                emoji,
-                user,
-            } = row
-            else {
-                return None;
-            };
-            present
-                .contains_key(message)
-                .then_some((*conversation, *message, emoji, user))
+        rows: &'a [ImportRow],
+        imported: &BTreeMap<ConversationId, ImportedConversation>,
+    ) -> Result<HashSet<RowKey<'a>>> {
+        let keys: HashSet<_> = rows.iter().map(RowKey::of).collect();
+        let each = keys.into_iter().map(async |key| {
+            let is_present = self.is_present(key, imported).await?;
+            Ok(is_present.then_some(key))
         });
-        let each = asked.map(async |(conversation, message, emoji, user)| {
-            let is_present = self
-                .messages
-                .has_reacted(conversation, message, emoji, user)
-                .await?;
-            Ok(is_present.then(|| (message, emoji.clone(), user.clone())))
-        });
-        Ok(concurrently(each.collect())
-            .await?
-            .into_iter()
-            .flatten()
-            .collect())
+        let present = concurrently(each.collect()).await?;
+        Ok(present.into_iter().flatten().collect())
     }
-}
 
-impl Admin {
-    /// The messages of these rows that have a pin, or had one, and those that are deleted.
-    async fn pinned(
+    async fn is_present(
         &self,
-        id: ConversationId,
-        rows: &[&ImportRow],
-        present: &HashMap<MessageId, Option<Bucket>>,
-    ) -> Result<HashSet<MessageId>> {
-        let asked = rows.iter().filter_map(|row| {
-            let ImportRow::Pin { message, .. } = row else {
-                return None;
-            };
-            Some((*message, *present.get(message)?))
-        });
-        let each = asked.map(async |(message, bucket)| {
-            let stored = self.messages.find_message(id, message, bucket).await?;
-            let is_deleted = stored.is_none_or(|(stored, _)| stored.deleted_at.is_some());
-            let is_present = is_deleted || self.messages.has_pin(id, message).await?;
-            Ok(is_present.then_some(message))
-        });
-        let found = concurrently(each.collect()).await?;
-        Ok(found.into_iter().flatten().collect())
+        row: RowKey<'_>,
+        imported: &BTreeMap<ConversationId, ImportedConversation>,
+    ) -> Result<bool> {
+        match row {
+            RowKey::User(user) => {
+                let row = self
+                    .executor
+                    .read_one::<(String,)>(&SELECT_KNOWN_USER, values![user]);
+                Ok(row.await?.is_some())
+            }
+            RowKey::EveryoneRevoked(moment) => {
+                let restriction = self.restrictions.of(&None).await?;
+                Ok(restriction.tokens_from >= Some(moment))
+            }
+            RowKey::Block(user, blocked) => self.blocks.has(user, blocked).await,
+            RowKey::Report(id) => self.reports.has(id).await,
+            RowKey::Conversation(_) | RowKey::Participant(..) | RowKey::Message(..) => Ok(false),
+            // A message that is absent has neither.
+            RowKey::Reaction(id, message, emoji, user) => {
+                Ok(imported[&id].present.contains_key(&message)
+                    && self.messages.has_reacted(id, message, emoji, user).await?)
+            }
+            RowKey::Pin(id, message) => {
+                let Some(bucket) = imported[&id].present.get(&message) else {
+                    return Ok(false);
+                };
+                let stored = self.messages.find_message(id, message, *bucket).await?;
+                let is_deleted = stored.is_none_or(|(stored, _)| stored.deleted_at.is_some());
+                Ok(is_deleted || self.messages.has_pin(id, message).await?)
+            }
+        }
     }
 }
 
@@ -258,28 +250,26 @@ fn participant_of(row: &ImportRow) -> Option<&UserId> {
 
 /// The message of a row, or that of its reaction or pin.
 fn message_of(row: &ImportRow) -> Option<MessageId> {
-    match row {
-        ImportRow::Message(message) | ImportRow::ChangedMessage(message, _) => Some(message.id),
-        ImportRow::Reaction { message, .. } | ImportRow::Pin { message, .. } => Some(*message),
-        ImportRow::User { .. }
-        | ImportRow::EveryoneRevoked(_)
-        | ImportRow::Block { .. }
-        | ImportRow::Report(_)
-        | ImportRow::Conversation { .. }
-        | ImportRow::Participant { .. } => None,
+    let key = RowKey::of(row);
+    if let RowKey::Message(_, message) = key {
+        return Some(message);
     }
+    key.owner().1
 }
 
 impl Admin {
     /// The conversations of all app keys that these rows have.
-    async fn app_keys(&self, rows: &[ImportRow]) -> Result<HashMap<AppKey, ConversationId>> {
+    async fn app_keys<'a>(
+        &self,
+        rows: &'a [ImportRow],
+    ) -> Result<HashMap<&'a AppKey, ConversationId>> {
         let keys = rows.iter().filter_map(|row| {
             let ImportRow::Conversation { profile, .. } = row else {
                 return None;
             };
             profile.app_key.as_ref()
         });
-        let each = keys.map(async |key| Ok((key.clone(), self.messages.app_key_claim(key).await?)));
+        let each = keys.map(async |key| Ok((key, self.messages.app_key_claim(key).await?)));
         let claims = concurrently(each.collect()).await?.into_iter();
         Ok(claims
             .filter_map(|(key, claim)| Some((key, claim?.conversation)))
@@ -345,66 +335,6 @@ impl Admin {
             .collect())
     }
 
-    async fn known_users(&self, rows: &[ImportRow]) -> Result<HashSet<UserId>> {
-        let users: HashSet<_> = rows
-            .iter()
-            .filter_map(|row| {
-                if let ImportRow::User { user, .. } = row {
-                    Some(user)
-                } else {
-                    None
-                }
-            })
-            .collect();
-        let each = users.into_iter().map(async |user| {
-            let row = self
-                .executor
-                .read_one::<(String,)>(&SELECT_KNOWN_USER, values![user])
-                .await?;
-            Ok(row.map(|_| user.clone()))
-        });
-        Ok(concurrently(each.collect())
-            .await?
-            .into_iter()
-            .flatten()
-            .collect())
-    }
-
-    async fn known_reports(&self, rows: &[ImportRow]) -> Result<HashSet<ReportId>> {
-        let ids = rows.iter().filter_map(|row| {
-            let ImportRow::Report(report) = row else {
-                return None;
-            };
-            Some(report.id)
-        });
-        let each = ids.map(async |id| Ok(self.reports.has(id).await?.then_some(id)));
-        let known = concurrently(each.collect()).await?;
-        Ok(known.into_iter().flatten().collect())
-    }
-
-    async fn known_blocks<'a>(
-        &self,
-        rows: &'a [ImportRow],
-    ) -> Result<HashSet<(&'a UserId, &'a UserId)>> {
-        let pairs = rows.iter().filter_map(|row| {
-            if let ImportRow::Block { user, blocked, .. } = row {
-                Some((user, blocked))
-            } else {
-                None
-            }
-        });
-        let pairs: HashSet<_> = pairs.collect();
-        let each = pairs.into_iter().map(async |(user, blocked)| {
-            let is_known = self.blocks.has(user, blocked).await?;
-            Ok(is_known.then_some((user, blocked)))
-        });
-        Ok(concurrently(each.collect())
-            .await?
-            .into_iter()
-            .flatten()
-            .collect())
-    }
-
     async fn add_user(
         &self,
         user: &UserId,
@@ -434,6 +364,12 @@ impl Admin {
 }
 
 impl ImportedConversation {
+    /// Number of present participants, with those that this import adds.
+    pub(super) fn joined(&self) -> u64 {
+        let added = self.added.iter().filter(|(_, one, _)| one.is_joined());
+        u64::from(self.seen.roster.participants.joined) + added.count() as u64
+    }
+
     /// The bucket of a message that is present, or added by this import.
     pub(super) fn bucket_of(
         &self,

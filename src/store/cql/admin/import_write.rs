@@ -304,19 +304,14 @@ impl Admin {
         imported: &ImportedConversation,
         conversation: &Conversation,
     ) -> Result<bool> {
-        let added = imported
-            .added
-            .iter()
-            .filter(|(_, membership, _)| membership.is_joined());
-        let joined =
-            u64::from(imported.seen.roster.participants.joined) + added.clone().count() as u64;
-        let is_large = conversation.is_large_with(joined);
+        let is_large = conversation.is_large_with(imported.joined());
         let present: Vec<_> = if conversation.is_large {
             Vec::new()
         } else {
             present_participants(imported).collect()
         };
         if is_large {
+            let added = imported.added.iter().filter(|(_, one, _)| one.is_joined());
             let users = present.into_iter().chain(added.map(|(user, ..)| user));
             let put = |user: &UserId| {
                 let mut writes = Writes::of_one_partition();

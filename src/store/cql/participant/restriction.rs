@@ -179,6 +179,10 @@ impl RestrictionTable {
         self.executor.write_all(writes).await
     }
 
+    pub(crate) async fn of(&self, restricted: &Restricted) -> Result<Restriction> {
+        Ok(self.read(name_of(restricted)).await?.0)
+    }
+
     pub(crate) async fn of_users(&self, users: &[UserId]) -> Result<Vec<Restriction>> {
         let each = async |user: &UserId| Ok(self.read(user.as_str()).await?.0);
         concurrently(users.iter().map(each).collect()).await

@@ -6,11 +6,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+
 use super::import_conversation::ConversationImport;
 use crate::model::{
     AppKey, AppKeyClaim, Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash,
-    Membership, Message, MessageId, NotificationLevel, Pin, Profile, Report, Restriction, Role,
-    TimeUuid, Timestamp, UserId,
+    Membership, Message, MessageId, NotificationLevel, Pin, Report, Restriction, Role, TimeUuid,
+    UserId,
 };
 use crate::store::embedded::cache::state::{ConversationState, memberships};
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
@@ -21,6 +23,7 @@ use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::append;
 use crate::store::embedded::write::pin::PinListChange;
 use crate::store::embedded::{block, mention, message, report};
+use crate::store::rules::import::{ImportTarget, RowKey, add_row};
 use crate::store::rules::pin_list::PinList;
 use crate::store::{ImportPositions, ImportRow, Imported, RestrictionChange, Result, rules};
 
@@ -52,7 +55,7 @@ pub(in crate::store::embedded) fn plan(
     };
     let mut fates = Vec::with_capacity(rows.len());
     for row in rows {
-        fates.push(draft.add(row)?);
+        fates.push(add_row(&mut draft, row)?);
         if draft.bytes >= COMMIT_BYTES_MAX {
             break;
         }
@@ -72,42 +75,108 @@ pub(super) struct ImportDraft<'a> {
     conversations: HashMap<ConversationId, ConversationImport>,
 }
 
-impl ImportDraft<'_> {
-    fn add(&mut self, row: &ImportRow) -> Result<Imported> {
+impl<'a> ImportTarget<'a> for ImportDraft<'_> {
+    fn has(&mut self, row: RowKey<'a>) -> Result<bool> {
+        match row {
+            RowKey::User(user) => self.has_row(&key::user(user)),
+            // A maximum, as a revocation is.
+            RowKey::EveryoneRevoked(moment) => {
+                let restriction: Option<Restriction> = self.record(&key::restriction(&None))?;
+                Ok(restriction.unwrap_or_default().tokens_from >= Some(moment))
+            }
+            RowKey::Block(user, blocked) => self.has_row(&key::block(user, blocked)),
+            RowKey::Report(id) => self.has_row(&key::report(id.order_key())),
+            RowKey::Conversation(id) => self.working(id),
+            RowKey::Participant(id, user) => {
+                self.has_row(&key::participant(id, user, Cell::Membership))
+            }
+            RowKey::Message(id, message) => self.has_row(&key::message(id, message.order_key())),
+            RowKey::Reaction(id, message, emoji, user) => {
+                let ended = key::ended_reaction(id, message, emoji, user);
+                Ok(self.has_row(&key::reaction(id, message, emoji, user))?
+                    || self.has_row(&ended)?)
+            }
+            RowKey::Pin(id, message) => Ok(self
+                .message(id, message)?
+                .is_none_or(|message| message.pin.is_some() || message.deleted_at.is_some())),
+        }
+    }
+
+    fn joined(&self, id: ConversationId) -> u64 {
+        self.conversations[&id].head.participant_count
+    }
+
+    fn direct_participants(&self, id: ConversationId) -> Option<Vec<&UserId>> {
+        let working = &self.conversations[&id];
+        let is_direct = working.conversation.kind == ConversationKind::Direct;
+        is_direct.then(|| working.people.iter().collect())
+    }
+
+    fn claim_pair(&mut self, one: &UserId, other: &UserId, id: ConversationId) -> Result<bool> {
+        let pair = key::pair(one, other);
+        let holder: Option<ConversationId> = self.record(&pair)?;
+        if holder.is_some_and(|holder| holder != id) {
+            return Ok(false);
+        }
+        self.put(pair, record::encode(&id));
+        // An earlier version paired a lone participant with themselves, whatever the id.
+        let of_one = key::pair(one, one);
+        if one != other && self.record(&of_one)? == Some(id) {
+            self.rows.insert(of_one, None);
+        }
+        Ok(true)
+    }
+
+    fn claim_app_key(&mut self, key: &'a AppKey, conversation: &Conversation) -> Result<bool> {
+        let (row, claim) = (key::app_key(key), AppKeyClaim::of(conversation));
+        let holder: Option<AppKeyClaim> = self.record(&row)?;
+        if holder.is_some_and(|holder| holder.conversation != conversation.id) {
+            return Ok(false);
+        }
+        self.put(row, record::encode(&claim));
+        Ok(true)
+    }
+
+    fn add(&mut self, row: &'a ImportRow) -> Result<()> {
         match row {
             ImportRow::User {
                 user,
                 profile,
                 restriction,
-            } => self.add_user(user, profile, restriction),
-            ImportRow::EveryoneRevoked(moment) => self.revoke_everyone(*moment),
+            } => {
+                self.put(key::user(user), record::encode_profile(profile));
+                if !restriction.is_empty() {
+                    let key = key::restriction(&Some(user.clone()));
+                    self.put(key, record::encode(restriction));
+                }
+            }
+            ImportRow::EveryoneRevoked(moment) => {
+                let key = key::restriction(&None);
+                let before = self.record(&key)?.unwrap_or_default();
+                let after = RestrictionChange::RevokeTokens(*moment).apply(before);
+                self.put(key, record::encode(&after));
+            }
             ImportRow::Block {
                 user,
                 blocked,
                 since,
-            } => self.add_block(user, blocked, *since),
+            } => {
+                let (key, value) = block::imported(user, blocked, *since);
+                self.put(key, value);
+            }
             ImportRow::Report(report) => self.add_report(report),
             ImportRow::Conversation {
                 conversation,
                 last_activity,
                 profile,
             } => {
-                let key = profile.app_key.as_ref();
-                if let Some(key) = key
-                    && self.is_app_key_of_another(key, conversation.id)?
-                {
-                    return Ok(Imported::Refused(rules::import::APP_KEY_TAKEN));
-                }
-                let fate = self.add_conversation(conversation, *last_activity)?;
-                if let (Imported::Added, Some(key)) = (&fate, key) {
-                    let claim = AppKeyClaim::of(conversation);
-                    self.put(key::app_key(key), record::encode(&claim));
-                }
-                if fate == Imported::Added && !profile.is_empty() {
+                if !profile.is_empty() {
                     let key = key::conversation_profile(conversation.id);
                     self.put(key, record::encode(profile));
                 }
-                Ok(fate)
+                self.bytes += 256;
+                let import = ConversationImport::new(conversation.clone(), *last_activity);
+                self.conversations.insert(conversation.id, import);
             }
             ImportRow::Participant {
                 conversation,
@@ -116,39 +185,58 @@ impl ImportDraft<'_> {
                 positions,
                 ban,
             } => {
-                let fate = self.add_participant(*conversation, user, *membership, positions)?;
-                if let (Imported::Added, Some(ban)) = (&fate, ban) {
+                self.add_participant(*conversation, user, *membership, positions);
+                if let Some(ban) = ban {
                     self.put(key::ban(*conversation, user), rules::ban::encode(ban));
                 }
-                Ok(fate)
             }
-            ImportRow::Message(message) => self.add_message(message, None),
-            ImportRow::ChangedMessage(message, hash) => self.add_message(message, Some(*hash)),
+            ImportRow::Message(message) => self.add_message(message, None)?,
+            ImportRow::ChangedMessage(message, hash) => self.add_message(message, Some(*hash))?,
             ImportRow::Pin {
                 conversation,
                 message,
                 by,
                 at,
-            } => self.add_pin(*conversation, *message, by, *at),
+            } => self.add_pin(*conversation, *message, Pin::imported(by.clone(), *at))?,
             ImportRow::Reaction {
                 conversation,
                 message,
                 emoji,
                 user,
-            } => self.add_reaction(*conversation, *message, emoji, user),
+            } => self.add_reaction(*conversation, *message, emoji, user)?,
         }
+        Ok(())
     }
+}
 
-    fn has(&self, key: &Key) -> Result<bool> {
+impl ImportDraft<'_> {
+    fn has_row(&self, key: &Key) -> Result<bool> {
         match self.rows.get(key) {
             Some(value) => Ok(value.is_some()),
             None => self.view.has(key),
         }
     }
 
+    /// Reads a record, including the pending rows of the draft.
+    fn record<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
+        let Some(pending) = self.rows.get(key) else {
+            return self.view.record(key);
+        };
+        let record = pending.as_deref().map(record::decode).transpose();
+        record.map_err(|error| corrupt(key.table_name(), error))
+    }
+
     pub(super) fn put(&mut self, key: Key, value: Vec<u8>) {
         self.bytes += key.bytes.len() + value.len();
         self.rows.insert(key, Some(value));
+    }
+
+    fn put_all(&mut self, ops: impl IntoIterator<Item = Op>) {
+        for op in ops {
+            if let Op::Put(key, value) | Op::Max(key, value) = op {
+                self.put(key, value);
+            }
+        }
     }
 
     /// Loads the conversation whose rows come next.
@@ -167,6 +255,7 @@ impl ImportDraft<'_> {
         Ok(true)
     }
 
+    /// The conversation of a row that is added. Every imported row is on the condition that the conversation is unchanged.
     fn changed(&mut self, id: ConversationId) -> &mut ConversationImport {
         let working = self
             .conversations
@@ -176,171 +265,64 @@ impl ImportDraft<'_> {
         working
     }
 
-    fn add_user(
-        &mut self,
-        user: &UserId,
-        profile: &Profile,
-        restriction: &Restriction,
-    ) -> Result<Imported> {
-        let key = key::user(user);
-        if self.has(&key)? {
-            return Ok(Imported::Unchanged);
-        }
-        self.put(key, record::encode_profile(profile));
-        if !restriction.is_empty() {
-            let key = key::restriction(&Some(user.clone()));
-            self.put(key, record::encode(restriction));
-        }
-        Ok(Imported::Added)
-    }
-
-    /// A block that the store has, or had until lately, stays as it is.
-    fn add_block(&mut self, user: &UserId, blocked: &UserId, since: Timestamp) -> Result<Imported> {
-        let (key, value) = block::imported(user, blocked, since);
-        if self.has(&key)? {
-            return Ok(Imported::Unchanged);
-        }
-        self.put(key, value);
-        Ok(Imported::Added)
-    }
-
-    fn add_report(&mut self, report: &Report) -> Result<Imported> {
-        if self.has(&report::key_of(report))? {
-            return Ok(Imported::Unchanged);
-        }
-        let mut ops = report::rows(report);
+    fn add_report(&mut self, report: &Report) {
+        self.put_all(report::rows(report));
         if let Some(resolution) = &report.resolution {
-            ops.extend(report::resolved(report.id, Some(resolution), resolution.at));
-        }
-        for op in ops {
-            if let Op::Put(key, value) | Op::Max(key, value) = op {
-                self.put(key, value);
-            }
+            let at = resolution.at;
+            self.put_all(report::resolved(report.id, Some(resolution), at));
         }
         self.newest_id = self.newest_id.max(Some(report.id));
-        Ok(Imported::Added)
     }
 
-    /// A maximum, as a revocation is.
-    fn revoke_everyone(&mut self, moment: Timestamp) -> Result<Imported> {
-        let key = key::restriction(&None);
-        let before: Restriction = match self.rows.get(&key) {
-            Some(Some(value)) => {
-                record::decode(value).map_err(|error| corrupt("restrictions", error))?
-            }
-            Some(None) | None => self.view.record(&key)?.unwrap_or_default(),
-        };
-        if before.tokens_from >= Some(moment) {
-            return Ok(Imported::Unchanged);
-        }
-        let after = RestrictionChange::RevokeTokens(moment).apply(before);
-        self.put(key, record::encode(&after));
-        Ok(Imported::Added)
-    }
-
-    fn add_conversation(
-        &mut self,
-        conversation: &Conversation,
-        last_activity: Option<Timestamp>,
-    ) -> Result<Imported> {
-        if self.working(conversation.id)? {
-            return Ok(Imported::Unchanged);
-        }
-        self.bytes += 256;
-        self.conversations.insert(
-            conversation.id,
-            ConversationImport::new(conversation.clone(), last_activity),
-        );
-        Ok(Imported::Added)
-    }
-
-    fn add_message(&mut self, message: &Message, hash: Option<InputHash>) -> Result<Imported> {
-        if !self.working(message.conversation)? {
-            return Ok(Imported::ConversationMissing);
-        }
-        let key = message::key_of(message);
-        if self.has(&key)? {
-            return Ok(Imported::Unchanged);
-        }
-        self.put(key, MessageRecord::encode(message));
-        for op in mention::listed(message) {
-            if let Op::Put(key, value) = op {
-                self.put(key, value);
-            }
-        }
+    fn add_message(&mut self, message: &Message, hash: Option<InputHash>) -> Result<()> {
+        self.put(message::key_of(message), MessageRecord::encode(message));
+        self.put_all(mention::listed(message));
         self.newest_id = self.newest_id.max(Some(message.id));
         self.changed(message.conversation).head.count(message.id);
-        self.remember_key(message, hash)?;
-        Ok(Imported::Added)
+        self.remember_key(message, hash)
     }
 
-    /// Adds a reaction, on the condition that the conversation is unchanged, like every imported row.
     fn add_reaction(
         &mut self,
         id: ConversationId,
         message: MessageId,
         emoji: &Emoji,
         user: &UserId,
-    ) -> Result<Imported> {
-        if !self.working(id)? {
-            return Ok(Imported::ConversationMissing);
-        }
-        let Some(message) = self.message(id, message)? else {
-            return Ok(Imported::MessageMissing);
-        };
-        let key = key::reaction(id, message.id, emoji, user);
-        let ended = key::ended_reaction(id, message.id, emoji, user);
-        if self.has(&key)? || self.has(&ended)? {
-            return Ok(Imported::Unchanged);
-        }
+    ) -> Result<()> {
+        let key = key::reaction(id, message, emoji, user);
         self.put(key, record::encode(&true));
-        if !message.has_reactions {
-            self.put(
-                message::key_of(&message),
-                MessageRecord::encode(&Message {
-                    has_reactions: true,
-                    ..message
-                }),
-            );
+        if let Some(message) = self.message(id, message)?
+            && !message.has_reactions
+        {
+            self.put_message(&Message {
+                has_reactions: true,
+                ..message
+            });
         }
         self.changed(id);
-        Ok(Imported::Added)
+        Ok(())
     }
 
-    /// Adds a pin. One that the message had before, on or off, stays as it is.
-    fn add_pin(
-        &mut self,
-        id: ConversationId,
-        message: MessageId,
-        by: &UserId,
-        at: Timestamp,
-    ) -> Result<Imported> {
-        if !self.working(id)? {
-            return Ok(Imported::ConversationMissing);
-        }
-        let Some(message) = self.message(id, message)? else {
-            return Ok(Imported::MessageMissing);
-        };
-        if message.pin.is_some() || message.deleted_at.is_some() {
-            return Ok(Imported::Unchanged);
-        }
-        let pin = Pin::imported(by.clone(), at);
+    fn add_pin(&mut self, id: ConversationId, message: MessageId, pin: Pin) -> Result<()> {
         let mut list = PinListChange::begin(&self.view, id)?;
         if let Some(Some(bytes)) = self.rows.get(&list.key) {
             list.pins = PinList::decode(bytes)?;
         }
-        list.pins.set(message.id, &pin);
+        list.pins.set(message, &pin);
         self.bytes += PIN_BYTES;
         self.rows.extend(list.into_rows());
-        self.put(
-            message::key_of(&message),
-            MessageRecord::encode(&Message {
+        if let Some(message) = self.message(id, message)? {
+            self.put_message(&Message {
                 pin: Some(Box::new(pin)),
                 ..message
-            }),
-        );
+            });
+        }
         self.changed(id);
-        Ok(Imported::Added)
+        Ok(())
+    }
+
+    fn put_message(&mut self, message: &Message) {
+        self.put(message::key_of(message), MessageRecord::encode(message));
     }
 
     /// Reads a message, including the pending rows of the draft.
@@ -361,21 +343,11 @@ impl ImportDraft<'_> {
         let Some(client_key) = &message.client_key else {
             return Ok(());
         };
-        if rules::import::key_expiry(message, self.context.clock.now()).is_none() {
-            return Ok(());
-        }
-        if self.has(&key::send_by_key(
-            message.conversation,
-            &message.sender,
-            client_key,
-        ))? {
-            return Ok(());
-        }
-        let hash = hash.unwrap_or_else(|| InputHash::of_imported(message));
-        for op in append::send_by_key(message, client_key, hash) {
-            if let Op::Put(key, value) = op {
-                self.put(key, value);
-            }
+        let row = key::send_by_key(message.conversation, &message.sender, client_key);
+        let is_recognised = rules::import::key_expiry(message, self.context.clock.now()).is_some();
+        if is_recognised && !self.has_row(&row)? {
+            let hash = hash.unwrap_or_else(|| InputHash::of_imported(message));
+            self.put_all(append::send_by_key(message, client_key, hash));
         }
         Ok(())
     }
@@ -386,21 +358,8 @@ impl ImportDraft<'_> {
         user: &UserId,
         membership: Membership,
         positions: &ImportPositions,
-    ) -> Result<Imported> {
-        if !self.working(id)? {
-            return Ok(Imported::ConversationMissing);
-        }
+    ) {
         let key = key::participant(id, user, Cell::Membership);
-        if self.has(&key)? {
-            return Ok(Imported::Unchanged);
-        }
-        let joined = self.conversations[&id].head.participant_count;
-        if let Err(why) = rules::import::refuse_without_room(joined) {
-            return Ok(Imported::Refused(why));
-        }
-        if let Err(why) = self.claim_pair(id, user)? {
-            return Ok(Imported::Refused(why));
-        }
         self.put(key, record::encode_membership(&membership));
         if !user.is_agent() {
             self.put_positions(id, user, positions);
@@ -415,7 +374,6 @@ impl ImportDraft<'_> {
                 .conversation
                 .is_large_with(working.head.participant_count);
         }
-        Ok(Imported::Added)
     }
 
     fn put_positions(&mut self, id: ConversationId, user: &UserId, positions: &ImportPositions) {
@@ -452,59 +410,6 @@ impl ImportDraft<'_> {
         if flags.level == Some(NotificationLevel::All) {
             self.put(key::notify_all(id, user), Vec::new());
         }
-    }
-
-    fn is_app_key_of_another(&self, key: &AppKey, id: ConversationId) -> Result<bool> {
-        let key = key::app_key(key);
-        let claim: Option<AppKeyClaim> = match self.rows.get(&key) {
-            Some(None) => None,
-            Some(Some(value)) => {
-                let decoded = record::decode(value).map(Some);
-                decoded.map_err(|error| corrupt("conversations_by_app_key", error))?
-            }
-            None => self.view.record(&key)?,
-        };
-        Ok(claim.is_some_and(|claim| claim.conversation != id))
-    }
-
-    fn paired(&self, pair: &Key) -> Result<Option<ConversationId>> {
-        match self.rows.get(pair) {
-            Some(None) => Ok(None),
-            Some(Some(value)) => record::decode(value)
-                .map(Some)
-                .map_err(|error| corrupt("direct_by_pair", error)),
-            None => self.view.record(pair),
-        }
-    }
-
-    /// Claims the pair that this participant completes. The inner error is the sentence of a refusal.
-    fn claim_pair(
-        &mut self,
-        id: ConversationId,
-        user: &UserId,
-    ) -> Result<std::result::Result<(), &'static str>> {
-        let working = &self.conversations[&id];
-        if working.conversation.kind != ConversationKind::Direct {
-            return Ok(Ok(()));
-        }
-        let present: Vec<_> = working.people.iter().collect();
-        let pair = match rules::pair::of_imported(id, &present, user) {
-            Ok(Some((one, other))) => key::pair(one, other),
-            Ok(None) => return Ok(Ok(())),
-            Err(why) => return Ok(Err(why)),
-        };
-        // An earlier version paired a lone participant with themselves, whatever the id.
-        let of_one = present.first().map(|one| key::pair(one, one));
-        if self.paired(&pair)?.is_some_and(|taken_by| taken_by != id) {
-            return Ok(Err(rules::pair::TAKEN));
-        }
-        self.put(pair, record::encode(&id));
-        if let Some(of_one) = of_one
-            && self.paired(&of_one)? == Some(id)
-        {
-            self.rows.insert(of_one, None);
-        }
-        Ok(Ok(()))
     }
 
     fn finish(mut self) -> Result<Write> {
