@@ -274,6 +274,24 @@ pub enum Imported {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyPosition(pub(crate) Vec<u8>);
 
+impl VerifyPosition {
+    /// The stage of a position, and the key after which its next piece begins.
+    pub(in crate::store) fn parts(position: Option<&Self>) -> (u8, Option<&[u8]>) {
+        match position.and_then(|position| position.0.split_first()) {
+            Some((stage, from)) => (*stage, Some(from).filter(|from| !from.is_empty())),
+            None => (0, None),
+        }
+    }
+
+    /// The position after a piece of a stage: the last key if more may follow, else the next stage.
+    pub(in crate::store) fn after(stage: u8, stages: usize, last: Option<Vec<u8>>) -> Option<Self> {
+        match last {
+            Some(key) => Some(Self([&[stage], key.as_slice()].concat())),
+            None => (usize::from(stage) + 1 < stages).then(|| Self(vec![stage + 1])),
+        }
+    }
+}
+
 /// Something that does not agree with history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -282,6 +300,20 @@ pub struct Finding {
     /// The conversation, entry or message.
     pub example: String,
     pub is_repaired: bool,
+}
+
+impl Finding {
+    pub(in crate::store) fn of(
+        what: &'static str,
+        example: impl Into<String>,
+        is_repaired: bool,
+    ) -> Self {
+        Self {
+            what,
+            example: example.into(),
+            is_repaired,
+        }
+    }
 }
 
 /// The result of verifying one piece.
@@ -302,11 +334,7 @@ impl Verified {
         example: impl Into<String>,
         is_repaired: bool,
     ) {
-        self.findings.push(Finding {
-            what,
-            example: example.into(),
-            is_repaired,
-        });
+        self.findings.push(Finding::of(what, example, is_repaired));
     }
 }
 

@@ -14,3 +14,4 @@ pub(super) mod pin_list;
 pub(super) mod position_counts;
 pub(super) mod report;
 pub(super) mod succession;
+pub(super) mod verification;

@@ -18,7 +18,7 @@ use crate::store::cql::driver::value::{time_uuid, user, values};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::register::decode_membership;
 use crate::store::rules::finding;
-use crate::store::{Error, Finding, Result, Verified, VerifyPosition};
+use crate::store::{Error, Finding, Result, StoreFuture, Verified, VerifyPosition};
 
 /// Partitions, conversations and users of one piece.
 const PARTITIONS_MAX: usize = 500;
@@ -39,35 +39,31 @@ statements! {
     SCAN_REACTIONS_FROM: Read "SELECT DISTINCT conversation_id, message_id FROM reactions_by_message WHERE token(conversation_id, message_id) >= token(?, ?) LIMIT ?";
 }
 
-/// The stages, in order. A position is a stage and the key of a partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CqlStage {
-    Buckets,
-    Conversations,
-    Inboxes,
-    Reactions,
-    Restrictions,
-    Blocks,
-    Mentions,
-    Everyone,
-    Reports,
-}
-
-impl CqlStage {
-    const ALL: [Self; 9] = [
-        Self::Buckets,
-        Self::Conversations,
-        Self::Inboxes,
-        Self::Reactions,
-        Self::Restrictions,
-        Self::Blocks,
-        Self::Mentions,
-        Self::Everyone,
-        Self::Reports,
-    ];
-}
-
 pub(super) type PartitionKey = Option<Vec<u8>>;
+
+/// Check of one piece of a stage. Returns the last key if more may follow.
+type CqlStage =
+    for<'a> fn(&'a mut CqlPieceCheck<'_>, Option<&'a [u8]>) -> StoreFuture<'a, PartitionKey>;
+
+/// The stages in order: a position is the number of one and the key of a partition.
+const STAGES: [CqlStage; 9] = [
+    |check, from| Box::pin(check.buckets(from)),
+    |check, from| Box::pin(check.conversations(from)),
+    |check, from| Box::pin(check.inboxes(from)),
+    |check, from| Box::pin(check.reactions(from)),
+    |check, _| Box::pin(check.restrictions()),
+    |check, from| Box::pin(check.blocks(from)),
+    |check, from| Box::pin(check.mentions(from)),
+    |check, from| Box::pin(check.everyone(from)),
+    |check, from| Box::pin(check.reports(from)),
+];
+
+/// A running check of one piece.
+pub(super) struct CqlPieceCheck<'a> {
+    pub(super) admin: &'a Admin,
+    pub(super) repair: bool,
+    pub(super) verified: Verified,
+}
 
 impl Admin {
     pub(crate) async fn verify(
@@ -75,166 +71,15 @@ impl Admin {
         after: Option<&VerifyPosition>,
         repair: bool,
     ) -> Result<Verified> {
-        let (stage, from) = match after.and_then(|position| position.0.split_first()) {
-            Some((stage, from)) => (
-                CqlStage::ALL[usize::from(*stage).min(CqlStage::ALL.len() - 1)],
-                Some(from).filter(|from| !from.is_empty()),
-            ),
-            None => (CqlStage::Buckets, None),
+        let (stage, from) = VerifyPosition::parts(after);
+        let mut check = CqlPieceCheck {
+            admin: self,
+            repair,
+            verified: Verified::default(),
         };
-        let mut verified = Verified::default();
-        let last: PartitionKey = match stage {
-            CqlStage::Buckets => self.verify_buckets(from, repair, &mut verified).await?,
-            CqlStage::Conversations => {
-                self.verify_conversations(from, repair, &mut verified)
-                    .await?
-            }
-            CqlStage::Inboxes => self.verify_inboxes(from, repair, &mut verified).await?,
-            CqlStage::Reactions => self.verify_reactions(from, repair, &mut verified).await?,
-            CqlStage::Restrictions => {
-                self.restrictions.verify(repair, &mut verified).await?;
-                None
-            }
-            CqlStage::Blocks => self.verify_blocks(from, repair, &mut verified).await?,
-            CqlStage::Mentions => self.verify_mentions(from, repair, &mut verified).await?,
-            CqlStage::Everyone => self.verify_everyone(from, repair, &mut verified).await?,
-            CqlStage::Reports => self.verify_reports(from, repair, &mut verified).await?,
-        };
-        let number = stage as u8;
-        verified.next = match last {
-            Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
-            None if stage == CqlStage::Reports => None,
-            None => Some(VerifyPosition(vec![number + 1])),
-        };
-        Ok(verified)
-    }
-}
-
-pub(super) fn found(what: &'static str, example: String, is_repaired: bool) -> Finding {
-    Finding {
-        what,
-        example,
-        is_repaired,
-    }
-}
-
-pub(super) fn uuid_of(bytes: &[u8]) -> Uuid {
-    Uuid::from_slice(bytes.get(..16).unwrap_or_default()).unwrap_or_default()
-}
-
-impl Admin {
-    async fn verify_buckets(
-        &self,
-        from: Option<&[u8]>,
-        repair: bool,
-        verified: &mut Verified,
-    ) -> Result<PartitionKey> {
-        type Columns = (Uuid, i8, i64);
-        let from: Option<Columns> = from.map(|bytes| {
-            let (width, start) = (
-                bytes.get(16).copied().unwrap_or_default().cast_signed(),
-                bytes.get(17..).and_then(|bytes| bytes.try_into().ok()),
-            );
-            (
-                uuid_of(bytes),
-                width,
-                i64::from_be_bytes(start.unwrap_or_default()),
-            )
-        });
-        let after = from.map(|(id, width, start)| values![id, width, start]);
-        let is_after = |row: &Columns| from.as_ref() == Some(row);
-        let rows = self
-            .rows_after(
-                (&SCAN_BUCKETS, &SCAN_BUCKETS_FROM),
-                after,
-                PARTITIONS_MAX,
-                is_after,
-            )
-            .await?;
-        verified.looked_at += rows.len() as u64;
-        let each = rows.iter().map(async |(id, width, start)| {
-            let (id, bucket) = (ConversationId(*id), Bucket::from_row(*width, *start)?);
-            if !self
-                .messages
-                .present_buckets(id, &[bucket])
-                .await?
-                .is_empty()
-            {
-                return Ok(None);
-            }
-            if repair {
-                let mut writes = Writes::of_one_partition();
-                self.messages.put_bucket(&mut writes, id, bucket);
-                self.executor.write_all(writes).await?;
-                self.messages.invalidate_counts(id).await?;
-            }
-            Ok(Some(found(
-                finding::BUCKET,
-                format!("from {} on, conversation {id}", bucket.start),
-                repair,
-            )))
-        });
-        verified
-            .findings
-            .extend(concurrently(each.collect()).await?.into_iter().flatten());
-        let last = rows.last().filter(|_| rows.len() == PARTITIONS_MAX);
-        Ok(last.map(|(id, width, start)| {
-            [
-                id.as_bytes().as_slice(),
-                &width.to_be_bytes(),
-                &start.to_be_bytes(),
-            ]
-            .concat()
-        }))
-    }
-
-    async fn verify_conversations(
-        &self,
-        from: Option<&[u8]>,
-        repair: bool,
-        verified: &mut Verified,
-    ) -> Result<PartitionKey> {
-        let after = from.map(|bytes| ConversationId(uuid_of(bytes)));
-        let page = self.all_conversations(after, CONVERSATIONS_MAX).await?;
-        for (conversation, _) in &page {
-            let checked = check(self, conversation, false).await?;
-            verified.looked_at += checked.rows;
-            if checked.findings.is_empty() {
-                continue;
-            }
-            // The second check does not find a write that was in flight during the first one.
-            let again = check(self, conversation, repair).await?;
-            let left = if repair {
-                check(self, conversation, false).await?.findings
-            } else {
-                again.findings.clone()
-            };
-            verified
-                .findings
-                .extend(again.findings.into_iter().map(|(what, example)| {
-                    let is_repaired = !left
-                        .iter()
-                        .any(|(other, at)| *other == what && *at == example);
-                    found(what, example, is_repaired)
-                }));
-        }
-        let last = page.last().filter(|_| page.len() == CONVERSATIONS_MAX);
-        Ok(last.map(|(conversation, _)| conversation.id.0.as_bytes().to_vec()))
-    }
-
-    async fn verify_inboxes(
-        &self,
-        from: Option<&[u8]>,
-        repair: bool,
-        verified: &mut Verified,
-    ) -> Result<PartitionKey> {
-        let statements = (&SCAN_INBOXES, &SCAN_INBOXES_FROM);
-        let (owners, last) = self.owners(statements, from).await?;
-        for name in &owners {
-            self.verify_inbox(&user("inbox_by_user", name)?, repair, verified)
-                .await?;
-        }
-        Ok(last)
+        let last = STAGES[usize::from(stage)](&mut check, from).await?;
+        check.verified.next = VerifyPosition::after(stage, STAGES.len(), last);
+        Ok(check.verified)
     }
 
     /// Users of a piece who have a partition in a table. Returns them with the last one if more may follow.
@@ -252,72 +97,164 @@ impl Admin {
         let last = last.map(|name| name.clone().into_bytes());
         Ok((owners, last))
     }
+}
+
+pub(super) fn uuid_of(bytes: &[u8]) -> Uuid {
+    Uuid::from_slice(bytes.get(..16).unwrap_or_default()).unwrap_or_default()
+}
+
+impl CqlPieceCheck<'_> {
+    async fn buckets(&mut self, from: Option<&[u8]>) -> Result<PartitionKey> {
+        let (admin, repair) = (self.admin, self.repair);
+        type Columns = (Uuid, i8, i64);
+        let from: Option<Columns> = from.map(|bytes| {
+            let (width, start) = (
+                bytes.get(16).copied().unwrap_or_default().cast_signed(),
+                bytes.get(17..).and_then(|bytes| bytes.try_into().ok()),
+            );
+            (
+                uuid_of(bytes),
+                width,
+                i64::from_be_bytes(start.unwrap_or_default()),
+            )
+        });
+        let after = from.map(|(id, width, start)| values![id, width, start]);
+        let is_after = |row: &Columns| from.as_ref() == Some(row);
+        let rows = admin
+            .rows_after(
+                (&SCAN_BUCKETS, &SCAN_BUCKETS_FROM),
+                after,
+                PARTITIONS_MAX,
+                is_after,
+            )
+            .await?;
+        self.verified.looked_at += rows.len() as u64;
+        let each = rows.iter().map(async |(id, width, start)| {
+            let (id, bucket) = (ConversationId(*id), Bucket::from_row(*width, *start)?);
+            if !admin
+                .messages
+                .present_buckets(id, &[bucket])
+                .await?
+                .is_empty()
+            {
+                return Ok(None);
+            }
+            if repair {
+                let mut writes = Writes::of_one_partition();
+                admin.messages.put_bucket(&mut writes, id, bucket);
+                admin.executor.write_all(writes).await?;
+                admin.messages.invalidate_counts(id).await?;
+            }
+            Ok(Some(Finding::of(
+                finding::BUCKET,
+                format!("from {} on, conversation {id}", bucket.start),
+                repair,
+            )))
+        });
+        let found = concurrently(each.collect()).await?.into_iter().flatten();
+        self.verified.findings.extend(found);
+        let last = rows.last().filter(|_| rows.len() == PARTITIONS_MAX);
+        Ok(last.map(|(id, width, start)| {
+            [
+                id.as_bytes().as_slice(),
+                &width.to_be_bytes(),
+                &start.to_be_bytes(),
+            ]
+            .concat()
+        }))
+    }
+
+    async fn conversations(&mut self, from: Option<&[u8]>) -> Result<PartitionKey> {
+        let (admin, repair) = (self.admin, self.repair);
+        let after = from.map(|bytes| ConversationId(uuid_of(bytes)));
+        let page = admin.all_conversations(after, CONVERSATIONS_MAX).await?;
+        for (conversation, _) in &page {
+            let checked = check(admin, conversation, false).await?;
+            self.verified.looked_at += checked.looked_at;
+            if checked.findings.is_empty() {
+                continue;
+            }
+            // The second check does not find a write that was in flight during the first one.
+            let mut found = check(admin, conversation, repair).await?.findings;
+            if repair {
+                let left = check(admin, conversation, false).await?.findings;
+                found
+                    .iter_mut()
+                    .for_each(|finding| finding.is_repaired = !left.contains(finding));
+            }
+            self.verified.findings.extend(found);
+        }
+        let last = page.last().filter(|_| page.len() == CONVERSATIONS_MAX);
+        Ok(last.map(|(conversation, _)| conversation.id.0.as_bytes().to_vec()))
+    }
+
+    async fn inboxes(&mut self, from: Option<&[u8]>) -> Result<PartitionKey> {
+        let statements = (&SCAN_INBOXES, &SCAN_INBOXES_FROM);
+        let (owners, last) = self.admin.owners(statements, from).await?;
+        for name in &owners {
+            self.inbox(&user("inbox_by_user", name)?).await?;
+        }
+        Ok(last)
+    }
 
     /// Every block can be read, and its user has the row by which exports find it.
-    async fn verify_blocks(
-        &self,
-        from: Option<&[u8]>,
-        repair: bool,
-        verified: &mut Verified,
-    ) -> Result<PartitionKey> {
+    async fn blocks(&mut self, from: Option<&[u8]>) -> Result<PartitionKey> {
+        let (admin, repair) = (self.admin, self.repair);
         let statements = (&SCAN_BLOCKERS, &SCAN_BLOCKERS_FROM);
-        let (owners, last) = self.owners(statements, from).await?;
+        let (owners, last) = admin.owners(statements, from).await?;
         for name in &owners {
             let owner = user("blocks_by_user", name)?;
-            match self.blocks.of_user(&owner).await {
-                Ok(blocks) => verified.looked_at += blocks.len() as u64,
+            match admin.blocks.of_user(&owner).await {
+                Ok(blocks) => self.verified.looked_at += blocks.len() as u64,
                 Err(Error::Corrupt { cause, .. }) => {
                     let example = format!("of blocks_by_user, of {owner}: {cause}");
-                    verified.found(finding::UNREADABLE, example, false);
+                    self.verified.found(finding::UNREADABLE, example, false);
                 }
                 Err(error) => return Err(error),
             }
-            let what = finding::BLOCKER;
-            self.restrictions
+            let (what, verified) = (finding::BLOCKER, &mut self.verified);
+            let restrictions = &admin.restrictions;
+            restrictions
                 .verify_user(name, what, repair, verified)
                 .await?;
         }
         Ok(last)
     }
 
-    async fn verify_reports(
-        &self,
-        from: Option<&[u8]>,
-        repair: bool,
-        verified: &mut Verified,
-    ) -> Result<PartitionKey> {
+    async fn restrictions(&mut self) -> Result<PartitionKey> {
+        let restrictions = &self.admin.restrictions;
+        restrictions.verify(self.repair, &mut self.verified).await?;
+        Ok(None)
+    }
+
+    async fn reports(&mut self, from: Option<&[u8]>) -> Result<PartitionKey> {
         let from = from.and_then(|bytes| bytes.try_into().ok());
         let older_than = from.map_or(OrderKey::MAX, OrderKey);
-        let last = self.reports.verify(older_than, repair, verified).await?;
+        let reports = &self.admin.reports;
+        let verified = &mut self.verified;
+        let last = reports.verify(older_than, self.repair, verified).await?;
         Ok(last.map(|position| position.0.to_vec()))
     }
 
-    async fn verify_inbox(
-        &self,
-        owner: &UserId,
-        repair: bool,
-        verified: &mut Verified,
-    ) -> Result<()> {
+    async fn inbox(&mut self, owner: &UserId) -> Result<()> {
+        let (admin, repair) = (self.admin, self.repair);
         let mut after = ConversationId(Uuid::nil());
         loop {
-            let rows = self
+            let rows = admin
                 .inboxes
                 .stored_memberships(owner, after, ENTRIES_MAX)
                 .await?;
-            verified.looked_at += rows.len() as u64;
+            self.verified.looked_at += rows.len() as u64;
             let is_last = rows.len() < ENTRIES_MAX;
             after = rows.last().map_or(after, |(id, _)| *id);
             let each = rows.into_iter().map(async |(id, entry)| {
                 if owner.is_agent() {
-                    return self
-                        .verify_entry_of_agent(owner, id, repair)
-                        .await
-                        .map(Some);
+                    return self.entry_of_agent(owner, id).await.map(Some);
                 }
                 if !entry.is_some_and(|entry| entry.is_joined()) {
                     return Ok(None);
                 }
-                let row: Option<(Option<Vec<u8>>,)> = self
+                let row: Option<(Option<Vec<u8>>,)> = admin
                     .executor
                     .read_one(&SELECT_MEMBERSHIP, values![id, owner])
                     .await?;
@@ -334,24 +271,23 @@ impl Admin {
                         ..Membership::joined(Role::Member)
                     };
                     let mut writes = Writes::of_one_partition();
-                    self.inboxes.put_membership(
+                    admin.inboxes.put_membership(
                         &mut writes,
                         owner,
                         id,
                         &given.unwrap_or(never),
-                        self.clock.now().micros(),
+                        admin.clock.now().micros(),
                     );
-                    self.executor.write_all(writes).await?;
+                    admin.executor.write_all(writes).await?;
                 }
-                Ok(Some(found(
+                Ok(Some(Finding::of(
                     finding::STRAY,
                     format!("{owner}, conversation {id}"),
                     repair,
                 )))
             });
-            verified
-                .findings
-                .extend(concurrently(each.collect()).await?.into_iter().flatten());
+            let found = concurrently(each.collect()).await?.into_iter().flatten();
+            self.verified.findings.extend(found);
             if is_last {
                 return Ok(());
             }
@@ -359,29 +295,21 @@ impl Admin {
     }
 
     /// An agent has no entry. Versions before 0.3 knew no agents, and wrote one for a user of such a name.
-    async fn verify_entry_of_agent(
-        &self,
-        agent: &UserId,
-        id: ConversationId,
-        repair: bool,
-    ) -> Result<Finding> {
+    async fn entry_of_agent(&self, agent: &UserId, id: ConversationId) -> Result<Finding> {
+        let (admin, repair) = (self.admin, self.repair);
         if repair {
-            let now = self.clock.now();
+            let now = admin.clock.now();
             let mut writes = Writes::logged();
-            self.inboxes.delete_entry(&mut writes, agent, id, now);
-            self.executor.write_all(writes).await?;
-            self.inboxes.erase(agent, now).await?;
+            admin.inboxes.delete_entry(&mut writes, agent, id, now);
+            admin.executor.write_all(writes).await?;
+            admin.inboxes.erase(agent, now).await?;
         }
         let example = format!("that of {agent}, conversation {id}");
-        Ok(found(finding::AGENT, example, repair))
+        Ok(Finding::of(finding::AGENT, example, repair))
     }
 
-    async fn verify_reactions(
-        &self,
-        from: Option<&[u8]>,
-        repair: bool,
-        verified: &mut Verified,
-    ) -> Result<PartitionKey> {
+    async fn reactions(&mut self, from: Option<&[u8]>) -> Result<PartitionKey> {
+        let (admin, repair) = (self.admin, self.repair);
         type Columns = (Uuid, scylla::value::CqlTimeuuid);
         let from = from.map(|bytes| (uuid_of(bytes), uuid_of(bytes.get(16..).unwrap_or_default())));
         let after = from
@@ -393,7 +321,7 @@ impl Admin {
             })
             .transpose()?;
         let is_after = |(id, message): &Columns| from == Some((*id, (*message).into()));
-        let rows: Vec<Columns> = self
+        let rows: Vec<Columns> = admin
             .rows_after(
                 (&SCAN_REACTIONS, &SCAN_REACTIONS_FROM),
                 after,
@@ -401,7 +329,7 @@ impl Admin {
                 is_after,
             )
             .await?;
-        verified.looked_at += rows.len() as u64;
+        self.verified.looked_at += rows.len() as u64;
         let each = rows.iter().map(async |(id, message)| {
             let (id, message): (_, MessageId) = (
                 ConversationId(*id),
@@ -409,7 +337,7 @@ impl Admin {
             );
             // No client sees a reaction to a message that does not exist.
             let Some((present, bucket)) =
-                skip_damaged(self.messages.find_message(id, message, None).await)?
+                skip_damaged(admin.messages.find_message(id, message, None).await)?
             else {
                 return Ok(None);
             };
@@ -418,19 +346,19 @@ impl Admin {
             }
             if repair {
                 let none: [(&Emoji, &UserId); 0] = [];
-                self.messages
+                admin
+                    .messages
                     .put_imported_reactions(id, message, bucket, &none)
                     .await?;
             }
-            Ok(Some(found(
+            Ok(Some(Finding::of(
                 finding::REACTION_MARK,
                 format!("{message}, conversation {id}"),
                 repair,
             )))
         });
-        verified
-            .findings
-            .extend(concurrently(each.collect()).await?.into_iter().flatten());
+        let found = concurrently(each.collect()).await?.into_iter().flatten();
+        self.verified.findings.extend(found);
         let last = rows.last().filter(|_| rows.len() == PARTITIONS_MAX);
         Ok(last.map(|(id, message)| {
             [id.as_bytes().as_slice(), Uuid::from(*message).as_bytes()].concat()

@@ -9,9 +9,7 @@ use futures_util::future::try_join3;
 use super::Admin;
 use super::verify::skip_damaged;
 use super::verify_participant::ExpectedMentions;
-use crate::model::{
-    AppKeyClaim, Conversation, ConversationId, Mentions, MessageId, Pin, Timestamp,
-};
+use crate::model::{AppKeyClaim, Conversation, ConversationId, MessageId, Pin, Timestamp};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::inbox::mention::Mentioned;
@@ -19,40 +17,27 @@ use crate::store::cql::message::conversation::Head;
 use crate::store::cql::message::register::LastMessage;
 use crate::store::rules::finding;
 use crate::store::rules::pin_list::PinList;
-use crate::store::{DAMAGED_MESSAGE, Result, StoredMessage};
+use crate::store::rules::verification::VerifiedHistory;
+use crate::store::{Result, Verified};
 
 /// Pins of one write.
 const PINS_MAX: usize = 64;
 /// Messages of one read, each with its content.
 const MESSAGES_MAX: usize = 200;
 
-/// Findings, each with its conversation or entry.
-pub(super) type Findings = Vec<(&'static str, String)>;
-
-/// The findings of one check, and the rows that it read.
-pub(super) struct CheckedConversation {
-    pub(super) findings: Findings,
-    pub(super) rows: u64,
-}
-
 pub(super) struct ConversationCheck<'a> {
     pub(super) admin: &'a Admin,
     pub(super) conversation: &'a Conversation,
     pub(super) repair: bool,
-    pub(super) findings: Findings,
+    pub(super) verified: Verified,
 }
 
 /// The messages of a conversation, read with their contents.
 #[derive(Default)]
 struct History {
-    count: u64,
-    newest: Option<MessageId>,
-    /// Findings of messages and their mentions.
-    damaged: Findings,
+    verified: VerifiedHistory,
     /// The newest mention of each user who is named, and of everyone.
     mentions: BTreeMap<Mentioned, MessageId>,
-    /// Pins of messages that are pinned.
-    pins: BTreeMap<MessageId, Pin>,
 }
 
 /// The head that the history implies.
@@ -66,13 +51,13 @@ pub(super) async fn check(
     admin: &Admin,
     conversation: &Conversation,
     repair: bool,
-) -> Result<CheckedConversation> {
+) -> Result<Verified> {
     let id = conversation.id;
     let mut check = ConversationCheck {
         admin,
         conversation,
         repair,
-        findings: Vec::new(),
+        verified: Verified::default(),
     };
     let (head, seen, memberships) = try_join3(
         admin.messages.head(id),
@@ -80,14 +65,12 @@ pub(super) async fn check(
         admin.participants.memberships(id),
     )
     .await?;
-    let History {
+    let History { verified, mentions } = check.history().await?;
+    let VerifiedHistory {
         count,
         newest,
-        damaged,
-        mentions,
         pins,
-    } = check.history().await?;
-    check.findings.extend(damaged);
+    } = verified;
     check.roster(&seen, &memberships).await?;
     let is_settled = seen.is_settled();
     if is_settled && admin.have_settings_diverged(id, repair).await? {
@@ -109,57 +92,38 @@ pub(super) async fn check(
     let entries = joined
         .map(|(user, membership)| check.entry(user, membership, &expected, &mentions, is_large));
     let found = concurrently(entries.collect()).await?;
-    check.findings.extend(found.into_iter().flatten());
+    let found = found.into_iter().flatten();
+    check.verified.findings.extend(found);
     check.count(count).await?;
     check.pair(&memberships).await?;
     check.app_key().await?;
     check.pins(pins).await?;
-    if repair && !check.findings.is_empty() {
+    if repair && !check.verified.findings.is_empty() {
         admin.sends.invalidate(id);
     }
-    Ok(CheckedConversation {
-        findings: check.findings,
-        rows: 1 + count + memberships.len() as u64,
-    })
+    check.verified.looked_at = 1 + count + memberships.len() as u64;
+    Ok(check.verified)
 }
 
 impl ConversationCheck<'_> {
-    async fn history(&self) -> Result<History> {
-        let (id, now) = (self.id(), self.admin.clock.now());
+    async fn history(&mut self) -> Result<History> {
+        let (admin, id, now) = (self.admin, self.id(), self.admin.clock.now());
         let mut history = History::default();
         loop {
-            let page = self
-                .admin
-                .all_messages(id, history.newest, MESSAGES_MAX)
-                .await?;
-            history.count += page.len() as u64;
-            history.newest = page.last().map(|last| last.id).or(history.newest);
+            let after = history.verified.newest;
+            let page = admin.all_messages(id, after, MESSAGES_MAX).await?;
             let is_last = page.len() < MESSAGES_MAX;
-            let mut mentioning = Vec::new();
-            for StoredMessage {
-                id: message,
-                message: read,
-            } in page
-            {
-                match read {
-                    Ok(read) => {
-                        let pin = read.current_pin().cloned();
-                        history.pins.extend(pin.map(|pin| (message, pin)));
-                        let since = read.id.moment().plus_micros(Mentions::LIFETIME_MICROS);
-                        if read.mentions().is_some() && since > now {
-                            let named = Mentioned::of(&read).into_iter();
-                            history.mentions.extend(named.map(|one| (one, message)));
-                            mentioning.push(read);
-                        }
-                    }
-                    Err(why) => history.damaged.push((
-                        DAMAGED_MESSAGE,
-                        format!("{message}, conversation {id}: {why}"),
-                    )),
-                }
+            let add = |message| {
+                self.verified
+                    .add_message(&mut history.verified, id, message, now)
+            };
+            let mentioning: Vec<_> = page.into_iter().filter_map(add).collect();
+            for message in &mentioning {
+                let named = Mentioned::of(message).into_iter();
+                history.mentions.extend(named.map(|one| (one, message.id)));
             }
-            let found = self.admin.check_mentions(&mentioning, self.repair).await?;
-            history.damaged.extend(found);
+            let found = admin.check_mentions(&mentioning, self.repair).await?;
+            self.verified.findings.extend(found);
             if is_last {
                 return Ok(history);
             }
@@ -171,7 +135,7 @@ impl ConversationCheck<'_> {
     }
 
     pub(super) fn found(&mut self, what: &'static str) {
-        self.findings.push((what, self.id().to_string()));
+        self.verified.found(what, self.id().to_string(), false);
     }
 
     async fn head(&mut self, head: &Head, newest: Option<MessageId>) -> Result<ExpectedHead> {
@@ -245,7 +209,7 @@ impl ConversationCheck<'_> {
             None => finding::APP_KEY,
         };
         let example = format!("{}, conversation {id}", key.as_str());
-        self.findings.push((what, example));
+        self.verified.found(what, example, false);
         if self.repair && what == finding::APP_KEY {
             let claim = AppKeyClaim::of(self.conversation);
             messages.claim_app_key(&key, claim).await?;
@@ -253,38 +217,13 @@ impl ConversationCheck<'_> {
         Ok(())
     }
 
-    /// Compares the list of pins with the messages, which decide.
-    async fn pins(&mut self, mut expected: BTreeMap<MessageId, Pin>) -> Result<()> {
+    async fn pins(&mut self, expected: BTreeMap<MessageId, Pin>) -> Result<()> {
         let (id, messages) = (self.id(), &self.admin.messages);
         let now = self.admin.clock.now().micros();
-        let mut writes = Vec::new();
-        for (message, pin) in messages.pins(id).await? {
-            if !pin.is_on {
-                continue;
-            }
-            match expected.get(&message) {
-                Some(there) if *there == pin => {
-                    expected.remove(&message);
-                }
-                Some(_) => {}
-                None => {
-                    let what = format!("{message}, conversation {id}");
-                    self.findings.push((finding::PIN_STRAY, what));
-                    let end = Pin {
-                        is_on: false,
-                        ..pin
-                    };
-                    writes.push((message, end));
-                }
-            }
-        }
-        for (message, pin) in expected {
-            let what = format!("{message}, conversation {id}");
-            self.findings.push((finding::PIN, what));
-            writes.push((message, pin));
-        }
+        let listed = messages.pins(id).await?;
+        let wrong = self.verified.check_pins(id, listed, expected);
         if self.repair {
-            for piece in writes.chunks(PINS_MAX) {
+            for piece in wrong.chunks(PINS_MAX) {
                 let mut batch = Writes::of_one_partition();
                 for (message, pin) in piece {
                     messages.put_listed_pin(&mut batch, (id, *message), pin, now);

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Admin;
-use super::verify::{PartitionKey, skip_damaged, uuid_of};
-use super::verify_conversation::Findings;
+use super::verify::{CqlPieceCheck, PartitionKey, skip_damaged, uuid_of};
 use crate::model::{ConversationId, Message, MessageId, UserId};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
@@ -14,7 +13,7 @@ use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{user, values};
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::rules::finding;
-use crate::store::{Result, Verified};
+use crate::store::{Finding, Result};
 
 /// Lists of one piece.
 const LISTS_MAX: usize = 100;
@@ -26,13 +25,8 @@ statements! {
     SCAN_EVERYONE_FROM: Read "SELECT DISTINCT conversation_id FROM everyone_by_conversation WHERE token(conversation_id) >= token(?) LIMIT ?";
 }
 
-impl Admin {
-    pub(super) async fn verify_mentions(
-        &self,
-        from: Option<&[u8]>,
-        repair: bool,
-        verified: &mut Verified,
-    ) -> Result<PartitionKey> {
+impl CqlPieceCheck<'_> {
+    pub(super) async fn mentions(&mut self, from: Option<&[u8]>) -> Result<PartitionKey> {
         type Columns = (String, Uuid);
         let from: Option<Columns> = from.map(|bytes| {
             let name = bytes.get(16..).unwrap_or_default();
@@ -42,65 +36,58 @@ impl Admin {
         let is_after = |row: &Columns| from.as_ref() == Some(row);
         let statements = (&SCAN_MENTIONS, &SCAN_MENTIONS_FROM);
         let rows: Vec<Columns> = self
+            .admin
             .rows_after(statements, after, LISTS_MAX, is_after)
             .await?;
         for (name, id) in &rows {
             let user = user("mentions_by_entry", name)?;
-            self.verify_list(Some(&user), ConversationId(*id), repair, verified)
-                .await?;
+            self.list(Some(&user), ConversationId(*id)).await?;
         }
         let last = rows.last().filter(|_| rows.len() == LISTS_MAX);
         Ok(last.map(|(name, id)| [id.as_bytes().as_slice(), name.as_bytes()].concat()))
     }
 
-    pub(super) async fn verify_everyone(
-        &self,
-        from: Option<&[u8]>,
-        repair: bool,
-        verified: &mut Verified,
-    ) -> Result<PartitionKey> {
+    pub(super) async fn everyone(&mut self, from: Option<&[u8]>) -> Result<PartitionKey> {
         let from = from.map(uuid_of);
         let after = from.map(|id| values![id]);
         let is_after = |(id,): &(Uuid,)| from == Some(*id);
         let statements = (&SCAN_EVERYONE, &SCAN_EVERYONE_FROM);
         let rows: Vec<(Uuid,)> = self
+            .admin
             .rows_after(statements, after, LISTS_MAX, is_after)
             .await?;
         for (id,) in &rows {
-            self.verify_list(None, ConversationId(*id), repair, verified)
-                .await?;
+            self.list(None, ConversationId(*id)).await?;
         }
         let last = rows.last().filter(|_| rows.len() == LISTS_MAX);
         Ok(last.map(|(id,)| id.as_bytes().to_vec()))
     }
 
-    async fn verify_list(
-        &self,
-        user: Option<&UserId>,
-        id: ConversationId,
-        repair: bool,
-        verified: &mut Verified,
-    ) -> Result<()> {
+    async fn list(&mut self, user: Option<&UserId>, id: ConversationId) -> Result<()> {
+        let (admin, repair) = (self.admin, self.repair);
         let mentioned = user.map_or(Mentioned::Everyone, |user| Mentioned::User(user.clone()));
-        let messages = self.inboxes.all_mentions(user, id).await?;
-        verified.looked_at += messages.len() as u64;
+        let messages = admin.inboxes.all_mentions(user, id).await?;
+        self.verified.looked_at += messages.len() as u64;
         for message in messages {
-            if self.is_mentioned(id, message, &mentioned).await? {
+            if admin.is_mentioned(id, message, &mentioned).await? {
                 continue;
             }
             if repair {
                 let mut writes = Writes::of_one_partition();
-                let now = self.clock.now().micros();
-                self.inboxes
+                let now = admin.clock.now().micros();
+                admin
+                    .inboxes
                     .delete_mention(&mut writes, id, message, &mentioned, now);
-                self.executor.write_all(writes).await?;
+                admin.executor.write_all(writes).await?;
             }
             let example = format!("{message}, conversation {id}");
-            verified.found(finding::MENTION_STRAY, example, repair);
+            self.verified.found(finding::MENTION_STRAY, example, repair);
         }
         Ok(())
     }
+}
 
+impl Admin {
     async fn is_mentioned(
         &self,
         id: ConversationId,
@@ -117,9 +104,9 @@ impl Admin {
         &self,
         messages: &[Arc<Message>],
         repair: bool,
-    ) -> Result<Findings> {
+    ) -> Result<Vec<Finding>> {
         let now = self.clock.now().micros();
-        let mut findings = Findings::new();
+        let mut findings = Vec::new();
         for message in messages {
             let id = message.conversation;
             let all = Mentioned::of(message);
@@ -131,7 +118,7 @@ impl Admin {
                 continue;
             }
             let what = format!("{}, conversation {id}", message.id);
-            findings.push((finding::MENTION, what));
+            findings.push(Finding::of(finding::MENTION, what, false));
             if repair {
                 let mut writes = Writes::logged();
                 self.inboxes.put_mentions(&mut writes, message, &all, now);

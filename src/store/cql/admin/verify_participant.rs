@@ -1,13 +1,10 @@
 //! Verification of the participants of a conversation: their roster, bans and lists, their entries, and the pair of a direct one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::verify_conversation::{ConversationCheck, ExpectedHead, Findings};
+use super::verify_conversation::{ConversationCheck, ExpectedHead};
 use crate::model::id::pair_key;
-use crate::model::{
-    ConversationKind, Membership, MessageId, OrderKey, PageRequest, Timestamp, UserId,
-};
-use crate::store::Result;
+use crate::model::{ConversationKind, Membership, MessageId, OrderKey, Timestamp, UserId};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{order_key, values};
@@ -17,13 +14,12 @@ use crate::store::cql::message::register::{LastMessage, decode_membership};
 use crate::store::cql::participant::present;
 use crate::store::cql::participant::roster::{Roster, RosterSnapshot};
 use crate::store::rules::{finding, pair};
+use crate::store::{Finding, Result};
 
 statements! {
     SELECT_ENTRY: Read "SELECT membership, last_message, last_activity, mentioned_up_to FROM inbox_by_user WHERE user_id = ? AND conversation_id = ?";
     SELECT_HINT: Read "SELECT last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot = ? AND conversation_id = ?";
 }
-
-const BANS_MAX: usize = 1_000;
 
 /// The mentions that the maxima of entries have to cover.
 pub(super) struct ExpectedMentions {
@@ -72,40 +68,14 @@ impl ConversationCheck<'_> {
         Ok(())
     }
 
-    /// The list of bans and the memberships agree on who is banned now.
     pub(super) async fn bans(&mut self, memberships: &BTreeMap<UserId, Membership>) -> Result<()> {
-        let (id, now) = (self.id(), self.admin.clock.now());
-        let is_banned = |user: &UserId| {
-            memberships
-                .get(user)
-                .is_some_and(|membership| membership.is_banned_at(now))
-        };
-        let mut listed = BTreeSet::new();
-        let mut request = PageRequest::first(BANS_MAX);
-        loop {
-            let page = self.admin.bans.page(id, &request).await?;
-            let last = page.items.last().map(|ban| ban.user.clone());
-            for ban in page.items {
-                if !is_banned(&ban.user) {
-                    let example = format!("that of {}, conversation {id}", ban.user);
-                    self.findings.push((finding::BAN, example));
-                    if self.repair {
-                        self.admin.bans.remove(id, &ban.user).await?;
-                    }
-                }
-                listed.insert(ban.user);
-            }
-            match last.filter(|_| page.has_next) {
-                Some(last) => request = PageRequest::first(BANS_MAX).after(last),
-                None => break,
+        let (id, now, bans) = (self.id(), self.admin.clock.now(), &self.admin.bans);
+        let listed = bans.all(id).await?;
+        for user in self.verified.check_bans(id, listed, memberships, now) {
+            if self.repair {
+                bans.remove(id, &user).await?;
             }
         }
-        let missing = memberships
-            .iter()
-            .filter(|(user, one)| one.is_banned_at(now) && !listed.contains(*user));
-        let example = |user: &UserId| format!("{user}, conversation {id}");
-        self.findings
-            .extend(missing.map(|(user, _)| (finding::BAN_MISSING, example(user))));
         Ok(())
     }
 
@@ -150,7 +120,7 @@ impl ConversationCheck<'_> {
         expected: &ExpectedHead,
         mentions: &ExpectedMentions,
         is_large: bool,
-    ) -> Result<Findings> {
+    ) -> Result<Vec<Finding>> {
         type Columns = (
             Option<Vec<u8>>,
             Option<Vec<u8>>,
@@ -159,7 +129,7 @@ impl ConversationCheck<'_> {
         );
         let id = self.id();
         let now = self.admin.clock.now();
-        let mut found = Findings::new();
+        let mut found = Vec::new();
         let mut writes = Writes::logged();
         let row: Option<Columns> = self
             .admin
@@ -173,7 +143,7 @@ impl ConversationCheck<'_> {
         let example = || format!("that of {user}, conversation {id}");
         // The role in an entry is not used.
         if !given.is_some_and(|given| given.is_joined()) {
-            found.push((finding::ENTRY, example()));
+            found.push(Finding::of(finding::ENTRY, example(), false));
             self.admin
                 .inboxes
                 .put_membership(&mut writes, user, id, membership, now.micros());
@@ -187,7 +157,7 @@ impl ConversationCheck<'_> {
             && (last < expected.last.as_ref().map(|last| last.id)
                 || activity < Some(expected.activity))
         {
-            found.push((finding::BEHIND, example()));
+            found.push(Finding::of(finding::BEHIND, example(), false));
             self.admin.inboxes.put_entry(
                 &mut writes,
                 user,
@@ -201,7 +171,7 @@ impl ConversationCheck<'_> {
             .map(|bytes| order_key("inbox_by_user", &bytes))
             .transpose()?;
         if let Some(mention) = mentions.uncovered(user, mentioned_up_to) {
-            found.push((finding::MENTION_BEHIND, example()));
+            found.push(Finding::of(finding::MENTION_BEHIND, example(), false));
             let inboxes = &self.admin.inboxes;
             inboxes.put_mentioned_up_to(&mut writes, user, id, mention);
         }
@@ -209,7 +179,7 @@ impl ConversationCheck<'_> {
             .max(Some(expected.activity))
             .unwrap_or(expected.activity);
         if !self.is_listed(user, listed_at, is_large).await? {
-            found.push((finding::HINT, example()));
+            found.push(Finding::of(finding::HINT, example(), false));
             let inboxes = &self.admin.inboxes;
             if is_large {
                 inboxes.put_large(&mut writes, user, id, now.micros());

@@ -84,6 +84,12 @@ impl BanTable {
         Ok(all.len())
     }
 
+    /// All bans that hold now.
+    pub(crate) async fn all(&self, conversation: ConversationId) -> Result<Vec<Ban>> {
+        let (all, forward) = (NameRange::all(), Direction::Forward);
+        self.listed(conversation, all, forward, usize::MAX).await
+    }
+
     pub(crate) async fn page(
         &self,
         conversation: ConversationId,
@@ -163,13 +169,8 @@ impl BanTable {
         let at = change.moment().micros();
         let values = values![at, conversation, user];
         self.executor.write(&DELETE_BAN, values).await?;
-        let (all, forward) = (NameRange::all(), Direction::Forward);
-        let listed = self.listed(conversation, all, forward, Ban::COUNT_MAX);
-        let by_user: Vec<_> = listed
-            .await?
-            .into_iter()
-            .filter(|ban| ban.by == *user)
-            .collect();
+        let listed = self.all(conversation).await?;
+        let by_user: Vec<_> = listed.into_iter().filter(|ban| ban.by == *user).collect();
         for piece in by_user.chunks(REPLACED_AT_ONCE) {
             let mut writes = Writes::of_one_partition();
             for ban in piece {

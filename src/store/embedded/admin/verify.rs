@@ -24,35 +24,22 @@ use crate::store::{Error, Result, Verified, VerifyPosition};
 const CONVERSATIONS_MAX: usize = 20;
 const ROWS_MAX: usize = 5_000;
 
-/// Stage of a verification. Never renumber it: a saved position is a stage and a key.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EmbeddedStage {
-    Conversations,
-    Active,
-    Busy,
-    Large,
-    Pairs,
-    Restrictions,
-    Blocks,
-    Mentions,
-    Everyone,
-    Reports,
-}
+/// Check of one piece of a stage. Returns the last key if more may follow.
+type EmbeddedStage = fn(&mut PieceCheck<'_>, Option<Vec<u8>>) -> Result<Option<Vec<u8>>>;
 
-impl EmbeddedStage {
-    const ALL: [Self; 10] = [
-        Self::Conversations,
-        Self::Active,
-        Self::Busy,
-        Self::Large,
-        Self::Pairs,
-        Self::Restrictions,
-        Self::Blocks,
-        Self::Mentions,
-        Self::Everyone,
-        Self::Reports,
-    ];
-}
+/// The stages in order: a position is the number of one and a key.
+const STAGES: [EmbeddedStage; 10] = [
+    |check, from| check.conversations(from),
+    |check, from| check.listings(key::all_activities(), from),
+    |check, from| check.listings(key::all_busy(), from),
+    |check, from| check.listings(key::all_larges(), from),
+    |check, from| check.pairs(from),
+    |check, from| check.restrictions(from),
+    |check, from| check.blocks(from),
+    |check, from| check.stray_mentions(key::all_mentions(), key::mention_of, from),
+    |check, from| check.stray_mentions(key::all_everyones(), key::everyone_of, from),
+    |check, from| check.reports(from),
+];
 
 impl Embedded {
     pub(in crate::store::embedded) async fn verified(
@@ -82,13 +69,7 @@ impl Embedded {
 }
 
 fn look(context: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verified, Write)> {
-    let (stage, from) = match after.and_then(|position| position.0.split_first()) {
-        Some((stage, from)) => (
-            EmbeddedStage::ALL[usize::from(*stage).min(EmbeddedStage::ALL.len() - 1)],
-            Some(from.to_vec()),
-        ),
-        None => (EmbeddedStage::Conversations, None),
-    };
+    let (stage, from) = VerifyPosition::parts(after);
     let mut look = PieceCheck {
         view: context.view(),
         now: context.clock.now(),
@@ -96,29 +77,8 @@ fn look(context: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verifi
         write: Write::default(),
         touched: Vec::new(),
     };
-    let last = match stage {
-        EmbeddedStage::Conversations => look.conversations(from)?,
-        EmbeddedStage::Active | EmbeddedStage::Busy | EmbeddedStage::Large => {
-            look.listings(stage, from)?
-        }
-        EmbeddedStage::Pairs => look.pairs(from)?,
-        EmbeddedStage::Restrictions => look.restrictions(from)?,
-        EmbeddedStage::Blocks => look.blocks(from)?,
-        EmbeddedStage::Mentions => {
-            look.stray_mentions(key::all_mentions(), key::mention_of, from)?
-        }
-        EmbeddedStage::Everyone => {
-            look.stray_mentions(key::all_everyones(), key::everyone_of, from)?
-        }
-        EmbeddedStage::Reports => look.reports(from)?,
-    };
-    // The next piece begins after the last row, or with the next stage.
-    let number = stage as u8;
-    look.verified.next = match last {
-        Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
-        None if stage == EmbeddedStage::Reports => None,
-        None => Some(VerifyPosition(vec![number + 1])),
-    };
+    let last = STAGES[usize::from(stage)](&mut look, from.map(<[u8]>::to_vec))?;
+    look.verified.next = VerifyPosition::after(stage, STAGES.len(), last);
     let (states, touched) = (Arc::clone(&context.states), look.touched);
     look.write.applied = Some(Box::new(move || {
         touched.into_iter().for_each(|id| states.forget(id))
@@ -196,19 +156,7 @@ impl PieceCheck<'_> {
             .map(|(key, _)| key.to_vec()))
     }
 
-    fn listings(&mut self, stage: EmbeddedStage, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        let all = match stage {
-            EmbeddedStage::Busy => key::all_busy(),
-            EmbeddedStage::Large => key::all_larges(),
-            EmbeddedStage::Conversations
-            | EmbeddedStage::Active
-            | EmbeddedStage::Pairs
-            | EmbeddedStage::Restrictions
-            | EmbeddedStage::Blocks
-            | EmbeddedStage::Mentions
-            | EmbeddedStage::Everyone
-            | EmbeddedStage::Reports => key::all_activities(),
-        };
+    fn listings(&mut self, all: Span, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         let table = all.table;
         let (rows, next) = self.rows(all, from, ROWS_MAX)?;
         for (bytes, _) in &rows {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::verify::PieceCheck;
 use crate::model::{
     AppKeyClaim, Conversation, ConversationId, ConversationKind, ConversationProfile, Direction,
-    MembershipState, Mentions, Message, MessageId, Pin, Role, TimeUuid, UserId,
+    Membership, Message, MessageId, Pin, Role, TimeUuid, UserId,
 };
 use crate::store::embedded::ban;
 use crate::store::embedded::engine::committer::{Condition, Op};
@@ -20,25 +20,26 @@ use crate::store::embedded::participant::listed;
 use crate::store::embedded::write::pin::PinListChange;
 use crate::store::embedded::write::removal;
 use crate::store::rules::import::activity;
-use crate::store::rules::pin_list::PinList;
+use crate::store::rules::verification::VerifiedHistory;
 use crate::store::rules::{finding, pair};
-use crate::store::{DAMAGED_MESSAGE, Error, Result, StoredMessage};
+use crate::store::{Error, Result};
 
-/// Values derived from a conversation's rows.
-#[derive(Default)]
+/// The rows of a conversation from which others are derived.
 struct Truth {
-    last_message: Option<MessageId>,
-    message_count: u64,
+    history: VerifiedHistory,
     newest_change: Option<TimeUuid>,
-    joined: Vec<UserId>,
-    everybody: Vec<UserId>,
-    /// Each with whether the ban holds now.
-    banned: Vec<(UserId, bool)>,
-    owner_count: u64,
-    /// Messages that cannot be read, and why.
-    damaged: Vec<String>,
-    /// Pins of messages that are pinned.
-    pins: BTreeMap<MessageId, Pin>,
+    memberships: BTreeMap<UserId, Membership>,
+}
+
+impl Truth {
+    fn joined(&self) -> impl Iterator<Item = (&UserId, &Membership)> {
+        let all = self.memberships.iter();
+        all.filter(|(_, membership)| membership.is_joined())
+    }
+
+    fn participant_count(&self) -> u64 {
+        self.joined().count() as u64
+    }
 }
 
 /// The message of a reaction.
@@ -54,11 +55,7 @@ impl PieceCheck<'_> {
         let id = conversation.id;
         let findings = self.verified.findings.len();
         let truth = self.truth(id)?;
-        truth
-            .damaged
-            .iter()
-            .for_each(|message| self.found(DAMAGED_MESSAGE, message));
-        let is_large = conversation.is_large_with(truth.joined.len() as u64);
+        let is_large = conversation.is_large_with(truth.participant_count());
         if is_large != conversation.is_large {
             self.found(finding::LARGE, id.to_string());
             self.put(
@@ -70,40 +67,46 @@ impl PieceCheck<'_> {
             );
         }
         let head = self.head(&conversation, &truth)?;
-        for user in truth.joined.iter().filter(|user| !user.is_agent()) {
+        for (user, _) in truth.joined().filter(|(user, _)| !user.is_agent()) {
             let row = key::listed(user, id, head.listing(is_large));
             if !self.view.has(&row)? {
                 self.found(finding::ENTRY, format!("that of {user}, conversation {id}"));
                 self.put(row, Vec::new());
             }
         }
-        for agent in truth.everybody.iter().filter(|user| user.is_agent()) {
+        for agent in truth.memberships.keys().filter(|user| user.is_agent()) {
             self.entry_of_agent(id, agent)?;
         }
+        let owners = truth.joined().filter(|(_, one)| one.role == Role::Owner);
+        let owner_count = owners.count() as u64;
         let roster: RosterRecord = self.view.record(&key::roster(id))?.unwrap_or_default();
-        if roster.owner_count != truth.owner_count {
+        if roster.owner_count != owner_count {
             self.found(
                 finding::ROSTER,
                 format!(
-                    "{} owners and not {}, conversation {id}",
-                    roster.owner_count, truth.owner_count
+                    "{} owners and not {owner_count}, conversation {id}",
+                    roster.owner_count
                 ),
             );
             self.put(
                 key::roster(id),
                 record::encode(&RosterRecord {
-                    owner_count: truth.owner_count,
+                    owner_count,
                     ..roster
                 }),
             );
         }
         if conversation.kind == ConversationKind::Direct {
-            self.pair(id, &truth.everybody)?;
+            self.pair(id, &truth.memberships.keys().collect::<Vec<_>>())?;
         }
         self.app_key(&conversation)?;
-        self.bans(id, &truth.banned)?;
+        let listed = ban::stored(&self.view, id)?;
+        let memberships = &truth.memberships;
+        let strays = self.verified.check_bans(id, listed, memberships, self.now);
+        let strays = strays.iter().map(|user| Op::Delete(key::ban(id, user)));
+        self.write.ops.extend(strays);
         self.reactions(id)?;
-        self.pins(id, truth.pins)?;
+        self.pins(id, truth.history.pins)?;
         if self.verified.findings.len() > findings {
             self.touched.push(id);
         }
@@ -111,25 +114,17 @@ impl PieceCheck<'_> {
     }
 
     fn truth(&mut self, id: ConversationId) -> Result<Truth> {
-        let (mut truth, mut unlisted) = (Truth::default(), Vec::new());
+        let people = listed(&self.view, id, key::participants(id), usize::MAX)?;
+        let memberships = people.into_iter().map(|one| (one.user, one.membership));
+        let memberships: BTreeMap<_, _> = memberships.collect();
+        let (mut history, mut unlisted) = (VerifiedHistory::default(), Vec::new());
         for row in self.view.scan(key::messages(id), Direction::Forward) {
-            let StoredMessage {
-                id: message,
-                message: read,
-            } = stored(id, &row?)?;
-            truth.message_count += 1;
-            truth.last_message = truth.last_message.or(Some(message));
-            match read {
-                Ok(read) => {
-                    let pin = read.current_pin().cloned();
-                    truth.pins.extend(pin.map(|pin| (message, pin)));
-                    if self.is_unlisted(&read)? {
-                        unlisted.push(read);
-                    }
-                }
-                Err(why) => truth
-                    .damaged
-                    .push(format!("{message}, conversation {id}: {why}")),
+            let message = stored(id, &row?)?;
+            let verified = &mut self.verified;
+            if let Some(message) = verified.add_message(&mut history, id, message, self.now)
+                && self.is_unlisted(&message, &memberships)?
+            {
+                unlisted.push(message);
             }
         }
         for message in unlisted {
@@ -138,22 +133,17 @@ impl PieceCheck<'_> {
             self.write.ops.extend(mention::listed(&message));
         }
         let log = key::changes_of_conversation_after(id, crate::model::OrderKey::MIN);
-        if let Some(row) = self.view.scan(log, Direction::Backward).next() {
-            truth.newest_change = key::change_id(&row?.0);
-        }
-        for one in listed(&self.view, id, key::participants(id), usize::MAX)? {
-            if one.membership.is_joined() {
-                truth.owner_count += u64::from(one.membership.role == Role::Owner);
-                truth.joined.push(one.user.clone());
-            }
-            if one.membership.state == MembershipState::Banned {
-                let holds = one.membership.is_banned_at(self.now);
-                truth.banned.push((one.user.clone(), holds));
-            }
-            truth.everybody.push(one.user);
-        }
-        self.verified.looked_at += 1 + truth.message_count + truth.everybody.len() as u64;
-        Ok(truth)
+        let newest = self
+            .view
+            .scan(log, Direction::Backward)
+            .next()
+            .transpose()?;
+        self.verified.looked_at += 1 + history.count + memberships.len() as u64;
+        Ok(Truth {
+            history,
+            newest_change: newest.and_then(|(key, _)| key::change_id(&key)),
+            memberships,
+        })
     }
 
     /// Derives the head.
@@ -171,13 +161,13 @@ impl PieceCheck<'_> {
         let last = before.last_message;
         let last_message = last
             .filter(|last| last.order_key() <= removed)
-            .max(truth.last_message);
+            .max(truth.history.newest);
         let activity = activity(conversation.created_at, given, last_message);
         let head = HeadRecord {
             last_message,
             last_activity: activity,
-            message_count: truth.message_count,
-            participant_count: truth.joined.len() as u64,
+            message_count: truth.history.count,
+            participant_count: truth.participant_count(),
             newest_change: before.newest_change.max(truth.newest_change),
             ..before
         };
@@ -217,9 +207,8 @@ impl PieceCheck<'_> {
         Ok(head)
     }
 
-    fn pair(&mut self, id: ConversationId, people: &[UserId]) -> Result<()> {
-        let people: Vec<_> = people.iter().collect();
-        let Some((one, other)) = pair::of_stored(id, &people) else {
+    fn pair(&mut self, id: ConversationId, people: &[&UserId]) -> Result<()> {
+        let Some((one, other)) = pair::of_stored(id, people) else {
             return Ok(());
         };
         let row = key::pair(one, other);
@@ -273,19 +262,21 @@ impl PieceCheck<'_> {
         Ok(())
     }
 
-    /// Whether a mention of a message is not listed. Mentions are forgotten after a time, and with the erasure
-    /// of the mentioned user.
-    fn is_unlisted(&self, message: &Message) -> Result<bool> {
-        let expires_at = message.id.moment().plus_micros(Mentions::LIFETIME_MICROS);
-        let Some(mentions) = message.mentions().filter(|_| expires_at > self.now) else {
+    /// Whether a mention of a message is not listed. Mentions are forgotten with the erasure of the mentioned user.
+    fn is_unlisted(
+        &self,
+        message: &Message,
+        memberships: &BTreeMap<UserId, Membership>,
+    ) -> Result<bool> {
+        let Some(mentions) = message.mentions() else {
             return Ok(false);
         };
         let (id, at) = (message.conversation, message.id.order_key());
         for user in mentions.users() {
             if *user != message.sender
                 && !user.is_agent()
+                && memberships.get(user).is_some_and(Membership::is_joined)
                 && !self.view.has(&key::mention(user, id, at))?
-                && self.is_joined(id, user)?
             {
                 return Ok(true);
             }
@@ -293,51 +284,16 @@ impl PieceCheck<'_> {
         Ok(mentions.everyone && !self.view.has(&key::everyone(id, at))?)
     }
 
-    fn is_joined(&self, id: ConversationId, user: &UserId) -> Result<bool> {
-        let cell = key::participant(id, user, key::Cell::Membership);
-        let membership = self.view.decoded(&cell, record::decode_membership)?;
-        Ok(membership.is_some_and(|membership| membership.is_joined()))
-    }
-
-    /// Compares the list of pins with the messages, which decide.
-    fn pins(&mut self, id: ConversationId, mut expected: BTreeMap<MessageId, Pin>) -> Result<()> {
+    fn pins(&mut self, id: ConversationId, expected: BTreeMap<MessageId, Pin>) -> Result<()> {
         let mut list = PinListChange::begin(&self.view, id)?;
-        let listed = std::mem::replace(&mut list.pins, PinList::of(expected.clone()));
-        let is_right = listed == list.pins;
-        for (message, pin) in listed.into_pins() {
-            match expected.get(&message) {
-                Some(there) if *there == pin => {
-                    expected.remove(&message);
-                }
-                Some(_) => {}
-                None => {
-                    self.found(finding::PIN_STRAY, format!("{message}, conversation {id}"));
-                }
-            }
+        let listed = list.pins.clone().into_pins();
+        let wrong = self.verified.check_pins(id, listed, expected);
+        for (message, pin) in &wrong {
+            list.pins.remove(*message);
+            list.pins.set(*message, pin);
         }
-        for message in expected.into_keys() {
-            self.found(finding::PIN, format!("{message}, conversation {id}"));
-        }
-        if !is_right {
+        if !wrong.is_empty() {
             list.add_to(&mut self.write);
-        }
-        Ok(())
-    }
-
-    /// The list of bans and the memberships agree on who is banned. The list forgets an ended ban, sooner or later.
-    fn bans(&mut self, id: ConversationId, banned: &[(UserId, bool)]) -> Result<()> {
-        let listed: Vec<_> = ban::stored(&self.view, id)?
-            .into_iter()
-            .map(|ban| ban.user)
-            .collect();
-        let is_banned = |user: &&UserId| banned.iter().any(|(banned, _)| banned == *user);
-        for user in listed.iter().filter(|user| !is_banned(user)) {
-            self.found(finding::BAN, format!("that of {user}, conversation {id}"));
-            self.write.ops.push(Op::Delete(key::ban(id, user)));
-        }
-        let now = banned.iter().filter(|(_, holds)| *holds);
-        for (user, _) in now.filter(|(user, _)| !listed.contains(user)) {
-            self.found(finding::BAN_MISSING, format!("{user}, conversation {id}"));
         }
         Ok(())
     }
