@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Error;
-use crate::clock::Clock;
+use super::settings::{STORE, SettingFlags};
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, StoreChoice};
 use crate::store::StoreAdmin;
 use crate::store::cql::{Address, Cql};
 use crate::store::embedded::{Embedded, Options};
+use crate::telemetry;
 
 /// Interval of the log lines of a store that opens slowly.
 const SLOW_OPEN_EVERY: Duration = Duration::from_secs(5);
@@ -37,6 +39,14 @@ pub(super) fn require_existing(config: &Config) -> Result<(), Error> {
     }
 }
 
+/// The configuration of a command on a store that must exist. Only warnings and errors are logged.
+pub(super) fn existing(flags: &SettingFlags<STORE>) -> Result<Config, Error> {
+    let config = flags.config()?;
+    telemetry::init("warn", config.log_format)?;
+    require_existing(&config)?;
+    Ok(config)
+}
+
 /// Name that identifies a store. Blocks.
 pub(super) fn name(config: &Config) -> String {
     match &config.store {
@@ -48,6 +58,19 @@ pub(super) fn name(config: &Config) -> String {
             .display()
             .to_string(),
     }
+}
+
+/// Runs a command on the store, which is closed whatever the outcome.
+pub(super) async fn with_store<T>(
+    config: &Config,
+    command: impl AsyncFnOnce(&Arc<dyn StoreAdmin>, Arc<dyn Clock>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let store = open(config, Arc::new(SystemClock)).await?;
+    let done = command(&store, Arc::new(SystemClock)).await;
+    let closed = store.close().await;
+    let done = done?;
+    closed?;
+    Ok(done)
 }
 
 pub(super) async fn open(

@@ -11,11 +11,10 @@ use crate::cli::settings::{STORE, SettingFlags};
 use crate::cli::signals::{self, Stop};
 use crate::cli::token::parse_person;
 use crate::cli::{RESUMABLE, print, storage};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::model::{Job, JobState, UserId};
 use crate::store::{Store, StoreAdmin};
-use crate::telemetry;
 
 #[derive(clap::Args)]
 pub(in crate::cli) struct EraseFlags {
@@ -27,24 +26,18 @@ pub(in crate::cli) struct EraseFlags {
 }
 
 pub(in crate::cli) fn run(flags: &EraseFlags) -> Result<(), Error> {
-    let config = flags.given.config()?;
-    telemetry::init("warn", config.log_format)?;
-    storage::require_existing(&config)?;
+    let config = storage::existing(&flags.given)?;
     let user = flags.user.clone();
     signals::run(move |stop| carry_out(config, user, stop))
 }
 
 async fn carry_out(config: Config, user: UserId, stop: Stop) -> Result<(), Error> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = storage::open(&config, Arc::clone(&clock)).await?;
     let advice = "stop all of them, or ask one of them with the mutation eraseUser";
-    let erased = match refuse_while_served(&*store, advice).await {
-        Ok(()) => erase(&store, clock, &user, stop).await,
-        Err(error) => Err(error),
+    let work = async |store: &Arc<dyn StoreAdmin>, clock| {
+        refuse_while_served(&**store, advice).await?;
+        erase(store, clock, &user, stop).await
     };
-    let closed = store.close().await;
-    let job = erased?;
-    closed?;
+    let job = storage::with_store(&config, work).await?;
     print(&format!(
         "erased: messages and reports read {}",
         job.done_count

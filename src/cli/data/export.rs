@@ -13,10 +13,9 @@ use crate::cli::settings::{STORE, SettingFlags};
 use crate::cli::signals::{self, Stop};
 use crate::cli::token::parse_person;
 use crate::cli::{RESUMABLE, print, storage};
-use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, StoreChoice};
 use crate::model::UserId;
-use crate::telemetry;
+use crate::store::StoreAdmin;
 use crate::transfer::export::{
     Damaged, Export, ExportCounts, ExportOutcome, ExportReport, Written,
 };
@@ -42,9 +41,7 @@ pub(in crate::cli) struct ExportFlags {
 }
 
 pub(in crate::cli) fn run(flags: &ExportFlags) -> Result<(), Error> {
-    let config = flags.given.config()?;
-    telemetry::init("warn", config.log_format)?;
-    storage::require_existing(&config)?;
+    let config = storage::existing(&flags.given)?;
     let (output, name) = (output(&flags.file)?, storage::name(&config));
     let user = flags.user.clone();
     signals::run(|stop| export(config, output, (name, user), stop))
@@ -80,27 +77,25 @@ async fn export(
     (name, user): (String, Option<UserId>),
     stop: Stop,
 ) -> Result<(), Error> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = storage::open(&config, clock.clone()).await?;
-    if matches!(config.store, StoreChoice::Cql(_)) {
-        eprintln!(
-            "wideroom: the file can miss what servers write during the export; stop them first for a move"
-        );
-    }
-    let export = Export {
-        store: store.clone(),
-        clock,
-        stop,
-        user,
+    let work = async |store: &Arc<dyn StoreAdmin>, clock| {
+        if matches!(config.store, StoreChoice::Cql(_)) {
+            eprintln!(
+                "wideroom: the file can miss what servers write during the export; stop them first for a move"
+            );
+        }
+        let export = Export {
+            store: Arc::clone(store),
+            clock,
+            stop,
+            user,
+        };
+        match output {
+            ExportOutput::Stdout => to_pipe(&export, tokio::io::stdout()).await,
+            ExportOutput::Pipe(file) => to_pipe(&export, tokio::fs::File::from_std(file)).await,
+            ExportOutput::File(path) => to_file(&export, path, name).await,
+        }
     };
-    let outcome = match output {
-        ExportOutput::Stdout => to_pipe(&export, tokio::io::stdout()).await,
-        ExportOutput::Pipe(file) => to_pipe(&export, tokio::fs::File::from_std(file)).await,
-        ExportOutput::File(path) => to_file(&export, path, name).await,
-    };
-    let closed = store.close().await;
-    outcome?;
-    Ok(closed?)
+    storage::with_store(&config, work).await
 }
 
 async fn to_pipe(export: &Export, output: impl AsyncWrite + Unpin + Send) -> Result<(), Error> {

@@ -13,7 +13,6 @@ use crate::cli::progress::Reporter;
 use crate::cli::settings::{STORE, SettingFlags};
 use crate::cli::signals::{self, Stop};
 use crate::cli::{RESUMABLE, print, storage};
-use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::store::StoreAdmin;
 use crate::store::cluster::BEAT_EVERY;
@@ -79,46 +78,39 @@ async fn import(
     is_lossy: bool,
     stop: Stop,
 ) -> Result<(), Error> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = storage::open(&config, clock.clone()).await?;
-    let advice = "stop all of them, then import; they would learn of the data late";
-    if let Err(refusal) = refuse_while_served(&*store, advice).await {
-        store.close().await?;
-        return Err(refusal);
-    }
-    let import = Import {
-        store: store.clone(),
-        clock,
-        dir: config.data,
-        is_lossy,
-        stop,
-    };
     let is_file = matches!(input, ImportInput::File(_));
-    let outcome = match input {
-        ImportInput::File(file) => {
-            let mut progress =
-                ImportProgress::new(file.metadata().ok().map(|metadata| metadata.len()));
-            let outcome = import
-                .file(file, &mut |report| progress.show(&report))
-                .await;
-            progress.reporter.end();
-            outcome
+    let work = async |store: &Arc<dyn StoreAdmin>, clock| {
+        let advice = "stop all of them, then import; they would learn of the data late";
+        refuse_while_served(&**store, advice).await?;
+        let import = Import {
+            store: Arc::clone(store),
+            clock,
+            dir: config.data.clone(),
+            is_lossy,
+            stop,
+        };
+        let (mut progress, outcome);
+        match input {
+            ImportInput::File(file) => {
+                progress = ImportProgress::new(file.metadata().ok().map(|metadata| metadata.len()));
+                outcome = import
+                    .file(file, &mut |report| progress.show(&report))
+                    .await;
+            }
+            ImportInput::Pipe(pipe) => {
+                progress = ImportProgress::new(None);
+                outcome = import
+                    .pipe(pipe, &mut |report| progress.show(&report))
+                    .await;
+            }
         }
-        ImportInput::Pipe(pipe) => {
-            let mut progress = ImportProgress::new(None);
-            let outcome = import
-                .pipe(pipe, &mut |report| progress.show(&report))
-                .await;
-            progress.reporter.end();
-            outcome
-        }
+        progress.reporter.end();
+        Ok(outcome?)
     };
-    let closed = store.close().await;
     let ImportOutcome {
         counts,
         is_interrupted,
-    } = outcome?;
-    closed?;
+    } = storage::with_store(&config, work).await?;
     print(&summary(&counts))?;
     if is_lossy {
         print(&losses(&counts.losses))?;

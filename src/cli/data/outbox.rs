@@ -42,14 +42,13 @@ pub(in crate::cli) fn run(flags: &OutboxFlags) -> Result<(), Error> {
 }
 
 async fn carry_out(config: Config, action: OutboxAction, stop: Stop) -> Result<(), Error> {
-    let store = storage::open(&config, Arc::new(SystemClock)).await?;
-    let done = tokio::select! {
-        done = switch(&*store, action) => done,
-        () = stop.cancelled() => Err(Error::Interrupted("the same command can be repeated")),
+    let work = async |store: &Arc<dyn StoreAdmin>, _| {
+        tokio::select! {
+            done = switch(&**store, action) => done,
+            () = stop.cancelled() => Err(Error::Interrupted("the same command can be repeated")),
+        }
     };
-    let closed = store.close().await;
-    let since = done?;
-    closed?;
+    let since = storage::with_store(&config, work).await?;
     print(&sentence(since))
 }
 

@@ -8,10 +8,9 @@ use crate::cli::progress::Reporter;
 use crate::cli::settings::{STORE, SettingFlags};
 use crate::cli::signals::{self, Stop};
 use crate::cli::{print, storage};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::store::{Store, StoreAdmin};
-use crate::telemetry;
 
 /// Advice after an interruption.
 const INTERRUPTED: &str = "the conversations that were not reached keep the index that they have; the same command begins again";
@@ -23,19 +22,13 @@ pub(in crate::cli) struct ReindexFlags {
 }
 
 pub(in crate::cli) fn run(flags: &ReindexFlags) -> Result<(), Error> {
-    let config = flags.given.config()?;
-    telemetry::init("warn", config.log_format)?;
-    storage::require_existing(&config)?;
+    let config = storage::existing(&flags.given)?;
     signals::run(move |stop| reindex(config, stop))
 }
 
 async fn reindex(config: Config, stop: Stop) -> Result<(), Error> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = storage::open(&config, Arc::clone(&clock)).await?;
-    let rebuilt = rebuild(&store, clock, &stop).await;
-    let closed = store.close().await;
-    let (conversations, messages) = rebuilt?;
-    closed?;
+    let work = async |store: &_, clock| rebuild(store, clock, &stop).await;
+    let (conversations, messages) = storage::with_store(&config, work).await?;
     print(&format!(
         "indexed: {messages} messages of {conversations} conversations"
     ))

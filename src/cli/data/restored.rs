@@ -11,7 +11,6 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
 use crate::model::Timestamp;
 use crate::store::{StoreAdmin, note_restored};
-use crate::telemetry;
 
 #[derive(clap::Args)]
 pub(in crate::cli) struct RestoredFlags {
@@ -20,21 +19,18 @@ pub(in crate::cli) struct RestoredFlags {
 }
 
 pub(in crate::cli) fn run(flags: &RestoredFlags) -> Result<(), Error> {
-    let config = flags.given.config()?;
-    telemetry::init("warn", config.log_format)?;
-    storage::require_existing(&config)?;
+    let config = storage::existing(&flags.given)?;
     signals::run(move |stop| carry_out(config, stop))
 }
 
 async fn carry_out(config: Config, stop: Stop) -> Result<(), Error> {
-    let store = storage::open(&config, Arc::new(SystemClock)).await?;
-    let noted = tokio::select! {
-        noted = note(&*store) => noted,
-        () = stop.cancelled() => Err(Error::Interrupted("the same command can be repeated")),
+    let work = async |store: &Arc<dyn StoreAdmin>, _| {
+        tokio::select! {
+            noted = note(&**store) => noted,
+            () = stop.cancelled() => Err(Error::Interrupted("the same command can be repeated")),
+        }
     };
-    let closed = store.close().await;
-    let since = noted?;
-    closed?;
+    let since = storage::with_store(&config, work).await?;
     print(&format!(
         "cursors of streams from before {since} are expired: clients that resume with one read again"
     ))

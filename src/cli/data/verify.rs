@@ -9,10 +9,9 @@ use crate::cli::progress::Reporter;
 use crate::cli::settings::{STORE, SettingFlags};
 use crate::cli::signals::{self, Stop};
 use crate::cli::{print, storage};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::store::{DAMAGED_MESSAGE, Finding, Store, StoreAdmin};
-use crate::telemetry;
 
 /// Finding of a conversation whose search index lacks messages.
 const INCOMPLETE_INDEX: &str = "a conversation whose search index lacks messages";
@@ -27,24 +26,18 @@ pub(in crate::cli) struct VerifyFlags {
 }
 
 pub(in crate::cli) fn run(flags: &VerifyFlags) -> Result<(), Error> {
-    let config = flags.given.config()?;
-    telemetry::init("warn", config.log_format)?;
-    storage::require_existing(&config)?;
+    let config = storage::existing(&flags.given)?;
     let repair = flags.repair;
     signals::run(move |stop| verify(config, repair, stop))
 }
 
 async fn verify(config: Config, repair: bool, stop: Stop) -> Result<(), Error> {
-    let store = storage::open(&config, Arc::new(SystemClock)).await?;
     let mut report = VerifyReport::default();
-    let clock = Arc::new(SystemClock);
-    let checked = match check(&*store, repair, &stop, &mut report).await {
-        Ok(true) => check_index(&store, clock, repair, &stop, &mut report).await,
-        other => other,
+    let work = async |store: &Arc<dyn StoreAdmin>, clock| {
+        Ok(check(&**store, repair, &stop, &mut report).await?
+            && check_index(store, clock, repair, &stop, &mut report).await?)
     };
-    let closed = store.close().await;
-    let is_complete = checked?;
-    closed?;
+    let is_complete = storage::with_store(&config, work).await?;
     for (what, kind) in &report.kinds {
         print(&kind.line(what))?;
     }

@@ -35,6 +35,7 @@ statements! {
 }
 
 /// A conversation while its rows are imported.
+#[derive(Default)]
 pub(super) struct ImportedConversation {
     /// `None` until it exists.
     pub(super) conversation: Option<Conversation>,
@@ -141,20 +142,9 @@ impl Admin {
             try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
         let mut imported = ImportedConversation {
             conversation: found.as_ref().map(|found| (*found.conversation).clone()),
-            profile: ConversationProfile::default(),
-            is_new: false,
             seen,
             head: found.map(|found| found.head).unwrap_or_default(),
-            participants: BTreeMap::new(),
-            added: Vec::new(),
-            pairs: Vec::new(),
-            present: HashMap::new(),
-            buckets: HashSet::new(),
-            messages: Vec::new(),
-            input_hashes: HashMap::new(),
-            reactions: Vec::new(),
-            pins: Vec::new(),
-            newest_present: None,
+            ..ImportedConversation::default()
         };
         let Some(conversation) = &imported.conversation else {
             return Ok(imported);
