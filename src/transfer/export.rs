@@ -17,7 +17,7 @@ use super::line::{self, FORMAT, Line};
 use super::progress::Position;
 pub use super::progress::{Damaged, ExportCounts, LeftOut, Written};
 use crate::clock::Clock;
-use crate::model::{Direction, OrderKey, UserId};
+use crate::model::{Direction, OrderKey, Timestamp, UserId};
 use crate::store::{self, ImportRow, ReportQuery, StoreAdmin};
 
 /// Rows of one read.
@@ -115,18 +115,12 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         let (after_user, after_conversation) = match position {
             Position::End => return Ok(true),
             Position::Start => {
-                let exported_at = Some(self.export.clock.now().to_string());
                 let everyone = self.export.store.restrictions().await?;
                 let everyone = everyone
                     .into_iter()
                     .find(|(restricted, _)| restricted.is_none());
                 let tokens_from = everyone.and_then(|(_, restriction)| restriction.tokens_from);
-                self.line(&Line::Header(line::Header {
-                    format: Some(FORMAT),
-                    exported_at,
-                    tokens_from: tokens_from.map(|moment| moment.to_string()),
-                }))
-                .await?;
+                self.header(tokens_from).await?;
                 (None, None)
             }
             Position::Header => (None, None),
@@ -138,7 +132,9 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
                 self.blocks(&user, Some(&blocked)).await?;
                 (Some(user), None)
             }
-            Position::Report(report) => return self.reports_to_the_end(report.order_key()).await,
+            Position::Report(report) => {
+                return self.reports_to_the_end(None, report.order_key()).await;
+            }
             Position::Conversation(id, within) => {
                 if !self.rest_of(id, within).await? {
                     return Ok(false);
@@ -151,11 +147,24 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         if !is_whole {
             return Ok(false);
         }
-        self.reports_to_the_end(OrderKey::MIN).await
+        self.reports_to_the_end(None, OrderKey::MIN).await
     }
 
-    /// Writes the reports after a position, the oldest first, and the last line.
-    async fn reports_to_the_end(&mut self, mut after: OrderKey) -> Result<bool> {
+    async fn header(&mut self, tokens_from: Option<Timestamp>) -> Result<()> {
+        self.line(&Line::Header(line::Header {
+            format: Some(FORMAT),
+            exported_at: Some(self.export.clock.now().to_string()),
+            tokens_from: tokens_from.map(|moment| moment.to_string()),
+        }))
+        .await
+    }
+
+    /// Writes the reports after a position, the oldest first, and the last line. With a user, only those by that user.
+    async fn reports_to_the_end(
+        &mut self,
+        by: Option<&UserId>,
+        mut after: OrderKey,
+    ) -> Result<bool> {
         loop {
             let query = ReportQuery {
                 older_than: OrderKey::MAX,
@@ -166,7 +175,9 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
             let page = self.export.store.reports(&query).await?;
             let next = next_after(&page, |report| report.id.order_key());
             for report in page {
-                self.row(&ImportRow::Report(Box::new(report))).await?;
+                if by.is_none_or(|by| report.reporter == *by) {
+                    self.row(&ImportRow::Report(Box::new(report))).await?;
+                }
             }
             let Some(next) = next else { break };
             after = next;

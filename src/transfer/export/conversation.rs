@@ -101,15 +101,16 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
                 if let Some(stored) = stored.into_iter().flatten().next() {
                     self.pin(&stored).await?;
                 }
-                self.reactions_after(id, message, None).await?;
+                self.reactions_after(id, message, None, None).await?;
                 Some(message)
             }
             Within::Pin(message) => {
-                self.reactions_after(id, message, None).await?;
+                self.reactions_after(id, message, None, None).await?;
                 Some(message)
             }
             Within::Reaction(message, reaction) => {
-                self.reactions_after(id, message, Some(reaction)).await?;
+                self.reactions_after(id, message, Some(reaction), None)
+                    .await?;
                 Some(message)
             }
         };
@@ -233,7 +234,7 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
                 .cloned();
             self.reactions(id, at, reactions).await?;
             if more.is_some() {
-                self.reactions_after(id, at, more).await?;
+                self.reactions_after(id, at, more, None).await?;
             }
         }
         Ok(())
@@ -273,11 +274,13 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         .await
     }
 
-    async fn reactions_after(
+    /// Writes the reactions after one. With a user, only those by that user.
+    pub(super) async fn reactions_after(
         &mut self,
         id: ConversationId,
         message: MessageId,
         mut after: Option<(Emoji, UserId)>,
+        by: Option<&UserId>,
     ) -> Result<()> {
         loop {
             let page = self
@@ -289,6 +292,8 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
                 .last()
                 .filter(|_| page.len() == REACTIONS_PAGE)
                 .cloned();
+            let page = page.into_iter();
+            let page = page.filter(|(_, user)| by.is_none_or(|by| user == by));
             self.reactions(id, message, page).await?;
             if after.is_none() {
                 return Ok(());
@@ -296,11 +301,11 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         }
     }
 
-    pub(super) async fn reactions(
+    async fn reactions(
         &mut self,
         conversation: ConversationId,
         message: MessageId,
-        reactions: Vec<(Emoji, UserId)>,
+        reactions: impl IntoIterator<Item = (Emoji, UserId)>,
     ) -> Result<()> {
         for (emoji, user) in reactions {
             self.row(&ImportRow::Reaction {

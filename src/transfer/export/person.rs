@@ -5,23 +5,14 @@ use std::sync::Arc;
 
 use tokio::io::AsyncWrite;
 
-use super::{ExportRun, PAGE, REACTIONS_PAGE, Result, next_after};
-use crate::model::{
-    ConversationId, ConversationProfile, Direction, Flags, Message, OrderKey, UserId,
-};
-use crate::store::{ImportPositions, ImportRow, ReportQuery};
-use crate::transfer::line::{self, FORMAT, Line};
+use super::{ExportRun, PAGE, Result, next_after};
+use crate::model::{ConversationId, ConversationProfile, Flags, Message, OrderKey, UserId};
+use crate::store::{ImportPositions, ImportRow};
 
 impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W, J> {
     pub(super) async fn person(&mut self, user: &UserId) -> Result<bool> {
         let export = self.export;
-        let exported_at = Some(export.clock.now().to_string());
-        self.line(&Line::Header(line::Header {
-            format: Some(FORMAT),
-            exported_at,
-            tokens_from: None,
-        }))
-        .await?;
+        self.header(None).await?;
         let users = std::slice::from_ref(user);
         let profile = export.store.profiles(users).await?.pop().flatten();
         let restriction = export.store.restrictions_of(users).await?.pop();
@@ -45,10 +36,7 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
                 break;
             }
         }
-        self.reports_by(user).await?;
-        let lines = self.counts.lines;
-        self.line(&Line::End(line::End { lines })).await?;
-        Ok(true)
+        self.reports_to_the_end(Some(user), OrderKey::MIN).await
     }
 
     /// Writes a user's part of a conversation.
@@ -102,45 +90,10 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
         if message.current_pin().is_some_and(|pin| pin.by == *user) {
             self.pin(message).await?;
         }
-        if !message.has_reactions {
-            return Ok(());
+        if message.has_reactions {
+            let (id, message) = (message.conversation, message.id);
+            self.reactions_after(id, message, None, Some(user)).await?;
         }
-        let (id, mut after) = (message.conversation, None);
-        loop {
-            let store = &self.export.store;
-            let page: Vec<_> = store
-                .all_reactions(id, message.id, after.as_ref(), REACTIONS_PAGE)
-                .await?;
-            after = page
-                .last()
-                .filter(|_| page.len() == REACTIONS_PAGE)
-                .cloned();
-            let own = page.into_iter().filter(|(_, by)| by == user);
-            self.reactions(id, message.id, own.collect()).await?;
-            if after.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn reports_by(&mut self, user: &UserId) -> Result<()> {
-        let mut after = OrderKey::MIN;
-        loop {
-            let query = ReportQuery {
-                older_than: OrderKey::MAX,
-                newer_than: after,
-                direction: Direction::Backward,
-                limit: PAGE,
-            };
-            let page = self.export.store.reports(&query).await?;
-            let next = next_after(&page, |report| report.id.order_key());
-            for report in page {
-                if report.reporter == *user {
-                    self.row(&ImportRow::Report(Box::new(report))).await?;
-                }
-            }
-            let Some(next) = next else { return Ok(()) };
-            after = next;
-        }
+        Ok(())
     }
 }
