@@ -276,24 +276,16 @@ impl Admin {
             let ImportRow::Conversation { conversation, .. } = row else {
                 return None;
             };
-            (conversation.kind == ConversationKind::Direct).then_some(conversation.id)
+            Some(conversation)
         });
-        let is_direct = |imported: &ImportedConversation| {
-            imported
-                .conversation
-                .as_ref()
-                .is_some_and(|one| one.kind == ConversationKind::Direct)
-        };
-        let old = imported
-            .iter()
-            .filter(|(_, imported)| is_direct(imported))
-            .map(|(id, _)| *id);
-        let mut participants: BTreeMap<ConversationId, Vec<&UserId>> = BTreeMap::new();
-        for id in new.chain(old) {
-            participants
-                .entry(id)
-                .or_insert_with(|| imported[&id].participants.keys().collect());
-        }
+        let old = imported.values();
+        let all = new.chain(old.filter_map(|imported| imported.conversation.as_ref()));
+        let direct = all.filter(|one| one.kind == ConversationKind::Direct);
+        let participants = direct.map(|one| {
+            let stored = imported[&one.id].participants.keys();
+            (one.id, stored.collect::<Vec<_>>())
+        });
+        let mut participants: BTreeMap<_, _> = participants.collect();
         for row in rows {
             if let ImportRow::Participant { conversation, user, .. } = row
                 && let Some(participants) = participants.get_mut(conversation)
@@ -310,19 +302,12 @@ impl Admin {
                 wanted.extend(participants[n..].iter().map(|other| pair_key(one, other)));
             }
         }
-        let wanted: Vec<_> = wanted.into_iter().collect();
-        let taken = concurrently(
-            wanted
-                .iter()
-                .map(|pair| self.participants.conversation_of_pair(pair))
-                .collect(),
-        )
-        .await?;
-        Ok(wanted
-            .into_iter()
-            .zip(taken)
-            .filter_map(|(pair, taken)| Some((pair, taken?)))
-            .collect())
+        let each = wanted.into_iter().map(async |pair| {
+            let holder = self.participants.conversation_of_pair(&pair).await?;
+            Ok(holder.map(|holder| (pair, holder)))
+        });
+        let taken = concurrently(each.collect()).await?;
+        Ok(taken.into_iter().flatten().collect())
     }
 
     async fn add_user(

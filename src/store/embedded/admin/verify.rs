@@ -240,13 +240,20 @@ impl PieceCheck<'_> {
                     format!("of restrictions, of {name}: {error}"),
                 );
             }
-            let Some(user) = &restricted else { continue };
-            if self.view.get(&key::user(user))?.is_none() {
-                self.found(finding::RESTRICTED, format!("the user {name}"));
-                self.put(key::user(user), record::encode_profile(&Profile::default()));
+            if let Some(user) = &restricted {
+                self.user(user, finding::RESTRICTED)?;
             }
         }
         Ok(next)
+    }
+
+    fn user(&mut self, user: &UserId, what: &'static str) -> Result<()> {
+        let row = key::user(user);
+        if !self.view.has(&row)? {
+            self.found(what, format!("the user {user}"));
+            self.put(row, record::encode_profile(&Profile::default()));
+        }
+        Ok(())
     }
 
     /// A user with blocks has a row of a user, by which exports find them.
@@ -261,12 +268,8 @@ impl PieceCheck<'_> {
                 self.found(finding::UNREADABLE, example);
             }
             let is_next = last_user.as_ref() != Some(&user);
-            if is_next && self.view.get(&key::user(&user))?.is_none() {
-                self.found(finding::BLOCKER, format!("the user {user}"));
-                self.put(
-                    key::user(&user),
-                    record::encode_profile(&Profile::default()),
-                );
+            if is_next {
+                self.user(&user, finding::BLOCKER)?;
             }
             last_user = Some(user);
         }
