@@ -69,6 +69,15 @@ impl Message {
         Some(&content.mentions).filter(|mentions| !mentions.is_empty())
     }
 
+    /// The users whose mentions are counted, and whether that of everyone is. A sender is not mentioned by themselves,
+    /// and mentions of agents are not counted.
+    pub fn counted_mentions(&self) -> (impl Iterator<Item = &UserId>, bool) {
+        let mentions = self.mentions();
+        let users = mentions.into_iter().flat_map(Mentions::users);
+        let users = users.filter(|user| **user != self.sender && !user.is_agent());
+        (users, mentions.is_some_and(|mentions| mentions.everyone))
+    }
+
     /// Whether the message counts as an unread mention for this user until the user reads it.
     pub fn counts_as_mention_for(&self, user: &UserId) -> bool {
         let is_mention = self

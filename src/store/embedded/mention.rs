@@ -17,16 +17,11 @@ use crate::store::{Result, UnreadQuery, UnreadReader};
 
 const TABLE: &str = "mentions_by_entry";
 
-/// Keys of the rows that a message has while it is not deleted. A sender is not mentioned by themselves, and
-/// mentions of agents are not counted.
+/// Keys of the rows that a message has while it is not deleted.
 pub(super) fn keys(message: &Message) -> Vec<Key> {
-    let Some(mentions) = message.mentions() else {
-        return Vec::new();
-    };
     let (id, at) = (message.conversation, message.id.order_key());
-    let named = mentions.users().iter();
-    let named = named.filter(|user| **user != message.sender && !user.is_agent());
-    let everyone = mentions.everyone.then(|| key::everyone(id, at));
+    let (named, everyone) = message.counted_mentions();
+    let everyone = everyone.then(|| key::everyone(id, at));
     named
         .map(|user| key::mention(user, id, at))
         .chain(everyone)

@@ -62,16 +62,12 @@ pub(crate) enum Mentioned {
 }
 
 impl Mentioned {
-    /// The mentions that a message has while it is not deleted. A sender is not mentioned by themselves, and mentions of
-    /// agents are not counted.
+    /// The mentions that a message has while it is not deleted.
     pub(crate) fn of(message: &Message) -> Vec<Self> {
-        let Some(mentions) = message.mentions() else {
-            return Vec::new();
-        };
-        let named = mentions.users().iter().cloned();
-        let named = named.filter(|user| *user != message.sender && !user.is_agent());
-        let everyone = mentions.everyone.then_some(Self::Everyone);
-        everyone.into_iter().chain(named.map(Self::User)).collect()
+        let (named, everyone) = message.counted_mentions();
+        let named = named.cloned().map(Self::User);
+        let everyone = everyone.then_some(Self::Everyone);
+        everyone.into_iter().chain(named).collect()
     }
 
     /// The element of a message's set of names. No user has an empty name.

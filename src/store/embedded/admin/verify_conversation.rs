@@ -268,20 +268,15 @@ impl PieceCheck<'_> {
         message: &Message,
         memberships: &BTreeMap<UserId, Membership>,
     ) -> Result<bool> {
-        let Some(mentions) = message.mentions() else {
-            return Ok(false);
-        };
         let (id, at) = (message.conversation, message.id.order_key());
-        for user in mentions.users() {
-            if *user != message.sender
-                && !user.is_agent()
-                && memberships.get(user).is_some_and(Membership::is_joined)
-                && !self.view.has(&key::mention(user, id, at))?
-            {
+        let (named, everyone) = message.counted_mentions();
+        for user in named {
+            let is_joined = memberships.get(user).is_some_and(Membership::is_joined);
+            if is_joined && !self.view.has(&key::mention(user, id, at))? {
                 return Ok(true);
             }
         }
-        Ok(mentions.everyone && !self.view.has(&key::everyone(id, at))?)
+        Ok(everyone && !self.view.has(&key::everyone(id, at))?)
     }
 
     fn pins(&mut self, id: ConversationId, expected: BTreeMap<MessageId, Pin>) -> Result<()> {
