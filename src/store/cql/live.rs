@@ -1,9 +1,7 @@
 //! Live messages on a cluster: a partition for each, a list of each conversation, and the due queue.
 //!
 //! The list of writers changes by lightweight transactions alone. A row of text has its extent in its key, and the static
-//! cells are registers with the moment as their write timestamp. Nothing is deleted: rows expire.
-
-use std::sync::Arc;
+//! cells are registers with the moment as their write timestamp. Nothing is deleted: rows expire. The chat caches them.
 
 use futures_util::future::{try_join, try_join_all};
 use scylla::value::Row;
@@ -15,7 +13,7 @@ use crate::model::{
     OutboxShard, Timestamp,
 };
 use crate::store::cql::driver::error::corrupt;
-use crate::store::cql::driver::executor::{Executor, concurrently};
+use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{row_limit, user, values};
 use crate::store::live::{
@@ -48,11 +46,6 @@ statements! {
     SELECT_LISTED_LIVES: Read "SELECT minute, live_id, sender_id, key FROM live_messages_by_conversation WHERE conversation_id = ? AND minute >= ? LIMIT ?";
     INSERT_DUE_LIVE: Write "INSERT INTO due_by_minute (minute, shard, due_id, kind, conversation_id, live_id, sender_id, key) VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?";
     SELECT_DUE_LIVES: Poll "SELECT kind, conversation_id, live_id, sender_id, key FROM due_by_minute WHERE minute = ? AND shard = ? AND due_id > ? LIMIT ?";
-}
-
-/// Live messages, without a cache: the chat holds one.
-pub(crate) struct LiveTables {
-    executor: Arc<Executor>,
 }
 
 type LiveBytes = Option<Vec<u8>>;
@@ -112,31 +105,7 @@ fn listing(
     })
 }
 
-impl LiveTables {
-    pub(crate) fn new(executor: Arc<Executor>) -> Self {
-        Self { executor }
-    }
-
-    async fn claim(&self, live: LiveKey, claim: &WriterClaim) -> Result<bool> {
-        let (conversation, id) = (live.conversation, id_bytes(live));
-        let ClaimBytes {
-            seen,
-            writers,
-            start,
-        } = ClaimBytes::new(claim);
-        let refused: Option<Row> = match seen {
-            None => {
-                let values = values![WRITERS_SECONDS, writers, start, conversation, id];
-                self.executor.write_if(&CLAIM_FIRST_WRITER, values).await?
-            }
-            Some(seen) => {
-                let values = values![WRITERS_SECONDS, writers, conversation, id, seen];
-                self.executor.write_if(&CLAIM_NEXT_WRITER, values).await?
-            }
-        };
-        Ok(refused.is_none())
-    }
-
+impl Cql {
     async fn live_message(&self, live: LiveKey) -> Result<Option<LiveMessage>> {
         let values = values![live.conversation, id_bytes(live)];
         let row: Option<LiveColumns> = self.executor.read_one(&SELECT_LIVE, values).await?;
@@ -153,125 +122,6 @@ impl LiveTables {
             discarded,
         };
         cells.decode(live)
-    }
-
-    async fn texts(&self, query: &LiveTextQuery) -> Result<Vec<LiveText>> {
-        let writer = query.writer.get().cast_signed();
-        let values = values![
-            query.live.conversation,
-            id_bytes(query.live),
-            writer,
-            number(query.after.end),
-            number(query.after.position),
-            writer,
-            row_limit(query.limit)
-        ];
-        let rows: Vec<(i32, Option<String>)> =
-            self.executor.read(&SELECT_LIVE_TEXTS, values).await?;
-        let text = |(position, content): (i32, Option<String>)| {
-            let position = u32::try_from(position).ok()?;
-            LiveText::new(position, content?)
-        };
-        let texts = rows.into_iter().map(|row| {
-            text(row).ok_or_else(|| corrupt(TEXTS, "a row has a text within the longest body"))
-        });
-        texts.collect()
-    }
-
-    async fn write(&self, live: LiveKey, write: &LiveWrite) -> Result<()> {
-        let (conversation, id, at) = (live.conversation, id_bytes(live), write.at);
-        let status = write.status.as_ref();
-        let status = status.map(|status| encode_register(at, status));
-        let steps = write.steps.as_ref();
-        let steps = steps.map(|steps| encode_register(at, steps));
-        let Some(text) = &write.text else {
-            let values = values![conversation, id, at, status, steps, at];
-            return self.executor.write(&TOUCH_LIVE, values).await;
-        };
-        let extent = text.extent();
-        let values = values![
-            conversation,
-            id,
-            write.writer.get().cast_signed(),
-            number(extent.end),
-            number(extent.position),
-            text.text(),
-            at,
-            status,
-            steps,
-            at
-        ];
-        self.executor.write(&INSERT_LIVE_TEXT, values).await
-    }
-
-    async fn list(&self, listing: &LiveListing, due_minute: u32) -> Result<()> {
-        let LiveListing {
-            minute,
-            live,
-            sender,
-            key,
-        } = listing;
-        // A repetition writes the same cells.
-        let at = begin_of_minute(*minute);
-        let (conversation, id) = (live.conversation, id_bytes(*live));
-        let values = values![
-            conversation,
-            number(*minute),
-            id.clone(),
-            sender,
-            key.as_str(),
-            at
-        ];
-        let listed = self.executor.write(&LIST_LIVE, values);
-        let values = values![
-            number(due_minute),
-            OutboxShard::of(conversation).number().cast_signed(),
-            due_id(*live),
-            KIND_LIVE,
-            conversation,
-            id,
-            sender,
-            key.as_str(),
-            at,
-            DUE_SECONDS
-        ];
-        let due = self.executor.write(&INSERT_DUE_LIVE, values);
-        try_join(listed, due).await.map(drop)
-    }
-
-    async fn listed(
-        &self,
-        conversation: ConversationId,
-        from_minute: u32,
-        limit: usize,
-    ) -> Result<Vec<LiveListing>> {
-        let values = values![conversation, number(from_minute), row_limit(limit)];
-        let rows: Vec<ListedColumns> = self.executor.read(&SELECT_LISTED_LIVES, values).await?;
-        let each = rows.into_iter().map(|(minute, id, sender, key)| {
-            let live = LiveKey {
-                conversation,
-                id: live_id(LIST, &id)?,
-            };
-            let minute = u32::try_from(minute).unwrap_or_default();
-            listing(LIST, (minute, live), (sender, key))
-        });
-        each.collect()
-    }
-
-    async fn due(&self, query: &DueLiveQuery) -> Result<Vec<LiveListing>> {
-        let mut minute = query.after.map_or(query.from, |(minute, _)| minute);
-        let mut found = Vec::new();
-        while minute <= query.up_to && found.len() < query.limit {
-            let end = query.up_to.min(minute.saturating_add(MINUTES_AT_ONCE - 1));
-            let left = query.limit - found.len();
-            let reads = (minute..=end).map(|minute| self.due_of_minute(query, minute, left));
-            for entries in try_join_all(reads).await? {
-                found.extend(entries);
-            }
-            minute = end.saturating_add(1);
-        }
-        found.truncate(query.limit);
-        Ok(found)
     }
 
     async fn due_of_minute(
@@ -309,23 +159,86 @@ impl LiveStore for Cql {
         live: LiveKey,
         claim: &'a WriterClaim,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.live.claim(live, claim))
+        Box::pin(async move {
+            let (conversation, id) = (live.conversation, id_bytes(live));
+            let ClaimBytes {
+                seen,
+                writers,
+                start,
+            } = ClaimBytes::new(claim);
+            let refused: Option<Row> = match seen {
+                None => {
+                    let values = values![WRITERS_SECONDS, writers, start, conversation, id];
+                    self.executor.write_if(&CLAIM_FIRST_WRITER, values).await?
+                }
+                Some(seen) => {
+                    let values = values![WRITERS_SECONDS, writers, conversation, id, seen];
+                    self.executor.write_if(&CLAIM_NEXT_WRITER, values).await?
+                }
+            };
+            Ok(refused.is_none())
+        })
     }
 
     fn live_messages<'a>(
         &'a self,
         keys: &'a [LiveKey],
     ) -> StoreFuture<'a, Vec<Option<LiveMessage>>> {
-        let each = keys.iter().map(|live| self.live.live_message(*live));
+        let each = keys.iter().map(|live| self.live_message(*live));
         Box::pin(concurrently(each.collect()))
     }
 
     fn live_texts<'a>(&'a self, query: &'a LiveTextQuery) -> StoreFuture<'a, Vec<LiveText>> {
-        Box::pin(self.live.texts(query))
+        Box::pin(async move {
+            let writer = query.writer.get().cast_signed();
+            let values = values![
+                query.live.conversation,
+                id_bytes(query.live),
+                writer,
+                number(query.after.end),
+                number(query.after.position),
+                writer,
+                row_limit(query.limit)
+            ];
+            let rows: Vec<(i32, Option<String>)> =
+                self.executor.read(&SELECT_LIVE_TEXTS, values).await?;
+            let text = |(position, content): (i32, Option<String>)| {
+                let position = u32::try_from(position).ok()?;
+                LiveText::new(position, content?)
+            };
+            let texts = rows.into_iter().map(|row| {
+                text(row).ok_or_else(|| corrupt(TEXTS, "a row has a text within the longest body"))
+            });
+            texts.collect()
+        })
     }
 
     fn write_live<'a>(&'a self, live: LiveKey, write: &'a LiveWrite) -> StoreFuture<'a, ()> {
-        Box::pin(self.live.write(live, write))
+        Box::pin(async move {
+            let (conversation, id, at) = (live.conversation, id_bytes(live), write.at);
+            let status = write.status.as_ref();
+            let status = status.map(|status| encode_register(at, status));
+            let steps = write.steps.as_ref();
+            let steps = steps.map(|steps| encode_register(at, steps));
+            let Some(text) = &write.text else {
+                let values = values![conversation, id, at, status, steps, at];
+                return self.executor.write(&TOUCH_LIVE, values).await;
+            };
+            let extent = text.extent();
+            let values = values![
+                conversation,
+                id,
+                write.writer.get().cast_signed(),
+                number(extent.end),
+                number(extent.position),
+                text.text(),
+                at,
+                status,
+                steps,
+                at
+            ];
+            self.executor.write(&INSERT_LIVE_TEXT, values).await
+        })
     }
 
     fn stop_live<'a>(&'a self, live: LiveKey, stop: &'a LiveStop) -> StoreFuture<'a, ()> {
@@ -341,7 +254,40 @@ impl LiveStore for Cql {
     }
 
     fn list_live<'a>(&'a self, listing: &'a LiveListing, due_minute: u32) -> StoreFuture<'a, ()> {
-        Box::pin(self.live.list(listing, due_minute))
+        Box::pin(async move {
+            let LiveListing {
+                minute,
+                live,
+                sender,
+                key,
+            } = listing;
+            // A repetition writes the same cells.
+            let at = begin_of_minute(*minute);
+            let (conversation, id) = (live.conversation, id_bytes(*live));
+            let values = values![
+                conversation,
+                number(*minute),
+                id.clone(),
+                sender,
+                key.as_str(),
+                at
+            ];
+            let listed = self.executor.write(&LIST_LIVE, values);
+            let values = values![
+                number(due_minute),
+                OutboxShard::of(conversation).number().cast_signed(),
+                due_id(*live),
+                KIND_LIVE,
+                conversation,
+                id,
+                sender,
+                key.as_str(),
+                at,
+                DUE_SECONDS
+            ];
+            let due = self.executor.write(&INSERT_DUE_LIVE, values);
+            try_join(listed, due).await.map(drop)
+        })
     }
 
     fn listed_lives(
@@ -350,10 +296,36 @@ impl LiveStore for Cql {
         from_minute: u32,
         limit: usize,
     ) -> StoreFuture<'_, Vec<LiveListing>> {
-        Box::pin(self.live.listed(conversation, from_minute, limit))
+        Box::pin(async move {
+            let values = values![conversation, number(from_minute), row_limit(limit)];
+            let rows: Vec<ListedColumns> = self.executor.read(&SELECT_LISTED_LIVES, values).await?;
+            let each = rows.into_iter().map(|(minute, id, sender, key)| {
+                let live = LiveKey {
+                    conversation,
+                    id: live_id(LIST, &id)?,
+                };
+                let minute = u32::try_from(minute).unwrap_or_default();
+                listing(LIST, (minute, live), (sender, key))
+            });
+            each.collect()
+        })
     }
 
     fn due_lives<'a>(&'a self, query: &'a DueLiveQuery) -> StoreFuture<'a, Vec<LiveListing>> {
-        Box::pin(self.live.due(query))
+        Box::pin(async move {
+            let mut minute = query.after.map_or(query.from, |(minute, _)| minute);
+            let mut found = Vec::new();
+            while minute <= query.up_to && found.len() < query.limit {
+                let end = query.up_to.min(minute.saturating_add(MINUTES_AT_ONCE - 1));
+                let left = query.limit - found.len();
+                let reads = (minute..=end).map(|minute| self.due_of_minute(query, minute, left));
+                for entries in try_join_all(reads).await? {
+                    found.extend(entries);
+                }
+                minute = end.saturating_add(1);
+            }
+            found.truncate(query.limit);
+            Ok(found)
+        })
     }
 }

@@ -23,6 +23,7 @@ mod erasure;
 mod inbox;
 mod live;
 mod message;
+mod open;
 mod outbox;
 mod participant;
 mod removal;
@@ -39,14 +40,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use self::admin::Admin;
-use self::cluster::ClusterTables;
 use self::cluster_store::ClusterDirectory;
 use self::driver::executor::Executor;
-use self::driver::nodes::{clocks, watch};
-use self::driver::statement::Statement;
-use self::driver::{connect, migrate as migrations, upgrade};
 use self::inbox::Inboxes;
-use self::live::LiveTables;
 use self::message::Messages;
 use self::outbox::Outbox;
 use self::participant::Participants;
@@ -56,10 +52,7 @@ use self::participant::job::JobTable;
 use self::participant::profile::Profiles;
 use self::participant::report::ReportTable;
 use self::participant::restriction::RestrictionTable;
-use self::search::SearchTables;
 use self::send::Sends;
-use super::Result;
-use crate::clock::{Clock, FollowingClock};
 use crate::metrics::Metrics;
 use crate::model::Timestamp;
 
@@ -68,23 +61,6 @@ pub use self::driver::address::{Address, AddressError};
 pub use self::driver::migrate::{Migrated, finish, migrate, record_data_centre};
 #[cfg(debug_assertions)]
 pub use self::driver::next_version::pretend_next_version;
-
-/// The statements of all folders, prepared when the store opens.
-fn statements() -> Vec<&'static [&'static Statement]> {
-    let own: &[&[&Statement]] = &[watch::STATEMENTS, clocks::STATEMENTS, upgrade::STATEMENTS];
-    [
-        own,
-        message::STATEMENTS,
-        cluster::STATEMENTS,
-        outbox::ALL_STATEMENTS,
-        participant::STATEMENTS,
-        inbox::STATEMENTS,
-        send::STATEMENTS,
-        &[live::STATEMENTS, search::STATEMENTS],
-        admin::STATEMENTS,
-    ]
-    .concat()
-}
 
 /// The store on a cluster.
 pub struct Cql {
@@ -98,8 +74,6 @@ pub struct Cql {
     bans: BanTable,
     reports: ReportTable,
     jobs: JobTable,
-    search: SearchTables,
-    live: LiveTables,
     inboxes: Arc<Inboxes>,
     sends: Arc<Sends>,
     outbox: Arc<Outbox>,
@@ -110,67 +84,6 @@ pub struct Cql {
 }
 
 impl Cql {
-    /// Connects to a cluster whose keyspace was migrated.
-    pub async fn open(address: Address, clock: Arc<dyn Clock>) -> Result<Self, ClusterOpenError> {
-        let session = connect::connect(&address, connect::KEEPALIVE_MAX).await?;
-        migrations::check(&session, &address).await?;
-        let profiles = connect::profiles(&address);
-        let executor = Executor::new(session, profiles, &statements()).await;
-        let executor = Arc::new(executor.map_err(|error| ClusterOpenError::Prepare {
-            source: Box::new(error),
-        })?);
-        let clock = Arc::new(FollowingClock::new(clock));
-        let (e, c) = (
-            || Arc::clone(&executor),
-            || Arc::clone(&clock) as Arc<dyn Clock>,
-        );
-        let messages = Arc::new(Messages::new(e(), c()));
-        let participants = Arc::new(Participants::new(e(), Arc::clone(&messages)));
-        let inboxes = Arc::new(Inboxes::new(e(), c(), Arc::clone(&messages)));
-        let (m, p, i) = (
-            || Arc::clone(&messages),
-            || Arc::clone(&participants),
-            || Arc::clone(&inboxes),
-        );
-        let outbox = Arc::new(Outbox::new(e(), c()));
-        let sends = Arc::new(Sends::new(e(), c(), m(), p(), i(), Arc::clone(&outbox)));
-        let cluster = Arc::new(ClusterDirectory {
-            tables: ClusterTables::new(e()),
-            sends: Arc::clone(&sends),
-            clock: Arc::clone(&clock),
-        });
-        let admin = Admin::new(e(), c(), m(), p(), i(), Arc::clone(&sends));
-        let profiles = Profiles::new(e(), c());
-        let restrictions = RestrictionTable::new(e(), c());
-        let blocks = BlockTable::new(e(), c());
-        let bans = BanTable::new(e(), c());
-        let reports = ReportTable::new(e(), c());
-        let jobs = JobTable::new(e());
-        let search = SearchTables::new(e());
-        let live = LiveTables::new(e());
-        outbox.follow(&admin.outbox_since().await);
-        Ok(Self {
-            address,
-            executor,
-            messages,
-            participants,
-            profiles,
-            restrictions,
-            blocks,
-            bans,
-            reports,
-            jobs,
-            search,
-            live,
-            inboxes,
-            sends,
-            outbox,
-            admin,
-            cluster,
-            imported_at: Mutex::default(),
-        })
-    }
-
     pub fn register(&self, metrics: &Metrics) {
         self.executor.register(metrics);
     }

@@ -4,17 +4,16 @@
 //! and its deletion is later than any of them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use scylla::value::Row;
 use uuid::Uuid;
 
 use super::Cql;
 use crate::model::ConversationId;
-use crate::store::cql::driver::executor::{Executor, PARTITIONS_MAX, concurrently};
+use crate::store::cql::driver::executor::{PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, values};
-use crate::store::{DirectoryChange, Result, SearchSegmentKey, SearchStore, StoreFuture};
+use crate::store::{DirectoryChange, SearchSegmentKey, SearchStore, StoreFuture};
 
 /// Write timestamps of blocks, and of their deletion.
 const WRITTEN: i64 = 1;
@@ -31,87 +30,8 @@ statements! {
     DELETE_SEGMENT: Write "DELETE FROM search_blocks_by_segment USING TIMESTAMP ? WHERE conversation_id = ? AND segment_id = ?";
 }
 
-/// The search index, without a cache: the chat holds one.
-pub(crate) struct SearchTables {
-    executor: Arc<Executor>,
-}
-
 fn cql_number(block: u32) -> i32 {
     i32::try_from(block).unwrap_or(i32::MAX)
-}
-
-impl SearchTables {
-    pub(crate) fn new(executor: Arc<Executor>) -> Self {
-        Self { executor }
-    }
-
-    async fn directories(&self, ids: &[ConversationId]) -> Result<Vec<Option<Vec<u8>>>> {
-        let pieces = ids.chunks(PARTITIONS_MAX).map(async |ids| {
-            let values = values![list(ids.iter().copied())];
-            let rows: Vec<(Uuid, Option<Vec<u8>>)> =
-                self.executor.read(&SELECT_DIRECTORIES, values).await?;
-            Ok(rows)
-        });
-        let rows = concurrently(pieces.collect()).await?;
-        let mut found: HashMap<Uuid, Option<Vec<u8>>> = rows.into_iter().flatten().collect();
-        let each = ids.iter().map(|id| found.remove(&id.0).flatten());
-        Ok(each.collect())
-    }
-
-    async fn swap(&self, id: ConversationId, seen: Option<&[u8]>, to: &[u8]) -> Result<bool> {
-        let to = to.to_vec();
-        let refused: Option<Row> = match seen {
-            None => {
-                self.executor
-                    .write_if(&ADD_DIRECTORY, values![id, to])
-                    .await?
-            }
-            Some(seen) => {
-                let values = values![to, id, seen.to_vec()];
-                self.executor.write_if(&SWAP_DIRECTORY, values).await?
-            }
-        };
-        Ok(refused.is_none())
-    }
-
-    async fn put_segment(&self, key: SearchSegmentKey, blocks: &[Vec<u8>]) -> Result<()> {
-        let writes = (0..).zip(blocks).map(|(number, block)| {
-            let (id, segment) = (key.conversation, key.segment);
-            let values = values![id, segment, cql_number(number), block.clone(), WRITTEN];
-            self.executor.write(&INSERT_BLOCK, values)
-        });
-        concurrently(writes.collect()).await.map(drop)
-    }
-
-    async fn blocks(&self, keys: &[(SearchSegmentKey, u32)]) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut by_segment: BTreeMap<SearchSegmentKey, Vec<i32>> = BTreeMap::new();
-        for (segment, number) in keys {
-            let numbers = by_segment.entry(*segment).or_default();
-            numbers.push(cql_number(*number));
-        }
-        let pieces = by_segment.iter().flat_map(|(segment, numbers)| {
-            numbers.chunks(BLOCKS_MAX).map(move |one| (segment, one))
-        });
-        let pieces = pieces.map(async |(key, numbers)| {
-            let numbers = list(numbers.iter().copied());
-            let values = values![key.conversation, key.segment, numbers];
-            let rows: Vec<(i32, Vec<u8>)> = self.executor.read(&SELECT_BLOCKS, values).await?;
-            Ok(rows
-                .into_iter()
-                .map(|(number, content)| ((*key, number), content)))
-        });
-        let rows = concurrently(pieces.collect()).await?;
-        let mut found: HashMap<_, _> = rows.into_iter().flatten().collect();
-        let each = keys
-            .iter()
-            .map(|(segment, number)| found.remove(&(*segment, cql_number(*number))));
-        Ok(each.collect())
-    }
-
-    async fn delete_segment(&self, key: SearchSegmentKey) -> Result<()> {
-        let values = values![DELETED, key.conversation, key.segment];
-        self.executor.write(&DELETE_SEGMENT, values).await
-    }
 }
 
 impl SearchStore for Cql {
@@ -119,7 +39,18 @@ impl SearchStore for Cql {
         &'a self,
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
-        Box::pin(self.search.directories(conversations))
+        Box::pin(async move {
+            let pieces = conversations.chunks(PARTITIONS_MAX).map(async |ids| {
+                let values = values![list(ids.iter().copied())];
+                let rows: Vec<(Uuid, Option<Vec<u8>>)> =
+                    self.executor.read(&SELECT_DIRECTORIES, values).await?;
+                Ok(rows)
+            });
+            let rows = concurrently(pieces.collect()).await?;
+            let mut found: HashMap<Uuid, Option<Vec<u8>>> = rows.into_iter().flatten().collect();
+            let each = conversations.iter().map(|id| found.remove(&id.0).flatten());
+            Ok(each.collect())
+        })
     }
 
     fn swap_search_directory<'a>(
@@ -128,7 +59,21 @@ impl SearchStore for Cql {
         seen: Option<&'a [u8]>,
         to: &'a [u8],
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.search.swap(conversation, seen, to))
+        Box::pin(async move {
+            let to = to.to_vec();
+            let refused: Option<Row> = match seen {
+                None => {
+                    self.executor
+                        .write_if(&ADD_DIRECTORY, values![conversation, to])
+                        .await?
+                }
+                Some(seen) => {
+                    let values = values![to, conversation, seen.to_vec()];
+                    self.executor.write_if(&SWAP_DIRECTORY, values).await?
+                }
+            };
+            Ok(refused.is_none())
+        })
     }
 
     /// Whatever ends the server in between, the directory names the segment.
@@ -140,14 +85,20 @@ impl SearchStore for Cql {
     ) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             let DirectoryChange { seen, claim, to } = change;
-            let (id, search) = (segment.conversation, &self.search);
-            if !search.swap(id, seen.as_deref(), claim).await? {
+            let id = segment.conversation;
+            let swap = |seen, to| self.swap_search_directory(id, seen, to);
+            if !swap(seen.as_deref(), claim).await? {
                 return Ok(false);
             }
-            search.put_segment(segment, blocks).await?;
-            let is_added = search.swap(id, Some(claim), to).await?;
+            let writes = (0..).zip(blocks).map(|(number, block)| {
+                let number = cql_number(number);
+                let values = values![id, segment.segment, number, block.clone(), WRITTEN];
+                self.executor.write(&INSERT_BLOCK, values)
+            });
+            concurrently(writes.collect()).await?;
+            let is_added = swap(Some(claim), to).await?;
             if !is_added {
-                search.delete_segment(segment).await?;
+                self.delete_search_segments(&[segment]).await?;
             }
             Ok(is_added)
         })
@@ -157,7 +108,30 @@ impl SearchStore for Cql {
         &'a self,
         blocks: &'a [(SearchSegmentKey, u32)],
     ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
-        Box::pin(self.search.blocks(blocks))
+        Box::pin(async move {
+            let mut by_segment: BTreeMap<SearchSegmentKey, Vec<i32>> = BTreeMap::new();
+            for (segment, number) in blocks {
+                let numbers = by_segment.entry(*segment).or_default();
+                numbers.push(cql_number(*number));
+            }
+            let pieces = by_segment.iter().flat_map(|(segment, numbers)| {
+                numbers.chunks(BLOCKS_MAX).map(move |one| (segment, one))
+            });
+            let pieces = pieces.map(async |(key, numbers)| {
+                let numbers = list(numbers.iter().copied());
+                let values = values![key.conversation, key.segment, numbers];
+                let rows: Vec<(i32, Vec<u8>)> = self.executor.read(&SELECT_BLOCKS, values).await?;
+                Ok(rows
+                    .into_iter()
+                    .map(|(number, content)| ((*key, number), content)))
+            });
+            let rows = concurrently(pieces.collect()).await?;
+            let mut found: HashMap<_, _> = rows.into_iter().flatten().collect();
+            let each = blocks
+                .iter()
+                .map(|(segment, number)| found.remove(&(*segment, cql_number(*number))));
+            Ok(each.collect())
+        })
     }
 
     fn delete_search_segments<'a>(
@@ -165,7 +139,10 @@ impl SearchStore for Cql {
         segments: &'a [SearchSegmentKey],
     ) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let deletions = segments.iter().map(|one| self.search.delete_segment(*one));
+            let deletions = segments.iter().map(|key| {
+                let values = values![DELETED, key.conversation, key.segment];
+                self.executor.write(&DELETE_SEGMENT, values)
+            });
             concurrently(deletions.collect()).await.map(drop)
         })
     }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::driver::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
+use super::driver::schema::SCHEMA_MIGRATIONS;
+use super::driver::schema::migrations::MIGRATIONS;
 use super::driver::statement::{Kind, Statement};
 
 /// Tables that no LOGGED batch writes: rows are claimed by lightweight transactions, or stand alone.
@@ -18,7 +19,11 @@ const UNBATCHED: &[&str] = &[
 ];
 
 fn statements() -> Vec<&'static Statement> {
-    super::statements().into_iter().flatten().copied().collect()
+    super::open::statements()
+        .into_iter()
+        .flatten()
+        .copied()
+        .collect()
 }
 
 fn all() -> Vec<(String, &'static str)> {

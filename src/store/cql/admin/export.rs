@@ -10,9 +10,9 @@ use crate::model::{
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{non_empty, row_limit, user, values};
+use crate::store::cql::message::bucket::id_range::IdRange;
+use crate::store::cql::message::bucket::last_message::LastMessage;
 use crate::store::cql::message::conversation::decode_conversation;
-use crate::store::cql::message::id_range::IdRange;
-use crate::store::cql::message::register::LastMessage;
 use crate::store::{ImportPositions, Result, StoredMessage, activity_to_give};
 
 /// Rows of one read.

@@ -22,7 +22,7 @@ use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::Head;
-use crate::store::cql::participant::restriction::SELECT_KNOWN_USER;
+use crate::store::cql::participant::profile::SELECT_USER;
 use crate::store::cql::participant::roster::RosterSnapshot;
 use crate::store::rules::import::{RowKey, add_row};
 use crate::store::{ImportPositions, ImportRow, Imported, RestrictionChange, Result};
@@ -203,7 +203,7 @@ impl Admin {
             RowKey::User(user) => {
                 let row = self
                     .executor
-                    .read_one::<(String,)>(&SELECT_KNOWN_USER, values![user]);
+                    .read_one::<(String,)>(&SELECT_USER, values![user]);
                 Ok(row.await?.is_some())
             }
             RowKey::EveryoneRevoked(moment) => {

@@ -24,8 +24,8 @@ use crate::store::cql::inbox::flags::encode_level;
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::inbox::writes::{encode_copy, slot_of};
 use crate::store::cql::message::bucket::Bucket;
+use crate::store::cql::message::bucket::last_message::LastMessage;
 use crate::store::cql::message::conversation::kind_number;
-use crate::store::cql::message::register::LastMessage;
 use crate::store::{ImportPositions, Result};
 
 /// The write timestamp of an activity that stands in for an unknown one. Any known activity wins over it, also an older one.

@@ -16,7 +16,7 @@ use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::{Statement, statements};
 use crate::store::cql::driver::value::{time_uuid, user, values};
 use crate::store::cql::message::bucket::Bucket;
-use crate::store::cql::message::register::decode_membership;
+use crate::store::cql::message::membership::decode_membership;
 use crate::store::rules::finding;
 use crate::store::{Error, Finding, Result, StoreFuture, Verified, VerifyPosition};
 

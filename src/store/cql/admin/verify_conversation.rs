@@ -13,8 +13,8 @@ use crate::model::{AppKeyClaim, Conversation, ConversationId, MessageId, Pin, Ti
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::inbox::mention::Mentioned;
+use crate::store::cql::message::bucket::last_message::LastMessage;
 use crate::store::cql::message::conversation::Head;
-use crate::store::cql::message::register::LastMessage;
 use crate::store::rules::finding;
 use crate::store::rules::pin_list::PinList;
 use crate::store::rules::verification::VerifiedHistory;

@@ -4,17 +4,13 @@
 //! No LOGGED batch writes them: each row stands for itself, and an acknowledgement of a single
 //! write at a quorum is all that the delivery protocol needs.
 
-mod mailbox;
-mod server;
-mod session;
+pub(crate) mod mailbox;
+pub(crate) mod server;
+pub(crate) mod session;
 
 use std::sync::Arc;
 
 use super::driver::executor::Executor;
-use super::driver::statement::Statement;
-
-pub(crate) const STATEMENTS: &[&[&Statement]] =
-    &[mailbox::STATEMENTS, server::STATEMENTS, session::STATEMENTS];
 
 /// The tables of the directory and the mailboxes.
 pub(crate) struct ClusterTables {

@@ -79,10 +79,10 @@ pub(crate) async fn connect(
         .map_err(|error| ClusterOpenError::of_session(address.to_string(), error))
 }
 
-/// The execution profiles. The driver retries reads. It tries a write once, so that the error says
+/// The execution profiles, and the nodes that their load balancing chooses from. The driver retries reads. It tries a write once, so that the error says
 /// whether the write can have been done; the queue of the conversation retries it with the same ids
 /// and timestamps. It speculates nothing: hedges are the executor's own.
-pub(crate) fn profiles(address: &Address) -> ExecutionProfiles {
+pub(crate) fn profiles(address: &Address) -> (ExecutionProfiles, Arc<NodeTable>) {
     let nodes = Arc::new(NodeTable::new(Hedging::silence(address.timeout)));
     let answering_first = || Arc::new(AnsweringFirst::new(node_order(address), Arc::clone(&nodes)));
     let once = || {
@@ -98,15 +98,15 @@ pub(crate) fn profiles(address: &Address) -> ExecutionProfiles {
         .retry_policy(Arc::new(DefaultRetryPolicy::new()))
         .build()
         .into_handle();
-    ExecutionProfiles {
+    let profiles = ExecutionProfiles {
         read: again,
         write: once(),
         conditional: once(),
         keyspace: address.keyspace.clone(),
-        nodes,
         data_centre: address.data_centre.clone(),
         attempt_max: address.timeout,
-    }
+    };
+    (profiles, nodes)
 }
 
 /// Replicas of the statement's token first.

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use scylla::client::session::Session;
 
 use super::address::Address;
-use super::migrate::patient;
 use super::open_error::ClusterOpenError;
 use super::unprepared;
 
@@ -82,7 +81,7 @@ pub(super) async fn record(
 ) -> Result<(), ClusterOpenError> {
     let statement = format!("ALTER TABLE \"{keyspace}\".{TABLE} WITH comment = '{RECORD}{name}'");
     session
-        .query_unpaged(patient(&statement), ())
+        .query_unpaged(unprepared::patient(&statement), ())
         .await
         .map(drop)
         .map_err(|error| unprepared::failed(Box::new(error)))

@@ -20,8 +20,8 @@ use super::nodes::clocks::SELECT_CLOCK;
 use super::nodes::table::{Attempt, NodeTable};
 use super::nodes::watch::{NodeWatch, PROBE_NODE};
 use super::request::batch_log::BatchLog;
-use super::request::hedging::{Hedging, RequestKind};
-use super::request::metrics::RequestMetrics;
+use super::request::hedging::Hedging;
+use super::request::metrics::{RequestKind, RequestMetrics};
 use super::request::permits::{RequestPermit, RequestPermits};
 use super::request::range_limiter::{RangeLimiter, RangePermit};
 use super::statement::{ExecutionProfiles, Kind, PreparedStatements, Statement};
@@ -56,11 +56,11 @@ pub(crate) struct Executor {
 impl Executor {
     pub(crate) async fn new(
         session: Session,
-        profiles: ExecutionProfiles,
+        (profiles, nodes): (ExecutionProfiles, Arc<NodeTable>),
         statements: &[&[&'static Statement]],
     ) -> Result<Self, PrepareError> {
         let prepared = PreparedStatements::prepare(&session, &profiles, statements).await?;
-        let (session, nodes) = (Arc::new(session), Arc::clone(&profiles.nodes));
+        let session = Arc::new(session);
         let metrics = Arc::new(RequestMetrics::default());
         let watch = NodeWatch::start(
             Arc::clone(&session),
@@ -140,7 +140,7 @@ impl Executor {
     }
 
     pub(crate) async fn write(&self, statement: &'static Statement, values: Values) -> Result<()> {
-        if let Some(further) = next_version::further_row(statement, &values) {
+        if let Some(further) = next_version::further_row(statement.name, &values) {
             self.execute(RequestKind::Write, statement, &further, of_write)
                 .await?;
         }

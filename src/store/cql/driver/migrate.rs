@@ -4,7 +4,6 @@
 //! transaction records each version.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use scylla::client::session::Session;
@@ -22,13 +21,12 @@ use super::schema::{
     AddedColumns, Migration, OLDEST_SERVER_MIN, OLDEST_SERVER_SINCE, SCHEMA_MIGRATIONS,
     SpeculativeRetry, in_keyspace, with_options,
 };
-use super::{scylladb, unprepared};
+use super::scylladb;
+use super::unprepared::{self, STATEMENT_MAX, patient};
 use crate::clock::Clock;
 
 /// The default replication factor: the number of nodes, at most this.
 const REPLICATION_DEFAULT_MAX: usize = 3;
-/// The deadline of a schema change: it waits for all nodes to agree, and a busy node may answer nothing else meanwhile.
-const STATEMENT_MAX: Duration = Duration::from_secs(60);
 /// Version 0.1 writes a row of `wakes` with each of its writes: into one of so many shards, and a
 /// slot of this length.
 const WAKE_SHARDS: u8 = 16;
@@ -98,7 +96,7 @@ pub async fn migrate(
             continue;
         }
         for statement in migration.statements {
-            let statement = in_keyspace(&with_options(statement), keyspace);
+            let statement = in_keyspace(&with_options(statement, migrations()), keyspace);
             session
                 .query_unpaged(patient(&statement), ())
                 .await
@@ -397,11 +395,4 @@ async fn is_applied(
             version: migration.version,
         }),
     }
-}
-
-pub(super) fn patient(text: &str) -> Statement {
-    let mut statement = Statement::new(text);
-    statement.set_request_timeout(Some(STATEMENT_MAX));
-    statement.set_is_idempotent(true);
-    statement
 }

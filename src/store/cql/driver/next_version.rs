@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use scylla::value::{CqlTimeuuid, CqlValue, MaybeUnset};
 use uuid::Uuid;
 
-use super::schema::{AddedColumns, MIGRATIONS, Migration};
-use super::statement::Statement;
+use super::schema::migrations::MIGRATIONS;
+use super::schema::{AddedColumns, Migration};
 use super::value::{Value, Values};
 
 /// First byte of a cell in a form of the next version. Forms of real versions count up from 1.
@@ -84,12 +84,12 @@ pub(crate) fn known(bytes: &[u8]) -> &[u8] {
 
 /// Values of a further row beside that of a statement: a change, a notice or a session of a new
 /// kind.
-pub(crate) fn further_row(statement: &Statement, values: &Values) -> Option<Values> {
+pub(crate) fn further_row(statement: &str, values: &Values) -> Option<Values> {
     if !is_pretended() {
         return None;
     }
     let kind = || MaybeUnset::Set(CqlValue::TinyInt(NEXT_KIND));
-    let replaced = match statement.name {
+    let replaced = match statement {
         "INSERT_CHANGE" | "INSERT_INBOX_CHANGE" => vec![(2, another_id(&values[2])), (3, kind())],
         "INSERT_NOTICE" => {
             let payload = CqlValue::Blob(vec![NEXT_FORM, 1]);

@@ -1,7 +1,6 @@
 //! Statements: each is a `static` with its CQL text, declared in the file of its subject and prepared when the store opens.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -11,7 +10,6 @@ use scylla::errors::PrepareError;
 use scylla::statement::prepared::PreparedStatement;
 
 use super::next_version;
-use super::nodes::table::NodeTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -52,8 +50,6 @@ pub(crate) struct ExecutionProfiles {
     pub(crate) read: ExecutionProfileHandle,
     pub(crate) write: ExecutionProfileHandle,
     pub(crate) conditional: ExecutionProfileHandle,
-    /// The nodes that the load balancing of these profiles chooses from.
-    pub(crate) nodes: Arc<NodeTable>,
     pub(crate) data_centre: Option<String>,
     /// The deadline of one attempt.
     pub(crate) attempt_max: Duration,

@@ -1,6 +1,8 @@
 //! Unprepared reads: rows of the schema and of the records of `wideroom migrate`, before any
 //! statement is prepared.
 
+use std::time::Duration;
+
 use scylla::client::session::Session;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::response::query_result::QueryResult;
@@ -9,6 +11,17 @@ use scylla::statement::Statement;
 
 use super::open_error::ClusterOpenError;
 use crate::store::Cause;
+
+/// The deadline of a schema change: it waits for all nodes to agree, and a busy node may answer nothing else meanwhile.
+pub(super) const STATEMENT_MAX: Duration = Duration::from_secs(60);
+
+/// A statement that waits for a schema change.
+pub(super) fn patient(text: &str) -> Statement {
+    let mut statement = Statement::new(text);
+    statement.set_request_timeout(Some(STATEMENT_MAX));
+    statement.set_is_idempotent(true);
+    statement
+}
 
 /// All rows of a statement.
 pub(super) async fn read<R>(

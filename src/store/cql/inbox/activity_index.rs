@@ -20,7 +20,7 @@ use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, values};
 use crate::store::cql::message::count::SETTLED_MICROS;
-use crate::store::cql::message::register::decode_membership;
+use crate::store::cql::message::membership::decode_membership;
 
 /// Rows of one read.
 const READ_MAX: i32 = 1_000;

@@ -1,7 +1,7 @@
 //! Inboxes: rows of their entries, pages by the activity index, flags, and what changed since a position.
 
 pub(crate) mod activity_index;
-mod changes;
+pub(crate) mod changes;
 pub(crate) mod flags;
 pub(crate) mod large;
 pub(crate) mod mention;
@@ -11,33 +11,27 @@ mod preview;
 pub(crate) mod row;
 pub(crate) mod writes;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use self::row::LongInboxes;
+use lru::LruCache;
+use parking_lot::Mutex;
+
 use super::driver::executor::Executor;
-use super::driver::statement::Statement;
 use super::message::Messages;
 use crate::clock::Clock;
-use crate::model::Timestamp;
+use crate::model::{Timestamp, UserId};
 use crate::store::unread_list::LongUnreadLists;
 
-pub(crate) const STATEMENTS: &[&[&Statement]] = &[
-    activity_index::STATEMENTS,
-    changes::STATEMENTS,
-    flags::STATEMENTS,
-    large::STATEMENTS,
-    mention::STATEMENTS,
-    notify_all::STATEMENTS,
-    row::STATEMENTS,
-    writes::STATEMENTS,
-];
+const LONG_INBOXES_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
 
-/// Inboxes of users, with a cache of those that are too long to be read whole.
+/// Inboxes of users.
 pub(crate) struct Inboxes {
     executor: Arc<Executor>,
     clock: Arc<dyn Clock>,
     messages: Arc<Messages>,
-    long_inboxes: LongInboxes,
+    /// Users whose inboxes are too long to be read whole.
+    long_inboxes: Mutex<LruCache<UserId, ()>>,
     /// The version of a list is the moment before the first read for it.
     mention_lists: LongUnreadLists<Timestamp>,
 }
@@ -52,7 +46,7 @@ impl Inboxes {
             executor,
             clock,
             messages,
-            long_inboxes: LongInboxes::new(),
+            long_inboxes: Mutex::new(LruCache::new(LONG_INBOXES_MAX)),
             mention_lists: LongUnreadLists::new(),
         }
     }

@@ -10,8 +10,8 @@ use futures_util::future::try_join;
 use super::Inboxes;
 use crate::model::{ConversationId, Direction, Message, MessageId, MessageKind, OrderKey, Unread};
 use crate::store::cql::driver::executor::concurrently;
+use crate::store::cql::message::bucket::id_range::IdRange;
 use crate::store::cql::message::bucket::view::IndexView;
-use crate::store::cql::message::id_range::IdRange;
 use crate::store::{EntryPreview, PreviewQuery, Result, UnreadReader};
 
 /// Whole messages that one read may return. A few of the longest ones are still a small answer.

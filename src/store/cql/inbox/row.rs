@@ -1,11 +1,8 @@
 //! Rows of inbox entries: read by key or, for a short inbox, all at once.
 
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 
 use futures_util::future::try_join_all;
-use lru::LruCache;
-use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use super::Inboxes;
@@ -17,8 +14,9 @@ use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{act_position, list, marker, row_limit, values};
+use crate::store::cql::message::bucket::last_message::LastMessage;
 use crate::store::cql::message::head_cache::HeadSummary;
-use crate::store::cql::message::register::{LastMessage, decode_membership};
+use crate::store::cql::message::membership::decode_membership;
 
 const TABLE: &str = "inbox_by_user";
 /// Rows of one read by keys.
@@ -29,7 +27,6 @@ pub(crate) const PIECES_AT_ONCE: usize = 32;
 const COUNT_ROWS_MAX: usize = 5_000;
 /// Rows of an inbox that is short enough to be read whole, by one read of one partition.
 const SHORT_MAX: usize = 100;
-const LONG_INBOXES_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
 
 macro_rules! row_columns {
     () => {
@@ -41,19 +38,6 @@ statements! {
     SELECT_ENTRIES: Read concat!("SELECT ", row_columns!(), " FROM inbox_by_user WHERE user_id = ? AND conversation_id IN ?");
     SELECT_MEMBERSHIPS: Read "SELECT conversation_id, membership FROM inbox_by_user WHERE user_id = ? AND conversation_id > ? LIMIT ?";
     SELECT_FIRST_ENTRIES: Read concat!("SELECT ", row_columns!(), " FROM inbox_by_user WHERE user_id = ? LIMIT ?");
-}
-
-/// Cache of users whose inboxes are too long to be read whole.
-pub(crate) struct LongInboxes(Mutex<LruCache<UserId, ()>>);
-
-impl LongInboxes {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(LONG_INBOXES_MAX)))
-    }
-
-    fn users(&self) -> MutexGuard<'_, LruCache<UserId, ()>> {
-        self.0.lock()
-    }
 }
 
 impl Inboxes {
@@ -101,7 +85,7 @@ impl Inboxes {
 
     /// All entries of a short inbox, in no order. `None` if the inbox is long.
     pub(super) async fn short_inbox(&self, user: &UserId) -> Result<Option<Vec<InboxRow>>> {
-        if self.long_inboxes.users().get(user).is_some() {
+        if self.long_inboxes.lock().get(user).is_some() {
             return Ok(None);
         }
         let limit = row_limit(SHORT_MAX + 1);
@@ -110,7 +94,7 @@ impl Inboxes {
             .read(&SELECT_FIRST_ENTRIES, values![user, limit])
             .await?;
         if rows.len() > SHORT_MAX {
-            self.long_inboxes.users().put(user.clone(), ());
+            self.long_inboxes.lock().put(user.clone(), ());
             return Ok(None);
         }
         rows.into_iter()

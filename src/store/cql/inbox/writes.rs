@@ -12,8 +12,9 @@ use crate::store::Result;
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
+use crate::store::cql::message::bucket::last_message::LastMessage;
 use crate::store::cql::message::change_log::day_of;
-use crate::store::cql::message::register::{LastMessage, encode_membership};
+use crate::store::cql::message::membership::encode_membership;
 
 /// The span of an activity hint.
 const SLOT_MICROS: i64 = 3_600 * 1_000_000;

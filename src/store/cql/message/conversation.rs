@@ -8,7 +8,7 @@ use scylla::value::{CqlTimeuuid, Row};
 use uuid::Uuid;
 
 use super::Messages;
-use super::register::LastMessage;
+use super::bucket::last_message::LastMessage;
 use crate::model::{
     ChangeId, Conversation, ConversationId, ConversationKind, GroupName, HistorySettings,
     InputHash, MessageId, PostingRoles, TimeUuid, Timestamp, UserId,

@@ -17,18 +17,15 @@ use std::sync::atomic::Ordering;
 use self::counter::MessageCounter;
 use super::Messages;
 use super::bucket::Bucket;
+use super::bucket::checkpoint::{Checkpoint, SUMMARY_WIDTH};
 use crate::model::{ConversationId, Message, OrderKey, Timestamp};
 use crate::store::cluster::{SKEW_MAX, WRITE_ATTEMPT_MAX};
-use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::upgrade::form_version;
 use crate::store::cql::driver::value::values;
 use crate::store::{FormVersion, Result};
-
-/// The width in the index row of the summary, whose start is zero. No bucket has it.
-pub(crate) const SUMMARY_WIDTH: i8 = -1;
 
 /// The start of another row of that width, a register of its write timestamp alone: when an old message last came late, went, or got
 /// another mention. The summary cannot say that, as every count writes it.
@@ -56,42 +53,6 @@ statements! {
     UPDATE_CHECKPOINT: Write "UPDATE buckets_by_conversation USING TIMESTAMP ? SET counted = ? WHERE conversation_id = ? AND width = ? AND start = ?";
     SELECT_LATE: Read "SELECT start, WRITETIME(counted) FROM buckets_by_conversation WHERE conversation_id = ? AND width = ?";
     SELECT_OLDER_CHECKPOINTS: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start < ? LIMIT ?";
-}
-
-/// The number of messages up to an order key, included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Checkpoint {
-    up_to: OrderKey,
-    count: u64,
-}
-
-impl Checkpoint {
-    const NONE: Self = Self {
-        up_to: OrderKey::MIN,
-        count: 0,
-    };
-    /// An invalidated checkpoint. It has the greatest bytes, so it wins over any other of the same timestamp.
-    const INVALIDATED: [u8; 24] = [0xff; 24];
-
-    fn encode(self) -> Vec<u8> {
-        [self.up_to.0.as_slice(), &self.count.to_be_bytes()].concat()
-    }
-
-    /// `None` for an invalidated one.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
-        let broken = || {
-            corrupt(
-                "buckets_by_conversation",
-                "a checkpoint is an order key and a count",
-            )
-        };
-        let (up_to, count) = bytes.split_first_chunk::<16>().ok_or_else(broken)?;
-        let count = u64::from_be_bytes(count.try_into().map_err(|_| broken())?);
-        Ok((bytes != Self::INVALIDATED).then_some(Self {
-            up_to: OrderKey(*up_to),
-            count,
-        }))
-    }
 }
 
 impl Messages {

@@ -14,8 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
 
 use super::Messages;
+use super::bucket::last_message::LastMessage;
 use super::conversation::Head;
-use super::register::LastMessage;
 use crate::model::{ChangeId, ConversationId, MessageId, TimeUuid, Timestamp};
 use crate::store::Result;
 

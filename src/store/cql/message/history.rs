@@ -7,9 +7,9 @@ use scylla::value::CqlTimeuuid;
 
 use super::Messages;
 use super::bucket::Bucket;
+use super::bucket::id_range::IdRange;
 use super::bucket::index::candidates;
 use super::bucket::merge::BucketRow;
-use super::id_range::IdRange;
 use super::row::{MessageColumns, decode_message, message_columns};
 use crate::model::{
     ConversationId, Cut, Direction, Message, MessageId, MessageKind, OrderKey, Page, PageRequest,

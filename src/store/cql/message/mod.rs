@@ -3,19 +3,19 @@
 
 pub(crate) mod bucket;
 pub(crate) mod change_log;
+pub(crate) mod content;
 pub(crate) mod conversation;
 pub(crate) mod count;
 pub(crate) mod due;
 pub(crate) mod head_cache;
 pub(crate) mod history;
-pub(crate) mod id_range;
+pub(crate) mod membership;
 pub(crate) mod pin;
-mod pin_list;
+pub(crate) mod pin_list;
 pub(crate) mod profile;
 pub(crate) mod reaction;
-pub(crate) mod register;
 pub(crate) mod row;
-mod silent_runs;
+pub(crate) mod silent_runs;
 mod unread;
 
 use std::sync::Arc;
@@ -25,28 +25,10 @@ use self::bucket::index::BucketIndex;
 use self::count::bucket_counts::BucketCounts;
 use self::head_cache::HeadCache;
 use super::driver::executor::Executor;
-use super::driver::statement::Statement;
 use crate::clock::Clock;
 use crate::model::Timestamp;
 use crate::store::cluster::READ_BACK;
 use crate::store::unread_list::LongUnreadLists;
-
-pub(crate) const STATEMENTS: &[&[&Statement]] = &[
-    bucket::index::STATEMENTS,
-    bucket::removal::STATEMENTS,
-    bucket::view::STATEMENTS,
-    change_log::STATEMENTS,
-    conversation::STATEMENTS,
-    count::STATEMENTS,
-    due::STATEMENTS,
-    history::STATEMENTS,
-    pin::STATEMENTS,
-    pin_list::STATEMENTS,
-    profile::STATEMENTS,
-    reaction::STATEMENTS,
-    row::STATEMENTS,
-    silent_runs::STATEMENTS,
-];
 
 /// Overlap window: an event becomes visible at most so long after its id, or is logged again as late. A stream re-reads this window.
 pub(crate) const OVERLAP_MICROS: i64 = READ_BACK.as_micros() as i64;

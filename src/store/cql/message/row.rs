@@ -5,8 +5,8 @@ use scylla::value::CqlTimeuuid;
 
 use super::Messages;
 use super::bucket::{Bucket, Width};
+use super::content::{decode_content, encode_content};
 use super::pin::decode_pin;
-use super::register::{decode_content, encode_content};
 use crate::model::{ConversationId, IdempotencyKey, Message, MessageId, MessageKind, Timestamp};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;

@@ -7,7 +7,7 @@
 use futures_util::future::try_join;
 
 use super::Messages;
-use super::count::SUMMARY_WIDTH;
+use super::bucket::checkpoint::SUMMARY_WIDTH;
 use crate::model::{ConversationId, OrderKey, Timestamp};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;

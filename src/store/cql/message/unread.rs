@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 
 use super::Messages;
+use super::bucket::id_range::IdRange;
 use super::bucket::view::IndexView;
 use super::count::SETTLED_MICROS;
 use super::history::MessageSummary;
-use super::id_range::IdRange;
 use super::silent_runs::SilentRuns;
 use crate::model::{ConversationId, Direction, MessageKind, OrderKey, Timestamp, Unread};
 use crate::store::cql::driver::executor::concurrently;

@@ -5,8 +5,8 @@
 //! a lane without a quorum stops no send. A reader reads all lanes together.
 
 mod lanes;
-mod readers;
-mod reads;
+pub(crate) mod readers;
+pub(crate) mod reads;
 mod switch;
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use self::lanes::Lanes;
 use self::switch::OutboxSwitch;
 use super::driver::executor::Executor;
 use super::driver::executor::batch::Writes;
-use super::driver::statement::{Statement, statements};
+use super::driver::statement::statements;
 use super::driver::value::values;
 use crate::clock::Clock;
 use crate::model::{ConversationId, OutboxEvent, OutboxRow, OutboxShard, Timestamp};
@@ -35,9 +35,6 @@ const NEXT_LANE_FOR: Duration = Duration::from_millis(500);
 statements! {
     INSERT_OUTBOX: Write "INSERT INTO outbox_by_shard (shard, lane, slot, event_id, conversation_id, payload) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?";
 }
-
-pub(crate) const ALL_STATEMENTS: &[&[&Statement]] =
-    &[STATEMENTS, reads::STATEMENTS, readers::STATEMENTS];
 
 /// The minute of a moment, counted from 1970.
 fn slot_of(moment: Timestamp) -> i32 {

@@ -13,7 +13,8 @@ use crate::store::cql::driver::executor::Executor;
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, user, values};
-use crate::store::cql::participant::restriction::{INSERT_RESTRICTED_USER, put_log};
+use crate::store::cql::participant::profile::ENSURE_USER;
+use crate::store::cql::participant::restriction::put_log;
 
 const TABLE: &str = "blocks_by_user";
 /// Rows of one read: more than a chat lets a user have.
@@ -81,7 +82,7 @@ impl BlockTable {
         put(&mut writes, user, block);
         // A user with blocks is in exports, with a profile or without.
         let values = values![user, REGISTER_TIMESTAMP];
-        writes.push(&INSERT_RESTRICTED_USER, values);
+        writes.push(&ENSURE_USER, values);
         put_log(&mut writes, self.clock.now(), user.as_str());
         self.executor.write_all(writes).await
     }

@@ -4,8 +4,8 @@ pub(crate) mod ban;
 pub(crate) mod block;
 mod description_cache;
 pub(crate) mod job;
-mod page;
-mod pager;
+pub(crate) mod page;
+pub(crate) mod pager;
 pub(crate) mod pair;
 pub(crate) mod participation;
 pub(crate) mod present;
@@ -20,7 +20,6 @@ use std::sync::Arc;
 
 use self::description_cache::DescriptionCache;
 use super::driver::executor::Executor;
-use super::driver::statement::Statement;
 use super::message::Messages;
 use crate::model::ConversationId;
 use crate::store::rules::former_runs::FormerRuns;
@@ -29,22 +28,6 @@ use crate::store::rules::former_runs::FormerRuns;
 pub(crate) const KEYS_AT_ONCE: usize = 20;
 /// Rows of one read of a range.
 const ROWS_MAX: usize = 1_000;
-
-pub(crate) const STATEMENTS: &[&[&Statement]] = &[
-    ban::STATEMENTS,
-    block::STATEMENTS,
-    job::STATEMENTS,
-    page::STATEMENTS,
-    pager::STATEMENTS,
-    pair::STATEMENTS,
-    participation::STATEMENTS,
-    profile::STATEMENTS,
-    report::STATEMENTS,
-    restriction::STATEMENTS,
-    roster::STATEMENTS,
-    version::STATEMENTS,
-    writes::STATEMENTS,
-];
 
 /// Participants of conversations, their rosters, and the pairs of direct conversations.
 pub(crate) struct Participants {

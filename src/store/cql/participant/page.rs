@@ -16,7 +16,7 @@ use crate::store::Result;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{act_position, list, order_key, user, values};
-use crate::store::cql::message::register::decode_membership;
+use crate::store::cql::message::membership::decode_membership;
 use crate::store::rules::former_runs::{KnownRuns, MetRuns, NameRange, successor};
 
 statements! {

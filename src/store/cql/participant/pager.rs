@@ -10,7 +10,7 @@ use crate::model::{ConversationId, Direction, Membership, UserId};
 use crate::store::Result;
 use crate::store::cql::driver::statement::{Statement, statements};
 use crate::store::cql::driver::value::{row_limit, user, values};
-use crate::store::cql::message::register::decode_membership;
+use crate::store::cql::message::membership::decode_membership;
 use crate::store::rules::former_runs::{KnownRuns, NameRange, successor};
 
 statements! {

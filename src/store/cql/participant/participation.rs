@@ -8,13 +8,14 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Participants;
-use super::description_cache::DescriptionCells;
 use super::roster::{Roster, TABLE};
-use crate::model::{Conversation, ConversationId, Membership, UserId};
+use crate::model::{Conversation, ConversationId, GroupName, Membership, UserId};
+use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::{PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, values};
-use crate::store::cql::message::register::decode_membership;
+use crate::store::cql::message::conversation::{decode_history, slow_mode};
+use crate::store::cql::message::membership::decode_membership;
 use crate::store::{Participation, Result};
 
 statements! {
@@ -120,5 +121,49 @@ impl Participants {
             described.insert(conversation.id, conversation);
         }
         Ok(ids.iter().map(|id| described.get(id).cloned()).collect())
+    }
+}
+
+/// The static cells that describe a conversation. They are absent while nothing has changed.
+#[derive(Debug, Default)]
+pub(super) struct DescriptionCells {
+    pub(super) name: Option<String>,
+    pub(super) is_large: Option<bool>,
+    pub(super) slow_mode_seconds: Option<i32>,
+    pub(super) history: Option<Vec<u8>>,
+}
+
+impl DescriptionCells {
+    /// The conversation as it is now: the row that was read once, with the cells that were read now.
+    pub(super) fn apply(self, read: Arc<Conversation>) -> Result<Arc<Conversation>> {
+        let name = match self.name {
+            Some(name) => {
+                Some(GroupName::from_history(&name).map_err(|error| corrupt(TABLE, error))?)
+            }
+            None => read.name.clone(),
+        };
+        let is_large = read.is_large || self.is_large.unwrap_or_default();
+        let slow_mode_seconds = match self.slow_mode_seconds {
+            Some(seconds) => slow_mode(Some(seconds)),
+            None => read.slow_mode_seconds,
+        };
+        let history = match self.history {
+            Some(history) => decode_history(Some(&history))?,
+            None => read.history,
+        };
+        if name == read.name
+            && is_large == read.is_large
+            && slow_mode_seconds == read.slow_mode_seconds
+            && history == read.history
+        {
+            return Ok(read);
+        }
+        Ok(Arc::new(Conversation {
+            name,
+            is_large,
+            slow_mode_seconds,
+            history,
+            ..Conversation::clone(&read)
+        }))
     }
 }

@@ -8,10 +8,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
-use super::Participants;
-use super::roster::{RosterCells, RosterSnapshot};
-use crate::model::{Conversation, ConversationId, Membership, UserId};
-use crate::store::Result;
+use crate::model::{Conversation, Membership, UserId};
 
 /// The format of the cell, in its first byte.
 const VERSION: u8 = 1;
@@ -52,38 +49,6 @@ pub(crate) fn joined(all: &BTreeMap<UserId, Membership>) -> Vec<UserId> {
         .filter(|(_, membership)| membership.is_joined())
         .map(|(user, _)| user.clone())
         .collect()
-}
-
-impl Participants {
-    /// The names of the participants now.
-    pub(crate) async fn present(&self, conversation: ConversationId) -> Result<Vec<UserId>> {
-        let seen = self.roster_cells(conversation).await?;
-        self.present_under(conversation, &seen).await
-    }
-
-    /// The names of the participants, under a roster that was read. Without the cell, they may be newer than it.
-    pub(crate) async fn present_under(
-        &self,
-        conversation: ConversationId,
-        seen: &RosterCells,
-    ) -> Result<Vec<UserId>> {
-        match seen.present() {
-            Some(names) => Ok(names),
-            None => Ok(joined(&self.memberships(conversation).await?)),
-        }
-    }
-
-    /// The stored memberships of at least the present participants. `None` if the roster has changed since it was read.
-    pub(crate) async fn present_memberships(
-        &self,
-        conversation: ConversationId,
-        seen: &RosterSnapshot,
-    ) -> Result<Option<BTreeMap<UserId, Membership>>> {
-        match &seen.present {
-            Some(names) => self.memberships_of(conversation, names.iter(), seen).await,
-            None => self.memberships(conversation).await.map(Some),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::{Executor, PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, list, non_empty, values};
-use crate::store::cql::participant::restriction::INSERT_RESTRICTED_USER;
 use crate::store::{ProfileChange, Result};
 
 statements! {
+    ENSURE_USER: Write "INSERT INTO users (user_id) VALUES (?) USING TIMESTAMP ?";
+    SELECT_USER: Read "SELECT user_id FROM users WHERE user_id = ?";
     SELECT_PROFILE: Read "SELECT display_name, avatar_url, metadata, last_seen_at, WRITETIME(display_name), WRITETIME(avatar_url), WRITETIME(metadata) FROM users WHERE user_id = ?";
     SELECT_PROFILES: Read "SELECT user_id, display_name, avatar_url, metadata, last_seen_at FROM users WHERE user_id IN ?";
     UPDATE_PROFILE: Write "INSERT INTO users (user_id, display_name, avatar_url, metadata) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
@@ -62,7 +63,7 @@ impl Profiles {
         let mut writes = Writes::of_one_partition();
         writes.push(&DELETE_PROFILE, values![at, user]);
         let values = values![user, REGISTER_TIMESTAMP];
-        writes.push(&INSERT_RESTRICTED_USER, values);
+        writes.push(&ENSURE_USER, values);
         self.executor.write_all(writes).await
     }
 

@@ -14,7 +14,7 @@ use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::{Executor, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, row_limit, user, values};
-use crate::store::cql::participant::profile::later_than;
+use crate::store::cql::participant::profile::{ENSURE_USER, SELECT_USER, later_than};
 use crate::store::rules::finding;
 use crate::store::{LoggedRestriction, Restricted, RestrictionChange, Result, Verified};
 
@@ -34,8 +34,6 @@ statements! {
     SELECT_RESTRICTIONS_AFTER: Read "SELECT user_id, suspension, tokens_from FROM restrictions WHERE shard = ? AND user_id > ? LIMIT ?";
     UPDATE_SUSPENSION: Write "UPDATE restrictions USING TIMESTAMP ? SET suspension = ? WHERE shard = ? AND user_id = ?";
     UPDATE_TOKENS_FROM: Write "UPDATE restrictions USING TIMESTAMP ? SET tokens_from = ? WHERE shard = ? AND user_id = ?";
-    INSERT_RESTRICTED_USER: Write "INSERT INTO users (user_id) VALUES (?) USING TIMESTAMP ?";
-    SELECT_KNOWN_USER: Read "SELECT user_id FROM users WHERE user_id = ?";
     INSERT_LOGGED: Write "INSERT INTO restriction_log (hour, at, user_id) VALUES (?, ?, ?) USING TIMESTAMP ?";
     SELECT_LOGGED: Poll "SELECT at, user_id FROM restriction_log WHERE hour = ? AND at >= ? LIMIT ?";
 }
@@ -154,7 +152,7 @@ impl RestrictionTable {
         }
         if !name.is_empty() {
             // A restricted user is in exports, with a profile or without.
-            writes.push(&INSERT_RESTRICTED_USER, values![name, REGISTER_TIMESTAMP]);
+            writes.push(&ENSURE_USER, values![name, REGISTER_TIMESTAMP]);
         }
         put_log(&mut writes, self.clock.now(), name);
         self.executor.write_all(writes).await?;
@@ -231,14 +229,14 @@ impl RestrictionTable {
         }
         let known = self
             .executor
-            .read_one::<(String,)>(&SELECT_KNOWN_USER, values![name])
+            .read_one::<(String,)>(&SELECT_USER, values![name])
             .await?;
         if known.is_some() {
             return Ok(());
         }
         if repair {
             let values = values![name, REGISTER_TIMESTAMP];
-            self.executor.write(&INSERT_RESTRICTED_USER, values).await?;
+            self.executor.write(&ENSURE_USER, values).await?;
         }
         verified.found(what, format!("the user {name}"), repair);
         Ok(())

@@ -13,7 +13,7 @@ use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, order_key, user, values};
-use crate::store::cql::message::register::decode_membership;
+use crate::store::cql::message::membership::decode_membership;
 use crate::store::rules::succession::{self, Succession};
 
 pub(crate) const TABLE: &str = "participants_by_conversation";
@@ -227,6 +227,38 @@ impl Participants {
             found.insert(user(TABLE, &name)?, decode_membership(TABLE, &membership)?);
         }
         Ok(Some(found))
+    }
+}
+
+impl Participants {
+    /// The names of the participants now.
+    pub(crate) async fn present(&self, conversation: ConversationId) -> Result<Vec<UserId>> {
+        let seen = self.roster_cells(conversation).await?;
+        self.present_under(conversation, &seen).await
+    }
+
+    /// The names of the participants, under a roster that was read. Without the cell, they may be newer than it.
+    pub(crate) async fn present_under(
+        &self,
+        conversation: ConversationId,
+        seen: &RosterCells,
+    ) -> Result<Vec<UserId>> {
+        match seen.present() {
+            Some(names) => Ok(names),
+            None => Ok(present::joined(&self.memberships(conversation).await?)),
+        }
+    }
+
+    /// The stored memberships of at least the present participants. `None` if the roster has changed since it was read.
+    pub(crate) async fn present_memberships(
+        &self,
+        conversation: ConversationId,
+        seen: &RosterSnapshot,
+    ) -> Result<Option<BTreeMap<UserId, Membership>>> {
+        match &seen.present {
+            Some(names) => self.memberships_of(conversation, names.iter(), seen).await,
+            None => self.memberships(conversation).await.map(Some),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Participants;
-use super::description_cache::DescriptionCells;
+use super::participation::DescriptionCells;
 use super::roster::Roster;
 use crate::model::{Conversation, ConversationId};
 use crate::store::Result;

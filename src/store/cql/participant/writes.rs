@@ -9,7 +9,7 @@ use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
 use crate::store::cql::message::conversation::encode_history;
-use crate::store::cql::message::register::encode_membership;
+use crate::store::cql::message::membership::encode_membership;
 
 statements! {
     UPDATE_MEMBERSHIP: Write "UPDATE participants_by_conversation USING TIMESTAMP ? SET membership = ? WHERE conversation_id = ? AND user_id = ?";

@@ -11,8 +11,8 @@ use crate::model::{ConversationId, Direction};
 use crate::store::Result;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::bucket::choice::{BucketMeasurement, SAMPLE_MESSAGES};
+use crate::store::cql::message::bucket::id_range::IdRange;
 use crate::store::cql::message::history::MessageSummary;
-use crate::store::cql::message::id_range::IdRange;
 
 /// How long a send waits for a measurement, at most. A missed one is due again later.
 const MEASURE_WAIT_MAX: Duration = Duration::from_secs(1);

@@ -16,7 +16,7 @@ use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{set, user, values};
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::message::bucket::Bucket;
-use crate::store::cql::message::register::decode_content;
+use crate::store::cql::message::content::decode_content;
 
 const TABLE: &str = "messages_by_conversation";
 /// Names that the edits of one message may add and remove.

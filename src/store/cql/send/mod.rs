@@ -3,13 +3,13 @@
 mod append;
 mod completion;
 mod creation;
-mod erasure;
+pub(crate) mod erasure;
 mod fill_probe;
-mod idempotency;
+pub(crate) mod idempotency;
 mod inbox_entry;
-mod membership;
-mod mention;
-mod pending_change;
+pub(crate) mod membership;
+pub(crate) mod mention;
+pub(crate) mod pending_change;
 mod pin;
 mod reaction;
 mod removal;
@@ -22,7 +22,6 @@ use std::sync::{Arc, Weak};
 use self::completion::Completions;
 use self::writer_cache::WriterCache;
 use super::driver::executor::Executor;
-use super::driver::statement::Statement;
 use super::inbox::Inboxes;
 use super::message::Messages;
 use super::message::bucket::Bucket;
@@ -32,14 +31,6 @@ use crate::clock::Clock;
 use crate::model::{ConversationId, Message, MessageId};
 use crate::store::Result;
 use crate::store::cluster::CompletionHandler;
-
-pub(crate) const STATEMENTS: &[&[&Statement]] = &[
-    erasure::STATEMENTS,
-    idempotency::STATEMENTS,
-    membership::STATEMENTS,
-    mention::STATEMENTS,
-    pending_change::STATEMENTS,
-];
 
 /// Live writes, with a cache of the conversations that this server writes to.
 pub(crate) struct Sends {

@@ -1,6 +1,6 @@
 //! Pending change: what a decided change of membership still has to write, and its formats.
 
-mod completion;
+pub(crate) mod completion;
 
 use crate::model::{
     Ban, Change, ChangeId, ChangeKind, ConversationId, HistorySettings, Membership, Message,
@@ -10,8 +10,6 @@ use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::participant::roster::TABLE;
 use crate::store::{BanChange, MembershipChange, MembershipTransition, Result, TransitionKind};
-
-pub(super) use completion::STATEMENTS;
 
 /// The format of a change that a message announces, in its first byte.
 const VERSION: u8 = 1;

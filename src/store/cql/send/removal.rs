@@ -13,9 +13,9 @@ use crate::model::{
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::inbox::mention::Mentioned;
+use crate::store::cql::message::bucket::id_range::IdRange;
 use crate::store::cql::message::bucket::index::candidates;
 use crate::store::cql::message::bucket::{Bucket, Width};
-use crate::store::cql::message::id_range::IdRange;
 use crate::store::{HistoryRemoval, RemovedHistory, Result, StoredMessage};
 
 /// Buckets of a width that one step removes.

@@ -17,9 +17,9 @@ use crate::model::{
 };
 use crate::store::cql::inbox::writes::{HINT_LAG_MICROS, slot_of};
 use crate::store::cql::message::bucket::choice::BucketChooser;
+use crate::store::cql::message::bucket::last_message::LastMessage;
 use crate::store::cql::message::bucket::{Bucket, Width};
 use crate::store::cql::message::conversation::{Head, decode_history};
-use crate::store::cql::message::register::LastMessage;
 use crate::store::cql::participant::roster::RosterCells;
 use crate::store::{Audience, Result};
 

@@ -8,7 +8,7 @@ use super::Executor;
 use crate::store::cql::driver::error::{is_logged_once, of_write};
 use crate::store::cql::driver::next_version;
 use crate::store::cql::driver::nodes::table::Attempt;
-use crate::store::cql::driver::request::hedging::RequestKind;
+use crate::store::cql::driver::request::metrics::RequestKind;
 use crate::store::cql::driver::statement::{ExecutionProfiles, Kind, Statement};
 use crate::store::cql::driver::value::{Value, Values};
 use crate::store::{Error, Result};
@@ -41,7 +41,7 @@ impl Writes {
     }
 
     pub(crate) fn push(&mut self, statement: &'static Statement, values: Values) {
-        if let Some(further) = next_version::further_row(statement, &values) {
+        if let Some(further) = next_version::further_row(statement.name, &values) {
             self.statements.push(statement);
             self.values.push(further);
         }

@@ -46,16 +46,9 @@ statements! {
 
 /// Lead of a node's clock over the monotonic one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ClockLead {
-    pub(crate) node: Uuid,
+struct ClockLead {
+    node: Uuid,
     micros: i64,
-}
-
-#[cfg(test)]
-impl ClockLead {
-    pub(crate) fn of(node: Uuid, micros: i64) -> Self {
-        Self { node, micros }
-    }
 }
 
 /// Whether the clocks are compared in a round. In a large cluster most rounds are left out.
@@ -88,7 +81,8 @@ pub(crate) async fn compare(session: &Session, now: &PreparedStatement, nodes: &
         })
     }));
     let leads: Vec<_> = leads.await.into_iter().flatten().collect();
-    nodes.note_clocks(&leads, wrong(&leads).as_deref());
+    let answered: Vec<_> = leads.iter().map(|lead| lead.node).collect();
+    nodes.note_clocks(&answered, wrong(&leads).as_deref());
 }
 
 /// Nodes whose clocks are far from the median. `None` if too few nodes answered, or these are not a
@@ -120,7 +114,10 @@ mod tests {
     #[test]
     fn a_clock_is_wrong_that_is_far_from_most_others() {
         let found = |seconds: &[i64]| {
-            let lead = |(node, lead)| ClockLead::of(Uuid::from_u128(node), lead * 1_000_000);
+            let lead = |(node, lead): (u128, &i64)| ClockLead {
+                node: Uuid::from_u128(node),
+                micros: lead * 1_000_000,
+            };
             let leads = (1..).zip(seconds).map(lead);
             let wrong = wrong(&leads.collect::<Vec<_>>())?;
             Some(wrong.iter().map(Uuid::as_u128).collect::<Vec<_>>())

@@ -17,8 +17,6 @@ use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::clocks::ClockLead;
-
 /// Requests of this server in flight at one node: half of all that a server sends. A node that is
 /// slow, but answers, leaves the other half to the others.
 const NODE_REQUESTS_MAX: usize = 512;
@@ -216,8 +214,8 @@ impl NodeTable {
 
     /// Takes over a comparison: the nodes that answered, and those of them whose clock is wrong.
     /// `None` where that cannot be said.
-    pub(crate) fn note_clocks(&self, leads: &[ClockLead], wrong: Option<&[Uuid]>) {
-        for node in leads.iter().filter_map(|lead| self.get(lead.node)) {
+    pub(crate) fn note_clocks(&self, answered: &[Uuid], wrong: Option<&[Uuid]>) {
+        for node in answered.iter().filter_map(|id| self.get(*id)) {
             node.is_compared.store(true, Ordering::Relaxed);
             let Some(wrong) = wrong else { continue };
             let is_wrong = wrong.contains(&node.id);
@@ -337,8 +335,7 @@ impl NodeTable {
     pub(crate) fn of(silence: Duration, nodes: &[Uuid]) -> Self {
         let table = Self::new(silence);
         table.refresh(nodes.iter().map(|id| (*id, true)));
-        let leads: Vec<_> = nodes.iter().map(|id| ClockLead::of(*id, 0)).collect();
-        table.note_clocks(&leads, Some(&[]));
+        table.note_clocks(nodes, Some(&[]));
         table
     }
 }
@@ -352,12 +349,6 @@ mod tests {
     fn three() -> (NodeTable, [Uuid; 3]) {
         let ids = [1, 2, 3].map(Uuid::from_u128);
         (NodeTable::of(SILENCE, &ids), ids)
-    }
-
-    /// Notes a comparison that these nodes answered.
-    fn compare(table: &NodeTable, answered: &[Uuid], wrong: &[Uuid]) {
-        let leads: Vec<_> = answered.iter().map(|id| ClockLead::of(*id, 0)).collect();
-        table.note_clocks(&leads, Some(wrong));
     }
 
     #[tokio::test(start_paused = true)]
@@ -390,7 +381,7 @@ mod tests {
         table.refresh([one, two, three].into_iter().map(|id| (id, true)));
         assert!(!table.is_partly_silent());
         assert!(table.has_uncompared() && !table.is_usable(two));
-        compare(&table, &[one, two, three], &[]);
+        table.note_clocks(&[one, two, three], Some(&[]));
         assert!(table.is_usable(two) && !table.has_uncompared());
     }
 
@@ -398,14 +389,14 @@ mod tests {
     async fn a_wrong_clock_is_a_fault_once_however_often_it_is_found() {
         let (table, [one, two, three]) = three();
         let all = [one, two, three];
-        compare(&table, &all, &[three]);
+        table.note_clocks(&all, Some(&[three]));
         assert!(!table.is_usable(three) && table.is_usable(one));
         assert_eq!((table.clock_faults(), table.wrong_clocks()), (1, 1));
-        compare(&table, &all, &[three]);
+        table.note_clocks(&all, Some(&[three]));
         assert_eq!(table.clock_faults(), 1);
-        compare(&table, &all, &[]);
+        table.note_clocks(&all, Some(&[]));
         assert!(table.is_usable(three));
-        compare(&table, &all, &[two]);
+        table.note_clocks(&all, Some(&[two]));
         assert_eq!((table.clock_faults(), table.wrong_clocks()), (2, 1));
     }
 

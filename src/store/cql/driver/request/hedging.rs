@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 
-use super::metrics::RequestMetrics;
+use super::metrics::{RequestKind, RequestMetrics};
 use crate::store::cql::driver::nodes::table::{Attempt, NodeTable};
 use crate::store::{Error, Result};
 
@@ -25,32 +25,6 @@ const HEDGES_SAVED_MAX: i64 = 100;
 /// Requests that earn one hedge: a cluster that is slow as a whole is not asked twice for
 /// everything.
 const REQUESTS_PER_HEDGE: i64 = 4;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RequestKind {
-    Read,
-    Write,
-    /// A batch of writes to several partitions.
-    Batch,
-    /// A batch that a second coordinator logs.
-    SecondBatch,
-    Claim,
-    /// Any other conditional write. It is never hedged.
-    Conditional,
-}
-
-impl RequestKind {
-    pub(crate) const LABELS: [&str; 4] = ["read", "write", "batch", "conditional"];
-
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Batch | Self::SecondBatch => "batch",
-            Self::Claim | Self::Conditional => "conditional",
-        }
-    }
-}
 
 pub(crate) struct Hedging {
     nodes: Arc<NodeTable>,

@@ -1,8 +1,33 @@
 //! Metrics of requests to the cluster: latencies by kind, hedges, and batches that their log held
 //! up.
 
-use super::hedging::RequestKind;
 use crate::metrics::{self, HistogramVec, IntCounter, IntCounterVec, LATENCIES, Metrics};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    Read,
+    Write,
+    /// A batch of writes to several partitions.
+    Batch,
+    /// A batch that a second coordinator logs.
+    SecondBatch,
+    Claim,
+    /// Any other conditional write. It is never hedged.
+    Conditional,
+}
+
+impl RequestKind {
+    pub(crate) const LABELS: [&str; 4] = ["read", "write", "batch", "conditional"];
+
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Batch | Self::SecondBatch => "batch",
+            Self::Claim | Self::Conditional => "conditional",
+        }
+    }
+}
 
 pub(crate) struct RequestMetrics {
     seconds: HistogramVec,

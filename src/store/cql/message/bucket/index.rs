@@ -11,6 +11,7 @@ use std::num::NonZeroUsize;
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::checkpoint::Checkpoint;
 use super::interval_set::{Interval, IntervalSet};
 use super::{Bucket, Width};
 use crate::model::{ConversationId, MessageId, Timestamp};
@@ -19,7 +20,6 @@ use crate::store::cluster::WRITE_ATTEMPT_MAX;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, pair, values};
-use crate::store::cql::message::count::Checkpoint;
 use crate::store::cql::message::{Messages, OVERLAP_MICROS};
 
 /// How long the old buckets of a conversation are cached.

@@ -13,7 +13,7 @@ use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::Statement;
 use crate::store::cql::driver::value::{row_limit, values};
 use crate::store::cql::message::Messages;
-use crate::store::cql::message::id_range::IdRange;
+use crate::store::cql::message::bucket::id_range::IdRange;
 
 /// BucketQueue that one wave reads concurrently.
 const WAVE_MAX: usize = 32;

@@ -4,9 +4,12 @@
 //! a message lies in exactly one partition, and the key alone says which ids a partition can hold. Servers may choose different widths, so
 //! buckets may overlap; a page merges all buckets that meet its range.
 
+pub(crate) mod checkpoint;
 pub(crate) mod choice;
+pub(crate) mod id_range;
 pub(crate) mod index;
 mod interval_set;
+pub(crate) mod last_message;
 pub(crate) mod merge;
 pub(crate) mod removal;
 pub(crate) mod view;
@@ -16,7 +19,7 @@ use std::ops::AddAssign;
 use crate::model::{Message, OrderKey, TimeUuid, Timestamp};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
-use crate::store::cql::message::register::encode_content;
+use crate::store::cql::message::content::encode_content;
 use crate::store::rules::expiry;
 
 const MINUTE_MICROS: i64 = 60 * 1_000_000;

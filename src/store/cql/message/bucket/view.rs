@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use futures_util::future::{try_join, try_join_all};
 use uuid::Uuid;
 
+use super::checkpoint::{Checkpoint, SUMMARY_WIDTH};
 use super::index::{Cached, CachedIndex, IndexRow, PAIRS_MAX, SELECT_BUCKETS, decode_checkpoint};
 use super::interval_set::Interval;
 use super::{Bucket, Width};
@@ -16,7 +17,6 @@ use crate::store::cql::driver::executor::{PARTITIONS_MAX, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, pair, row_limit, values};
 use crate::store::cql::message::Messages;
-use crate::store::cql::message::count::{Checkpoint, SUMMARY_WIDTH};
 
 /// The most that an id can be ahead of this clock: two clock skews, and the lead of an id generator.
 const AHEAD_MICROS: i64 = 10 * 1_000_000;

@@ -3,8 +3,7 @@
 use futures_util::future::try_join;
 
 use super::{
-    AHEAD_MICROS, BATCH_ROWS_MAX, Checkpoint, SELECT_OLDER_CHECKPOINTS, SETTLED_MICROS,
-    SUMMARY_WIDTH, UPDATE_CHECKPOINT,
+    AHEAD_MICROS, BATCH_ROWS_MAX, SELECT_OLDER_CHECKPOINTS, SETTLED_MICROS, UPDATE_CHECKPOINT,
 };
 use crate::model::{ConversationId, Direction, OrderKey, Timestamp};
 use crate::store::Result;
@@ -12,11 +11,12 @@ use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::value::{row_limit, values};
 use crate::store::cql::message::Messages;
+use crate::store::cql::message::bucket::checkpoint::{Checkpoint, SUMMARY_WIDTH};
+use crate::store::cql::message::bucket::id_range::IdRange;
 use crate::store::cql::message::bucket::merge::{BucketRow as _, ROWS_MAX};
 use crate::store::cql::message::bucket::view::IndexView;
 use crate::store::cql::message::bucket::{Bucket, Width};
 use crate::store::cql::message::history::MessageSummary;
-use crate::store::cql::message::id_range::IdRange;
 use crate::store::rules::position_counts::CHECKPOINT_EVERY;
 
 /// Rows after a checkpoint from which a new one is worth its write.

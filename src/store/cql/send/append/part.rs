@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use crate::model::{ActPosition, ConversationId, Message, MessageId, MessageKind, UserId};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::inbox::Inboxes;
+use crate::store::cql::message::bucket::last_message::LastMessage;
 use crate::store::cql::message::bucket::{ROW_BYTES, stored_bytes};
-use crate::store::cql::message::register::LastMessage;
 use crate::store::cql::send::idempotency::PlacedMessage;
 use crate::store::cql::send::writer_cache::{HintUpdate, KnownParticipants};
 

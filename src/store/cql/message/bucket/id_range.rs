@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use super::bucket::Bucket;
+use super::Bucket;
 use crate::model::{Cut, OrderKey, TimeUuid, Timestamp};
 
 /// The greatest ninth byte of an order key that is a timeuuid: the two bits of the variant, with the sign bit flipped.
