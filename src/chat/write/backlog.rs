@@ -29,12 +29,9 @@ pub(crate) struct BacklogPermit {
     bytes: usize,
 }
 
-/// Channel for the outcome of a command that waits in its queue.
-pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
-
-/// Reply to a command that was taken from its queue. It settles the write.
+/// Channel for the outcome of a command. The reply settles the write.
 pub(crate) struct PendingReply<T> {
-    outcome: Reply<T>,
+    outcome: oneshot::Sender<Result<T>>,
     _permit: BacklogPermit,
 }
 
@@ -67,7 +64,7 @@ impl Backlog {
 }
 
 impl<T> PendingReply<T> {
-    pub(crate) fn new(outcome: Reply<T>, permit: BacklogPermit) -> Self {
+    pub(crate) fn new(outcome: oneshot::Sender<Result<T>>, permit: BacklogPermit) -> Self {
         Self {
             outcome,
             _permit: permit,

@@ -12,20 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::backlog::{Backlog, BacklogPermit, BacklogSize, PendingReply, Reply};
-use super::command::WriterCheck;
+use super::backlog::{Backlog, BacklogSize, PendingReply};
 use super::command::draft::Draft;
-use super::command::erasure::ErasureCommand;
-use super::command::group::GroupCommand;
-use super::command::pin::PinDraft;
-use super::command::reaction::ReactionDraft;
-use super::command::revision::RevisionDraft;
-use super::conversation_writer::ConversationWriter;
-use super::outgoing::OutgoingEvents;
+use super::conversation_writer::{ConversationCommand, ConversationWriter};
 use super::send_batch::SendJob;
 use super::write_context::WriteContext;
 use crate::chat::bounds::Bounds;
@@ -71,38 +66,22 @@ struct ConversationQueue {
 struct QueuedCommand {
     /// Identifies the job to a caller that cancels it.
     number: u64,
-    user: UserId,
+    bytes: usize,
     work: Work,
-    permit: BacklogPermit,
-}
-
-/// Command and the channel for its outcome.
-pub(crate) enum Work {
-    Send(Box<Draft>, Reply<Arc<Message>>),
-    Revise(RevisionDraft, Reply<Arc<Message>>),
-    React(ReactionDraft, Reply<Arc<Message>>),
-    Pin(PinDraft, Reply<Arc<Message>>),
-    Group(GroupCommand, WriterCheck, Reply<()>),
-    Erase(ErasureCommand, Reply<()>),
-}
-
-impl Work {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Send(draft, _) => draft.bytes,
-            Self::Revise(draft, _) => draft.bytes(),
-            Self::React(..) => ReactionDraft::BYTES,
-            Self::Pin(..) => PinDraft::BYTES,
-            Self::Group(command, ..) => command.bytes(),
-            Self::Erase(command, _) => command.bytes(),
-        }
-    }
 }
 
 /// Consecutive sends run together, every other command alone.
+enum Work {
+    Send(SendJob),
+    Single(SingleCommand),
+}
+
+/// Runs a command, and replies once the other servers were notified. The queue does not wait for that.
+type SingleCommand = Box<dyn FnOnce(&ConversationWriter) -> BoxFuture<'_, ()> + Send>;
+
 enum JobBatch {
     Sends(Vec<SendJob>),
-    Single(Box<QueuedCommand>),
+    Single(SingleCommand),
 }
 
 impl ConversationQueues {
@@ -138,17 +117,64 @@ impl ConversationQueues {
         &self.backlog
     }
 
-    /// Enqueues a command, and waits until it is persisted and published, up to the deadlines.
-    /// After a deadline in the queue the command is cancelled. Once it has been taken from the
-    /// queue it runs to its end, also if the caller disconnects.
-    pub(crate) async fn run<T>(
+    /// Sends a message (see [`Self::wait_for`]).
+    pub(crate) async fn send(
+        &self,
+        conversation: ConversationId,
+        sender: &UserId,
+        draft: Draft,
+    ) -> Result<Arc<Message>> {
+        let (sender, draft) = (sender.clone(), Box::new(draft));
+        self.wait_for(conversation, draft.bytes, |reply| {
+            Work::Send(SendJob {
+                sender,
+                draft,
+                reply,
+            })
+        })
+        .await
+    }
+
+    /// Runs a command (see [`Self::wait_for`]).
+    pub(crate) async fn run<C: ConversationCommand>(
         &self,
         conversation: ConversationId,
         user: &UserId,
-        work: impl FnOnce(Reply<T>) -> Work,
+        command: C,
+    ) -> Result<C::Outcome> {
+        let user = user.clone();
+        self.wait_for(conversation, command.bytes(), |reply| {
+            Work::Single(Box::new(move |writer| {
+                let run = async move {
+                    match command.run(writer, user).await {
+                        Ok((value, outgoing)) => {
+                            let reply = move |delivered: Result<()>| {
+                                reply.send(delivered.map(|()| value));
+                            };
+                            writer.context().deliver_then(outgoing, reply);
+                        }
+                        Err(error) => reply.send(Err(error)),
+                    }
+                };
+                run.boxed()
+            }))
+        })
+        .await
+    }
+
+    /// Enqueues work, and waits until it is persisted and published, up to the deadlines.
+    /// After a deadline in the queue the work is cancelled. Once it has been taken from the
+    /// queue it runs to its end, also if the caller disconnects.
+    async fn wait_for<T>(
+        &self,
+        conversation: ConversationId,
+        bytes: usize,
+        work: impl FnOnce(PendingReply<T>) -> Work,
     ) -> Result<T> {
+        let permit = self.backlog.admit(bytes)?;
         let (reply, mut outcome) = oneshot::channel();
-        let number = self.enqueue(conversation, user.clone(), work(reply))?;
+        let work = work(PendingReply::new(reply, permit));
+        let number = self.enqueue(conversation, bytes, work)?;
         let began = Instant::now();
         let QueueBounds {
             queue_wait,
@@ -181,30 +207,28 @@ impl ConversationQueues {
             return false;
         };
         let job = queue.jobs.remove(index).expect("a job has this index");
-        queue.bytes -= job.work.bytes();
+        queue.bytes -= job.bytes;
         true
     }
 
     /// Returns the number of the job.
-    fn enqueue(&self, conversation: ConversationId, user: UserId, work: Work) -> Result<u64> {
-        let permit = self.backlog.admit(work.bytes())?;
+    fn enqueue(&self, conversation: ConversationId, bytes: usize, work: Work) -> Result<u64> {
         let mut queues = self.queues.lock();
         let (queue, is_new) = match queues.entry(conversation) {
             Entry::Occupied(entry) => (entry.into_mut(), false),
             Entry::Vacant(entry) => (entry.insert(ConversationQueue::default()), true),
         };
-        let is_full = queue.jobs.len() >= self.bounds.jobs_max
-            || queue.bytes + work.bytes() > self.bounds.bytes_max;
+        let is_full =
+            queue.jobs.len() >= self.bounds.jobs_max || queue.bytes + bytes > self.bounds.bytes_max;
         if is_full && !queue.jobs.is_empty() {
             return Err(Error::Busy);
         }
-        queue.bytes += work.bytes();
+        queue.bytes += bytes;
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         queue.jobs.push_back(QueuedCommand {
             number,
-            user,
+            bytes,
             work,
-            permit,
         });
         drop(queues);
         if is_new {
@@ -229,69 +253,8 @@ impl QueueTask {
         while let Some(batch) = self.take() {
             match batch {
                 JobBatch::Sends(sends) => self.writer.send(sends).await,
-                JobBatch::Single(job) => self.run_single(*job).await,
+                JobBatch::Single(run) => run(&self.writer).await,
             }
-        }
-    }
-
-    async fn run_single(&self, job: QueuedCommand) {
-        let QueuedCommand {
-            user, work, permit, ..
-        } = job;
-        let writer = &self.writer;
-        match work {
-            Work::Send(draft, reply) => {
-                writer
-                    .send(vec![SendJob {
-                        sender: user,
-                        draft,
-                        reply: PendingReply::new(reply, permit),
-                    }])
-                    .await
-            }
-            Work::Revise(draft, reply) => self.reply(
-                PendingReply::new(reply, permit),
-                writer.revise(user, draft).await,
-            ),
-            Work::React(draft, reply) => self.reply(
-                PendingReply::new(reply, permit),
-                writer.react(user, draft).await,
-            ),
-            Work::Pin(draft, reply) => self.reply(
-                PendingReply::new(reply, permit),
-                writer.pin(user, draft).await,
-            ),
-            Work::Group(command, check, reply) => {
-                let changed = writer.change_group(&user, &check, &command).await;
-                self.reply(
-                    PendingReply::new(reply, permit),
-                    changed.map(|outgoing| ((), outgoing)),
-                );
-            }
-            Work::Erase(command, reply) => {
-                let erased = writer.erase(&command).await;
-                self.reply(
-                    PendingReply::new(reply, permit),
-                    erased.map(|()| ((), None)),
-                );
-            }
-        }
-    }
-
-    /// Replies once the other servers were notified. The queue does not wait for that.
-    fn reply<T: Send + 'static>(
-        &self,
-        reply: PendingReply<T>,
-        outcome: Result<(T, Option<OutgoingEvents>)>,
-    ) {
-        match outcome {
-            Ok((value, outgoing)) => {
-                let context = self.writer.context();
-                context.deliver_then(outgoing, move |delivered| {
-                    reply.send(delivered.map(|()| value));
-                });
-            }
-            Err(error) => reply.send(Err(error)),
         }
     }
 
@@ -303,31 +266,19 @@ impl QueueTask {
         let mut sends = Vec::new();
         let mut bytes = 0;
         while let Some(job) = queue.jobs.pop_front() {
-            let job_bytes = job.work.bytes();
-            let is_full = sends.len() >= BATCH_MESSAGES_MAX || bytes + job_bytes > BATCH_BYTES_MAX;
-            match job {
-                QueuedCommand {
-                    user,
-                    work: Work::Send(draft, reply),
-                    permit,
-                    ..
-                } if sends.is_empty() || !is_full => {
-                    sends.push(SendJob {
-                        sender: user,
-                        draft,
-                        reply: PendingReply::new(reply, permit),
-                    });
+            let is_full = sends.len() >= BATCH_MESSAGES_MAX || bytes + job.bytes > BATCH_BYTES_MAX;
+            match job.work {
+                Work::Send(send) if sends.is_empty() || !is_full => sends.push(send),
+                Work::Single(run) if sends.is_empty() => {
+                    queue.bytes -= job.bytes;
+                    return Some(JobBatch::Single(run));
                 }
-                job if sends.is_empty() => {
-                    queue.bytes -= job_bytes;
-                    return Some(JobBatch::Single(Box::new(job)));
-                }
-                job => {
-                    queue.jobs.push_front(job);
+                work @ (Work::Send(_) | Work::Single(_)) => {
+                    queue.jobs.push_front(QueuedCommand { work, ..job });
                     break;
                 }
             }
-            bytes += job_bytes;
+            bytes += job.bytes;
         }
         queue.bytes -= bytes;
         if sends.is_empty() {

@@ -21,6 +21,25 @@ use crate::model::{
 };
 use crate::store::{Participation, Revised};
 
+/// Outcome of a command, with the events for the other servers.
+pub(crate) type CommandResult<T> = Result<(T, Option<OutgoingEvents>)>;
+
+/// Write to one conversation, which its queue runs alone.
+pub(crate) trait ConversationCommand: Send + 'static {
+    type Outcome: Send + 'static;
+
+    /// Approximate size in a queue.
+    fn bytes(&self) -> usize {
+        256
+    }
+
+    fn run(
+        self,
+        writer: &ConversationWriter,
+        user: UserId,
+    ) -> impl Future<Output = CommandResult<Self::Outcome>> + Send;
+}
+
 /// At most one writer of a conversation exists in a process: that of its queue.
 pub(crate) struct ConversationWriter {
     context: Arc<WriteContext>,
@@ -83,193 +102,6 @@ impl ConversationWriter {
         Ok(Some(own))
     }
 
-    /// Edits or deletes a message. Returns it, with the events for the other servers.
-    pub(crate) async fn revise(
-        &self,
-        user: UserId,
-        draft: RevisionDraft,
-    ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
-        let authority = draft.check.authority;
-        if let Some(own) = self.check_writer(&user, &draft.check).await? {
-            require_everyone(&own, draft.mentions_everyone())?;
-            if draft.is_edit() {
-                require_send_role(&own)?;
-            }
-        }
-        let WriteContext {
-            store,
-            access,
-            history,
-            in_flight,
-            index,
-            ..
-        } = self.context().as_ref();
-        let present = history
-            .require_message(self.conversation, draft.message, Floor::NONE)
-            .await?;
-        // The role may have changed while the command waited. Few commands need it.
-        let role = match draft.needs_role(&present, &user) {
-            true => {
-                let own = access.governing(&user, authority, self.conversation);
-                let own = own.await?.membership;
-                if access.is_silenced(&own) {
-                    return Err(silenced());
-                }
-                Some(own.role)
-            }
-            false => None,
-        };
-        index.prepare_change(self.conversation, present.id).await?;
-        let lease = in_flight.allocate(self.conversation, 1).await?;
-        let Some(revision) = draft.revision(&present, &user, role, lease.newest().moment())? else {
-            let kind = match present.deleted_at {
-                Some(_) => ChangeKind::MessageDeleted,
-                None => ChangeKind::MessageEdited,
-            };
-            let is_changed = present.deleted_at.is_some() || is_edited(&present);
-            let repeated = is_changed.then(|| self.context.repeated(kind, &present));
-            return Ok((present, repeated.flatten()));
-        };
-        let change = Change {
-            id: lease.newest(),
-            kind: revision.kind(),
-            message: present.id,
-            user,
-        };
-        let (lease, revised) = retry_until_known(&self.context().unsettled, lease, || {
-            store.revise_message(self.conversation, &revision, &change)
-        })
-        .await?;
-        let Revised { message, audience } = revised.ok_or(Error::NotFound("the message"))?;
-        let mut publication = self.publication(&lease);
-        let event = Event::MessageChanged(change.kind, Arc::clone(&message));
-        publication.event(change.id, event);
-        publication.mention(revision.newly_mentioned());
-        publication.audience(change.id, &audience);
-        Ok((message, publication.finish()))
-    }
-
-    /// Puts a reaction on or off. Returns the message, with the events for the other servers.
-    pub(crate) async fn react(
-        &self,
-        actor: UserId,
-        draft: ReactionDraft,
-    ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
-        let ReactionDraft {
-            message,
-            emoji,
-            user,
-            is_on,
-            check,
-        } = draft;
-        let authority = check.authority;
-        self.check_writer(&actor, &check).await?;
-        if user != actor {
-            // The role may have changed while the command waited.
-            let access = &self.context.access;
-            let own = access.governing(&actor, authority, self.conversation);
-            ReactionDraft::check_role(own.await?.membership.role)?;
-        }
-        let WriteContext {
-            store,
-            history,
-            in_flight,
-            ..
-        } = self.context().as_ref();
-        let present = history
-            .require_message(self.conversation, message, Floor::NONE)
-            .await?;
-        if present.deleted_at.is_some() && is_on {
-            return Err(Error::bad_input(
-                &["input", "messageId"],
-                "the message is deleted",
-            ));
-        }
-        if present.deleted_at.is_some()
-            || !self
-                .changes_reaction(&present, &user, &emoji, is_on)
-                .await?
-        {
-            let kind = ChangeKind::ReactionsChanged;
-            let may_repeat = present.deleted_at.is_none() && present.has_reactions;
-            let repeated = may_repeat.then(|| self.context.repeated(kind, &present));
-            return Ok((present, repeated.flatten()));
-        }
-        let lease = in_flight.allocate(self.conversation, 1).await?;
-        let change = Change {
-            id: lease.newest(),
-            kind: ChangeKind::ReactionsChanged,
-            message,
-            user,
-        };
-        let (lease, reacted) = retry_until_known(&self.context().unsettled, lease, || {
-            store.react(self.conversation, &emoji, is_on, &change)
-        })
-        .await?;
-        let message = reacted.ok_or(Error::NotFound("the message"))?;
-        let mut publication = self.publication(&lease);
-        let event = Event::MessageChanged(change.kind, Arc::clone(&message));
-        publication.event(change.id, event);
-        Ok((message, publication.finish()))
-    }
-
-    /// Pins or unpins a message. Returns it, with the events for the other servers.
-    pub(crate) async fn pin(
-        &self,
-        user: UserId,
-        draft: PinDraft,
-    ) -> Result<(Arc<Message>, Option<OutgoingEvents>)> {
-        let authority = draft.check.authority;
-        self.check_writer(&user, &draft.check).await?;
-        let WriteContext {
-            store,
-            access,
-            history,
-            in_flight,
-            ..
-        } = self.context().as_ref();
-        // The role may have changed while the command waited.
-        let participation = access
-            .governing(&user, authority, self.conversation)
-            .await?;
-        let floor = access.floor_of(&participation);
-        PinDraft::check_role(&participation)?;
-        let present = history
-            .require_message(self.conversation, draft.message, floor)
-            .await?;
-        let kind = ChangeKind::PinsChanged;
-        if !draft.changes(&present)? {
-            let was_pinned = present.deleted_at.is_none() && present.pin.is_some();
-            let repeated = was_pinned.then(|| self.context.repeated(kind, &present));
-            return Ok((present, repeated.flatten()));
-        }
-        if draft.is_on {
-            let for_all = access.floor_above(&participation.conversation, OwnFloor::NONE);
-            let PinnedMessages { messages, kept } =
-                history.pinned(self.conversation, for_all).await?;
-            PinDraft::check_room(messages.len(), kept)?;
-        }
-        // The later change of a pin must have the greater id.
-        let earlier = present.pin.as_ref().map(|pin| pin.change);
-        in_flight.observe(self.conversation, earlier);
-        let lease = in_flight.allocate(self.conversation, 1).await?;
-        let change = Change {
-            id: lease.newest(),
-            kind,
-            message: present.id,
-            user,
-        };
-        let (lease, pinned) = retry_until_known(&self.context().unsettled, lease, || {
-            store.pin_message(self.conversation, draft.is_on, &change)
-        })
-        .await?;
-        let message = pinned.ok_or(Error::NotFound("the message"))?;
-        let mut publication = self.publication(&lease);
-        let event = Event::MessageChanged(kind, Arc::clone(&message));
-        publication.event(change.id, event);
-        Ok((message, publication.finish()))
-    }
-
     /// Whether the reaction would change anything. An error if a bound forbids it.
     async fn changes_reaction(
         &self,
@@ -329,15 +161,221 @@ impl ConversationWriter {
         Err(Error::bad_input(EMOJI_PATH, text))
     }
 
-    /// Erases a user from a part of the conversation. Nothing is published.
-    pub(crate) async fn erase(&self, command: &ErasureCommand) -> Result<()> {
+    /// Begins to publish the events of a batch.
+    pub(crate) fn publication<'a>(&'a self, lease: &'a IdLease) -> Publication<'a> {
+        Publication::new(&self.context, self.conversation, lease)
+    }
+}
+
+/// An edit or a deletion of a message. Its outcome is the message.
+impl ConversationCommand for RevisionDraft {
+    type Outcome = Arc<Message>;
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    async fn run(self, writer: &ConversationWriter, user: UserId) -> CommandResult<Arc<Message>> {
+        let authority = self.check.authority;
+        if let Some(own) = writer.check_writer(&user, &self.check).await? {
+            require_everyone(&own, self.mentions_everyone())?;
+            if self.is_edit() {
+                require_send_role(&own)?;
+            }
+        }
+        let WriteContext {
+            store,
+            access,
+            history,
+            in_flight,
+            index,
+            ..
+        } = writer.context().as_ref();
+        let present = history
+            .require_message(writer.conversation, self.message, Floor::NONE)
+            .await?;
+        // The role may have changed while the command waited. Few commands need it.
+        let role = match self.needs_role(&present, &user) {
+            true => {
+                let own = access.governing(&user, authority, writer.conversation);
+                let own = own.await?.membership;
+                if access.is_silenced(&own) {
+                    return Err(silenced());
+                }
+                Some(own.role)
+            }
+            false => None,
+        };
+        index
+            .prepare_change(writer.conversation, present.id)
+            .await?;
+        let lease = in_flight.allocate(writer.conversation, 1).await?;
+        let Some(revision) = self.revision(&present, &user, role, lease.newest().moment())? else {
+            let kind = match present.deleted_at {
+                Some(_) => ChangeKind::MessageDeleted,
+                None => ChangeKind::MessageEdited,
+            };
+            let is_changed = present.deleted_at.is_some() || is_edited(&present);
+            let repeated = is_changed.then(|| writer.context.repeated(kind, &present));
+            return Ok((present, repeated.flatten()));
+        };
+        let change = Change {
+            id: lease.newest(),
+            kind: revision.kind(),
+            message: present.id,
+            user,
+        };
+        let (lease, revised) = retry_until_known(&writer.context().unsettled, lease, || {
+            store.revise_message(writer.conversation, &revision, &change)
+        })
+        .await?;
+        let Revised { message, audience } = revised.ok_or(Error::NotFound("the message"))?;
+        let mut publication = writer.publication(&lease);
+        let event = Event::MessageChanged(change.kind, Arc::clone(&message));
+        publication.event(change.id, event);
+        publication.mention(revision.newly_mentioned());
+        publication.audience(change.id, &audience);
+        Ok((message, publication.finish()))
+    }
+}
+
+/// A reaction, or its end. Its outcome is the message.
+impl ConversationCommand for ReactionDraft {
+    type Outcome = Arc<Message>;
+
+    async fn run(self, writer: &ConversationWriter, actor: UserId) -> CommandResult<Arc<Message>> {
+        let ReactionDraft {
+            message,
+            emoji,
+            user,
+            is_on,
+            check,
+        } = self;
+        let authority = check.authority;
+        writer.check_writer(&actor, &check).await?;
+        if user != actor {
+            // The role may have changed while the command waited.
+            let access = &writer.context.access;
+            let own = access.governing(&actor, authority, writer.conversation);
+            ReactionDraft::check_role(own.await?.membership.role)?;
+        }
+        let WriteContext {
+            store,
+            history,
+            in_flight,
+            ..
+        } = writer.context().as_ref();
+        let present = history
+            .require_message(writer.conversation, message, Floor::NONE)
+            .await?;
+        if present.deleted_at.is_some() && is_on {
+            return Err(Error::bad_input(
+                &["input", "messageId"],
+                "the message is deleted",
+            ));
+        }
+        if present.deleted_at.is_some()
+            || !writer
+                .changes_reaction(&present, &user, &emoji, is_on)
+                .await?
+        {
+            let kind = ChangeKind::ReactionsChanged;
+            let may_repeat = present.deleted_at.is_none() && present.has_reactions;
+            let repeated = may_repeat.then(|| writer.context.repeated(kind, &present));
+            return Ok((present, repeated.flatten()));
+        }
+        let lease = in_flight.allocate(writer.conversation, 1).await?;
+        let change = Change {
+            id: lease.newest(),
+            kind: ChangeKind::ReactionsChanged,
+            message,
+            user,
+        };
+        let (lease, reacted) = retry_until_known(&writer.context().unsettled, lease, || {
+            store.react(writer.conversation, &emoji, is_on, &change)
+        })
+        .await?;
+        let message = reacted.ok_or(Error::NotFound("the message"))?;
+        let mut publication = writer.publication(&lease);
+        let event = Event::MessageChanged(change.kind, Arc::clone(&message));
+        publication.event(change.id, event);
+        Ok((message, publication.finish()))
+    }
+}
+
+/// A pin, or its end. Its outcome is the message.
+impl ConversationCommand for PinDraft {
+    type Outcome = Arc<Message>;
+
+    async fn run(self, writer: &ConversationWriter, user: UserId) -> CommandResult<Arc<Message>> {
+        let authority = self.check.authority;
+        writer.check_writer(&user, &self.check).await?;
+        let WriteContext {
+            store,
+            access,
+            history,
+            in_flight,
+            ..
+        } = writer.context().as_ref();
+        // The role may have changed while the command waited.
+        let participation = access
+            .governing(&user, authority, writer.conversation)
+            .await?;
+        let floor = access.floor_of(&participation);
+        PinDraft::check_role(&participation)?;
+        let present = history
+            .require_message(writer.conversation, self.message, floor)
+            .await?;
+        let kind = ChangeKind::PinsChanged;
+        if !self.changes(&present)? {
+            let was_pinned = present.deleted_at.is_none() && present.pin.is_some();
+            let repeated = was_pinned.then(|| writer.context.repeated(kind, &present));
+            return Ok((present, repeated.flatten()));
+        }
+        if self.is_on {
+            let for_all = access.floor_above(&participation.conversation, OwnFloor::NONE);
+            let PinnedMessages { messages, kept } =
+                history.pinned(writer.conversation, for_all).await?;
+            PinDraft::check_room(messages.len(), kept)?;
+        }
+        // The later change of a pin must have the greater id.
+        let earlier = present.pin.as_ref().map(|pin| pin.change);
+        in_flight.observe(writer.conversation, earlier);
+        let lease = in_flight.allocate(writer.conversation, 1).await?;
+        let change = Change {
+            id: lease.newest(),
+            kind,
+            message: present.id,
+            user,
+        };
+        let (lease, pinned) = retry_until_known(&writer.context().unsettled, lease, || {
+            store.pin_message(writer.conversation, self.is_on, &change)
+        })
+        .await?;
+        let message = pinned.ok_or(Error::NotFound("the message"))?;
+        let mut publication = writer.publication(&lease);
+        let event = Event::MessageChanged(kind, Arc::clone(&message));
+        publication.event(change.id, event);
+        Ok((message, publication.finish()))
+    }
+}
+
+/// An erasure of a user from a part of the conversation. Nothing is published.
+impl ConversationCommand for ErasureCommand {
+    type Outcome = ();
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    async fn run(self, writer: &ConversationWriter, _: UserId) -> CommandResult<()> {
         let WriteContext {
             store, in_flight, ..
-        } = self.context().as_ref();
-        let ErasureCommand { user, target } = command;
-        let lease = in_flight.allocate(self.conversation, 1).await?;
-        let (id, change) = (self.conversation, lease.newest());
-        let (_lease, ()) = retry_until_known(&self.context().unsettled, lease, || async move {
+        } = writer.context().as_ref();
+        let Self { user, target } = &self;
+        let lease = in_flight.allocate(writer.conversation, 1).await?;
+        let (id, change) = (writer.conversation, lease.newest());
+        let (_lease, ()) = retry_until_known(&writer.context().unsettled, lease, || async move {
             match target {
                 ErasureTarget::Messages(messages) => {
                     store.erase_messages(id, user, messages, change).await
@@ -346,12 +384,7 @@ impl ConversationWriter {
             }
         })
         .await?;
-        Ok(())
-    }
-
-    /// Begins to publish the events of a batch.
-    pub(crate) fn publication<'a>(&'a self, lease: &'a IdLease) -> Publication<'a> {
-        Publication::new(&self.context, self.conversation, lease)
+        Ok(((), None))
     }
 }
 

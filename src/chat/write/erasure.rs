@@ -11,7 +11,6 @@ use super::command::erasure::{ERASURE_CHECK, ErasureCommand, ErasureTarget};
 use super::command::group::GroupCommand;
 use super::command::reaction::ReactionDraft;
 use super::command::revision::RevisionDraft;
-use super::conversation_queue::Work;
 use crate::chat::access::authority::Authority;
 use crate::chat::error::{Error, Result};
 use crate::model::{ConversationId, Cut, Message, MessageId, PageRequest, UserId};
@@ -27,8 +26,8 @@ impl WriteService {
     /// Makes a user leave a conversation of any kind, without a SYSTEM message. Another OWNER succeeds.
     pub(crate) async fn withdraw(&self, user: &UserId, conversation: ConversationId) -> Result<()> {
         let check = WriterCheck::of_server(Authority::Membership);
-        let work = |reply| Work::Group(GroupCommand::Withdraw, check, reply);
-        self.queues.run(conversation, user, work).await?;
+        let command = (GroupCommand::Withdraw, check);
+        self.queues.run(conversation, user, command).await?;
         self.participants.forget_pair(conversation);
         Ok(())
     }
@@ -40,8 +39,8 @@ impl WriteService {
         message: MessageId,
     ) -> Result<()> {
         let draft = RevisionDraft::deletion(message, ERASURE_CHECK);
-        let (work, erased) = (|reply| Work::Revise(draft, reply), UserId::erased());
-        let deleted = self.queues.run(conversation, &erased, work);
+        let erased = UserId::erased();
+        let deleted = self.queues.run(conversation, &erased, draft);
         deleted.await.map(drop)
     }
 
@@ -89,8 +88,7 @@ impl WriteService {
                     is_on: false,
                     check: ERASURE_CHECK,
                 };
-                let work = |reply| Work::React(draft, reply);
-                taking.push(self.queues.run(conversation, user, work).boxed());
+                taking.push(self.queues.run(conversation, user, draft).boxed());
             }
         }
         let mut taking = stream::iter(taking).buffer_unordered(WRITES_AT_ONCE);
@@ -132,7 +130,7 @@ impl WriteService {
     ) -> Result<()> {
         let user = user.clone();
         let erased = UserId::erased();
-        let work = |reply| Work::Erase(ErasureCommand { user, target }, reply);
-        self.queues.run(conversation, &erased, work).await
+        let command = ErasureCommand { user, target };
+        self.queues.run(conversation, &erased, command).await
     }
 }

@@ -10,7 +10,6 @@ use super::command::group::{
     GroupCommand, GroupInput, parse_app_key, parse_group_name, parse_username, parse_usernames,
 };
 use super::conversation_creation::{ConversationDraft, CreationOutcome};
-use super::conversation_queue::Work;
 use super::group_policy::GroupPolicy;
 use super::introduction::StrangerCharge;
 use crate::chat::access::authority::Authority;
@@ -378,9 +377,8 @@ impl WriteService {
         conversation: ConversationId,
         command: GroupCommand,
     ) -> Result<()> {
-        let check = self.check_of(caller, authority);
-        let work = |reply| Work::Group(command, check, reply);
-        self.queues.run(conversation, &caller.user, work).await
+        let command = (command, self.check_of(caller, authority));
+        self.queues.run(conversation, &caller.user, command).await
     }
 }
 

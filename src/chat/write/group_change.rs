@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::command::WriterCheck;
 use super::command::group::GroupCommand;
 use super::command::history::HistoryCommand;
-use super::conversation_writer::ConversationWriter;
+use super::conversation_writer::{CommandResult, ConversationCommand, ConversationWriter};
 use super::group_policy::{BanDecision, GroupDecision, GroupPolicy};
 use super::outgoing::OutgoingEvents;
 use super::unknown_outcome::retry_until_known;
@@ -40,9 +40,24 @@ enum ChangeAttempt {
     Stale,
 }
 
+/// A group command, with the check of its caller.
+impl ConversationCommand for (GroupCommand, WriterCheck) {
+    type Outcome = ();
+
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    async fn run(self, writer: &ConversationWriter, actor: UserId) -> CommandResult<()> {
+        let (command, check) = self;
+        let changed = writer.change_group(&actor, &check, &command).await;
+        changed.map(|outgoing| ((), outgoing))
+    }
+}
+
 impl ConversationWriter {
     /// Runs a group command. Returns the events for the other servers.
-    pub(crate) async fn change_group(
+    async fn change_group(
         &self,
         actor: &UserId,
         check: &WriterCheck,

@@ -38,7 +38,7 @@ use self::command::{
     AcceptedCaller, WriterCheck, require_everyone, require_send_role, slow_mode_of,
 };
 use self::completed_change::CompletedChanges;
-use self::conversation_queue::{ConversationQueues, Work};
+use self::conversation_queue::ConversationQueues;
 use self::introduction::Introductions;
 use self::send_batch::slow_mode::{require_pause, since_last_send};
 use self::unknown_outcome::UnsettledWrites;
@@ -198,11 +198,7 @@ impl WriteService {
         if !caller.may(ServiceRight::Moderate) {
             self.check_send(viewer, conversation, &draft).await?;
         }
-        self.queues
-            .run(conversation, viewer, |reply| {
-                Work::Send(Box::new(draft), reply)
-            })
-            .await
+        self.queues.send(conversation, viewer, draft).await
     }
 
     /// Replaces the body of one of the viewer's messages, and those mentions that are given. The same
@@ -234,9 +230,7 @@ impl WriteService {
         if !caller.may(ServiceRight::Moderate) {
             self.check_edit(viewer, conversation, &draft, floor).await?;
         }
-        self.queues
-            .run(conversation, viewer, |reply| Work::Revise(draft, reply))
-            .await
+        self.queues.run(conversation, viewer, draft).await
     }
 
     /// Deletes a message. A second deletion changes nothing.
@@ -255,11 +249,7 @@ impl WriteService {
         let own = access.governing_for_write(caller, conversation).await?;
         let draft = RevisionDraft::deletion(message, check);
         Self::require_above(message, access.floor_of(&own))?;
-        self.queues
-            .run(conversation, &caller.user, |reply| {
-                Work::Revise(draft, reply)
-            })
-            .await
+        self.queues.run(conversation, &caller.user, draft).await
     }
 
     /// Puts a reaction of the viewer on or off. A repetition changes nothing. Returns the message.
@@ -277,11 +267,7 @@ impl WriteService {
         let user = caller.user.clone();
         let draft = ReactionDraft::parse(message, emoji, user, is_on, check)?;
         Self::require_above(message, self.context.access.floor_of(&own))?;
-        self.queues
-            .run(conversation, &caller.user, |reply| {
-                Work::React(draft, reply)
-            })
-            .await
+        self.queues.run(conversation, &caller.user, draft).await
     }
 
     /// Removes the reaction of another user, as a message of theirs may be deleted. Returns the message.
@@ -306,11 +292,7 @@ impl WriteService {
         access.require_writer(caller, &own).await?;
         let draft = ReactionDraft::parse(message, emoji, user, false, check)?;
         Self::require_above(message, access.floor_of(&own))?;
-        self.queues
-            .run(conversation, &caller.user, |reply| {
-                Work::React(draft, reply)
-            })
-            .await
+        self.queues.run(conversation, &caller.user, draft).await
     }
 
     /// Pins a message, or unpins it. A repetition changes nothing. Returns the message.
@@ -334,9 +316,7 @@ impl WriteService {
             is_on,
             check,
         };
-        self.queues
-            .run(conversation, &caller.user, |reply| Work::Pin(draft, reply))
-            .await
+        self.queues.run(conversation, &caller.user, draft).await
     }
 
     /// Asks every send and edit of users about this hook from now on. A later call has no effect.
@@ -504,11 +484,7 @@ impl WriteService {
         }
         self.take_send(caller, &draft)?;
         draft.refusal = Some(refusal);
-        self.queues
-            .run(conversation, &caller.user, |reply| {
-                Work::Send(Box::new(draft), reply)
-            })
-            .await
+        self.queues.send(conversation, &caller.user, draft).await
     }
 }
 

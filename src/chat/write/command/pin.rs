@@ -12,9 +12,6 @@ pub(crate) struct PinDraft {
 }
 
 impl PinDraft {
-    /// Approximate size in a queue.
-    pub(crate) const BYTES: usize = 256;
-
     /// In a direct or small conversation every participant may pin, unless an OWNER of the group has set a role.
     pub(crate) fn check_role(participation: &Participation) -> Result<()> {
         let Participation {

@@ -17,9 +17,6 @@ pub(crate) struct ReactionDraft {
 }
 
 impl ReactionDraft {
-    /// Approximate size in a queue.
-    pub(crate) const BYTES: usize = 256;
-
     pub(crate) fn parse(
         message: MessageId,
         emoji: &str,
