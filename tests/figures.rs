@@ -88,7 +88,7 @@ const FIGURES: &[(&str, &str, &str)] = &[
     (
         "follow within 15 seconds",
         "store/outbox.rs",
-        "OUTBOX_SWITCH_KNOWN_FOR: Duration = Duration::from_secs(10)",
+        "OUTBOX_SWITCH_AGE_MAX: Duration = Duration::from_secs(10)",
     ),
     (
         "from one that ends within 20 s",
@@ -98,7 +98,7 @@ const FIGURES: &[(&str, &str, &str)] = &[
     (
         "from one that ends within 20 s",
         "webhook/coordinator.rs",
-        "LOOK_EVERY: Duration = Duration::from_secs(3)",
+        "POLL_EVERY: Duration = Duration::from_secs(3)",
     ),
     (
         "at the rate of a user, 10 times a second in all",
@@ -225,12 +225,12 @@ const FIGURES: &[(&str, &str, &str)] = &[
     (
         "reads the files again every 5 s, and within a second",
         "auth/keyring.rs",
-        "LOOK_EVERY: Duration = Duration::from_secs(5)",
+        "POLL_EVERY: Duration = Duration::from_secs(5)",
     ),
     (
         "reads the files again every 5 s, and within a second",
         "auth/keyring.rs",
-        "LOOK_AGAIN: Duration = Duration::from_secs(1)",
+        "POLLS_APART: Duration = Duration::from_secs(1)",
     ),
     (
         "at most 100,000 revocations",

@@ -188,7 +188,7 @@ mod tests {
         assert_eq!((provider.keys(), provider.asked()), (2, 3));
         // Unknown keys, each second for ten minutes.
         for _ in 0..600 {
-            provider.ring.look();
+            provider.ring.request_poll();
             sleep(MINUTE / 60).await;
         }
         assert!(

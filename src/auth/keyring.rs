@@ -23,9 +23,9 @@ use super::exposure::{self, ExposedPath};
 use super::keys::{VerificationKey, parse_keys, parse_secret};
 
 /// Interval of the polls.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const POLL_EVERY: Duration = Duration::from_secs(5);
 /// Shortest interval between two polls.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const POLLS_APART: Duration = Duration::from_secs(1);
 /// Longest key file.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 
@@ -146,7 +146,7 @@ impl Keyring {
     }
 
     /// Requests the keys anew because none fits a token: the files or the identity provider may hold a new one.
-    pub(super) fn look(&self) {
+    pub(super) fn request_poll(&self) {
         self.ask_provider.notify_one();
         // A full channel means that a poll is pending.
         let _ = self.ask.try_send(());
@@ -191,7 +191,7 @@ struct Watched {
 
 impl Watched {
     /// Reloads a changed file. Returns whether the keys changed.
-    fn look(&mut self) -> bool {
+    fn reload_if_changed(&mut self) -> bool {
         let stamp = Stamp::of(&self.path);
         let is_same = stamp == self.stamp;
         // Retry a file that could not be read: the process may have had too many open files.
@@ -221,19 +221,19 @@ impl Watched {
 /// Polls the files until the keyring is dropped.
 fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<Watched>) {
     loop {
-        match asked.recv_timeout(LOOK_EVERY) {
+        match asked.recv_timeout(POLL_EVERY) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let changed = files
             .iter_mut()
-            .filter_map(|file| file.look().then_some(()))
+            .filter_map(|file| file.reload_if_changed().then_some(()))
             .count();
         let Some(ring) = ring.upgrade() else { return };
         let fault = files.iter().find_map(|file| file.fault.clone());
         ring.put(FILES, (changed > 0).then(|| all(&files)), fault);
         drop(ring);
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLLS_APART);
     }
 }
 
@@ -306,10 +306,10 @@ mod tests {
             keys,
             fault: None,
         };
-        assert!(!file.look());
+        assert!(!file.reload_if_changed());
         fs::write(&path, format!("another {SECRET}")).unwrap();
-        assert!(file.look());
-        assert!(!file.look());
+        assert!(file.reload_if_changed());
+        assert!(!file.reload_if_changed());
     }
 
     #[test]
@@ -327,15 +327,15 @@ mod tests {
         };
         for broken in ["short", "{\"keys\": []}"] {
             fs::write(&path, broken).unwrap();
-            assert!(!file.look());
+            assert!(!file.reload_if_changed());
             assert_eq!(file.keys.len(), 1);
             assert!(file.fault.is_some());
         }
         fs::remove_file(&path).unwrap();
-        assert!(!file.look());
+        assert!(!file.reload_if_changed());
         assert_eq!(file.keys.len(), 1);
         fs::write(&path, SECRET).unwrap();
-        assert!(file.look(), "it heals");
+        assert!(file.reload_if_changed(), "it heals");
         assert_eq!(file.fault, None);
     }
 

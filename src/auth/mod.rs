@@ -305,7 +305,7 @@ impl Auth {
                 }
             }
         }
-        self.trusted.look();
+        self.trusted.request_poll();
         if keys.iter().all(|key| key.algorithm != header.alg) {
             return Err(Error::Invalid);
         }

@@ -86,7 +86,7 @@ pub use self::stream::StreamService;
 pub use self::stream::conversation_event::ConversationEvent;
 pub use self::stream::conversation_updates::{ConversationUpdate, ConversationUpdates};
 pub use self::stream::inbox_updates::{InboxUpdate, InboxUpdates};
-pub use self::stream::large_entries::{KnownEntry, KnownUnread};
+pub use self::stream::large_entries::{LoadedEntry, LoadedUnread};
 pub use self::stream::live_updates::{LiveChange, LiveUpdate, LiveUpdates};
 pub use self::stream::message_updates::{MessageUpdate, MessageUpdates};
 pub use self::stream::presence_updates::{PresenceUpdate, PresenceUpdates};

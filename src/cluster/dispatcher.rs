@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::clock::ClusterClock;
 use super::counters::Counters;
 use super::jitter::Jitter;
-use super::notice::{Letter, RemoteNotice};
+use super::notice::{RemoteEnvelope, RemoteNotice};
 use super::peers::Peers;
 use crate::bus::Bus;
 use crate::clock::{Clock as _, IdGenerator};
@@ -209,11 +209,11 @@ impl Dispatcher {
                 }
             }
         };
-        let letters = routes.into_iter().map(|(server, users)| {
-            let letter = self.letter(notice.for_users(users));
-            self.deliver_to(server, letter)
+        let envelopes = routes.into_iter().map(|(server, users)| {
+            let envelope = self.envelope(notice.for_users(users));
+            self.deliver_to(server, envelope)
         });
-        join_all(letters).await.len()
+        join_all(envelopes).await.len()
     }
 
     /// Delivers a notice without waiting callers: one attempt at each server.
@@ -224,7 +224,7 @@ impl Dispatcher {
         let recipients: Recipients = self.store.recipients(conversation).await?.into();
         let routes = self.routes(notice, &recipients.without_inboxes()).await?;
         let attempts = routes.into_iter().map(async |(server, users)| {
-            let payload = self.letter(notice.for_users(users)).encode();
+            let payload = self.envelope(notice.for_users(users)).encode();
             self.bus.send_to_peer(server.0, &payload);
             let attempt = self.attempt(server, &payload);
             let _ = timeout(ATTEMPT_MAX, attempt).await;
@@ -243,7 +243,7 @@ impl Dispatcher {
             Some(recent) => recent.servers,
             None => self.read_routes(conversation, notice).await?,
         };
-        let payload = self.letter(notice.clone()).encode();
+        let payload = self.envelope(notice.clone()).encode();
         for server in servers.iter() {
             self.bus.send_to_peer(server.0, &payload);
         }
@@ -282,8 +282,8 @@ impl Dispatcher {
         }
     }
 
-    fn letter(&self, notice: RemoteNotice) -> Letter {
-        Letter {
+    fn envelope(&self, notice: RemoteNotice) -> RemoteEnvelope {
+        RemoteEnvelope {
             delivery: self.ids.next(self.clock.now()),
             sender: *self.own.read(),
             notice,
@@ -356,12 +356,12 @@ impl Dispatcher {
 
     /// Delivers a notice to one server, without a look at the directory.
     pub(super) async fn deliver_directly(&self, server: ServerId, notice: RemoteNotice) {
-        self.deliver_to(server, self.letter(notice)).await;
+        self.deliver_to(server, self.envelope(notice)).await;
     }
 
     /// Writes until a lane acknowledged it in time, or the receiver has ended.
-    async fn deliver_to(&self, server: ServerId, letter: Letter) {
-        let payload = letter.encode();
+    async fn deliver_to(&self, server: ServerId, envelope: RemoteEnvelope) {
+        let payload = envelope.encode();
         self.bus.send_to_peer(server.0, &payload);
         let mut pause = RETRY_FIRST;
         loop {

@@ -20,14 +20,14 @@ use tokio::time::{Instant, sleep};
 use super::counters::Counters;
 use super::deduplication_window::DeduplicationWindow;
 use super::held_back::{CursorScope, HeldBack};
-use super::notice::{Letter, RemoteNotice};
+use super::notice::{RemoteEnvelope, RemoteNotice};
 use super::registry::events::RegistryEvent;
 use crate::model::{ConversationId, OrderKey, TimeUuid, UserId};
 use crate::store::cluster::ServerId;
 use crate::store::{self, Error};
 
 /// For how long a notice is known again: longer than it stays in a mailbox.
-const KNOWN_FOR: Duration = Duration::from_secs(15 * 60);
+const DEDUPLICATED_FOR: Duration = Duration::from_secs(15 * 60);
 /// Notices that are followed at the same time.
 const AT_ONCE: usize = 64;
 /// Notices that wait. Beyond that they are dropped, and all streams read the store instead.
@@ -66,10 +66,10 @@ pub(super) struct FollowUps {
 }
 
 struct FollowUpsState {
-    known: DeduplicationWindow<TimeUuid>,
+    received: DeduplicationWindow<TimeUuid>,
     held: HeldBack,
     /// Notices by conversation. One task works for each conversation in here.
-    queues: HashMap<Option<ConversationId>, Vec<Letter>>,
+    queues: HashMap<Option<ConversationId>, Vec<RemoteEnvelope>>,
     waiting: usize,
     has_overflowed: bool,
 }
@@ -77,7 +77,7 @@ struct FollowUpsState {
 impl FollowUps {
     pub(super) fn new(handler: Weak<dyn NoticeHandler>, counters: Arc<Counters>) -> Arc<Self> {
         let state = FollowUpsState {
-            known: DeduplicationWindow::new(KNOWN_FOR),
+            received: DeduplicationWindow::new(DEDUPLICATED_FOR),
             held: HeldBack::default(),
             queues: HashMap::new(),
             waiting: 0,
@@ -97,10 +97,10 @@ impl FollowUps {
 
     /// Takes a notice that arrived, over NATS or by the mailbox. It waits in its conversation's
     /// queue and holds back cursors when this returns.
-    pub(super) fn accept(self: &Arc<Self>, letter: Letter) {
+    pub(super) fn accept(self: &Arc<Self>, envelope: RemoteEnvelope) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if !state.known.insert(letter.delivery) {
+        if !state.received.insert(envelope.delivery) {
             return;
         }
         self.counters.notices_received.inc();
@@ -109,12 +109,12 @@ impl FollowUps {
             return;
         }
         state.waiting += 1;
-        state.held.add(&letter);
-        let conversation = letter.notice.conversation();
+        state.held.add(&envelope);
+        let conversation = envelope.notice.conversation();
         match state.queues.entry(conversation) {
-            Entry::Occupied(mut queue) => queue.get_mut().push(letter),
+            Entry::Occupied(mut queue) => queue.get_mut().push(envelope),
             Entry::Vacant(queue) => {
-                queue.insert(vec![letter]);
+                queue.insert(vec![envelope]);
                 drop(guard);
                 let this = Arc::clone(self);
                 tokio::spawn(async move { this.work(conversation).await });
@@ -140,12 +140,12 @@ impl FollowUps {
     }
 
     async fn work(self: Arc<Self>, conversation: Option<ConversationId>) {
-        while let Some(mut letters) = self.take(conversation) {
-            letters.sort_by_key(|letter| (letter.notice.oldest(), letter.delivery));
-            for letter in letters {
-                match self.follow(&letter).await {
-                    Ok(()) => self.done(&letter),
-                    Err(error) => self.retry(letter, &error),
+        while let Some(mut envelopes) = self.take(conversation) {
+            envelopes.sort_by_key(|envelope| (envelope.notice.oldest(), envelope.delivery));
+            for envelope in envelopes {
+                match self.follow(&envelope).await {
+                    Ok(()) => self.done(&envelope),
+                    Err(error) => self.retry(envelope, &error),
                 }
             }
         }
@@ -153,33 +153,33 @@ impl FollowUps {
 
     /// `None` when there is nothing more: then the queue is gone, and the next notice starts a new
     /// task.
-    fn take(&self, conversation: Option<ConversationId>) -> Option<Vec<Letter>> {
+    fn take(&self, conversation: Option<ConversationId>) -> Option<Vec<RemoteEnvelope>> {
         let mut state = self.state.lock();
-        let letters = std::mem::take(state.queues.get_mut(&conversation)?);
-        if letters.is_empty() {
+        let envelopes = std::mem::take(state.queues.get_mut(&conversation)?);
+        if envelopes.is_empty() {
             state.queues.remove(&conversation);
             return None;
         }
-        Some(letters)
+        Some(envelopes)
     }
 
-    async fn follow(&self, letter: &Letter) -> store::Result<()> {
+    async fn follow(&self, envelope: &RemoteEnvelope) -> store::Result<()> {
         let Some(handler) = self.handler() else {
             return Ok(());
         };
         let permit = self.permits.acquire().await;
-        let followed = handler.follow(&letter.notice).await;
+        let followed = handler.follow(&envelope.notice).await;
         drop(permit);
         followed
     }
 
-    fn done(&self, letter: &Letter) {
+    fn done(&self, envelope: &RemoteEnvelope) {
         let mut state = self.state.lock();
-        state.held.remove(letter);
+        state.held.remove(envelope);
         state.waiting -= 1;
     }
 
-    fn retry(self: &Arc<Self>, letter: Letter, error: &Error) {
+    fn retry(self: &Arc<Self>, envelope: RemoteEnvelope, error: &Error) {
         self.counters.follow_errors.inc();
         tracing::debug!(%error, "the server cannot load what another server has written; it retries");
         let this = Arc::clone(self);
@@ -188,7 +188,7 @@ impl FollowUps {
             loop {
                 sleep(pause).await;
                 pause = (2 * pause).min(RETRY_MAX);
-                let error = match this.follow(&letter).await {
+                let error = match this.follow(&envelope).await {
                     Ok(()) => break,
                     Err(error) => error,
                 };
@@ -196,13 +196,13 @@ impl FollowUps {
                 if began.elapsed() >= GIVE_UP_AFTER || matches!(error, Error::Corrupt { .. }) {
                     tracing::error!(%error, "the server gives up a notice of another server; its streams read the store instead. If a row is damaged, run `wideroom verify`");
                     if let Some(handler) = this.handler() {
-                        let notice = &letter.notice;
+                        let notice = &envelope.notice;
                         handler.reread_of(notice.conversation(), notice.users());
                     }
                     break;
                 }
             }
-            this.done(&letter);
+            this.done(&envelope);
         });
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
-use super::notice::{Letter, RemoteNotice};
+use super::notice::{RemoteEnvelope, RemoteNotice};
 use crate::model::{ConversationId, OrderKey, TimeUuid, UserId};
 
 /// Stream that asks how far its cursor may go.
@@ -33,13 +33,13 @@ pub(super) struct HeldBack {
 }
 
 impl HeldBack {
-    pub(super) fn add(&mut self, letter: &Letter) {
-        let Some(oldest) = letter.notice.oldest() else {
+    pub(super) fn add(&mut self, envelope: &RemoteEnvelope) {
+        let Some(oldest) = envelope.notice.oldest() else {
             return;
         };
-        let entry = (oldest, letter.delivery);
+        let entry = (oldest, envelope.delivery);
         self.all.insert(entry);
-        match &letter.notice {
+        match &envelope.notice {
             RemoteNotice::Events { conversation, .. }
             | RemoteNotice::Growth { conversation, .. } => {
                 let waiting = self.conversations.entry(*conversation).or_default();
@@ -51,25 +51,25 @@ impl HeldBack {
             | RemoteNotice::Typing { .. }
             | RemoteNotice::Live(_) => {}
         }
-        if is_large(letter) {
+        if is_large(envelope) {
             self.large.insert(entry);
         }
-        for user in letter.notice.users() {
+        for user in envelope.notice.users() {
             self.users.entry(user.clone()).or_default().insert(entry);
         }
     }
 
-    pub(super) fn remove(&mut self, letter: &Letter) {
-        let Some(oldest) = letter.notice.oldest() else {
+    pub(super) fn remove(&mut self, envelope: &RemoteEnvelope) {
+        let Some(oldest) = envelope.notice.oldest() else {
             return;
         };
-        let entry = (oldest, letter.delivery);
+        let entry = (oldest, envelope.delivery);
         self.all.remove(&entry);
         self.large.remove(&entry);
-        if let Some(conversation) = letter.notice.conversation() {
+        if let Some(conversation) = envelope.notice.conversation() {
             remove(&mut self.conversations, &conversation, &entry);
         }
-        for user in letter.notice.users() {
+        for user in envelope.notice.users() {
             remove(&mut self.users, user, &entry);
         }
     }
@@ -97,9 +97,9 @@ impl HeldBack {
     }
 }
 
-fn is_large(letter: &Letter) -> bool {
+fn is_large(envelope: &RemoteEnvelope) -> bool {
     matches!(
-        letter.notice,
+        envelope.notice,
         RemoteNotice::Events { is_large: true, .. } | RemoteNotice::Growth { .. }
     )
 }
@@ -128,7 +128,7 @@ mod tests {
     fn what_waits_holds_back_its_conversation_and_its_users_alone() {
         let (conversation, other) = (ConversationId::random(), ConversationId::random());
         let [anna, ben] = ["anna", "ben"].map(|name| UserId::parse(name).unwrap());
-        let letter = |delivery, event| Letter {
+        let envelope = |delivery, event| RemoteEnvelope {
             delivery: id(delivery),
             sender: ServerId::random(),
             notice: RemoteNotice::Events {
@@ -139,8 +139,8 @@ mod tests {
             },
         };
         let mut held = HeldBack::default();
-        let letters = [letter(1, 50), letter(2, 40)];
-        letters.iter().for_each(|letter| held.add(letter));
+        let envelopes = [envelope(1, 50), envelope(2, 40)];
+        envelopes.iter().for_each(|envelope| held.add(envelope));
         let limit = |held: &HeldBack, scope: CursorScope<'_>| held.limit(scope, None);
         let before = Some(id(40).order_key().before());
         assert_eq!(
@@ -155,12 +155,12 @@ mod tests {
             Some(id(50).order_key().before())
         );
         assert_eq!(limit(&held, CursorScope::Everything), before);
-        held.remove(&letters[1]);
+        held.remove(&envelopes[1]);
         assert_eq!(
             limit(&held, CursorScope::Everything),
             Some(id(50).order_key().before())
         );
-        held.remove(&letters[0]);
+        held.remove(&envelopes[0]);
         assert!(held.all.is_empty());
         assert!(held.conversations.is_empty() && held.users.is_empty());
     }

@@ -14,7 +14,7 @@ const VERSION: u8 = 1;
 
 /// Notice for one server, with its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Letter {
+pub(super) struct RemoteEnvelope {
     /// Identity of the notice: that of the first attempt to deliver it. All attempts, and the copy
     /// over NATS, have the same.
     pub(super) delivery: TimeUuid,
@@ -179,7 +179,7 @@ enum Wire {
 /// Number of a new message among the kinds of events; a change has the index of its kind after it.
 const MESSAGE: u8 = 0;
 
-impl Letter {
+impl RemoteEnvelope {
     pub(super) fn encode(&self) -> Vec<u8> {
         let wire = match &self.notice {
             RemoteNotice::Events {
@@ -294,8 +294,8 @@ mod tests {
         TimeUuid::new(Timestamp::from_micros(micros), [7; 8])
     }
 
-    fn letter(notice: RemoteNotice) -> Letter {
-        Letter {
+    fn envelope(notice: RemoteNotice) -> RemoteEnvelope {
+        RemoteEnvelope {
             delivery: id(1),
             sender: ServerId::random(),
             notice,
@@ -351,8 +351,8 @@ mod tests {
             }),
         ];
         for notice in notices {
-            let letter = letter(notice);
-            assert_eq!(Letter::decode(&letter.encode()), Some(letter));
+            let envelope = envelope(notice);
+            assert_eq!(RemoteEnvelope::decode(&envelope.encode()), Some(envelope));
         }
     }
 
@@ -361,29 +361,29 @@ mod tests {
         let events = vec![(200, id(1), id(2), None), (MESSAGE, id(3), id(3), None)];
         let wire = Wire::Events(ConversationId::random(), events, Vec::new(), false);
         let bytes = postcard::to_extend(&(id(1), ServerId::random(), wire), vec![VERSION]).unwrap();
-        let decoded = Letter::decode(&bytes).unwrap();
+        let decoded = RemoteEnvelope::decode(&bytes).unwrap();
         assert!(
             matches!(&decoded.notice, RemoteNotice::Events { events, .. } if *events == [RemoteEvent::Message(id(3))])
         );
         let mut newer = bytes.clone();
         newer[0] = VERSION + 1;
-        assert_eq!(Letter::decode(&newer), None);
-        assert_eq!(Letter::decode(&bytes[..5]), None);
-        assert_eq!(Letter::decode(&[]), None);
+        assert_eq!(RemoteEnvelope::decode(&newer), None);
+        assert_eq!(RemoteEnvelope::decode(&bytes[..5]), None);
+        assert_eq!(RemoteEnvelope::decode(&[]), None);
     }
 
-    /// A later version appends kinds of notices: one of an unknown kind is no letter, and nothing follows it.
+    /// A later version appends kinds of notices: one of an unknown kind is no envelope, and nothing follows it.
     #[test]
     fn an_unknown_kind_of_notice_is_passed_over() {
         let live = RemoteNotice::Live(LiveKey {
             conversation: ConversationId::random(),
             id: LiveMessageId(uuid::Uuid::from_u128(8)),
         });
-        let mut bytes = letter(live).encode();
+        let mut bytes = envelope(live).encode();
         let kind = bytes.len() - 2 * 17 - 1;
         assert_eq!(bytes[kind], 6, "the last kind that this version knows");
         bytes[kind] = 7;
-        assert_eq!(Letter::decode(&bytes), None);
+        assert_eq!(RemoteEnvelope::decode(&bytes), None);
     }
 
     #[test]

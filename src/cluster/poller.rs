@@ -32,7 +32,7 @@ use super::counters::Counters;
 use super::deduplication_window::DeduplicationWindow;
 use super::dispatcher::{ATTEMPT_MAX, FRESH_MAX};
 use super::follow_ups::FollowUps;
-use super::notice::Letter;
+use super::notice::RemoteEnvelope;
 use super::registry::Registry;
 use crate::clock::Clock as _;
 use crate::model::{OrderKey, TimeUuid, Timestamp};
@@ -336,8 +336,8 @@ impl Poller {
             if !self.state.lock().rows.insert(row.id) {
                 continue;
             }
-            match Letter::decode(&row.payload) {
-                Some(letter) => self.follow_ups.accept(letter),
+            match RemoteEnvelope::decode(&row.payload) {
+                Some(envelope) => self.follow_ups.accept(envelope),
                 None => {
                     tracing::debug!("the poller passes over a notice of another version");
                 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::ClusterState;
 use super::counters::Counters;
 use super::follow_ups::FollowUps;
-use super::notice::Letter;
+use super::notice::RemoteEnvelope;
 use super::peers::BeatsRead;
 use super::poller::{Polled, Poller};
 use super::registry::events::{RegistryEvent, RegistryEvents};
@@ -53,8 +53,8 @@ pub(super) async fn receive(bus: Bus, follow_ups: Arc<FollowUps>, poll_now: Arc<
         match bus.receive_from_peers().await {
             Some(payloads) => payloads
                 .iter()
-                .filter_map(|payload| Letter::decode(payload))
-                .for_each(|letter| follow_ups.accept(letter)),
+                .filter_map(|payload| RemoteEnvelope::decode(payload))
+                .for_each(|envelope| follow_ups.accept(envelope)),
             None => poll_now.notify_one(),
         }
     }

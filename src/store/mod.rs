@@ -115,8 +115,8 @@ pub use self::membership::{
 pub use self::message::{Appended, Audience, EarlierSend, NewMessage, Revised};
 pub use self::outbox::{
     DEAD_LETTER_KEPT_MICROS, DeadLetter, HELD_POSITIONS_MAX, HeldPosition, LateChange,
-    NOTE_OUTBOX_SINCE, OUTBOX_KEEP, OUTBOX_KEEP_MAX, OUTBOX_SWITCH_KNOWN_FOR, OutboxPage,
-    OutboxRead, ReaderLease, ReaderPosition,
+    NOTE_OUTBOX_SINCE, OUTBOX_KEEP, OUTBOX_KEEP_MAX, OUTBOX_SWITCH_AGE_MAX, OutboxPage, OutboxRead,
+    ReaderLease, ReaderPosition,
 };
 pub use self::profile::{ConversationProfileChange, ProfileChange};
 pub use self::read_permit::ReadShares;

@@ -18,7 +18,7 @@ pub const OUTBOX_KEEP: Duration = Duration::from_secs(7 * 24 * 3_600);
 pub const OUTBOX_KEEP_MAX: Duration = Duration::from_secs(35 * 24 * 3_600);
 
 /// How long the last known position of the switch of the outbox holds while it cannot be read. Then it counts as on.
-pub const OUTBOX_SWITCH_KNOWN_FOR: Duration = Duration::from_secs(10);
+pub const OUTBOX_SWITCH_AGE_MAX: Duration = Duration::from_secs(10);
 
 /// Position of a reader in one shard: it has read all rows up to `after`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

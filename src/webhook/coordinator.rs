@@ -15,7 +15,7 @@ use crate::chat::Result;
 use crate::model::OutboxShard;
 
 /// Interval at which the leases of the shards are read.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
+const POLL_EVERY: Duration = Duration::from_secs(3);
 /// After the acquisition of a shard whose holder has ended, no shard is given back for so long: the server that ended
 /// still counts as one of those that share.
 const NO_RELEASE_FOR: Duration = Duration::from_secs(90);
@@ -44,8 +44,8 @@ impl Coordinator {
 
     /// Runs until it is stopped, or the receiver is gone. Then it releases its shards.
     pub(super) async fn run(mut self) {
-        let mut looks = interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(POLL_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let gone = self.hook.is_gone.clone();
         loop {
             tokio::select! {
@@ -61,7 +61,7 @@ impl Coordinator {
                         Err(_) => self.held.retain(|_, stop| !stop.is_cancelled()),
                     }
                 }
-                _ = looks.tick() => {
+                _ = ticks.tick() => {
                     if let Err(error) = self.share().await {
                         tracing::warn!(webhook = %self.hook.name, %error, "the server failed to read who delivers a webhook; it tries again");
                     }

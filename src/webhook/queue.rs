@@ -39,7 +39,7 @@ pub(super) struct EventDelivery {
     is_slow: bool,
 }
 
-/// Fate of a try.
+/// Outcome of a try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Settlement {
     /// The event was delivered, or became a dead letter.

@@ -14,7 +14,7 @@ use crate::model::{Job, JobLease, JobState};
 use crate::store;
 
 /// Interval in which a server looks for jobs whose server has died.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+const POLL_EVERY: Duration = Duration::from_secs(30);
 /// A lease ends so long after the last step of its holder.
 const LEASE_MICROS: i64 = 120 * 1_000_000;
 /// Deadline of one step. It may be repeated.
@@ -22,7 +22,7 @@ const STEP_MAX: Duration = Duration::from_secs(60);
 /// Pauses between attempts of one step.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Attempts of one step, about ten minutes. After them the job waits for the next look.
+/// Attempts of one step, about ten minutes. After them the job waits for the next poll.
 const STEP_TRIES: usize = 24;
 /// Error of a job, in one sentence for operators.
 const DAMAGED: &str =
@@ -156,8 +156,8 @@ impl ErasureRunner {
     async fn run(self) {
         loop {
             // A store of one server has only the jobs that this server adds.
-            let look = timeout(LOOK_EVERY, self.has_work.notified());
-            if self.stop.run_until_cancelled(look).await.is_none() {
+            let pause = timeout(POLL_EVERY, self.has_work.notified());
+            if self.stop.run_until_cancelled(pause).await.is_none() {
                 return;
             }
             let Some(service) = self.service.upgrade() else {

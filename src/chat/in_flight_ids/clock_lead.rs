@@ -105,9 +105,9 @@ impl InFlightIds {
 
     /// Logs when the ids begin to lead the clock, and when the clock has caught up. Runs until it is dropped.
     pub(crate) async fn watch_lead(&self) {
-        let mut looks = interval(WATCH_EVERY);
+        let mut ticks = interval(WATCH_EVERY);
         loop {
-            looks.tick().await;
+            ticks.tick().await;
             self.log_lead();
         }
     }

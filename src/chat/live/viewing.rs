@@ -222,7 +222,7 @@ impl LiveService {
             view.message = message;
         }
         if let Some(writer) = view.message.writers.shown() {
-            let body = LiveBody::known(view.body);
+            let body = LiveBody::of_checked(view.body);
             let body = self.extended(live, writer, body).await?;
             view.body = body.into_text();
         }

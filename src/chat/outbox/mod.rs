@@ -42,7 +42,7 @@ use crate::model::{
     ConversationId, OrderKey, OutboxEvent, OutboxEventKind, OutboxShard, ServiceRight, Timestamp,
     Viewer,
 };
-use crate::store::{OUTBOX_SWITCH_KNOWN_FOR, Store};
+use crate::store::{OUTBOX_SWITCH_AGE_MAX, Store};
 
 /// Interval in which a server of a shared store follows the switch of the outbox.
 const SWITCH_EVERY: Duration = Duration::from_secs(5);
@@ -50,8 +50,8 @@ const SWITCH_EVERY: Duration = Duration::from_secs(5);
 /// read the switch by then, or counts it as on.
 pub const OUTBOX_BEGINS_AFTER_MICROS: i64 = 15_000_000;
 const _: () = assert!(
-    SWITCH_EVERY.as_secs() < OUTBOX_SWITCH_KNOWN_FOR.as_secs()
-        && OUTBOX_SWITCH_KNOWN_FOR.as_micros() < OUTBOX_BEGINS_AFTER_MICROS as u128
+    SWITCH_EVERY.as_secs() < OUTBOX_SWITCH_AGE_MAX.as_secs()
+        && OUTBOX_SWITCH_AGE_MAX.as_micros() < OUTBOX_BEGINS_AFTER_MICROS as u128
 );
 /// Greatest number of readers that share the conversations.
 const READERS_MAX: i32 = 16;

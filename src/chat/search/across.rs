@@ -107,7 +107,7 @@ impl SearchService {
                     }
                     permit.work.turn().await;
                 }
-                None => walk.look(&walks.sources).await?,
+                None => walk.advance(&walks.sources).await?,
             }
             walks.push(number);
         }
@@ -199,7 +199,7 @@ impl<'a> Walks<'a> {
             let opened = self.unopened.drain(..count).map(async |(key, floor)| {
                 let (id, newest) = (key.conversation, key.position);
                 let mut walk = ConversationWalk::of_many(id, floor, search, newest);
-                walk.look(sources).await.map(|()| walk)
+                walk.advance(sources).await.map(|()| walk)
             });
             for walk in try_join_all(opened).await? {
                 self.opened.push(walk);

@@ -137,7 +137,7 @@ impl SearchService {
                 permit.work.turn().await;
                 continue;
             }
-            walk.look(&sources).await?;
+            walk.advance(&sources).await?;
             if let Some(Front::Unread(next)) = walk.front()
                 && Some(Front::Unread(next)) != began_at
             {

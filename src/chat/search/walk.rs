@@ -166,8 +166,8 @@ impl ConversationWalk {
         self.read.pop_front()
     }
 
-    /// Looks further: reads messages, or asks segments. Counts the work.
-    pub(super) async fn look(&mut self, sources: &SearchSources<'_>) -> Result<()> {
+    /// Searches further: reads messages, or asks segments. Counts the work.
+    pub(super) async fn advance(&mut self, sources: &SearchSources<'_>) -> Result<()> {
         sources.work.turn().await;
         if !self.read.is_empty() {
             return Ok(());

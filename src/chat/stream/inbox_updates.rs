@@ -11,7 +11,7 @@ use futures_util::future::select_all;
 use tokio::time::Instant;
 
 use super::StreamService;
-use super::large_entries::{KnownEntry, LargeChange, LargeEntries};
+use super::large_entries::{LargeChange, LargeEntries, LoadedEntry};
 use super::quiet_alarm::QuietAlarm;
 use super::registration::StreamRegistration;
 use crate::bus::{Received, TopicSubscription};
@@ -27,7 +27,7 @@ pub struct InboxUpdate {
     /// A user whom the viewer has blocked or unblocked.
     pub block_of: Option<UserId>,
     /// The entry, where it is known without a read of the store.
-    pub entry: Option<Box<KnownEntry>>,
+    pub entry: Option<Box<LoadedEntry>>,
     /// False while the stream replays.
     pub is_live: bool,
     /// The change was persisted before this moment.
@@ -352,7 +352,7 @@ impl InboxUpdates {
         addressed: &HashSet<ConversationId>,
         mut changes: HashMap<ConversationId, LargeChange>,
         left: &mut HashSet<ConversationId>,
-    ) -> Result<HashMap<ConversationId, KnownEntry>> {
+    ) -> Result<HashMap<ConversationId, LoadedEntry>> {
         let mut entries = HashMap::new();
         for id in known {
             let mut change = changes.remove(&id).unwrap_or_default();

@@ -29,19 +29,19 @@ const ADDED_MAX: usize = 32;
 
 /// Entry whose parts are known without a read of the store.
 #[derive(Debug, Clone)]
-pub struct KnownEntry {
+pub struct LoadedEntry {
     pub row: InboxRow,
     pub conversation: Arc<Conversation>,
     /// The viewer's own part of their floor.
     pub own_floor: OwnFloor,
     /// The message that the row names as the last one, if a notice had it.
     pub last_message: Option<Arc<Message>>,
-    pub unread: Arc<KnownUnread>,
+    pub unread: Arc<LoadedUnread>,
 }
 
 /// Unread count of one entry of one stream.
 #[derive(Debug, Default)]
-pub struct KnownUnread(Mutex<Option<CountedUnread>>);
+pub struct LoadedUnread(Mutex<Option<CountedUnread>>);
 
 #[derive(Debug)]
 struct CountedUnread {
@@ -55,7 +55,7 @@ struct CountedUnread {
     counted_at: Instant,
 }
 
-impl KnownUnread {
+impl LoadedUnread {
     /// The count of a row. `None` if it must be computed.
     pub fn of(&self, row: &InboxRow) -> Option<Unread> {
         let counted = self.0.lock();
@@ -143,7 +143,7 @@ struct LargeEntry {
     seen: Option<(SeenVersion, OwnFloor)>,
     row: Option<InboxRow>,
     last_message: Option<Arc<Message>>,
-    unread: Arc<KnownUnread>,
+    unread: Arc<LoadedUnread>,
 }
 
 impl LargeEntries {
@@ -172,7 +172,7 @@ impl LargeEntries {
         viewer: &UserId,
         id: ConversationId,
         change: LargeChange,
-    ) -> Result<Option<KnownEntry>> {
+    ) -> Result<Option<LoadedEntry>> {
         let entry = self.0.entry(id).or_default();
         let versions = streams.access.membership_versions();
         let Some(checked) = versions.check(viewer, id, entry.seen).await? else {
@@ -210,7 +210,7 @@ impl LargeEntries {
         let row = entry.advance(row.above(floor), change, &reader);
         entry.row = Some(row);
         let last_message = entry.last_message.clone();
-        Ok(Some(KnownEntry {
+        Ok(Some(LoadedEntry {
             row,
             conversation: checked.conversation,
             own_floor: checked.own_floor,
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn a_count_is_that_of_its_marker_and_covers_the_last_message() {
         let (known, seven) = (
-            KnownUnread::default(),
+            LoadedUnread::default(),
             Unread {
                 count: 7,
                 ..Unread::default()

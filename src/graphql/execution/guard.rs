@@ -32,13 +32,13 @@ pub(in crate::graphql) fn check(
         document.operations.iter().count(),
         bounds.operations,
     )?;
-    let mut ruler = SelectionMeter {
+    let mut meter = SelectionMeter {
         document,
         measured: HashMap::with_capacity(document.fragments.len()),
         open: HashSet::new(),
     };
     for (_, operation) in document.operations.iter() {
-        let mut measure = ruler.measure(&operation.node.selection_set.node, 0)?;
+        let mut measure = meter.measure(&operation.node.selection_set.node, 0)?;
         measure.directives = measure
             .directives
             .saturating_add(operation.node.directives.len());
@@ -51,7 +51,7 @@ pub(in crate::graphql) fn check(
     }
     // Validation refuses unused fragments later, but it must not meet a cycle.
     for (name, fragment) in &document.fragments {
-        ruler.fragment(name, &fragment.node.selection_set.node, 0)?;
+        meter.fragment(name, &fragment.node.selection_set.node, 0)?;
     }
     Ok(())
 }

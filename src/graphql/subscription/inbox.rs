@@ -141,7 +141,7 @@ impl InboxEvent {
             return Ok(None);
         };
         let edge = match update.entry {
-            Some(entry) => Some(InboxEntryEdge::of_known(scope, *entry).await),
+            Some(entry) => Some(InboxEntryEdge::of_loaded(scope, *entry).await),
             None => InboxEntryEdge::load(scope, conversation).await?,
         };
         Ok(Some(match edge {

@@ -52,10 +52,13 @@ impl InboxEntryEdge {
             .map(|row| Self::new(scope, row)))
     }
 
-    pub(in crate::graphql) async fn of_known(scope: &ViewerScope, known: chat::KnownEntry) -> Self {
+    pub(in crate::graphql) async fn of_loaded(
+        scope: &ViewerScope,
+        entry: chat::LoadedEntry,
+    ) -> Self {
         Self {
-            cursor: known.row.key().encode(List::Inbox(&scope.viewer)),
-            node: InboxEntry::of_known(scope, known).await,
+            cursor: entry.row.key().encode(List::Inbox(&scope.viewer)),
+            node: InboxEntry::of_loaded(scope, entry).await,
         }
     }
 }

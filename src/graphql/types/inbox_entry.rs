@@ -28,7 +28,7 @@ pub(super) struct ReadBefore {
     pub(super) last_message: Option<Arc<model::Message>>,
     pub(super) unread: Option<Unread>,
     /// The stream's count, where it has none for the row yet.
-    pub(super) uncounted: Option<Arc<chat::KnownUnread>>,
+    pub(super) uncounted: Option<Arc<chat::LoadedUnread>>,
 }
 
 impl InboxEntry {
@@ -49,7 +49,7 @@ impl InboxEntry {
             .map(|row| Self::new(scope, row)))
     }
 
-    fn known_unread(&self) -> Option<Unread> {
+    fn loaded_unread(&self) -> Option<Unread> {
         // The row alone shows that nothing is unread, without the wait for a batch.
         if self.row.may_be_unread() {
             self.read.unread
@@ -59,7 +59,7 @@ impl InboxEntry {
     }
 
     async fn unread(&self) -> Result<Unread> {
-        if let Some(unread) = self.known_unread() {
+        if let Some(unread) = self.loaded_unread() {
             return Ok(unread);
         }
         let Some(uncounted) = &self.read.uncounted else {
@@ -92,14 +92,14 @@ impl InboxEntry {
     }
 
     /// An entry that the stream knows without a read of the store.
-    pub(super) async fn of_known(scope: &ViewerScope, known: chat::KnownEntry) -> Self {
-        let chat::KnownEntry {
+    pub(super) async fn of_loaded(scope: &ViewerScope, entry: chat::LoadedEntry) -> Self {
+        let chat::LoadedEntry {
             row,
             conversation,
             own_floor,
             last_message,
             unread,
-        } = known;
+        } = entry;
         let conversation = VisibleConversation {
             conversation,
             floor: row.floor,
@@ -293,10 +293,10 @@ impl SyncFields for InboxEntry {
                 .is_some_and(|known| json.object(&Message::new(scope, Arc::clone(known)), field)),
             "lastActivityAt" => json.put_time(row.last_activity),
             "unreadCount" => self
-                .known_unread()
+                .loaded_unread()
                 .is_some_and(|unread| json.put(count_of(unread))),
             "unreadCountIsCapped" => self
-                .known_unread()
+                .loaded_unread()
                 .is_some_and(|unread| json.put(unread.is_capped)),
             "unreadMentionCount" if self.has_no_mentions() => json.put(0),
             "unreadMentionCountIsCapped" if self.has_no_mentions() => json.put(false),

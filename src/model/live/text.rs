@@ -98,7 +98,7 @@ pub struct LiveBody(String);
 
 impl LiveBody {
     /// Text that was read before.
-    pub fn known(text: String) -> Self {
+    pub fn of_checked(text: String) -> Self {
         Self(text)
     }
 

@@ -48,10 +48,10 @@ impl Store for Cql {
     /// node whether the cluster answers, so that readiness depends on no single range of the data.
     fn imported_at(&self) -> StoreFuture<'_, Option<Timestamp>> {
         Box::pin(async move {
-            let known = *self.imported_at.lock();
-            if let Some(known) = known {
+            let cached = *self.imported_at.lock();
+            if let Some(cached) = cached {
                 self.executor.ping().await?;
-                return Ok(known);
+                return Ok(cached);
             }
             let note = self.admin.note(NOTE_IMPORTED_AT).await?;
             let imported_at = rules::note::time(note.as_deref());

@@ -59,12 +59,12 @@ fn plan(context: &ReadContext, user: &UserId, block: &Block) -> Result<Write> {
         newest_id: Some(block.change),
         ..Write::default()
     };
-    let known = key::user(user);
-    if !view.has(&known)? {
+    let user_key = key::user(user);
+    if !view.has(&user_key)? {
         // A user with blocks is in exports, with a profile or without.
         let profile = record::encode_profile(&Profile::default());
-        write.conditions.push(Condition::Absent(known.clone()));
-        write.ops.push(Op::Put(known, profile));
+        write.conditions.push(Condition::Absent(user_key.clone()));
+        write.ops.push(Op::Put(user_key, profile));
     }
     for row in rows(&view, user)? {
         if row.block.has_expired(now) && row.block.blocked != block.blocked {

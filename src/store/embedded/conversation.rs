@@ -172,21 +172,21 @@ pub(super) fn participations(
 ) -> Result<Vec<Option<Participation>>> {
     let view = context.view();
     let each = |id: &ConversationId| {
-        let found = known_or_read(context, &view, viewer, *id)?;
+        let found = cached_or_read(context, &view, viewer, *id)?;
         Ok(found.map(|(state, given)| participation(&state, viewer, given)))
     };
     conversations.iter().map(each).collect()
 }
 
 /// A conversation that a user is in, or was, with their membership as it was given.
-pub(super) fn known_or_read(
+pub(super) fn cached_or_read(
     context: &ReadContext,
     view: &View<'_>,
     user: &UserId,
     id: ConversationId,
 ) -> Result<Option<(Arc<ConversationState>, Membership)>> {
-    if let Some(known) = context.states.get_with(id, user) {
-        return Ok(Some(known));
+    if let Some(cached) = context.states.get_with(id, user) {
+        return Ok(Some(cached));
     }
     let cell = key::participant(id, user, Cell::Membership);
     let Some(read) = view.decoded(&cell, record::decode_membership)? else {

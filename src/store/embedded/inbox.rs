@@ -145,7 +145,7 @@ pub(super) fn head(view: &View<'_>, conversation: ConversationId) -> Result<Head
 }
 
 /// Reads a head through the cache.
-fn known_head(context: &ReadContext, conversation: ConversationId) -> Result<HeadRecord> {
+fn cached_head(context: &ReadContext, conversation: ConversationId) -> Result<HeadRecord> {
     context
         .state(conversation)?
         .map(|state| state.head)
@@ -154,9 +154,9 @@ fn known_head(context: &ReadContext, conversation: ConversationId) -> Result<Hea
 
 /// Reads the head for an index position of the snapshot. A cached head may be younger and at another position.
 fn head_at(context: &ReadContext, view: &View<'_>, key: &InboxKey) -> Result<HeadRecord> {
-    let known = known_head(context, key.conversation)?;
-    if known.last_activity == key.activity {
-        Ok(known)
+    let cached = cached_head(context, key.conversation)?;
+    if cached.last_activity == key.activity {
+        Ok(cached)
     } else {
         head(view, key.conversation)
     }
@@ -216,14 +216,14 @@ pub(super) fn conversation_count(view: &View<'_>, user: &UserId, limit: usize) -
 }
 
 /// The user's large conversations that their inbox shows.
-fn shown_larges(look: &ReadSnapshot<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
-    let mut larges = large_conversations(&look.view, user)?;
+fn shown_larges(snapshot: &ReadSnapshot<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
+    let mut larges = large_conversations(&snapshot.view, user)?;
     if larges.len() > Conversation::LARGE_MERGED_MAX {
         let each = |id: &ConversationId| {
             Ok(row(
                 *id,
-                &known_head(look.context, *id)?,
-                look.entry(user, *id)?,
+                &cached_head(snapshot.context, *id)?,
+                snapshot.entry(user, *id)?,
             ))
         };
         let hidden = hidden_larges(larges.iter().map(each).collect::<Result<Vec<_>>>()?);
@@ -240,10 +240,10 @@ fn listed(view: &View<'_>, span: Span) -> impl Iterator<Item = Result<Conversati
 }
 
 /// Reads the user's busy and large conversations, sorted by the activity of their heads.
-fn by_heads(look: &ReadSnapshot<'_>, user: &UserId) -> Result<Vec<(InboxKey, HeadRecord)>> {
+fn by_heads(snapshot: &ReadSnapshot<'_>, user: &UserId) -> Result<Vec<(InboxKey, HeadRecord)>> {
     let each = |conversation: Result<ConversationId>| {
         let conversation = conversation?;
-        let head = known_head(look.context, conversation)?;
+        let head = cached_head(snapshot.context, conversation)?;
         Ok((
             InboxKey {
                 activity: head.last_activity,
@@ -252,10 +252,10 @@ fn by_heads(look: &ReadSnapshot<'_>, user: &UserId) -> Result<Vec<(InboxKey, Hea
             head,
         ))
     };
-    let mut keys: Vec<_> = shown_larges(look, user)?
+    let mut keys: Vec<_> = shown_larges(snapshot, user)?
         .into_iter()
         .map(Ok)
-        .chain(listed(&look.view, key::busy(user)))
+        .chain(listed(&snapshot.view, key::busy(user)))
         .map(each)
         .collect::<Result<_>>()?;
     keys.sort_unstable_by_key(|(key, _)| *key);
@@ -279,9 +279,9 @@ pub(super) fn inbox(
     if user.is_agent() {
         return Ok(Page::empty());
     }
-    let look = context.snapshot();
-    let view = &look.view;
-    let by_heads = by_heads(&look, user)?;
+    let snapshot = context.snapshot();
+    let view = &snapshot.view;
+    let by_heads = by_heads(&snapshot, user)?;
     let read = |span: Span, direction: Direction, limit: usize| {
         let in_span = by_heads.iter().map(|(key, _)| *key).filter(|key| {
             let bytes = key::activity(user, key).bytes;
@@ -318,7 +318,7 @@ pub(super) fn inbox(
         .map(|(key, head)| (key.conversation, head))
         .collect();
     let row_at = |key: &InboxKey| {
-        let entry = look.entry(user, key.conversation)?;
+        let entry = snapshot.entry(user, key.conversation)?;
         Ok(match heads.get(&key.conversation) {
             Some(head) => row(key.conversation, head, entry),
             None => row(key.conversation, &head_at(context, view, key)?, entry),
@@ -326,7 +326,7 @@ pub(super) fn inbox(
     };
     let items = items.iter().map(row_at).collect::<Result<_>>()?;
     if request.direction == Direction::Forward && request.after.is_none() {
-        keep_index(&look, user, &by_heads, request.overread())?;
+        keep_index(&snapshot, user, &by_heads, request.overread())?;
     }
     Ok(Page {
         items,
@@ -336,15 +336,15 @@ pub(super) fn inbox(
 }
 
 fn row_if_joined(
-    look: &ReadSnapshot<'_>,
+    snapshot: &ReadSnapshot<'_>,
     user: &UserId,
     conversation: ConversationId,
 ) -> Result<Option<InboxRow>> {
-    match conversation::known_or_read(look.context, &look.view, user, conversation)? {
+    match conversation::cached_or_read(snapshot.context, &snapshot.view, user, conversation)? {
         Some((state, given)) if given.is_joined() => {
             let entry = match user.is_agent() {
                 true => entry_of_agent(&state.head),
-                false => look.entry(user, conversation)?,
+                false => snapshot.entry(user, conversation)?,
             };
             Ok(Some(row(conversation, &state.head, entry)))
         }
@@ -357,10 +357,10 @@ pub(super) fn rows(
     user: &UserId,
     conversations: &[ConversationId],
 ) -> Result<Vec<Option<InboxRow>>> {
-    let look = context.snapshot();
+    let snapshot = context.snapshot();
     conversations
         .iter()
-        .map(|conversation| row_if_joined(&look, user, *conversation))
+        .map(|conversation| row_if_joined(&snapshot, user, *conversation))
         .collect()
 }
 
@@ -377,7 +377,7 @@ pub(super) fn rows_in_memory(
         }
         let entry = match user.is_agent() {
             true => entry_of_agent(&state.head),
-            false => context.known.entry_in_memory(user, *id)?,
+            false => context.rows.entry_in_memory(user, *id)?,
         };
         Some(Some(row(*id, &state.head, entry)))
     };

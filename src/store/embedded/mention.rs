@@ -105,19 +105,19 @@ fn count(
     (query, version): (&UnreadQuery, MentionVersion),
     cap: u32,
 ) -> Result<Unread> {
-    let mut known = match lists.rest(reader, query, version) {
-        Some(mut known) => {
-            still_mentioned(view, reader, query.conversation, &mut known.list)?;
-            known
+    let mut cached = match lists.rest(reader, query, version) {
+        Some(mut cached) => {
+            still_mentioned(view, reader, query.conversation, &mut cached.list)?;
+            cached
         }
         None => LongUnreadList::new(reader, query.after, version),
     };
-    if known.list.count(query, cap).is_none() {
-        extend(view, reader, query, cap, &mut known.list)?;
+    if cached.list.count(query, cap).is_none() {
+        extend(view, reader, query, cap, &mut cached.list)?;
     }
-    let unread = known.list.count_or_capped(query, cap);
-    if known.list.is_long() {
-        lists.put(reader, query.conversation, known);
+    let unread = cached.list.count_or_capped(query, cap);
+    if cached.list.is_long() {
+        lists.put(reader, query.conversation, cached);
     }
     Ok(unread)
 }

@@ -88,7 +88,7 @@ pub(super) fn newest_page(
     cut: &Cut<OrderKey>,
     request: &PageRequest<OrderKey>,
 ) -> Result<Page<Arc<Message>>> {
-    let newest = &context.known.newest;
+    let newest = &context.rows.newest;
     // Take the mark before the view: a list from the view is then never cached as newer than it is.
     let mark = newest.mark();
     let limit = request.overread();
@@ -110,7 +110,7 @@ pub(super) fn history_in_memory(
     cut: &Cut<OrderKey>,
     request: &PageRequest<OrderKey>,
 ) -> Option<Page<Arc<Message>>> {
-    context.known.newest.page(conversation, cut, request)
+    context.rows.newest.page(conversation, cut, request)
 }
 
 fn read<B: AsRef<[u8]>>(
@@ -176,9 +176,9 @@ pub(super) fn messages(
     context: &ReadContext,
     keys: &[(ConversationId, MessageId)],
 ) -> Result<Vec<Option<Arc<Message>>>> {
-    let look = context.snapshot();
+    let snapshot = context.snapshot();
     keys.iter()
-        .map(|(conversation, id)| look.message(*conversation, *id))
+        .map(|(conversation, id)| snapshot.message(*conversation, *id))
         .collect()
 }
 
@@ -188,12 +188,7 @@ pub(super) fn messages_in_memory(
     keys: &[(ConversationId, MessageId)],
 ) -> Option<Vec<Option<Arc<Message>>>> {
     keys.iter()
-        .map(|(conversation, id)| {
-            context
-                .known
-                .message_in_memory(*conversation, *id)
-                .map(Some)
-        })
+        .map(|(conversation, id)| context.rows.message_in_memory(*conversation, *id).map(Some))
         .collect()
 }
 
@@ -230,7 +225,7 @@ pub(super) fn counts_after(
             imports,
             removed_up_to: removal::removed_up_to(&view, *id)?,
         };
-        let (from, counted) = context.floors.known(*id, version, *position);
+        let (from, counted) = context.floors.nearest(*id, version, *position);
         let (from_key, to_key) = (
             key::message_position(*id, from),
             key::message_position(*id, *position),
@@ -260,8 +255,8 @@ pub(super) fn unread(
     cap: u32,
 ) -> Result<Vec<Unread>> {
     let each = |query: &UnreadQuery| {
-        if let Some(known) = unread_in_memory(context, reader, query, cap) {
-            return Ok(known);
+        if let Some(cached) = unread_in_memory(context, reader, query, cap) {
+            return Ok(cached);
         }
         let Some(state) = context.state(query.conversation)? else {
             return Ok(Unread::default());

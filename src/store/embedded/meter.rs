@@ -32,7 +32,7 @@ pub(super) fn register(inner: &Arc<OpenStore>, metrics: &Metrics) {
     metrics.add(commits.writes.clone());
     metrics.add(commits.bytes.clone());
     inner.context.states.meter().register(metrics);
-    inner.context.known.register(metrics);
+    inner.context.rows.register(metrics);
     inner.context.unread.meter().register(metrics);
     // Hold a weak reference: a scrape must not keep a closed store open.
     let read = |name: &str, help: &str, value: fn(&OpenStore) -> f64| {

@@ -165,7 +165,7 @@ impl Embedded {
             let context = Arc::new(ReadContext {
                 db: opened.db,
                 states: Arc::new(States::new()),
-                known: opened.known,
+                rows: opened.rows,
                 unread: UnreadLists::new(),
                 mentions: Arc::new(MentionLists::new()),
                 floors: Arc::new(FloorCounts::new()),
@@ -273,8 +273,8 @@ impl Embedded {
         conversations: &[ConversationId],
         of: fn(Option<&record::HeadRecord>) -> T,
     ) -> Result<Vec<T>> {
-        if let Some(known) = conversation::heads_in_memory(self.states(), conversations, of) {
-            return Ok(known);
+        if let Some(cached) = conversation::heads_in_memory(self.states(), conversations, of) {
+            return Ok(cached);
         }
         let conversations = conversations.to_vec();
         self.read(move |context| conversation::heads(context, &conversations, of))

@@ -89,7 +89,7 @@ impl OpenError {
 
 pub(super) struct Opened {
     pub(super) db: Db,
-    pub(super) known: Arc<RowCache>,
+    pub(super) rows: Arc<RowCache>,
     pub(super) engine: DbEngine,
     pub(super) last: CommitRecord,
 }
@@ -140,17 +140,17 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
         mark_earlier_state(&db).map_err(|error| open_error(path, error))?;
         write_note(&note, last.number).map_err(on_disk)?;
     }
-    let known = Arc::new(RowCache::new());
+    let rows = Arc::new(RowCache::new());
     let engine = DbEngine {
         buffers: WriteBuffers::of(&db),
         db: db.clone(),
-        known: Arc::clone(&known),
+        rows: Arc::clone(&rows),
         note,
         is_note_broken: false,
     };
     Ok(Opened {
         db,
-        known,
+        rows,
         engine,
         last,
     })
@@ -253,15 +253,15 @@ pub(super) fn write_note(note: &File, number: u64) -> io::Result<()> {
 pub(super) struct DbEngine {
     db: Db,
     buffers: WriteBuffers,
-    known: Arc<RowCache>,
+    rows: Arc<RowCache>,
     note: File,
     is_note_broken: bool,
 }
 
 impl DbEngine {
     /// The same for the store whose engine was opened anew.
-    pub(super) fn of(self, db: Db, known: Arc<RowCache>) -> Self {
-        Self { db, known, ..self }
+    pub(super) fn of(self, db: Db, rows: Arc<RowCache>) -> Self {
+        Self { db, rows, ..self }
     }
 }
 
@@ -274,7 +274,7 @@ impl Engine for DbEngine {
         let touched = Touched::by(&rows);
         self.db.commit(rows)?;
         self.buffers.follow(&self.db);
-        self.known.written(touched);
+        self.rows.written(touched);
         Ok(())
     }
 

@@ -99,9 +99,9 @@ impl Reading<'_> {
     ) -> Result<Vec<Participant>> {
         let id = self.conversation;
         let roster = self.roster()?;
-        let known = context.former.of(id);
-        let known = known.filter(|known| known.is_of(Some(&roster)));
-        let run_of = |user: &UserId| known.as_ref()?.run_of(user.as_str());
+        let runs = context.former.of(id);
+        let runs = runs.filter(|runs| runs.is_of(Some(&roster)));
+        let run_of = |user: &UserId| runs.as_ref()?.run_of(user.as_str());
         let mut met = MetRuns::new();
         let found = self.run(span, is_listed, &run_of, &mut |user, one| {
             let is_present = one.is_some_and(|one| one.membership.is_joined());

@@ -18,7 +18,7 @@ use crate::store::rules::former_runs::FormerRuns;
 pub(super) struct ReadContext {
     pub(super) db: Db,
     pub(super) states: Arc<States>,
-    pub(super) known: Arc<RowCache>,
+    pub(super) rows: Arc<RowCache>,
     pub(super) unread: UnreadLists,
     pub(super) mentions: Arc<MentionLists>,
     pub(super) floors: Arc<FloorCounts>,
@@ -36,7 +36,7 @@ impl ReadContext {
 
     pub(super) fn snapshot(&self) -> ReadSnapshot<'_> {
         // Take the marks before the view: a value loaded from the view is then never cached as newer than it is.
-        let marks = self.known.marks();
+        let marks = self.rows.marks();
         ReadSnapshot {
             context: self,
             marks,
@@ -68,7 +68,7 @@ pub(super) struct ReadSnapshot<'a> {
 impl ReadSnapshot<'_> {
     pub(super) fn entry(&self, user: &UserId, conversation: ConversationId) -> Result<Entry> {
         self.context
-            .known
+            .rows
             .entry(self.marks, &self.view, user, conversation)
     }
 
@@ -78,7 +78,7 @@ impl ReadSnapshot<'_> {
         id: MessageId,
     ) -> Result<Option<Arc<Message>>> {
         self.context
-            .known
+            .rows
             .message(self.marks, &self.view, conversation, id)
     }
 }

@@ -18,12 +18,12 @@ impl Embedded {
         if let Some(user) = restricted {
             // A restricted user is in exports, with a profile or without.
             let profile = record::encode_profile(&Profile::default());
-            let known = Write {
+            let user_row = Write {
                 ops: vec![Op::Put(key::user(user), profile)],
                 conditions: vec![Condition::Absent(key::user(user))],
                 ..Write::default()
             };
-            self.write(known).await?;
+            self.write(user_row).await?;
         }
         let key = key::restriction(restricted);
         let apply = |before| change.apply(before);

@@ -401,8 +401,8 @@ impl Store for Embedded {
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<Option<Arc<Conversation>>>> {
         Box::pin(async move {
-            if let Some(known) = conversation::in_memory(self.states(), conversations) {
-                return Ok(known);
+            if let Some(cached) = conversation::in_memory(self.states(), conversations) {
+                return Ok(cached);
             }
             let conversations = conversations.to_vec();
             self.read(move |context| conversation::read(context, &conversations))
@@ -418,8 +418,8 @@ impl Store for Embedded {
     ) -> StoreFuture<'a, Page<Arc<Message>>> {
         Box::pin(async move {
             let context = &self.inner.context;
-            if let Some(known) = message::history_in_memory(context, conversation, cut, page) {
-                return Ok(known);
+            if let Some(cached) = message::history_in_memory(context, conversation, cut, page) {
+                return Ok(cached);
             }
             let (cut, page) = (cut.clone(), page.clone());
             if message::begins_with_newest(&cut, &page) {
@@ -439,8 +439,8 @@ impl Store for Embedded {
         keys: &'a [(ConversationId, MessageId)],
     ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>> {
         Box::pin(async move {
-            if let Some(known) = message::messages_in_memory(&self.inner.context, keys) {
-                return Ok(known);
+            if let Some(cached) = message::messages_in_memory(&self.inner.context, keys) {
+                return Ok(cached);
             }
             let keys = keys.to_vec();
             self.read(move |context| message::messages(context, &keys))
@@ -486,8 +486,8 @@ impl Store for Embedded {
         page: &'a PageRequest<InboxKey>,
     ) -> StoreFuture<'a, Page<InboxRow>> {
         Box::pin(async move {
-            if let Some(known) = inbox::inbox_in_memory(&self.inner.context, user, page) {
-                return Ok(known);
+            if let Some(cached) = inbox::inbox_in_memory(&self.inner.context, user, page) {
+                return Ok(cached);
             }
             let (user, page) = (user.clone(), page.clone());
             self.read(move |context| inbox::inbox(context, &user, &page))
@@ -501,8 +501,8 @@ impl Store for Embedded {
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<Option<InboxRow>>> {
         Box::pin(async move {
-            if let Some(known) = inbox::rows_in_memory(&self.inner.context, user, conversations) {
-                return Ok(known);
+            if let Some(cached) = inbox::rows_in_memory(&self.inner.context, user, conversations) {
+                return Ok(cached);
             }
             let (user, conversations) = (user.clone(), conversations.to_vec());
             self.read(move |context| inbox::rows(context, &user, &conversations))
@@ -539,11 +539,11 @@ impl Store for Embedded {
     ) -> StoreFuture<'a, Vec<Unread>> {
         Box::pin(async move {
             let reader = UnreadReader { user, ignored };
-            let known = queries
+            let cached = queries
                 .iter()
                 .map(|query| message::unread_in_memory(&self.inner.context, reader, query, cap));
-            if let Some(known) = known.collect() {
-                return Ok(known);
+            if let Some(cached) = cached.collect() {
+                return Ok(cached);
             }
             let (user, ignored, queries) = (user.clone(), ignored.clone(), queries.to_vec());
             self.read(move |context| {

@@ -78,11 +78,11 @@ const RUNS_MAX: usize = 256;
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
 
 /// Cache of the runs of conversations, each for one roster.
-pub(in crate::store) struct FormerRuns(Mutex<LruCache<ConversationId, Arc<KnownRuns>>>);
+pub(in crate::store) struct FormerRuns(Mutex<LruCache<ConversationId, Arc<CachedRuns>>>);
 
 /// The known runs of one conversation.
 #[derive(Clone)]
-pub(in crate::store) struct KnownRuns {
+pub(in crate::store) struct CachedRuns {
     roster: Vec<u8>,
     /// The first username of each run, and the bound behind its last one.
     runs: BTreeMap<String, String>,
@@ -93,7 +93,7 @@ impl FormerRuns {
         Self(Mutex::new(LruCache::new(CONVERSATIONS_MAX)))
     }
 
-    pub(in crate::store) fn of(&self, conversation: ConversationId) -> Option<Arc<KnownRuns>> {
+    pub(in crate::store) fn of(&self, conversation: ConversationId) -> Option<Arc<CachedRuns>> {
         self.0.lock().get(&conversation).cloned()
     }
 
@@ -119,11 +119,11 @@ impl FormerRuns {
                 runs.insert(from, before);
             }
         }
-        all.put(conversation, Arc::new(KnownRuns { roster, runs }));
+        all.put(conversation, Arc::new(CachedRuns { roster, runs }));
     }
 }
 
-impl KnownRuns {
+impl CachedRuns {
     pub(in crate::store) fn is_of(&self, roster: Option<&[u8]>) -> bool {
         roster == Some(self.roster.as_slice())
     }

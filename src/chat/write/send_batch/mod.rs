@@ -32,7 +32,7 @@ pub(crate) struct SendJob {
 }
 
 /// Retry of a send in the same batch, with the index of the first attempt.
-struct Twin {
+struct Repeat {
     first: usize,
     send: SendJob,
 }
@@ -44,12 +44,12 @@ impl ConversationWriter {
         if sends.is_empty() {
             return;
         }
-        let (sends, twins) = split_twins(sends);
+        let (sends, repeats) = split_repeats(sends);
         let in_flight = &self.context().in_flight;
         let allocated = in_flight.allocate(self.conversation(), sends.len());
         let lease = match allocated.await {
             Ok(lease) => lease,
-            Err(error) => return refuse_all(with_twins(sends, twins), &error),
+            Err(error) => return refuse_all(with_repeats(sends, repeats), &error),
         };
         let messages: Vec<_> = sends
             .iter()
@@ -58,7 +58,7 @@ impl ConversationWriter {
             .collect();
         let (lease, Appended { audience, taken }) = match self.append(lease, &messages).await {
             Ok(appended) => appended,
-            Err(error) => return refuse_all(with_twins(sends, twins), &error.into()),
+            Err(error) => return refuse_all(with_repeats(sends, repeats), &error.into()),
         };
         let index = &self.context().index;
         index.note_sent(self.conversation(), messages.len());
@@ -77,12 +77,12 @@ impl ConversationWriter {
             None => reply.send(outcome),
         };
         let mut retries = Vec::new();
-        for Twin { first, send } in twins {
+        for Repeat { first, send } in repeats {
             match taken.get(&first) {
                 Some(earlier) => retries.push((send, *earlier)),
                 None => answer(
                     send.reply,
-                    outcome_of_twin(send.draft.hash, &messages[first]),
+                    outcome_of_repeat(send.draft.hash, &messages[first]),
                 ),
             }
         }
@@ -345,16 +345,16 @@ impl ConversationWriter {
 }
 
 /// Splits off the sends that repeat the key of an earlier one in the batch.
-fn split_twins(sends: Vec<SendJob>) -> (Vec<SendJob>, Vec<Twin>) {
+fn split_repeats(sends: Vec<SendJob>) -> (Vec<SendJob>, Vec<Repeat>) {
     let mut seen: HashMap<(UserId, IdempotencyKey), usize> = HashMap::new();
-    let (mut first, mut twins) = (Vec::with_capacity(sends.len()), Vec::new());
+    let (mut first, mut repeats) = (Vec::with_capacity(sends.len()), Vec::new());
     for send in sends {
         let Some(key) = &send.draft.key else {
             first.push(send);
             continue;
         };
         match seen.entry((send.sender.clone(), key.clone())) {
-            Entry::Occupied(index) => twins.push(Twin {
+            Entry::Occupied(index) => repeats.push(Repeat {
                 first: *index.get(),
                 send,
             }),
@@ -364,17 +364,17 @@ fn split_twins(sends: Vec<SendJob>) -> (Vec<SendJob>, Vec<Twin>) {
             }
         }
     }
-    (first, twins)
+    (first, repeats)
 }
 
-fn with_twins(sends: Vec<SendJob>, twins: Vec<Twin>) -> impl Iterator<Item = SendJob> {
+fn with_repeats(sends: Vec<SendJob>, repeats: Vec<Repeat>) -> impl Iterator<Item = SendJob> {
     sends
         .into_iter()
-        .chain(twins.into_iter().map(|twin| twin.send))
+        .chain(repeats.into_iter().map(|repeat| repeat.send))
 }
 
 /// Outcome of a retry: the message of the first attempt, or a conflict if its input differs.
-fn outcome_of_twin(hash: InputHash, first: &NewMessage) -> Result<Arc<Message>> {
+fn outcome_of_repeat(hash: InputHash, first: &NewMessage) -> Result<Arc<Message>> {
     if first.input_hash == Some(hash) {
         Ok(Arc::clone(&first.message))
     } else {

@@ -84,38 +84,38 @@ impl IntrospectionSizes {
     pub(in crate::graphql) fn of<'a>(
         definitions: impl IntoIterator<Item = &'a TypeSystemDefinition>,
     ) -> Self {
-        let mut census = ListCounts {
+        let mut counts = ListCounts {
             types: BUILT_IN_TYPES,
             ..ListCounts::default()
         };
-        census.lists.insert("fields", (BUILT_IN_FIELDS, 0));
+        counts.lists.insert("fields", (BUILT_IN_FIELDS, 0));
         for definition in definitions {
             let TypeSystemDefinition::Type(definition) = definition else {
                 continue;
             };
-            census.types += 1;
+            counts.types += 1;
             match &definition.node.kind {
                 TypeKind::Object(object) => {
-                    census.fields(&object.fields);
-                    census.list("interfaces", object.implements.len());
+                    counts.fields(&object.fields);
+                    counts.list("interfaces", object.implements.len());
                 }
                 TypeKind::Interface(interface) => {
-                    census.fields(&interface.fields);
-                    census.list("interfaces", interface.implements.len());
+                    counts.fields(&interface.fields);
+                    counts.list("interfaces", interface.implements.len());
                 }
-                TypeKind::Union(union) => census.list("possibleTypes", union.members.len()),
-                TypeKind::Enum(values) => census.list("enumValues", values.values.len()),
+                TypeKind::Union(union) => counts.list("possibleTypes", union.members.len()),
+                TypeKind::Enum(values) => counts.list("enumValues", values.values.len()),
                 TypeKind::InputObject(input) => {
-                    census.list("inputFields", input.fields.len());
+                    counts.list("inputFields", input.fields.len());
                     input
                         .fields
                         .iter()
-                        .for_each(|field| census.wrappers(&field.node.ty.node));
+                        .for_each(|field| counts.wrappers(&field.node.ty.node));
                 }
                 TypeKind::Scalar => {}
             }
         }
-        census.into()
+        counts.into()
     }
 
     /// Expected number of elements of an introspection field. `is_one` means a field of a type
@@ -132,13 +132,13 @@ impl IntrospectionSizes {
 }
 
 impl From<ListCounts> for IntrospectionSizes {
-    fn from(census: ListCounts) -> Self {
+    fn from(counts: ListCounts) -> Self {
         let ListCounts {
             types,
             lists,
             fields,
             wrapped,
-        } = census;
+        } = counts;
         let ratio = |count: usize, of: usize| count as f64 / of.max(1) as f64;
         let size = |(name, (sum, most)): (&'static str, (usize, usize))| {
             let mean = ratio(sum, if name == "args" { fields } else { types });

@@ -75,7 +75,7 @@ pub(crate) fn encode(mut bytes: Vec<u8>, is_new: bool) -> Vec<u8> {
 
 /// Bytes of a cell in the form that both versions know. A cell in the next form stays as it is,
 /// unless this process knows it.
-pub(crate) fn known(bytes: &[u8]) -> &[u8] {
+pub(crate) fn decode(bytes: &[u8]) -> &[u8] {
     match bytes {
         [NEXT_FORM, rest @ ..] if is_pretended() => rest,
         bytes => bytes,

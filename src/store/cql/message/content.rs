@@ -31,7 +31,7 @@ pub(crate) fn encode_content(content: &Content) -> Vec<u8> {
 }
 
 pub(crate) fn decode_content(bytes: &[u8]) -> Result<Content> {
-    match next_version::known(bytes).split_first() {
+    match next_version::decode(bytes).split_first() {
         Some((&CONTENT_VERSION, rest)) => {
             postcard::from_bytes(rest).map_err(|error| corrupt("messages_by_conversation", error))
         }

@@ -80,7 +80,7 @@ fn membership_bytes(membership: &Membership) -> Vec<u8> {
 }
 
 pub(crate) fn decode_membership(table: &'static str, bytes: &[u8]) -> Result<Membership> {
-    let bytes = next_version::known(bytes);
+    let bytes = next_version::decode(bytes);
     let broken = || corrupt(table, "a membership is a state, a role and perhaps a time");
     // A later version decides on it: for this one, the user does not take part.
     let unknown = Membership {

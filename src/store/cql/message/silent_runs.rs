@@ -39,7 +39,7 @@ pub(super) struct SilentRuns {
     /// When an old message may last have come late, ahead of all clocks.
     pub(super) late_at: Option<Timestamp>,
     /// Ascending and disjoint.
-    known: Vec<SilentRun>,
+    stored: Vec<SilentRun>,
     found: Vec<SilentRun>,
     /// The run at which the read is, and its rows.
     open: Option<(SilentRun, usize)>,
@@ -49,12 +49,12 @@ impl SilentRuns {
     /// The end of the known run that follows a position at once.
     pub(super) fn end_at(&self, position: OrderKey) -> Option<OrderKey> {
         let at = |run: &&SilentRun| run.after <= position && position < run.up_to;
-        self.known.iter().find(at).map(|run| run.up_to)
+        self.stored.iter().find(at).map(|run| run.up_to)
     }
 
     /// The position after which the next known run begins.
     pub(super) fn next_after(&self, position: OrderKey) -> Option<OrderKey> {
-        let mut starts = self.known.iter().map(|run| run.after);
+        let mut starts = self.stored.iter().map(|run| run.after);
         starts.find(|start| *start > position)
     }
 
@@ -88,7 +88,7 @@ impl SilentRuns {
         if found.is_empty() {
             return None;
         }
-        found.extend(&self.known);
+        found.extend(&self.stored);
         found.sort_unstable();
         let mut merged: Vec<SilentRun> = Vec::with_capacity(found.len());
         for run in found {
@@ -134,13 +134,13 @@ impl Messages {
         let (silent, silent_at) = row.unwrap_or_default();
         let is_kept = self.has_late_register().await?;
         let is_valid = is_kept && late_at <= silent_at.map(Timestamp::from_micros);
-        let known = match silent.filter(|_| is_valid) {
+        let stored = match silent.filter(|_| is_valid) {
             Some(bytes) => decode(&bytes)?,
             None => Vec::new(),
         };
         Ok(SilentRuns {
             late_at,
-            known,
+            stored,
             ..SilentRuns::default()
         })
     }
@@ -152,7 +152,7 @@ impl Messages {
         (runs, read_at): (&SilentRuns, Timestamp),
         end: OrderKey,
     ) {
-        let Some(merged) = runs.merged(end).filter(|merged| *merged != runs.known) else {
+        let Some(merged) = runs.merged(end).filter(|merged| *merged != runs.stored) else {
             return;
         };
         if !self.has_late_register().await.unwrap_or(false) {
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn runs_that_touch_are_one() {
         let runs = SilentRuns {
-            known: vec![run(10, 20), run(40, 50)],
+            stored: vec![run(10, 20), run(40, 50)],
             found: vec![run(20, 30), run(45, 60)],
             ..SilentRuns::default()
         };

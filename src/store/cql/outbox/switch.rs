@@ -1,15 +1,11 @@
 //! Switch of the outbox, as this server last read it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::store::OUTBOX_SWITCH_KNOWN_FOR;
-
-/// The outbox counts from longer after it was switched on, so by then every server writes rows.
-const KNOWN_FOR: Duration = OUTBOX_SWITCH_KNOWN_FOR;
+use crate::store::OUTBOX_SWITCH_AGE_MAX;
 
 pub(super) struct OutboxSwitch {
     is_on: AtomicBool,
@@ -40,7 +36,7 @@ impl OutboxSwitch {
         let is_known = self
             .read_at
             .lock()
-            .is_some_and(|read_at| read_at.elapsed() < KNOWN_FOR);
+            .is_some_and(|read_at| read_at.elapsed() < OUTBOX_SWITCH_AGE_MAX);
         if !is_known {
             self.is_on.store(true, Ordering::Relaxed);
         }
@@ -58,7 +54,7 @@ mod tests {
         switch.set(false);
         switch.doubt();
         assert!(!switch.is_on(), "it was read just now");
-        tokio::time::advance(KNOWN_FOR).await;
+        tokio::time::advance(OUTBOX_SWITCH_AGE_MAX).await;
         switch.doubt();
         assert!(switch.is_on());
         switch.set(false);

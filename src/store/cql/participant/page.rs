@@ -17,7 +17,7 @@ use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{act_position, list, order_key, user, values};
 use crate::store::cql::message::membership::decode_membership;
-use crate::store::rules::former_runs::{KnownRuns, MetRuns, NameRange, successor};
+use crate::store::rules::former_runs::{CachedRuns, MetRuns, NameRange, successor};
 
 statements! {
     SELECT_PARTICIPANT: Read "SELECT user_id, membership, read_up_to, delivered_up_to, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
@@ -255,7 +255,7 @@ impl Participants {
     async fn listed_past(
         &self,
         listing: ParticipantListing<'_>,
-        known: Option<&KnownRuns>,
+        known: Option<&CachedRuns>,
     ) -> Result<Option<Vec<(Participant, Roster)>>> {
         let ParticipantListing {
             conversation,

@@ -11,7 +11,7 @@ use crate::store::Result;
 use crate::store::cql::driver::statement::{Statement, statements};
 use crate::store::cql::driver::value::{row_limit, user, values};
 use crate::store::cql::message::membership::decode_membership;
-use crate::store::rules::former_runs::{KnownRuns, NameRange, successor};
+use crate::store::rules::former_runs::{CachedRuns, NameRange, successor};
 
 statements! {
     SELECT_ALL_MEMBERSHIPS: Read "SELECT user_id, membership FROM participants_by_conversation WHERE conversation_id = ? AND user_id >= ? AND user_id < ? ORDER BY user_id ASC LIMIT ?";
@@ -55,7 +55,7 @@ impl<'a> Pager<'a> {
     }
 
     /// Moves the next read past the runs of former participants that it would begin in. Returns whether it moved.
-    pub(super) fn skip(&mut self, known: &KnownRuns) -> bool {
+    pub(super) fn skip(&mut self, known: &CachedRuns) -> bool {
         known.skip(&mut self.range, self.direction)
     }
 

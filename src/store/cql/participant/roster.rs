@@ -116,7 +116,7 @@ impl Roster {
     }
 
     /// The same for a writer, who must know what it replaces.
-    fn decode_known(bytes: Option<&[u8]>) -> Result<Self> {
+    fn decode_for_write(bytes: Option<&[u8]>) -> Result<Self> {
         match bytes.map(Self::decode).transpose()? {
             None => Ok(Self::default()),
             Some(Some(roster)) => Ok(roster),
@@ -169,7 +169,7 @@ impl RosterCells {
     fn snapshot(&self) -> Result<RosterSnapshot> {
         let settled = self.settled.as_deref();
         Ok(RosterSnapshot {
-            roster: Roster::decode_known(self.bytes.as_deref())?,
+            roster: Roster::decode_for_write(self.bytes.as_deref())?,
             bytes: self.bytes.clone(),
             settled: settled.map(|bytes| order_key(TABLE, bytes)).transpose()?,
             present: self.present(),
@@ -286,7 +286,7 @@ mod tests {
             Roster::decode_optional(Some(&[9])).unwrap(),
             Roster::default()
         );
-        assert!(Roster::decode_known(Some(&[9])).is_err());
+        assert!(Roster::decode_for_write(Some(&[9])).is_err());
         assert!(Roster::decode_optional(Some(&[0])).is_err());
     }
 

@@ -13,7 +13,7 @@ use futures_util::future::{join, try_join_all};
 use self::part::{BATCH_BYTES_MAX, SendEffects, frame_bytes, message_bytes, parts};
 use super::Sends;
 use super::idempotency::PlacedMessage;
-use super::writer_cache::{ConversationWriteState, HintUpdate, KnownParticipants};
+use super::writer_cache::{CachedParticipants, ConversationWriteState, HintUpdate};
 use crate::model::{Change, Conversation, ConversationId, Message, OutboxEvent};
 use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::batch::Writes;
@@ -187,7 +187,7 @@ impl Sends {
     async fn write_part(
         &self,
         state: &ConversationWriteState,
-        participants: &Arc<KnownParticipants>,
+        participants: &Arc<CachedParticipants>,
         part: &[PlacedMessage<'_>],
         extra: Extra<'_>,
     ) -> Result<()> {
@@ -264,7 +264,7 @@ impl Sends {
     fn put_mentions(
         &self,
         writes: &mut Writes,
-        participants: &KnownParticipants,
+        participants: &CachedParticipants,
         part: &[PlacedMessage<'_>],
     ) -> Option<Writes> {
         let mut mentions = part
@@ -288,9 +288,9 @@ impl Sends {
     async fn write_to_new_participants(
         &self,
         state: &ConversationWriteState,
-        mut participants: Arc<KnownParticipants>,
+        mut participants: Arc<CachedParticipants>,
         placed: &[PlacedMessage<'_>],
-    ) -> Result<Arc<KnownParticipants>> {
+    ) -> Result<Arc<CachedParticipants>> {
         let effects = SendEffects::of(placed);
         let activity = effects.last.id.moment();
         for _ in 0..TRIES_MAX {

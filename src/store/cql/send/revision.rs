@@ -9,7 +9,7 @@ use futures_util::future::try_join;
 
 use super::Sends;
 use super::mention::MentionRevision;
-use super::writer_cache::{ConversationWriteState, KnownParticipants};
+use super::writer_cache::{CachedParticipants, ConversationWriteState};
 use crate::model::{
     Change, ChangeKind, ConversationId, ConversationProfile, MessageKind, OutboxEvent, OutboxRow,
     Pin, Revision, UserId,
@@ -249,7 +249,7 @@ impl Sends {
     }
 }
 
-fn audience(participants: &KnownParticipants, is_shown: bool) -> Audience {
+fn audience(participants: &CachedParticipants, is_shown: bool) -> Audience {
     if is_shown || participants.is_large {
         participants.audience()
     } else {

@@ -75,7 +75,7 @@ impl WriterCache {
 pub(super) struct ConversationWriteState(Mutex<WriteState>);
 
 pub(super) struct WriteState {
-    pub(super) participants: Arc<KnownParticipants>,
+    pub(super) participants: Arc<CachedParticipants>,
     pub(super) buckets: BucketChooser,
     /// The newest message when the state was read. A message that is not newer may be stored already.
     pub(super) newest_when_read: Option<MessageId>,
@@ -83,7 +83,7 @@ pub(super) struct WriteState {
     /// Buckets whose index row was acknowledged.
     indexed: VecDeque<Bucket>,
     /// The activity for which hints were acknowledged, and the participants that got them.
-    hinted: Option<(Timestamp, Arc<KnownParticipants>)>,
+    hinted: Option<(Timestamp, Arc<CachedParticipants>)>,
 }
 
 impl ConversationWriteState {
@@ -91,11 +91,11 @@ impl ConversationWriteState {
         self.0.lock()
     }
 
-    pub(super) fn participants(&self) -> Arc<KnownParticipants> {
+    pub(super) fn participants(&self) -> Arc<CachedParticipants> {
         Arc::clone(&self.lock().participants)
     }
 
-    pub(super) fn set_participants(&self, participants: Arc<KnownParticipants>) {
+    pub(super) fn set_participants(&self, participants: Arc<CachedParticipants>) {
         let mut state = self.lock();
         state
             .buckets
@@ -121,7 +121,7 @@ impl WriteState {
     /// The hint that an activity needs. An activity before the last one needs none.
     pub(super) fn needed_hint(
         &self,
-        participants: &Arc<KnownParticipants>,
+        participants: &Arc<CachedParticipants>,
         activity: Timestamp,
     ) -> Option<HintUpdate> {
         let slot = slot_of(activity);
@@ -141,7 +141,7 @@ impl WriteState {
         })
     }
 
-    pub(super) fn note_hinted(&mut self, hint: HintUpdate, participants: &Arc<KnownParticipants>) {
+    pub(super) fn note_hinted(&mut self, hint: HintUpdate, participants: &Arc<CachedParticipants>) {
         self.hinted = Some((hint.activity, Arc::clone(participants)));
     }
 }
@@ -156,7 +156,7 @@ pub(super) struct HintUpdate {
 
 /// The participants of a conversation, as this server knows them.
 #[derive(Debug)]
-pub(super) struct KnownParticipants {
+pub(super) struct CachedParticipants {
     /// The roster as it was read before them. Every change of the participants, also an import, changes it. `None` if it is unknown.
     pub(super) roster: Option<Vec<u8>>,
     /// The settings of the history, as they were read with it. `None`: those of the conversation's row count.
@@ -172,7 +172,7 @@ pub(super) struct KnownParticipants {
     pub(super) growing: Option<Arc<[UserId]>>,
 }
 
-impl KnownParticipants {
+impl CachedParticipants {
     pub(super) fn audience(&self) -> Audience {
         let users = match &self.growing {
             Some(growing) => Some(growing),
@@ -247,8 +247,8 @@ impl Sends {
     pub(super) async fn changed_participants(
         &self,
         conversation: ConversationId,
-        known: &KnownParticipants,
-    ) -> Result<Option<Arc<KnownParticipants>>> {
+        known: &CachedParticipants,
+    ) -> Result<Option<Arc<CachedParticipants>>> {
         // A conversation stays large for good, and becomes large only by a change of the roster, whose writer sets the flag last.
         let may_grow = !known.is_large && known.joined.len() > Conversation::FAN_OUT_MAX;
         let is_large = async {
@@ -279,7 +279,7 @@ impl Sends {
         seen: RosterCells,
         is_large: bool,
         row_history: HistorySettings,
-    ) -> Result<KnownParticipants> {
+    ) -> Result<CachedParticipants> {
         let is_growing = is_large && !seen.is_settled() && self.is_growing(conversation).await?;
         let joined: Arc<[UserId]> = if is_large && !is_growing {
             Arc::default()
@@ -296,7 +296,7 @@ impl Sends {
             Some(cell) => decode_history(Some(cell))?,
             None => row_history,
         };
-        Ok(KnownParticipants {
+        Ok(CachedParticipants {
             roster: seen.bytes,
             history: seen.history,
             row_history,

@@ -109,13 +109,13 @@ fn reopen(store: &OpenStore, reads: OwnedSemaphorePermit) {
     };
     engine.put(opened.db);
     context.states.clear();
-    context.known.clear();
+    context.rows.clear();
     context.unread.clear();
     context.mentions.clear();
     context.floors.clear();
     let engine = opened
         .engine
-        .of(context.db.clone(), Arc::clone(&context.known));
+        .of(context.db.clone(), Arc::clone(&context.rows));
     match store.committer.restart(engine, opened.last) {
         Ok(()) => tracing::warn!("the store reopened its engine and accepts writes again"),
         Err(error) => tracing::error!(%error, "the store has no thread for its writes; it retries"),

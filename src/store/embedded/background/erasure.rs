@@ -23,7 +23,7 @@ use crate::store::rules::pin_list::PinList;
 use crate::store::{ConversationsPiece, ErasureStore, Result, StoreFuture, rules};
 
 /// Conversations of the store that one piece looks at.
-const LOOKED_AT_MAX: usize = 10_000;
+const ROWS_READ_MAX: usize = 10_000;
 /// Rows that one write deletes.
 const DELETED_AT_ONCE: usize = 1_000;
 
@@ -193,13 +193,13 @@ fn conversations_of(
 ) -> Result<ConversationsPiece> {
     let mut found = Vec::new();
     let rows = view.scan(key::conversations_after(after), Direction::Forward);
-    for (looked_at, row) in rows.enumerate() {
+    for (rows_read, row) in rows.enumerate() {
         let id =
             key::conversation_of(&row?.0).ok_or_else(|| corrupt("conversations", MalformedKey))?;
         if view.has(&key::participant(id, user, Cell::Membership))? {
             found.push(id);
         }
-        if found.len() == limit || looked_at + 1 == LOOKED_AT_MAX {
+        if found.len() == limit || rows_read + 1 == ROWS_READ_MAX {
             let next = Some(id);
             return Ok(ConversationsPiece { found, next });
         }

@@ -52,16 +52,16 @@ impl FloorCounts {
     }
 
     /// The last counted position up to this one, with its count, for a reader of this version.
-    pub(in crate::store::embedded) fn known(
+    pub(in crate::store::embedded) fn nearest(
         &self,
         conversation: ConversationId,
         version: CountsVersion,
         position: OrderKey,
     ) -> (OrderKey, u64) {
         let mut all = self.counts.lock();
-        let known = all.get(&conversation);
-        let known = known.filter(|known| known.version == version);
-        let last = known.and_then(|known| known.counts.last_up_to(position));
+        let cached = all.get(&conversation);
+        let cached = cached.filter(|cached| cached.version == version);
+        let last = cached.and_then(|cached| cached.counts.last_up_to(position));
         last.unwrap_or((OrderKey::MIN, 0))
     }
 
@@ -78,17 +78,17 @@ impl FloorCounts {
         checkpoints: Vec<(OrderKey, u64)>,
     ) {
         let mut all = self.counts.lock();
-        let known = all.get_or_insert_mut(conversation, Counts::default);
-        if known.version > version {
+        let cached = all.get_or_insert_mut(conversation, Counts::default);
+        if cached.version > version {
             return;
         }
-        if known.version < version {
-            *known = Counts {
+        if cached.version < version {
+            *cached = Counts {
                 version,
                 ..Counts::default()
             };
         }
-        known.counts.add(count, checkpoints);
+        cached.counts.add(count, checkpoints);
     }
 }
 
@@ -106,14 +106,14 @@ mod tests {
         };
         let first = version(0);
         counts.put(id, first, (position(7), 3), Vec::new());
-        assert_eq!(counts.known(id, first, position(9)), (position(7), 3));
+        assert_eq!(counts.nearest(id, first, position(9)), (position(7), 3));
         let none = (OrderKey::MIN, 0);
-        assert_eq!(counts.known(id, version(5), position(9)), none);
+        assert_eq!(counts.nearest(id, version(5), position(9)), none);
         counts.put(id, version(5), (position(8), 1), Vec::new());
         counts.put(id, first, (position(9), 4), Vec::new());
-        let known = counts.known(id, version(5), position(9));
-        assert_eq!(known, (position(8), 1), "an earlier view adds none");
+        let cached = counts.nearest(id, version(5), position(9));
+        assert_eq!(cached, (position(8), 1), "an earlier view adds none");
         counts.end_by_import();
-        assert_eq!(counts.known(id, version(5), position(9)), none);
+        assert_eq!(counts.nearest(id, version(5), position(9)), none);
     }
 }

@@ -109,8 +109,8 @@ impl RowCache {
         conversation: ConversationId,
     ) -> Result<Entry> {
         let key = (user.clone(), conversation);
-        if let Some(known) = self.entries.get(&key) {
-            return Ok(known);
+        if let Some(cached) = self.entries.get(&key) {
+            return Ok(cached);
         }
         let entry = Entry::load(view, user, conversation)?;
         self.entries.put_loaded(marks.entries, key, entry);
@@ -122,8 +122,8 @@ impl RowCache {
         conversation: ConversationId,
         id: MessageId,
     ) -> Option<Arc<Message>> {
-        let known = self.messages.get(&(conversation, id));
-        known.or_else(|| self.newest.message(conversation, id))
+        let cached = self.messages.get(&(conversation, id));
+        cached.or_else(|| self.newest.message(conversation, id))
     }
 
     /// Loads a value through the cache.
@@ -134,8 +134,8 @@ impl RowCache {
         conversation: ConversationId,
         id: MessageId,
     ) -> Result<Option<Arc<Message>>> {
-        if let Some(known) = self.message_in_memory(conversation, id) {
-            return Ok(Some(known));
+        if let Some(cached) = self.message_in_memory(conversation, id) {
+            return Ok(Some(cached));
         }
         let message = view.message(conversation, id)?.map(Arc::new);
         if let Some(message) = message.as_ref().filter(|message| is_kept(message)) {

@@ -32,10 +32,10 @@ const FLUSH_MAX: Duration = Duration::from_secs(10);
 /// Wait for snapshots before a reopening, in which no read begins.
 const REOPENING_WAIT_MAX: Duration = Duration::from_secs(2);
 pub(in crate::store::embedded) const CACHED_FILES_MAX: usize = 900;
-const FLUSH_LOOK: Duration = Duration::from_millis(10);
+const FLUSH_POLL_EVERY: Duration = Duration::from_millis(10);
 /// How long a rewrite waits until the engine has deleted the old journal, and then the old files.
 const RELEASE_MAX: Duration = Duration::from_secs(60);
-const JOURNAL_LOOK: Duration = Duration::from_millis(100);
+const JOURNAL_POLL_EVERY: Duration = Duration::from_millis(100);
 /// Row that fills a journal, and the size and number of its values: more than a journal holds.
 const FILLER_ROW: &str = "filler";
 const FILLER_BYTES: usize = 1 << 20;
@@ -140,7 +140,7 @@ impl Handles {
             if !self.keyspaces.iter().any(has_replaced_files) || began.elapsed() > RELEASE_MAX {
                 return Ok(());
             }
-            std::thread::sleep(JOURNAL_LOOK);
+            std::thread::sleep(JOURNAL_POLL_EVERY);
         }
     }
 
@@ -165,7 +165,7 @@ fn wait_for_flushes<'a>(keyspaces: impl IntoIterator<Item = &'a Keyspace>) {
     let began = Instant::now();
     for keyspace in keyspaces {
         while keyspace.sealed_memtable_count() > 0 && began.elapsed() < FLUSH_MAX {
-            std::thread::sleep(FLUSH_LOOK);
+            std::thread::sleep(FLUSH_POLL_EVERY);
         }
     }
 }
@@ -286,7 +286,7 @@ impl Db {
             if handles.database.journal_count() == 1 || began.elapsed() > RELEASE_MAX {
                 break;
             }
-            std::thread::sleep(JOURNAL_LOOK);
+            std::thread::sleep(JOURNAL_POLL_EVERY);
         }
         for table in tables {
             handles.keyspace(*table).major_compact().map_err(failed)?;

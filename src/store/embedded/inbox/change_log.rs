@@ -63,8 +63,8 @@ pub(in crate::store::embedded) fn changes(
     if user.is_agent() {
         return Ok(Some(Vec::new()));
     }
-    let look = context.snapshot();
-    let Some(newest) = newest_changes(&look.view, user, after, limit)? else {
+    let snapshot = context.snapshot();
+    let Some(newest) = newest_changes(&snapshot.view, user, after, limit)? else {
         return Ok(None);
     };
     let mut rows = Vec::with_capacity(newest.len());
@@ -72,7 +72,7 @@ pub(in crate::store::embedded) fn changes(
         rows.push(ChangedRow {
             newest_change,
             conversation,
-            row: row_if_joined(&look, user, conversation)?,
+            row: row_if_joined(&snapshot, user, conversation)?,
         });
     }
     rows.sort_unstable_by_key(|changed| changed.newest_change);

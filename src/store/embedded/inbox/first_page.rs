@@ -10,20 +10,20 @@ use crate::store::embedded::read_context::{ReadContext, ReadSnapshot};
 
 /// Caches the index that a first page was read from, with so many active conversations.
 pub(super) fn keep_index(
-    look: &ReadSnapshot<'_>,
+    snapshot: &ReadSnapshot<'_>,
     user: &UserId,
     by_heads: &[(InboxKey, HeadRecord)],
     limit: usize,
 ) -> Result<()> {
-    let active = indexed(&look.view, key::activities(user), Direction::Forward);
+    let active = indexed(&snapshot.view, key::activities(user), Direction::Forward);
     let active: Vec<_> = active.take(limit).collect::<Result<_>>()?;
     let index = InboxIndex {
         is_whole: active.len() < limit,
         active,
         merged: by_heads.iter().map(|(key, _)| key.conversation).collect(),
     };
-    let indexes = &look.context.known.indexes;
-    indexes.put_loaded(look.marks.indexes, user, index);
+    let indexes = &snapshot.context.rows.indexes;
+    indexes.put_loaded(snapshot.marks.indexes, user, index);
     Ok(())
 }
 
@@ -36,7 +36,7 @@ pub(in crate::store::embedded) fn inbox_in_memory(
     if request.direction == Direction::Backward || request.before.is_some() {
         return None;
     }
-    let index = context.known.indexes.get(user)?;
+    let index = context.rows.indexes.get(user)?;
     let by_head = |id: &ConversationId| {
         let head = context.states.get(*id)?.head;
         let key = InboxKey {
@@ -59,7 +59,7 @@ pub(in crate::store::embedded) fn inbox_in_memory(
         return None;
     }
     let row_at = |key: &InboxKey| {
-        let entry = context.known.entry_in_memory(user, key.conversation)?;
+        let entry = context.rows.entry_in_memory(user, key.conversation)?;
         let head = match by_heads.binary_search_by_key(key, |(key, _)| *key) {
             Ok(place) => by_heads[place].1,
             Err(_) => context.states.get(key.conversation)?.head,

@@ -144,9 +144,9 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
                 up_to: message.id.order_key(),
                 is_by_service: *is_by_service,
             };
-            let known = sent.entry(&message.sender).or_insert(act);
-            if act.up_to > known.up_to {
-                *known = act;
+            let newest = sent.entry(&message.sender).or_insert(act);
+            if act.up_to > newest.up_to {
+                *newest = act;
             }
         }
         if let (Some(client_key), Some(input_hash)) = (&message.client_key, input_hash) {
@@ -173,7 +173,7 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
     let ids = messages.iter().map(|new| new.message.id);
     ops.extend(removal::due(context, state, ids));
     ops.extend(context.outbox.put(id, || added(messages)));
-    let (states, known) = (Arc::clone(&context.states), Arc::clone(&context.known));
+    let (states, rows) = (Arc::clone(&context.states), Arc::clone(&context.rows));
     let kept = messages
         .iter()
         .map(|new| Arc::clone(&new.message))
@@ -184,7 +184,7 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
         newest_id: messages.iter().map(|new| new.message.id).max(),
         applied: Some(Box::new(move || {
             states.put_written(after);
-            known.put_messages(kept);
+            rows.put_messages(kept);
         })),
     }
 }

@@ -65,7 +65,7 @@ fn by_conversation(rows: Vec<Vec<IndexRowOf>>) -> HashMap<ConversationId, Vec<In
 #[derive(Clone)]
 pub(crate) struct IndexView {
     conversation: ConversationId,
-    known: CachedIndex,
+    cached: CachedIndex,
     /// The young buckets, ascending.
     young: [Vec<i64>; 4],
     has_young: bool,
@@ -80,18 +80,18 @@ pub(crate) struct IndexView {
 impl IndexView {
     pub(crate) async fn open(messages: &Messages, conversation: ConversationId) -> Result<Self> {
         let now = messages.clock.now();
-        let known = match messages.index.get(conversation, now) {
-            Cached::Fresh(known) => known,
+        let cached = match messages.index.get(conversation, now) {
+            Cached::Fresh(cached) => cached,
             Cached::Long => CachedIndex::new(now, true),
             Cached::Nothing => match Self::read_whole(messages, conversation, now).await? {
                 Some(view) => return Ok(view),
                 None => CachedIndex::new(now, true),
             },
         };
-        if known.is_long {
-            messages.index.store(conversation, &known, &[]);
+        if cached.is_long {
+            messages.index.store(conversation, &cached, &[]);
         }
-        Ok(Self::new(conversation, known))
+        Ok(Self::new(conversation, cached))
     }
 
     /// Opens the index as it is now, past the cache.
@@ -104,10 +104,10 @@ impl IndexView {
         Ok(whole.unwrap_or_else(|| Self::new(conversation, CachedIndex::new(now, true))))
     }
 
-    fn new(conversation: ConversationId, known: CachedIndex) -> Self {
+    fn new(conversation: ConversationId, cached: CachedIndex) -> Self {
         Self {
             conversation,
-            known,
+            cached,
             young: Default::default(),
             has_young: false,
             summary: None,
@@ -126,8 +126,8 @@ impl IndexView {
         let (mut unknown, mut cached, mut long) = (Vec::new(), Vec::new(), Vec::new());
         for conversation in conversations {
             match messages.index.get(*conversation, now) {
-                Cached::Fresh(known) if !known.is_long => {
-                    cached.push(Self::new(*conversation, known));
+                Cached::Fresh(index) if !index.is_long => {
+                    cached.push(Self::new(*conversation, index));
                 }
                 Cached::Fresh(_) | Cached::Long => long.push(*conversation),
                 Cached::Nothing => unknown.push(*conversation),
@@ -227,14 +227,14 @@ impl IndexView {
     ) -> Result<Option<Self>> {
         if rows.len() > WHOLE_MAX {
             // The next view need not read it whole to find that out.
-            let known = CachedIndex::new(now, true);
-            messages.index.store(conversation, &known, &[]);
+            let cached = CachedIndex::new(now, true);
+            messages.index.store(conversation, &cached, &[]);
             return Ok(None);
         }
         let mut view = Self::new(conversation, CachedIndex::new(now, false));
         let mut old: [Vec<i64>; 4] = Default::default();
         for bucket in view.take_rows(rows)? {
-            let position = if bucket.start.micros() < view.known.young_from(bucket.width) {
+            let position = if bucket.start.micros() < view.cached.young_from(bucket.width) {
                 &mut old
             } else {
                 &mut view.young
@@ -245,15 +245,15 @@ impl IndexView {
             view.young[width as usize].sort_unstable();
             let mut starts = std::mem::take(&mut old[width as usize]);
             starts.sort_unstable();
-            let end = view.known.young_from(width);
-            view.known.widths[width as usize].add(Interval {
+            let end = view.cached.young_from(width);
+            view.cached.widths[width as usize].add(Interval {
                 start: i64::MIN,
                 end,
                 starts,
             });
         }
         (view.has_all, view.has_young) = (true, true);
-        messages.index.store(conversation, &view.known, &[]);
+        messages.index.store(conversation, &view.cached, &[]);
         Ok(Some(view))
     }
 
@@ -280,7 +280,7 @@ impl IndexView {
         let last = now.plus_micros(AHEAD_MICROS).micros();
         let mut keys = vec![(SUMMARY_WIDTH, 0)];
         for width in Width::ALL {
-            let starts = (self.known.young_from(width)..=last)
+            let starts = (self.cached.young_from(width)..=last)
                 .step_by(usize::try_from(width.micros()).expect("a width is positive"));
             keys.extend(starts.map(|start| (width.number(), start)));
         }
@@ -292,7 +292,7 @@ impl IndexView {
         // A message that is written late to an old bucket, unnoticed by this view, writes the row of the summary.
         let has_no_summary = rows.iter().all(|(width, ..)| *width != SUMMARY_WIDTH);
         for bucket in self.take_rows(rows)? {
-            if bucket.start.micros() >= self.known.young_from(bucket.width) {
+            if bucket.start.micros() >= self.cached.young_from(bucket.width) {
                 self.young[bucket.width as usize].push(bucket.start.micros());
             }
         }
@@ -306,8 +306,8 @@ impl IndexView {
 
     /// Whether the index is known to have no old bucket of a width.
     fn has_no_old(&self, width: Width) -> bool {
-        let known = &self.known.widths[width as usize];
-        known.last_before(self.known.young_from(width)) == Err(i64::MIN)
+        let read = &self.cached.widths[width as usize];
+        read.last_before(self.cached.young_from(width)) == Err(i64::MIN)
     }
 
     /// Takes the rows of an index, and returns their buckets.
@@ -340,19 +340,19 @@ impl IndexView {
         messages: &Messages,
         buckets: &[Bucket],
     ) -> Result<Vec<Option<Checkpoint>>> {
-        let mut known: HashMap<_, _> = self.rows.iter().copied().collect();
+        let mut checkpoints: HashMap<_, _> = self.rows.iter().copied().collect();
         let missing: Vec<_> = buckets
             .iter()
             .copied()
-            .filter(|bucket| !known.contains_key(bucket))
+            .filter(|bucket| !checkpoints.contains_key(bucket))
             .collect();
         let read = messages
             .read_checkpoints(self.conversation, &missing)
             .await?;
-        known.extend(read.into_iter().map(|(bucket, one)| (bucket, Some(one))));
+        checkpoints.extend(read.into_iter().map(|(bucket, one)| (bucket, Some(one))));
         Ok(buckets
             .iter()
-            .map(|bucket| known.get(bucket).copied().flatten())
+            .map(|bucket| checkpoints.get(bucket).copied().flatten())
             .collect())
     }
 
@@ -362,7 +362,7 @@ impl IndexView {
 
     /// The moment since which other servers may have changed the index unnoticed by this view.
     pub(crate) const fn read_at(&self) -> Timestamp {
-        self.known.read_at
+        self.cached.read_at
     }
 
     /// The next bucket of each width from a start: forward the first that starts there or later, backward the last that starts before it.
@@ -375,7 +375,7 @@ impl IndexView {
     ) -> Result<[Option<Next>; 4]> {
         if direction == Direction::Backward
             && Width::ALL.into_iter().any(|width| {
-                from[width as usize].is_some_and(|from| from > self.known.young_from(width))
+                from[width as usize].is_some_and(|from| from > self.cached.young_from(width))
             })
         {
             self.read_young(messages).await?;
@@ -395,9 +395,9 @@ impl IndexView {
                 from[width as usize] = Some(at);
             }
             for (width, range) in &read {
-                self.known.widths[*width as usize].add(range.clone());
+                self.cached.widths[*width as usize].add(range.clone());
             }
-            messages.index.store(self.conversation, &self.known, &read);
+            messages.index.store(self.conversation, &self.cached, &read);
         }
         let next = |width: Width| {
             let from = from[width as usize]?;
@@ -408,7 +408,7 @@ impl IndexView {
                 })),
                 None if direction == Direction::Backward || self.has_young => None,
                 None => Some(Next::NotBefore(Timestamp::from_micros(
-                    from.max(self.known.young_from(width)),
+                    from.max(self.cached.young_from(width)),
                 ))),
             }
         };
@@ -417,13 +417,13 @@ impl IndexView {
 
     /// The position of an unknown part that must be read before the next bucket is known.
     fn gap(&self, width: Width, direction: Direction, from: i64) -> Option<i64> {
-        let (known, young_from) = (
-            &self.known.widths[width as usize],
-            self.known.young_from(width),
+        let (read, young_from) = (
+            &self.cached.widths[width as usize],
+            self.cached.young_from(width),
         );
         match direction {
             Direction::Forward if from >= young_from => None,
-            Direction::Forward => known.first_from(from).err().filter(|gap| *gap < young_from),
+            Direction::Forward => read.first_from(from).err().filter(|gap| *gap < young_from),
             Direction::Backward
                 if self.young[width as usize]
                     .first()
@@ -431,7 +431,7 @@ impl IndexView {
             {
                 None
             }
-            Direction::Backward => known
+            Direction::Backward => read
                 .last_before(from.min(young_from))
                 .err()
                 .filter(|gap| *gap > i64::MIN),
@@ -440,20 +440,19 @@ impl IndexView {
 
     /// The next bucket, if there is no gap before it.
     fn find(&self, width: Width, direction: Direction, from: i64) -> Option<i64> {
-        let (known, young) = (
-            &self.known.widths[width as usize],
+        let (read, young) = (
+            &self.cached.widths[width as usize],
             &self.young[width as usize],
         );
         match direction {
-            Direction::Forward => known
+            Direction::Forward => read
                 .first_from(from)
                 .ok()
                 .or_else(|| young.iter().find(|start| **start >= from).copied()),
             Direction::Backward => {
                 let young = young.iter().rfind(|start| **start < from).copied();
                 young.or_else(|| {
-                    known
-                        .last_before(from.min(self.known.young_from(width)))
+                    read.last_before(from.min(self.cached.young_from(width)))
                         .ok()
                 })
             }
@@ -467,7 +466,7 @@ impl IndexView {
         direction: Direction,
         at: i64,
     ) -> Result<(Width, Interval)> {
-        let end = self.known.young_from(width);
+        let end = self.cached.young_from(width);
         let (conversation, number, limit) = (self.conversation, width.number(), row_limit(PIECE));
         let range = match direction {
             Direction::Forward => {

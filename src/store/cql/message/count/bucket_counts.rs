@@ -31,7 +31,7 @@ impl BucketCounts {
     }
 
     /// The last counted position up to this one, with its count. A later late write ends the counts.
-    pub(super) fn known(
+    pub(super) fn nearest(
         &self,
         key: (ConversationId, Bucket),
         late_at: Option<Timestamp>,
@@ -40,12 +40,12 @@ impl BucketCounts {
         let mut all = self.0.lock();
         if all
             .peek(&key)
-            .is_some_and(|known| late_at > Some(known.since))
+            .is_some_and(|cached| late_at > Some(cached.since))
         {
             all.pop(&key);
         }
-        let known = all.get(&key);
-        let last = known.and_then(|known| known.counts.last_up_to(position));
+        let cached = all.get(&key);
+        let last = cached.and_then(|cached| cached.counts.last_up_to(position));
         last.unwrap_or((OrderKey::MIN, 0))
     }
 
@@ -62,9 +62,9 @@ impl BucketCounts {
             since,
             counts: PositionCounts::default(),
         };
-        let known = all.get_or_insert_mut(key, none);
-        known.since = known.since.min(since);
-        known.counts.add(count, checkpoints);
+        let cached = all.get_or_insert_mut(key, none);
+        cached.since = cached.since.min(since);
+        cached.counts.add(count, checkpoints);
     }
 }
 
@@ -82,11 +82,11 @@ mod tests {
         let position = |number: u128| OrderKey(number.to_be_bytes());
         counts.put(key, moment(20), (position(5), 3), Vec::new());
         counts.put(key, moment(30), (position(9), 4), Vec::new());
-        let known = |late_at| counts.known(key, late_at, position(8));
-        assert_eq!(known(None), (position(5), 3));
-        assert_eq!(known(Some(moment(20))), (position(5), 3));
-        let later = counts.known(key, Some(moment(25)), position(9));
+        let cached = |late_at| counts.nearest(key, late_at, position(8));
+        assert_eq!(cached(None), (position(5), 3));
+        assert_eq!(cached(Some(moment(20))), (position(5), 3));
+        let later = counts.nearest(key, Some(moment(25)), position(9));
         assert_eq!(later, (OrderKey::MIN, 0), "all are as old as their first");
-        assert_eq!(known(None), (OrderKey::MIN, 0));
+        assert_eq!(cached(None), (OrderKey::MIN, 0));
     }
 }

@@ -157,8 +157,8 @@ impl<'a> MessageCounter<'a> {
         position: OrderKey,
         late_at: Option<Timestamp>,
     ) -> Result<u64> {
-        let (key, known) = ((self.conversation, bucket), &self.messages.bucket_counts);
-        let (from, mut below) = known.known(key, late_at, position);
+        let (key, cached) = ((self.conversation, bucket), &self.messages.bucket_counts);
+        let (from, mut below) = cached.nearest(key, late_at, position);
         let range = IdRange::of_bucket(bucket).after(from).up_to(position);
         let (mut rest, mut checkpoints) = (Some(range), Vec::new());
         while let Some((rows, next)) = self.some_rows(bucket, rest).await? {
@@ -171,7 +171,7 @@ impl<'a> MessageCounter<'a> {
             rest = next;
         }
         if late_at < Some(self.began_at) {
-            known.put(key, self.began_at, (position, below), checkpoints);
+            cached.put(key, self.began_at, (position, below), checkpoints);
         }
         Ok(below)
     }

@@ -9,14 +9,14 @@ use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::message::bucket::last_message::LastMessage;
 use crate::store::cql::message::bucket::{ROW_BYTES, stored_bytes};
 use crate::store::cql::send::idempotency::PlacedMessage;
-use crate::store::cql::send::writer_cache::{HintUpdate, KnownParticipants};
+use crate::store::cql::send::writer_cache::{CachedParticipants, HintUpdate};
 
 /// Estimated bytes of a batch, of which Cassandra refuses 50 KiB. One message always fits.
 pub(super) const BATCH_BYTES_MAX: usize = 40 * 1024;
 
 /// Splits messages into batches. A message and its inbox rows are always in one batch.
 pub(super) fn parts<'a, 'b>(
-    participants: &KnownParticipants,
+    participants: &CachedParticipants,
     placed: &'b [PlacedMessage<'a>],
 ) -> Vec<&'b [PlacedMessage<'a>]> {
     let frame = frame_bytes(participants, placed);
@@ -34,7 +34,10 @@ pub(super) fn parts<'a, 'b>(
 }
 
 /// Bytes of the head and the entries.
-pub(super) fn frame_bytes(participants: &KnownParticipants, placed: &[PlacedMessage<'_>]) -> usize {
+pub(super) fn frame_bytes(
+    participants: &CachedParticipants,
+    placed: &[PlacedMessage<'_>],
+) -> usize {
     let sender = placed
         .iter()
         .map(|one| one.message().sender.as_str().len())
@@ -116,7 +119,7 @@ impl<'a> SendEffects<'a> {
         &self,
         inboxes: &Inboxes,
         writes: &mut Writes,
-        participants: &KnownParticipants,
+        participants: &CachedParticipants,
         hint: Option<HintUpdate>,
     ) {
         for user in participants.joined.iter() {

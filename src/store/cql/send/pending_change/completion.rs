@@ -24,7 +24,7 @@ use crate::store::cql::participant::ban;
 use crate::store::cql::participant::roster::RosterSnapshot;
 use crate::store::cql::send::Sends;
 use crate::store::cql::send::append::Extra;
-use crate::store::cql::send::writer_cache::KnownParticipants;
+use crate::store::cql::send::writer_cache::CachedParticipants;
 use crate::store::{LastMembershipChange, MembershipVersion, Result};
 
 /// Turns that fit into the batch of the SYSTEM message.
@@ -156,7 +156,7 @@ impl Sends {
             self.grow(message, &joined).await?;
         }
         let history_after = history.unwrap_or(head.history);
-        state.set_participants(Arc::new(KnownParticipants {
+        state.set_participants(Arc::new(CachedParticipants {
             roster: None,
             history: None,
             row_history: history_after,
@@ -289,7 +289,7 @@ impl Sends {
     /// Makes a conversation large: first the lists of its participants, then the flag. The notices to
     /// their servers follow. From then on senders notify the listeners of the conversation itself.
     /// Until the change is settled, which is after the notices, senders notify all participants
-    /// (`KnownParticipants::growing`): a server that dies in between leaves no subscriber out. A change
+    /// (`CachedParticipants::growing`): a server that dies in between leaves no subscriber out. A change
     /// of the membership before that counts as growth again.
     async fn grow(&self, message: &Message, joined: &[UserId]) -> Result<()> {
         let (id, version) = (message.conversation, message.id);
