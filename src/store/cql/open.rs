@@ -26,7 +26,7 @@ use super::{Address, ClusterOpenError, Cql, live, search};
 use crate::clock::{Clock, FollowingClock};
 
 /// The statements of all files.
-const STATEMENTS: &[&[&Statement]] = &[
+pub(super) const STATEMENTS: &[&[&Statement]] = &[
     clocks::STATEMENTS,
     upgrade::STATEMENTS,
     watch::STATEMENTS,
@@ -76,13 +76,18 @@ const STATEMENTS: &[&[&Statement]] = &[
     send::membership::STATEMENTS,
     send::mention::STATEMENTS,
     send::pending_change::completion::STATEMENTS,
+    admin::export::STATEMENTS,
+    admin::import::STATEMENTS,
+    admin::import_message::STATEMENTS,
+    admin::import_write::STATEMENTS,
+    admin::notes::STATEMENTS,
+    admin::verify::STATEMENTS,
+    admin::verify_participant::STATEMENTS,
+    admin::verify_history::STATEMENTS,
+    admin::verify_mention::STATEMENTS,
     live::STATEMENTS,
     search::STATEMENTS,
 ];
-
-pub(super) fn statements() -> Vec<&'static [&'static Statement]> {
-    [STATEMENTS, admin::STATEMENTS].concat()
-}
 
 impl Cql {
     /// Connects to a cluster whose keyspace was migrated.
@@ -90,7 +95,7 @@ impl Cql {
         let session = connect::connect(&address, connect::KEEPALIVE_MAX).await?;
         migrate::check(&session, &address).await?;
         let profiles = connect::profiles(&address);
-        let executor = Executor::new(session, profiles, &statements()).await;
+        let executor = Executor::new(session, profiles, STATEMENTS).await;
         let executor = Arc::new(executor.map_err(|error| ClusterOpenError::Prepare {
             source: Box::new(error),
         })?);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::driver::schema::SCHEMA_MIGRATIONS;
 use super::driver::schema::migrations::MIGRATIONS;
 use super::driver::statement::{Kind, Statement};
+use super::open::STATEMENTS;
 
 /// Tables that no LOGGED batch writes: rows are claimed by lightweight transactions, or stand alone.
 const UNBATCHED: &[&str] = &[
@@ -19,11 +20,7 @@ const UNBATCHED: &[&str] = &[
 ];
 
 fn statements() -> Vec<&'static Statement> {
-    super::open::statements()
-        .into_iter()
-        .flatten()
-        .copied()
-        .collect()
+    STATEMENTS.iter().copied().flatten().copied().collect()
 }
 
 fn all() -> Vec<(String, &'static str)> {

@@ -1,23 +1,22 @@
 //! Administration: import, export and verification of the whole store, and the notes of the operator's tools.
 
-mod export;
-mod import;
-mod import_message;
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod import_message;
 mod import_plan;
-mod import_write;
-mod notes;
+pub(crate) mod import_write;
+pub(crate) mod notes;
 mod token_scan;
-mod verify;
+pub(crate) mod verify;
 mod verify_conversation;
-mod verify_history;
-mod verify_mention;
-mod verify_participant;
+pub(crate) mod verify_history;
+pub(crate) mod verify_mention;
+pub(crate) mod verify_participant;
 
 use std::sync::Arc;
 
 use self::import_message::FillCache;
 use super::driver::executor::Executor;
-use super::driver::statement::Statement;
 use super::inbox::Inboxes;
 use super::message::Messages;
 use super::participant::Participants;
@@ -27,18 +26,6 @@ use super::participant::report::ReportTable;
 use super::participant::restriction::RestrictionTable;
 use super::send::Sends;
 use crate::clock::Clock;
-
-pub(crate) const STATEMENTS: &[&[&Statement]] = &[
-    export::STATEMENTS,
-    import::STATEMENTS,
-    import_message::STATEMENTS,
-    import_write::STATEMENTS,
-    notes::STATEMENTS,
-    verify::STATEMENTS,
-    verify_participant::STATEMENTS,
-    verify_history::STATEMENTS,
-    verify_mention::STATEMENTS,
-];
 
 /// Operations on the whole store, with a cache of how full the buckets are that imports write to.
 pub(crate) struct Admin {
