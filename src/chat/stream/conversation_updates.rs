@@ -11,14 +11,13 @@ use super::StreamService;
 use super::conversation_event::ConversationEvent;
 use super::delivered_ids::DeliveredIds;
 use super::quiet_alarm::QuietAlarm;
-use super::registration::StreamRegistration;
-use super::replay::{EventReplay, ReplayReader};
+use super::replay::{ConversationSource, EventReplay};
 use super::update_key::UpdateKey;
-use crate::bus::{Received, TopicSubscription};
+use crate::bus::Received;
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::error::Result;
 use crate::cluster::CursorScope;
-use crate::model::{ConversationId, Event, Notice, OrderKey, TimeUuid, Topic, Viewer};
+use crate::model::{ConversationId, Event, Notice, OrderKey, TimeUuid, Viewer};
 
 /// Position of the stream with the event there. Without an event, only the position has advanced.
 #[derive(Debug, Clone)]
@@ -54,13 +53,9 @@ impl ConversationUpdate {
 }
 
 pub struct ConversationUpdates {
-    streams: Arc<StreamService>,
-    conversation: ConversationId,
-    guard: MembershipGuard,
+    source: ConversationSource,
     /// Whether the viewer's removal was delivered.
     has_ended: bool,
-    subscription: TopicSubscription,
-    registration: StreamRegistration,
     /// Cursor of the stream: all events up to here were delivered.
     position: OrderKey,
     /// Position from which the store is read. On a shared store it is earlier than the cursor.
@@ -87,32 +82,16 @@ impl StreamService {
         conversation: ConversationId,
         after: Option<OrderKey>,
     ) -> Result<ConversationUpdates> {
-        let caller = &caller.into();
-        let viewer = &caller.user;
-        let subscription = self.bus.subscribe(Topic::Conversation(conversation));
-        let (registration, guard) = self.begin_in(caller, conversation).await?;
+        let source = ConversationSource::open(self, &caller.into(), conversation).await?;
         let position = match after {
             Some(after) => after,
-            None => {
-                let reader = ReplayReader {
-                    streams: self,
-                    viewer,
-                    conversation,
-                    subscription: &subscription,
-                    registration: &registration,
-                };
-                reader.position().await?
-            }
+            None => source.position().await?,
         };
         // Without `after`, every notice is new: the subscription is older than the position.
         let start = after.unwrap_or(OrderKey::MIN);
         let mut updates = ConversationUpdates {
-            streams: Arc::clone(self),
-            conversation,
-            guard,
+            source,
             has_ended: false,
-            subscription,
-            registration,
             position,
             read_position: self.read_position(position),
             delivered: DeliveredIds::starting_at(start, self.is_shared()),
@@ -150,8 +129,8 @@ impl ConversationUpdates {
                 Ok(update) => update,
                 Err(error) => return Some(Err(error)),
             };
-            match self.guard.may_still_see().await {
-                Ok(true) if !update.is_visible_to(&self.guard) => {}
+            match self.source.guard.may_still_see().await {
+                Ok(true) if !update.is_visible_to(&self.source.guard) => {}
                 may_see => break (update, may_see),
             }
         };
@@ -160,13 +139,14 @@ impl ConversationUpdates {
             Ok(true) => Some(Ok(update)),
             Ok(false) => {
                 self.has_ended = true;
-                match self.guard.is_hidden().await {
+                match self.source.guard.is_hidden().await {
                     // The viewer still takes part, and has blocked the other participant.
                     Ok(true) => return None,
                     Ok(false) => {}
                     Err(error) => return Some(Err(error)),
                 }
-                let event = ConversationEvent::ParticipantRemoved(self.guard.viewer().clone());
+                let event =
+                    ConversationEvent::ParticipantRemoved(self.source.guard.viewer().clone());
                 Some(Ok(ConversationUpdate {
                     event: Some(event),
                     key: None,
@@ -197,16 +177,16 @@ impl ConversationUpdates {
             }
             let received = tokio::select! {
                 biased;
-                received = self.subscription.next() => Some(received),
+                received = self.source.subscription.next() => Some(received),
                 () = self.quiet.wait() => None,
             };
             match received {
                 Some(received) => {
                     let received = received?;
                     if let Received::Notice(notice) = &received
-                        && self.guard.is_own_block(&notice.event)
+                        && self.source.guard.is_own_block(&notice.event)
                     {
-                        match self.guard.is_hidden().await {
+                        match self.source.guard.is_hidden().await {
                             Ok(true) => return None,
                             Ok(false) => continue,
                             Err(error) => return Some(Err(error)),
@@ -225,34 +205,15 @@ impl ConversationUpdates {
     }
 
     pub fn guard(&self) -> &MembershipGuard {
-        &self.guard
-    }
-
-    fn reader(&self) -> ReplayReader<'_> {
-        ReplayReader {
-            streams: &self.streams,
-            viewer: self.guard.viewer(),
-            conversation: self.conversation,
-            subscription: &self.subscription,
-            registration: &self.registration,
-        }
-    }
-
-    /// Registers at a conversation that has become large.
-    async fn recheck_size(&mut self) -> Result<()> {
-        self.guard.recheck_size().await?;
-        let in_flight = &self.streams.in_flight;
-        self.registration
-            .listen_if_large(in_flight, &self.guard)
-            .await
+        &self.source.guard
     }
 
     /// Delivers the current marker of every participant. Large conversations have none.
     async fn replay_markers(&mut self) -> Result<()> {
-        if self.guard.conversation().is_large {
+        if self.source.guard.conversation().is_large {
             return Ok(());
         }
-        let markers = self.reader().markers().await?;
+        let markers = self.source.markers().await?;
         for (index, user) in markers.users.iter().enumerate() {
             let event = ConversationEvent::MarkerMoved(user.clone());
             self.push(event, markers.identity.key(index), None);
@@ -263,11 +224,11 @@ impl ConversationUpdates {
     /// Reads the next page of missed events. After the last page the stream is live.
     async fn read_next_page(&mut self) -> Result<()> {
         if std::mem::take(&mut self.may_have_grown) {
-            self.recheck_size().await?;
+            self.source.recheck_size().await?;
         }
-        self.read_position = self.read_position.max(self.guard.visible_from());
-        let floor = self.guard.floor().key;
-        let page = self.reader().events(self.read_position, floor).await?;
+        self.read_position = self.read_position.max(self.source.guard.visible_from());
+        let floor = self.source.guard.floor().key;
+        let page = self.source.events(self.read_position, floor).await?;
         let EventReplay {
             identity,
             events,
@@ -277,7 +238,7 @@ impl ConversationUpdates {
         let from = self.read_position;
         self.read_position = self.read_position.max(end.unwrap_or(OrderKey::MIN));
         self.is_behind = end.is_some();
-        let limit = self.streams.in_flight.cursor_max();
+        let limit = self.source.streams.in_flight.cursor_max();
         for (index, (id, event)) in events.iter().enumerate() {
             if id.order_key() > from {
                 let position = id.order_key().min(limit);
@@ -295,9 +256,9 @@ impl ConversationUpdates {
     fn accept(&mut self, received: Received) {
         let Received::Notice(notice) = received else {
             // Missed events are read from the store, from the cursor on.
-            self.read_position = self.streams.read_position(self.position);
+            self.read_position = self.source.streams.read_position(self.position);
             (self.is_behind, self.has_missed_markers) = (true, true);
-            self.may_have_grown = self.streams.is_shared();
+            self.may_have_grown = self.source.streams.is_shared();
             return;
         };
         let Notice { id, event, .. } = &notice.notice;
@@ -360,9 +321,9 @@ impl ConversationUpdates {
 
     fn repeat_position(&mut self) {
         // Read before the subscription: every event up to here waits there, or was delivered.
-        let scope = CursorScope::Conversation(self.conversation);
-        let low_watermark = self.streams.in_flight.position(scope);
-        match self.subscription.try_next() {
+        let scope = CursorScope::Conversation(self.source.conversation);
+        let low_watermark = self.source.streams.in_flight.position(scope);
+        match self.source.subscription.try_next() {
             Some(received) => self.accept(received),
             None => {
                 self.position = self.position.max(low_watermark);

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use super::StreamService;
 use super::delivered_ids::DeliveredIds;
-use super::registration::StreamRegistration;
-use super::replay::ReplayReader;
+use super::replay::ConversationSource;
 use super::update_key::{ReadIdentity, UpdateKey};
-use crate::bus::{Received, TopicSubscription};
+use crate::bus::Received;
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::error::Result;
-use crate::model::{ChangeKind, ConversationId, Event, Message, OrderKey, Topic, Viewer};
+use crate::model::{ChangeKind, ConversationId, Event, Message, OrderKey, Viewer};
 
 /// A new message.
 #[derive(Debug, Clone)]
@@ -24,11 +23,7 @@ pub struct MessageUpdate {
 }
 
 pub struct MessageUpdates {
-    streams: Arc<StreamService>,
-    conversation: ConversationId,
-    guard: MembershipGuard,
-    subscription: TopicSubscription,
-    registration: StreamRegistration,
+    source: ConversationSource,
     /// Greatest delivered id, or the start of the stream.
     last: OrderKey,
     /// Cursor of the stream: all messages up to here were delivered. While messages of other
@@ -54,33 +49,18 @@ impl StreamService {
         after: Option<OrderKey>,
     ) -> Result<MessageUpdates> {
         let caller = &caller.into();
-        let viewer = &caller.user;
         if let Some(after) = after {
             self.check_cursor_ahead(after)?;
         }
-        let subscription = self.bus.subscribe(Topic::Conversation(conversation));
-        let (registration, guard) = self.begin_in(caller, conversation).await?;
+        let source = ConversationSource::open(self, caller, conversation).await?;
         let last = match after {
             Some(after) => self.read_position(after),
-            None => {
-                let reader = ReplayReader {
-                    streams: self,
-                    viewer,
-                    conversation,
-                    subscription: &subscription,
-                    registration: &registration,
-                };
-                reader.position().await?
-            }
+            None => source.position().await?,
         };
         // Without `after`, every notice is new: the subscription is older than the position.
         let start = after.map_or(OrderKey::MIN, |_| last);
         Ok(MessageUpdates {
-            streams: Arc::clone(self),
-            conversation,
-            guard,
-            subscription,
-            registration,
+            source,
             last,
             position: last,
             delivered: DeliveredIds::starting_at(start, self.is_shared()),
@@ -100,8 +80,10 @@ impl MessageUpdates {
                 Ok(update) => update,
                 Err(error) => return Some(Err(error)),
             };
-            match self.guard.may_still_see().await {
-                Ok(true) if self.guard.floor().shows(update.message.id) => return Some(Ok(update)),
+            match self.source.guard.may_still_see().await {
+                Ok(true) if self.source.guard.floor().shows(update.message.id) => {
+                    return Some(Ok(update));
+                }
                 // Below the floor nothing exists.
                 Ok(true) => {}
                 Ok(false) => return None,
@@ -118,7 +100,7 @@ impl MessageUpdates {
     }
 
     pub fn guard(&self) -> &MembershipGuard {
-        &self.guard
+        &self.source.guard
     }
 
     async fn replay_or_receive(&mut self) -> Option<Result<MessageUpdate>> {
@@ -139,7 +121,7 @@ impl MessageUpdates {
                     Err(error) => return Some(Err(error)),
                 }
             }
-            match self.subscription.next().await? {
+            match self.source.subscription.next().await? {
                 Received::Notice(notice) => {
                     if let Event::MessageAdded(message) = &notice.event {
                         let position = message.id.order_key().min(notice.position_max);
@@ -152,7 +134,7 @@ impl MessageUpdates {
                             }));
                         }
                     } else if self.may_end_with(&notice.event) {
-                        match self.guard.may_still_see().await {
+                        match self.source.guard.may_still_see().await {
                             Ok(true) => {}
                             Ok(false) => return None,
                             Err(error) => return Some(Err(error)),
@@ -160,10 +142,10 @@ impl MessageUpdates {
                     }
                 }
                 Received::Lagged => {
-                    self.last = self.streams.read_position(self.position);
+                    self.last = self.source.streams.read_position(self.position);
                     self.is_behind = true;
-                    self.late_from = self.streams.is_shared().then_some(self.last);
-                    self.may_have_grown = self.streams.is_shared();
+                    self.late_from = self.source.streams.is_shared().then_some(self.last);
+                    self.may_have_grown = self.source.streams.is_shared();
                 }
             }
         }
@@ -171,37 +153,26 @@ impl MessageUpdates {
 
     /// Whether the event may be the viewer's removal, or a block that hides the conversation.
     fn may_end_with(&self, event: &Event) -> bool {
-        let is_removal = matches!(event, Event::Changed(_, change) if change.kind == ChangeKind::ParticipantRemoved && change.user == *self.guard.viewer());
-        is_removal || self.guard.is_own_block(event)
+        let is_removal = matches!(event, Event::Changed(_, change) if change.kind == ChangeKind::ParticipantRemoved && change.user == *self.source.guard.viewer());
+        is_removal || self.source.guard.is_own_block(event)
     }
 
     /// Reads the next page of missed messages. After the last page the stream is live.
     async fn read_next_page(&mut self) -> Result<()> {
         if std::mem::take(&mut self.may_have_grown) {
-            self.guard.recheck_size().await?;
-            let in_flight = &self.streams.in_flight;
-            self.registration
-                .listen_if_large(in_flight, &self.guard)
-                .await?;
+            self.source.recheck_size().await?;
         }
-        let reader = ReplayReader {
-            streams: &self.streams,
-            viewer: self.guard.viewer(),
-            conversation: self.conversation,
-            subscription: &self.subscription,
-            registration: &self.registration,
-        };
         // A replay begins at the floor: behind it may be many expired messages.
-        self.last = self.last.max(self.guard.floor().key);
-        let page = reader.messages(self.last).await?;
-        let limit = self.streams.in_flight.cursor_max();
+        self.last = self.last.max(self.source.guard.floor().key);
+        let page = self.source.messages(self.last).await?;
+        let limit = self.source.streams.in_flight.cursor_max();
         let mut next: VecDeque<_> = updates(&page.messages, &page.identity, limit)
             .filter(|update| update.message.id.order_key() > self.last)
             .collect();
         if !page.has_more {
             match self.late_from.take() {
                 Some(from) => {
-                    let late = reader.late(from).await?;
+                    let late = self.source.late(from).await?;
                     self.late_from = late.next;
                     next.extend(updates(&late.messages, &late.identity, limit));
                 }

@@ -12,11 +12,12 @@ use super::conversation_event::{ConversationEvent, is_visible_in};
 use super::registration::StreamRegistration;
 use super::update_key::ReadIdentity;
 use crate::bus::{Sequence, TopicSubscription};
+use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::error::Result;
 use crate::chat::single_flight::{ReadKey, SingleFlight};
 use crate::model::{
     Change, ChangeKind, Conversation, ConversationId, Cut, Message, OrderKey, PageRequest,
-    TimeUuid, UserId,
+    TimeUuid, Topic, UserId, Viewer,
 };
 
 /// Messages, and changes, per read.
@@ -171,16 +172,41 @@ impl ReplayResult for StreamPosition {
     }
 }
 
-/// Reader on behalf of one stream.
-pub(super) struct ReplayReader<'a> {
-    pub(crate) streams: &'a StreamService,
-    pub(crate) viewer: &'a UserId,
-    pub(crate) conversation: ConversationId,
-    pub(crate) subscription: &'a TopicSubscription,
-    pub(super) registration: &'a StreamRegistration,
+/// Source of one stream of a conversation: the bus, and the store for events that the stream has missed.
+pub(super) struct ConversationSource {
+    pub(super) streams: Arc<StreamService>,
+    pub(super) conversation: ConversationId,
+    pub(super) subscription: TopicSubscription,
+    registration: StreamRegistration,
+    pub(super) guard: MembershipGuard,
 }
 
-impl ReplayReader<'_> {
+impl ConversationSource {
+    pub(super) async fn open(
+        streams: &Arc<StreamService>,
+        caller: &Viewer,
+        conversation: ConversationId,
+    ) -> Result<Self> {
+        let subscription = streams.bus.subscribe(Topic::Conversation(conversation));
+        let (registration, guard) = streams.begin_in(caller, conversation).await?;
+        Ok(Self {
+            streams: Arc::clone(streams),
+            conversation,
+            subscription,
+            registration,
+            guard,
+        })
+    }
+
+    /// Registers at a conversation that has become large.
+    pub(super) async fn recheck_size(&mut self) -> Result<()> {
+        self.guard.recheck_size().await?;
+        let in_flight = &self.streams.in_flight;
+        self.registration
+            .listen_if_large(in_flight, &self.guard)
+            .await
+    }
+
     fn key(&self, from: OrderKey) -> ReplayKey {
         ReplayKey {
             conversation: self.conversation,
@@ -196,7 +222,11 @@ impl ReplayReader<'_> {
     /// Messages after a position.
     pub(crate) async fn messages(&self, from: OrderKey) -> Result<Arc<MessageReplay>> {
         let read = async |key: ReplayKey| {
-            let _permit = self.streams.replay_limiter.acquire(self.viewer).await?;
+            let _permit = self
+                .streams
+                .replay_limiter
+                .acquire(self.guard.viewer())
+                .await?;
             let cut = Cut {
                 start: Bound::Excluded(key.from),
                 end: Bound::Unbounded,
@@ -221,7 +251,11 @@ impl ReplayReader<'_> {
     /// Late messages that were logged after a position.
     pub(crate) async fn late(&self, from: OrderKey) -> Result<Arc<LateReplay>> {
         let read = async |key: ReplayKey| {
-            let _permit = self.streams.replay_limiter.acquire(self.viewer).await?;
+            let _permit = self
+                .streams
+                .replay_limiter
+                .acquire(self.guard.viewer())
+                .await?;
             let store = &self.streams.store;
             let changes = store.changes(self.conversation, key.from, PAGE).await?;
             let next = changes.get(PAGE - 1).map(|change| change.id.order_key());
@@ -246,7 +280,11 @@ impl ReplayReader<'_> {
     /// below a floor.
     pub(crate) async fn events(&self, from: OrderKey, floor: OrderKey) -> Result<Arc<EventReplay>> {
         let read = async |key: ReplayKey| {
-            let _permit = self.streams.replay_limiter.acquire(self.viewer).await?;
+            let _permit = self
+                .streams
+                .replay_limiter
+                .acquire(self.guard.viewer())
+                .await?;
             self.read_events(key.from, key.floor).await
         };
         let key = ReplayKey {
@@ -393,7 +431,6 @@ impl ReplayReader<'_> {
 mod tests {
     use super::*;
     use crate::bus::Bus;
-    use crate::model::Topic;
 
     #[test]
     fn a_stream_shares_no_read_from_before_a_publication_that_it_did_not_receive() {
