@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::world::{Actor, Sent, Stream, World, text};
+use crate::support::world::{Actor, Sent, Stream, World, node_texts, text};
 
 const BLOCK: &str =
     "mutation($u: String!) { blockUser(input: {username: $u}) { user { username viewerHasBlocked }
@@ -414,13 +414,7 @@ async fn a_group_of_a_blocked_user_is_hidden_from_the_blocker_alone() {
     let create = format!(
         "mutation($u: [String!]!) {{ createGroupConversation(input: {{name: \"new\", usernames: $u}}) {{ conversation {{ id }} {names} }} }}"
     );
-    let users = |data: &Value| {
-        let edges = data["participants"]["edges"].as_array().unwrap().clone();
-        edges
-            .iter()
-            .map(|edge| text(&edge["node"]["user"]["username"]))
-            .collect::<Vec<_>>()
-    };
+    let users = |data: &Value| node_texts(&data["participants"]["edges"], "/user/username");
     let made = bob.data(&create, json!({"u": ["alice", "dora"]})).await["createGroupConversation"]
         ["conversation"]
         .clone();

@@ -3,7 +3,7 @@
 use serde_json::json;
 use wideroom::chat::Bounds;
 
-use crate::support::world::{World, text};
+use crate::support::world::{World, node_texts, text};
 
 #[tokio::test]
 async fn a_direct_conversation_is_one_whoever_starts_it() {
@@ -20,12 +20,7 @@ async fn a_direct_conversation_is_one_whoever_starts_it() {
     assert_eq!(conversation["name"], json!(null));
     assert_eq!(conversation["directPeer"]["username"], "alice");
     assert_eq!(conversation["participantCount"], 2);
-    let people: Vec<_> = conversation["participants"]["edges"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|edge| text(&edge["node"]["user"]["username"]))
-        .collect();
+    let people = node_texts(&conversation["participants"]["edges"], "/user/username");
     assert_eq!(people, ["alice", "bob"]);
 }
 
@@ -141,14 +136,10 @@ async fn participants_page_by_the_bytes_of_their_names() {
         participants(first: $first, after: $after, last: $last, before: $before) {
             edges { cursor node { id user { username } } } pageInfo { hasNextPage hasPreviousPage endCursor startCursor } } } }";
     let names = |data: &serde_json::Value| -> Vec<String> {
-        let edges = data["conversation"]["participants"]["edges"]
-            .as_array()
-            .unwrap()
-            .clone();
-        edges
-            .iter()
-            .map(|edge| text(&edge["node"]["user"]["username"]))
-            .collect()
+        node_texts(
+            &data["conversation"]["participants"]["edges"],
+            "/user/username",
+        )
     };
     let all = zoe.data(document, json!({"c": id, "first": 100})).await;
     assert_eq!(names(&all), ["B", "a", "a b", "ab", "b", "zoé", "żółw"]);

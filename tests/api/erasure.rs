@@ -224,9 +224,7 @@ async fn each_deleted_message_has_its_event_and_the_last_one_is_that_of_the_user
     let mut events = door.subscribe(&door.service(), outbox, &json!({}));
     let first = events.next().await.unwrap();
     assert_eq!(first["data"]["outbox"]["event"], Value::Null);
-    let cursor = "query($c: ID!) { conversation(id: $c) { eventsCursor } }";
-    let cursor =
-        bob.data(cursor, json!({"c": group})).await["conversation"]["eventsCursor"].clone();
+    let cursor = bob.events_cursor(&group).await;
     erase_to_the_end(&door, "alice").await;
 
     let mut kinds = Vec::new();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::world::{Actor, PATIENCE, Stream, World, text};
+use crate::support::world::{PATIENCE, Stream, World, text};
 
 const EVENTS: &str =
     "subscription($c: ID!, $after: String) { conversationEvents(conversationId: $c, after: $after) { cursor event { __typename
@@ -12,16 +12,6 @@ const EVENTS: &str =
 const EDIT: &str = "mutation($m: ID!, $b: String!) { editMessage(input: {messageId: $m, body: $b}) { message { uuid } } }";
 const DELETE: &str =
     "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { uuid } } }";
-
-async fn events_cursor(actor: &Actor, conversation: &str) -> String {
-    let data = actor
-        .data(
-            "query($c: ID!) { conversation(id: $c) { eventsCursor } }",
-            json!({"c": conversation}),
-        )
-        .await;
-    text(&data["conversation"]["eventsCursor"])
-}
 
 async fn next(stream: &mut Stream) -> (String, Value) {
     let payload = stream.next().await["conversationEvents"].clone();
@@ -89,7 +79,7 @@ async fn a_resumed_stream_begins_with_its_cursor_and_the_present_markers() {
     let c = alice.direct("bob").await;
     let one = alice.send(&c, "one").await;
     bob.mark_read(&c, None).await;
-    let after = events_cursor(&alice, &c).await;
+    let after = alice.events_cursor(&c).await;
     let two = alice.send(&c, "two").await;
     alice.data(EDIT, json!({"m": one.id, "b": "eins"})).await;
     alice.data(EDIT, json!({"m": two.id, "b": "zwei"})).await;
@@ -120,7 +110,7 @@ async fn cuts_while_all_kinds_of_things_happen_lose_nothing() {
     let names = ["alice", "bob", "carol"];
     let actors = names.map(|name| world.user(name));
     let c = actors[0].group("busy", &names[1..]).await;
-    let start = events_cursor(&actors[0], &c).await;
+    let start = actors[0].events_cursor(&c).await;
     let rounds = 60;
     let work = async {
         let each = actors.iter().map(|actor| async {
@@ -237,7 +227,7 @@ async fn every_payload_holds_its_cursor_whatever_is_selected() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
-    let start = events_cursor(&alice, &c).await;
+    let start = alice.events_cursor(&c).await;
     let inbox = bob.data("{ inbox { updatesCursor } }", json!({})).await;
     let updates = inbox["inbox"]["updatesCursor"].clone();
     let bodies = ["one", "two", "three"];
@@ -292,7 +282,7 @@ async fn a_replay_says_where_it_ends_to_those_who_ask() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
-    let start = events_cursor(&alice, &c).await;
+    let start = alice.events_cursor(&c).await;
     let inbox = bob.data("{ inbox { updatesCursor } }", json!({})).await;
     let updates = inbox["inbox"]["updatesCursor"].clone();
     alice.send(&c, "missed").await;

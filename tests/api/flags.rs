@@ -2,14 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::inbox::{conversations, inbox};
 use crate::support::world::{Actor, World, text};
 
 const SET: &str = "mutation($c: ID!, $muted: Boolean, $pinned: Boolean, $archived: Boolean) {
     updateInboxEntry(input: {conversationId: $c, muted: $muted, pinned: $pinned, archived: $archived}) {
         inboxEntry { isMuted isPinned isArchived conversation { id } } } }";
-const INBOX: &str = "query($first: Int, $after: String, $last: Int, $before: String, $filter: InboxFilter) {
-    inbox(first: $first, after: $after, last: $last, before: $before, filter: $filter) {
-        edges { cursor node { conversation { id } } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } updatesCursor } }";
 const UPDATED: &str = "subscription($after: String) { inboxUpdated(after: $after) { cursor event {
     ... on InboxEntryChangedEvent { inboxEntryEdge { node { isMuted isPinned isArchived conversation { id } } } } } } }";
 
@@ -38,19 +36,6 @@ async fn shown(actor: &Actor, conversation: &str) -> Flags {
     let document =
         "query($c: ID!) { conversation(id: $c) { inboxEntry { isMuted isPinned isArchived } } }";
     flags(&actor.data(document, json!({"c": conversation})).await["conversation"]["inboxEntry"])
-}
-
-async fn inbox(actor: &Actor, arguments: Value) -> Value {
-    actor.data(INBOX, arguments).await["inbox"].clone()
-}
-
-fn conversations(inbox: &Value) -> Vec<String> {
-    inbox["edges"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|edge| text(&edge["node"]["conversation"]["id"]))
-        .collect()
 }
 
 #[tokio::test]

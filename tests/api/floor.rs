@@ -70,16 +70,6 @@ fn absent(message: &str) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-async fn cursor(actor: &Actor, conversation: &str) -> String {
-    let data = actor
-        .data(
-            "query($c: ID!) { conversation(id: $c) { eventsCursor } }",
-            json!({"c": conversation}),
-        )
-        .await;
-    text(&data["conversation"]["eventsCursor"])
-}
-
 async fn next_event(stream: &mut Stream) -> Value {
     loop {
         let event = stream.next().await["conversationEvents"]["event"].clone();
@@ -173,7 +163,7 @@ async fn what_a_user_has_cleared_is_gone_for_that_user_alone() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("friends", &["bob"]).await;
-    let start = cursor(&bob, &c).await;
+    let start = bob.events_cursor(&c).await;
     let one = alice.send(&c, "secret one").await;
     let two = bob.send(&c, "secret two").await;
     react(&alice, &one.id).await;
@@ -254,7 +244,7 @@ async fn subscribers_share_a_payload_that_shows_nothing_below_the_floor_of_one()
     let c = alice.group("friends", &["bob", "carol"]).await;
     let old = alice.send(&c, "old").await;
     clear(&bob, &c).await;
-    let after = cursor(&alice, &c).await;
+    let after = alice.events_cursor(&c).await;
     let document = "subscription($c: ID!, $a: String) { messageAdded(conversationId: $c, after: $a) { messageEdge { node { body replyTo { id } conversation { messageCount } } } } }";
     let mut streams = [&bob, &carol, &bob, &carol]
         .map(|actor| actor.subscribe(document, json!({"c": c, "a": after})));
@@ -360,7 +350,7 @@ async fn a_truncation_takes_messages_from_everyone() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("friends", &["bob"]).await;
-    let after = cursor(&bob, &c).await;
+    let after = bob.events_cursor(&c).await;
     let one = alice.send(&c, "secret one").await;
     let two = bob.send(&c, "secret two").await;
     alice.send(&c, "three").await;
@@ -545,7 +535,7 @@ async fn a_resumed_stream_brings_what_is_no_message_from_below_the_floor_too() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("friends", &["bob"]).await;
-    let start = cursor(&bob, &c).await;
+    let start = bob.events_cursor(&c).await;
     let one = alice.send(&c, "one").await;
     add(&alice, &c, "carol", None).await;
     react(&alice, &one.id).await;
@@ -632,7 +622,7 @@ async fn a_replay_reads_none_of_the_messages_below_the_floor() {
     let world = World::open().await;
     let alice = world.user("alice");
     let c = alice.group("friends", &["bob"]).await;
-    let start = cursor(&alice, &c).await;
+    let start = alice.events_cursor(&c).await;
     let first = TimeUuid::parse(&alice.send(&c, "first").await.uuid).unwrap();
     fill(&world, &c, first, 6_000).await;
     let newest =
@@ -663,7 +653,7 @@ async fn a_replay_reads_none_of_the_expired_messages_however_many_there_are() {
         let alice = world.user("alice");
         let c = alice.group("friends", &["bob"]).await;
         update(&alice, &c, "messageTtlSeconds: 60").await.data();
-        let start = cursor(&alice, &c).await;
+        let start = alice.events_cursor(&c).await;
         let first = TimeUuid::parse(&alice.send(&c, "first").await.uuid).unwrap();
         fill(&world, &c, first, count).await;
         let later = SystemClock.now().plus_micros(120_000_000);

@@ -52,16 +52,6 @@ async fn leave(actor: &Actor, conversation: &str) -> Value {
     actor.data(document, json!({"c": conversation})).await["leaveConversation"].clone()
 }
 
-async fn events_cursor(actor: &Actor, conversation: &str) -> String {
-    let data = actor
-        .data(
-            "query($c: ID!) { conversation(id: $c) { eventsCursor } }",
-            json!({"c": conversation}),
-        )
-        .await;
-    text(&data["conversation"]["eventsCursor"])
-}
-
 /// Short form of an event.
 fn short(event: &Value) -> String {
     let who = |user: &Value| text(&user["username"]);
@@ -105,7 +95,7 @@ async fn changes_are_told_in_order_live_and_resumed() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("Phoenix", &["bob"]).await;
-    let after = events_cursor(&bob, &c).await;
+    let after = bob.events_cursor(&c).await;
     let mut live = bob.subscribe(EVENTS, json!({"c": c}));
     assert_eq!(
         live.next().await["conversationEvents"]["event"],
@@ -179,7 +169,7 @@ async fn a_removed_user_receives_the_removal_and_nothing_more() {
                 &others.iter().map(String::as_str).collect::<Vec<_>>(),
             )
             .await;
-        let after = events_cursor(&bob, &c).await;
+        let after = bob.events_cursor(&c).await;
         let (mut live, mut messages) = (
             bob.subscribe(EVENTS, json!({"c": c})),
             bob.subscribe(ADDED, json!({"c": c})),
@@ -290,7 +280,7 @@ async fn a_stream_resumed_over_ones_own_absence_goes_on() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("Phoenix", &["bob"]).await;
-    let after = events_cursor(&bob, &c).await;
+    let after = bob.events_cursor(&c).await;
     remove(&alice, &c, "bob").await;
     alice.send(&c, "meanwhile").await;
     add(&alice, &c, &["bob"]).await;
@@ -397,7 +387,7 @@ async fn comings_and_goings_among_sends_miss_nobody() {
     let world = World::open().await;
     let alice = world.user("alice");
     let c = alice.group("busy", &["bob"]).await;
-    let start = events_cursor(&alice, &c).await;
+    let start = alice.events_cursor(&c).await;
     let comers = ["carol", "dave", "erin", "frank"];
     let sends = ["alice", "bob"].map(|name| {
         let (actor, c) = (world.user(name), &c);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use wideroom::chat::Bounds;
 
 use crate::support::door::Door;
-use crate::support::world::{Actor, Answer, World, text};
+use crate::support::world::{Actor, Answer, World, node_texts, text};
 
 const ADD: &str =
     "mutation($c: ID!, $u: [String!]!) { addParticipants(input: {conversationId: $c, usernames: $u}) {
@@ -212,12 +212,7 @@ async fn a_change_without_effect_publishes_nothing() {
     let alice = world.user("alice");
     let count = told(&alice, &c).await.len();
     let added = add(&alice, &c, &["carol", "bob", "carol"]).await.data()["addParticipants"].clone();
-    let names: Vec<_> = added["participantEdges"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|edge| text(&edge["node"]["user"]["username"]))
-        .collect();
+    let names = node_texts(&added["participantEdges"], "/user/username");
     assert_eq!(names, ["bob", "carol"]);
     assert_eq!(
         remove(&alice, &c, "stranger").await.data()["removeParticipant"]["removedParticipantId"],

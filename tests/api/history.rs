@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::world::{Actor, Sent, World, text};
+use crate::support::world::{Actor, Sent, World, node_texts};
 
 const MESSAGES: &str = "query($c: ID!, $first: Int, $after: String, $last: Int, $before: String, $from: DateTime, $until: DateTime, $around: ID) {
     conversation(id: $c) { messages(first: $first, after: $after, last: $last, before: $before, from: $from, until: $until, around: $around) {
@@ -25,12 +25,7 @@ async fn messages(actor: &Actor, conversation: &str, mut arguments: Value) -> Va
 }
 
 fn bodies(messages: &Value) -> Vec<String> {
-    messages["edges"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|edge| text(&edge["node"]["body"]))
-        .collect()
+    node_texts(&messages["edges"], "/body")
 }
 
 fn flags(messages: &Value) -> (bool, bool) {

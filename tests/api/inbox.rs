@@ -3,23 +3,18 @@
 use serde_json::{Value, json};
 use wideroom::chat::Bounds;
 
-use crate::support::world::{Actor, World, text};
+use crate::support::world::{Actor, World, node_texts};
 
 const INBOX: &str = "query($first: Int, $after: String, $last: Int, $before: String, $filter: InboxFilter) {
     inbox(first: $first, after: $after, last: $last, before: $before, filter: $filter) {
         edges { cursor node { conversation { id } } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } updatesCursor } }";
 
-async fn inbox(actor: &Actor, arguments: Value) -> Value {
+pub(super) async fn inbox(actor: &Actor, arguments: Value) -> Value {
     actor.data(INBOX, arguments).await["inbox"].clone()
 }
 
-fn conversations(inbox: &Value) -> Vec<String> {
-    inbox["edges"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|edge| text(&edge["node"]["conversation"]["id"]))
-        .collect()
+pub(super) fn conversations(inbox: &Value) -> Vec<String> {
+    node_texts(&inbox["edges"], "/conversation/id")
 }
 
 #[tokio::test]

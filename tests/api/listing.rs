@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::door::Door;
-use crate::support::world::{Actor, World, text};
+use crate::support::world::{Actor, World, node_texts};
 
 const USERS: &str = "query($n: Int, $a: String) { page: users(first: $n, after: $a) {
     edges { cursor node { name: username } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
@@ -19,8 +19,7 @@ async fn page(door: &Door, document: &str, variables: &Value) -> Value {
 }
 
 fn names(page: &Value) -> Vec<String> {
-    let edges = page["edges"].as_array().unwrap().iter();
-    edges.map(|edge| text(&edge["node"]["name"])).collect()
+    node_texts(&page["edges"], "/name")
 }
 
 /// All pages of a list, so many edges at a time.

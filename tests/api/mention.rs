@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wideroom::model::{MessageId, OrderKey};
 
 use crate::support::cases::length;
-use crate::support::world::{Actor, Answer, Sent, World, text};
+use crate::support::world::{Actor, Answer, Sent, World, node_texts, text};
 
 const NAMES: [&str; 4] = ["alice", "bob", "carol", "dave"];
 
@@ -208,11 +208,7 @@ async fn a_filter_and_the_summary_find_conversations_with_mentions() {
     let found = async || {
         let document = "{ inbox(filter: {mentionedOnly: true}) { edges { node { conversation { id } unreadMentionCount } } } }";
         let data = bob.data(document, json!({})).await;
-        let edges = data["inbox"]["edges"].as_array().unwrap().clone();
-        edges
-            .iter()
-            .map(|edge| text(&edge["node"]["conversation"]["id"]))
-            .collect::<Vec<_>>()
+        node_texts(&data["inbox"]["edges"], "/conversation/id")
     };
     assert_eq!(found().await, [one.as_str()]);
     bob.mark_read(&one, None).await;

@@ -59,12 +59,6 @@ async fn try_send(actor: &Actor, conversation: &str) -> Answer {
     actor.ask(document, json!({"c": conversation})).await
 }
 
-async fn events_cursor(actor: &Actor, conversation: &str) -> String {
-    let document = "query($c: ID!) { conversation(id: $c) { eventsCursor } }";
-    let data = actor.data(document, json!({"c": conversation})).await;
-    text(&data["conversation"]["eventsCursor"])
-}
-
 /// Reads a stream of events up to this one. A stream of a cluster may repeat what came before its cursor.
 async fn until(events: &mut Stream, is_wanted: impl Fn(&Value) -> bool) {
     loop {
@@ -105,7 +99,7 @@ async fn a_banned_user_is_removed_and_cannot_be_added() {
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
     let mut events = alice.subscribe(EVENTS, json!({"c": c}));
     events.next().await;
-    let cursor = events_cursor(&alice, &c).await;
+    let cursor = alice.events_cursor(&c).await;
     let said = ban(&bob, &c, "carol").await.data()["banParticipant"].clone();
     assert_eq!(said["conversation"]["participantCount"], 3);
     let node = &said["banEdge"]["node"];
@@ -263,7 +257,7 @@ async fn a_silenced_participant_reads_but_does_not_write() {
     let sent = carol.send(&c, "before").await;
     let mut events = carol.subscribe(EVENTS, json!({"c": c}));
     events.next().await;
-    let cursor = events_cursor(&carol, &c).await;
+    let cursor = carol.events_cursor(&c).await;
     let own = "query($c: ID!) { conversation(id: $c) { viewerParticipant { role isSilenced silencedUntil user { username } }
         messages { edges { node { kind } } } } }";
     let shown = carol.data(own, json!({"c": c})).await;
@@ -415,7 +409,7 @@ async fn a_silence_holds_for_writes_that_waited_behind_it() {
         let c = group(&world).await;
         let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
         let sent = carol.send(&c, "before").await;
-        let cursor = events_cursor(&alice, &c).await;
+        let cursor = alice.events_cursor(&c).await;
         let write = carol.ask(writes[round % 3], json!({"m": sent.id}));
         let (silenced, written) = tokio::join!(silence(&bob, &c, "carol"), write);
         silenced.data();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::door::Door;
-use crate::support::world::{Actor, Answer, Stream, World, text};
+use crate::support::world::{Actor, Answer, Stream, World};
 
 const SET: &str =
     "mutation($c: ID!, $s: ParticipantRole, $a: ParticipantRole, $p: ParticipantRole) {
@@ -211,9 +211,7 @@ async fn a_role_holds_for_writes_that_waited_behind_it() {
         assert!(round < 200, "no write waited behind a role");
         let (group, [alice, _bob, carol]) = group(&world).await;
         let sent = carol.send(&group, "before").await.id;
-        let document = "query($c: ID!) { conversation(id: $c) { eventsCursor } }";
-        let cursor = alice.data(document, json!({"c": group})).await;
-        let cursor = text(&cursor["conversation"]["eventsCursor"]);
+        let cursor = alice.events_cursor(&group).await;
         let (document, variables) = match round % 2 {
             0 => (SEND, json!({"c": group})),
             _ => (EDIT, json!({"m": sent})),

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use uuid::Uuid;
-use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, RateBounds};
+use wideroom::chat::Bounds;
 use wideroom::clock::SystemClock;
 use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::metrics::Metrics;
@@ -13,7 +12,7 @@ use wideroom::model::{ConversationId, UserId};
 use wideroom::store::embedded::{Embedded, Options};
 use wideroom::store::{InstrumentedStore, NOTE_DIRECT_SECRET, StoreAdmin};
 
-use crate::support::world::{Actor, World};
+use crate::support::world::{Actor, World, chat_on};
 
 const UUID: &str = "query($c: ID!) { conversation(id: $c) { uuid } }";
 
@@ -49,21 +48,7 @@ async fn a_strangers_question_takes_the_same_work_whether_two_talk_or_not() {
     embedded.register(&metrics);
     let measured = InstrumentedStore::new(Arc::clone(&embedded) as Arc<dyn StoreAdmin>);
     measured.register(&metrics);
-    let bounds = Bounds {
-        rates: RateBounds {
-            is_on: false,
-            ..RateBounds::default()
-        },
-        ..Bounds::default()
-    };
-    let chat = Chat::open(
-        Arc::new(measured),
-        Bus::default(),
-        Arc::new(SystemClock),
-        bounds,
-    )
-    .await
-    .unwrap();
+    let chat = chat_on(Arc::new(measured), Arc::new(SystemClock), Bounds::default()).await;
     let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
     let actor = |name: &str| Actor::of(&api, &UserId::parse(name).unwrap());
     let (alice, bob) = (actor("alice"), actor("bob"));

@@ -4,7 +4,7 @@ use serde_json::json;
 use wideroom::chat::{Bounds, RateBounds};
 
 use crate::support::door::Door;
-use crate::support::world::{Actor, Answer, World};
+use crate::support::world::{Answer, World};
 
 const SEND: &str = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"Hello\"}) { messageEdge { node { id } } } }";
 const START: &str = "mutation($u: String!) { startDirectConversation(input: {username: $u}) { conversation { id } } }";
@@ -28,16 +28,6 @@ fn assert_too_fast(answer: &Answer) {
     assert!(extensions["retryAfterMs"].as_u64().unwrap() > 0);
 }
 
-async fn count(actor: &Actor, conversation: &str) -> i64 {
-    let data = actor
-        .data(
-            "query($c: ID!) { conversation(id: $c) { messageCount } }",
-            json!({"c": conversation}),
-        )
-        .await;
-    data["conversation"]["messageCount"].as_i64().unwrap()
-}
-
 #[tokio::test]
 async fn sends_of_a_user_have_a_rate_over_all_conversations() {
     let world = World::with_rates(slow()).await;
@@ -56,7 +46,7 @@ async fn sends_of_a_user_have_a_rate_over_all_conversations() {
     assert_too_fast(&refused);
     assert!(sent >= 3);
     assert_eq!(
-        count(&alice, &one).await + count(&alice, &other).await,
+        alice.message_count(&one).await + alice.message_count(&other).await,
         sent as i64,
         "who was refused has sent nothing"
     );

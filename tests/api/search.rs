@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use wideroom::chat::{Bounds, RateBounds};
 
-use crate::support::world::{Actor, World, text};
+use crate::support::world::{Actor, World, node_texts, text};
 
 const ACROSS: &str = "query($q: String, $f: MessageFilter, $n: Int, $a: String) {
     searchMessages(query: $q, filter: $f, first: $n, after: $a) {
@@ -19,8 +19,7 @@ const WITHIN: &str = "query($c: ID!, $q: String, $f: MessageFilter, $n: Int, $a:
 const PAGES_MAX: usize = 200;
 
 fn bodies(page: &Value) -> Vec<String> {
-    let edges = page["edges"].as_array().unwrap().iter();
-    edges.map(|edge| text(&edge["node"]["body"])).collect()
+    node_texts(&page["edges"], "/body")
 }
 
 async fn across(actor: &Actor, query: &str) -> Vec<String> {

@@ -12,16 +12,6 @@ const SEND: &str = "mutation($c: ID!, $b: String!, $k: String, $a: [AttachmentIn
         messageEdge { cursor node { id uuid kind body clientKey metadata createdAt editedAt deletedAt sender { username }
             replyTo { body } attachments { url mimeType name sizeBytes width height } conversation { id } } } } }";
 
-async fn count(actor: &Actor, conversation: &str) -> i64 {
-    let data = actor
-        .data(
-            "query($c: ID!) { conversation(id: $c) { messageCount } }",
-            json!({"c": conversation}),
-        )
-        .await;
-    data["conversation"]["messageCount"].as_i64().unwrap()
-}
-
 /// Fields of one name are one field, wherever its fragments are; literals are read by the specification.
 #[tokio::test]
 async fn a_field_that_a_mutation_selects_again_is_executed_once() {
@@ -38,7 +28,7 @@ async fn a_field_that_a_mutation_selects_again_is_executed_once() {
     let edge = &data["sendMessage"]["messageEdge"];
     assert_eq!(edge["node"]["body"], "😀 😀");
     assert!(edge["cursor"].is_string() && edge["node"]["id"].is_string());
-    assert_eq!(count(&alice, &c).await, 1);
+    assert_eq!(alice.message_count(&c).await, 1);
     let page = "query($c: ID!, $n: Int) { conversation(id: $c) { messages(first: $n) { edges { cursor } } } }";
     let data = alice.data(page, json!({"c": c, "n": 20.0})).await;
     assert_eq!(
@@ -116,7 +106,7 @@ async fn metadata_never_stands_for_anything_else() {
             "{metadata}"
         );
     }
-    assert_eq!(count(&alice, &c).await, 0);
+    assert_eq!(alice.message_count(&c).await, 0);
     for metadata in [nested(64), json!({"a": mark}), json!([mark])] {
         let data = alice
             .data(SEND, json!({"c": c, "b": "hello", "m": metadata}))
@@ -186,7 +176,7 @@ async fn a_retry_never_makes_a_second_message() {
             .chain([&again])
             .all(|data| data["sendMessage"]["messageEdge"] == *first)
     );
-    assert_eq!(count(&alice, &c).await, 1);
+    assert_eq!(alice.message_count(&c).await, 1);
     assert_eq!(
         alice
             .ask(SEND, json!({"c": c, "b": "twice", "k": "key-1"}))
@@ -203,7 +193,7 @@ async fn a_retry_never_makes_a_second_message() {
     alice
         .data(SEND, json!({"c": other, "b": "elsewhere", "k": "key-1"}))
         .await;
-    assert_eq!(count(&alice, &c).await, 2);
+    assert_eq!(alice.message_count(&c).await, 2);
 }
 
 #[tokio::test]
@@ -264,7 +254,7 @@ async fn a_retry_is_answered_though_its_sender_may_no_longer_send() {
     let sent = alice.data(SEND, input.clone()).await["sendMessage"]["messageEdge"].clone();
     run(&alice, "blockUser(input: {username: \"bob\"})").await;
     again(&alice, &input, &sent).await;
-    assert_eq!(count(&alice, &direct).await, 1);
+    assert_eq!(alice.message_count(&direct).await, 1);
 }
 
 #[tokio::test]
@@ -278,7 +268,7 @@ async fn a_retry_is_known_after_a_restart() {
         world.user("alice").data(SEND, input).await["sendMessage"]["messageEdge"],
         first["sendMessage"]["messageEdge"]
     );
-    assert_eq!(count(&world.user("bob"), &c).await, 1);
+    assert_eq!(world.user("bob").message_count(&c).await, 1);
 }
 
 #[tokio::test]
@@ -338,14 +328,14 @@ async fn bad_messages_are_refused_and_named() {
             "NOT_FOUND"
         );
     }
-    assert_eq!(count(&alice, &c).await, 0);
+    assert_eq!(alice.message_count(&c).await, 0);
     alice
         .data(SEND, json!({"c": c, "b": "", "a": [picture]}))
         .await;
     alice
         .data(SEND, json!({"c": c, "b": "x".repeat(16 * 1024)}))
         .await;
-    assert_eq!(count(&alice, &c).await, 2);
+    assert_eq!(alice.message_count(&c).await, 2);
 }
 
 #[tokio::test]

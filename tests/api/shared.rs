@@ -138,13 +138,7 @@ async fn eventful(world: &World) -> (String, String, usize) {
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
     let c = alice.group("friends", &["bob", "carol"]).await;
     let first = alice.send(&c, "first").await;
-    let cursor = alice
-        .data(
-            "query($c: ID!) { conversation(id: $c) { eventsCursor } }",
-            json!({"c": c}),
-        )
-        .await;
-    let after = text(&cursor["conversation"]["eventsCursor"]);
+    let after = alice.events_cursor(&c).await;
     let rich = "mutation($c: ID!, $r: ID!) { sendMessage(input: {conversationId: $c, body: \"rich\", replyToId: $r, idempotencyKey: \"k\",
         metadata: {a: 1}, attachments: [{url: \"https://example.org/a.png\", mimeType: \"image/png\", name: \"a\", sizeBytes: 1, width: 2, height: 3}]}) {
         messageEdge { node { id } } } }";

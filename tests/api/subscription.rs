@@ -5,7 +5,7 @@ use std::task::Poll;
 use serde_json::{Value, json};
 use wideroom::model::{ConversationId, UserId};
 
-use crate::support::world::{Actor, PATIENCE, World, text};
+use crate::support::world::{PATIENCE, World, text};
 
 const ADDED: &str =
     "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) {
@@ -18,22 +18,12 @@ fn message(payload: &Value) -> &Value {
     &payload["messageAdded"]["messageEdge"]
 }
 
-async fn events_cursor(actor: &Actor, conversation: &str) -> String {
-    let data = actor
-        .data(
-            "query($c: ID!) { conversation(id: $c) { eventsCursor } }",
-            json!({"c": conversation}),
-        )
-        .await;
-    text(&data["conversation"]["eventsCursor"])
-}
-
 #[tokio::test]
 async fn a_message_is_told_as_it_is_sent() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
-    let after = events_cursor(&bob, &c).await;
+    let after = bob.events_cursor(&c).await;
     let mut stream = bob.subscribe(ADDED, json!({"c": c, "after": after}));
     for body in ["one", "two", "three"] {
         let sent = alice.send(&c, body).await;
@@ -53,7 +43,7 @@ async fn a_stream_resumed_from_any_cursor_has_no_gap_and_no_repeat() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
-    let start = events_cursor(&bob, &c).await;
+    let start = bob.events_cursor(&c).await;
     let mut sent = Vec::new();
     for i in 0..250 {
         sent.push(alice.send(&c, &i.to_string()).await);
@@ -78,7 +68,7 @@ async fn cuts_while_many_send_lose_nothing() {
     let world = World::open().await;
     let alice = world.user("alice");
     let c = alice.group("busy", &["bob", "carol", "dave"]).await;
-    let after = events_cursor(&alice, &c).await;
+    let after = alice.events_cursor(&c).await;
     let senders = ["alice", "bob", "carol", "dave"].map(|name| world.user(name));
     let send_all = async {
         let sends = senders.iter().map(|sender| async {
@@ -133,7 +123,7 @@ async fn a_reader_that_falls_behind_reads_the_store_and_misses_nothing() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
-    let after = events_cursor(&bob, &c).await;
+    let after = bob.events_cursor(&c).await;
     let mut stream = bob.subscribe(ADDED, json!({"c": c, "after": after}));
     alice.send(&c, "0").await;
     assert_eq!(message(&stream.next().await)["node"]["body"], "0");
@@ -265,14 +255,14 @@ async fn a_cursor_of_another_list_is_refused() {
             .clone();
     for after in [
         json!(foreign),
-        json!(events_cursor(&alice, &other).await),
+        json!(alice.events_cursor(&other).await),
         updates,
         json!("nonsense"),
     ] {
         let mut stream = alice.subscribe(ADDED, json!({"c": c, "after": after}));
         assert_eq!(stream.answer().await.code(), "BAD_USER_INPUT");
     }
-    let mut stream = alice.subscribe(UPDATED, json!({"after": events_cursor(&alice, &c).await}));
+    let mut stream = alice.subscribe(UPDATED, json!({"after": alice.events_cursor(&c).await}));
     assert_eq!(stream.answer().await.code(), "BAD_USER_INPUT");
 }
 

@@ -8,8 +8,7 @@ use axum::Router;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use wideroom::auth::Auth;
-use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, RateBounds};
+use wideroom::chat::{Bounds, Chat};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::metrics::Metrics;
@@ -21,7 +20,7 @@ use wideroom::webhook::{RetryPolicy, WebhookError, WebhookSettings, Webhooks};
 
 use crate::support::client::{Caller, Socket};
 use crate::support::peer;
-use crate::support::world::Actor;
+use crate::support::world::{Actor, chat_on};
 
 const SECRET: &[u8] = b"thirty-two bytes for a test key.";
 const LIFE: Duration = Duration::from_secs(600);
@@ -76,16 +75,9 @@ impl ChatServer {
             store.set_outbox(Some(SystemClock.now())).await.unwrap();
         }
         // The rates of the chat are not under test here.
-        let rates = RateBounds {
-            is_on: false,
-            ..chat.rates
-        };
-        let bounds_of_chat = Bounds { rates, ..chat };
         let metrics = Metrics::default();
         store.register(&metrics);
-        let chat = Chat::open(store, Bus::default(), Arc::new(SystemClock), bounds_of_chat)
-            .await
-            .unwrap();
+        let chat = chat_on(store, Arc::new(SystemClock), chat).await;
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
         api.register(&metrics);
         let server = Arc::new(Server::new(

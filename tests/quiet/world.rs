@@ -8,8 +8,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
-use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, OutboxTypes, RateBounds};
+use wideroom::chat::{Bounds, Chat, OutboxTypes};
 use wideroom::clock::Clock;
 use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::metrics::Metrics;
@@ -24,7 +23,7 @@ use crate::delivery::directory::{BASE_MICROS, Dice, Directory};
 use crate::support::program::memory_folder;
 use crate::support::receiver::{Receiver, SECRET};
 use crate::support::size::sized;
-use crate::support::world::{Actor, text};
+use crate::support::world::{Actor, chat_on, text};
 
 /// Wall clock of all servers: virtual time, also on threads of the store.
 struct VirtualClock {
@@ -121,19 +120,12 @@ impl Ground {
             Arc::new(link) as Arc<dyn ClusterStore>
         });
         let (still, store) = StillStore::before(&self.embedded, link);
-        let bounds = Bounds::default();
-        let rates = RateBounds {
-            is_on: false,
-            ..bounds.rates
-        };
-        let chat = Chat::open(
+        let chat = chat_on(
             Arc::clone(&store),
-            Bus::default(),
             Arc::clone(&self.clock),
-            Bounds { rates, ..bounds },
+            Bounds::default(),
         )
-        .await
-        .unwrap();
+        .await;
         let metrics = Metrics::default();
         chat.register(&metrics);
         QuietServer {

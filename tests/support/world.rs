@@ -19,7 +19,7 @@ use wideroom::graphql::{
 };
 use wideroom::model::{UserId, Viewer};
 use wideroom::rate::Pace;
-use wideroom::store::StoreAdmin;
+use wideroom::store::{Store, StoreAdmin};
 use wideroom::transfer::Import;
 
 use super::as_agent;
@@ -62,6 +62,21 @@ enum Payloads {
     Door(BoxStream<'static, Value>),
 }
 
+/// The same bounds without rates, because tests act faster than users.
+pub(crate) fn without_rates(bounds: Bounds) -> Bounds {
+    let rates = RateBounds {
+        is_on: false,
+        ..bounds.rates
+    };
+    Bounds { rates, ..bounds }
+}
+
+/// A chat with these bounds and without rates.
+pub(crate) async fn chat_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>, bounds: Bounds) -> Chat {
+    let chat = Chat::open(store, Bus::default(), clock, without_rates(bounds)).await;
+    chat.unwrap()
+}
+
 impl World {
     pub(crate) async fn open() -> Self {
         Self::with_bounds(Bounds::default()).await
@@ -85,11 +100,7 @@ impl World {
     }
 
     async fn without_rates(ground: Ground, bounds: Bounds) -> Self {
-        let rates = RateBounds {
-            is_on: false,
-            ..bounds.rates
-        };
-        Self::open_on(ground, Bounds { rates, ..bounds }).await
+        Self::open_on(ground, without_rates(bounds)).await
     }
 
     async fn open_on(ground: Ground, bounds: Bounds) -> Self {
@@ -299,6 +310,19 @@ impl Actor {
             .await;
     }
 
+    /// The position from which a stream of the conversation's events begins.
+    pub(crate) async fn events_cursor(&self, conversation: &str) -> String {
+        let document = "query($c: ID!) { conversation(id: $c) { eventsCursor } }";
+        let data = self.data(document, json!({"c": conversation})).await;
+        text(&data["conversation"]["eventsCursor"])
+    }
+
+    pub(crate) async fn message_count(&self, conversation: &str) -> i64 {
+        let document = "query($c: ID!) { conversation(id: $c) { messageCount } }";
+        let data = self.data(document, json!({"c": conversation})).await;
+        data["conversation"]["messageCount"].as_i64().unwrap()
+    }
+
     pub(crate) async fn unread(&self, conversation: &str) -> i64 {
         let document = "query($c: ID!) { conversation(id: $c) { inboxEntry { unreadCount } } }";
         let data = self.data(document, json!({"c": conversation})).await;
@@ -306,6 +330,14 @@ impl Actor {
             .as_i64()
             .unwrap()
     }
+}
+
+/// The texts at a path of each node, by the edges of a list.
+pub(crate) fn node_texts(edges: &Value, path: &str) -> Vec<String> {
+    let edges = edges.as_array().unwrap().iter();
+    edges
+        .map(|edge| text(edge["node"].pointer(path).unwrap()))
+        .collect()
 }
 
 /// A message that was acknowledged.
