@@ -7,12 +7,12 @@ use wideroom::model::{
 use wideroom::store::{FlagsChange, ImportPositions, Store, StoreAdmin, UnreadQuery};
 
 use super::ask::{
-    MarkTo, assert_sound, inbox, inbox_ids, make, mark, only, participant, participants, row, send,
-    try_row, unread,
+    MarkTo, assert_sound, inbox, inbox_ids, make, mark, message, only, participant, participants,
+    row, send, try_row, unread,
 };
 use super::membership::{govern, joins, leaves};
 use crate::support::words::{
-    START, change, content, conversation_id, crowd, group_row, id, message_row, new,
+    START, change, content, conversation_id, crowd, flags_change, group_row, id, message_row, new,
     participant_row, participant_row_at, text, user, users,
 };
 
@@ -77,12 +77,10 @@ pub async fn marks_and_flags_of_an_agent_change_nothing(store: &dyn StoreAdmin) 
     let delivered = store.mark_delivered(&agent, id_1, id(5).order_key());
     delivered.await.unwrap();
     let flags = FlagsChange {
-        conversation: id_1,
         muted: Some(true),
         pinned: Some(true),
-        archive: None,
         level: Some(Some(NotificationLevel::All)),
-        change: change(10),
+        ..flags_change(id_1, change(10))
     };
     assert_eq!(store.set_flags(&agent, &flags).await.unwrap(), None);
     assert_eq!(row(store, &agent, id_1).await, before);
@@ -111,16 +109,16 @@ pub async fn mentions_of_an_agent_are_not_counted(store: &dyn StoreAdmin) {
     let ([ann, ben], agent) = (users(["ann", "ben"]), helper());
     let id_1 = conversation_id(1);
     make(store, id_1, &[ann.clone(), ben.clone(), agent.clone()]).await;
-    let mut message = text(id_1, id(5), &ann);
-    message.content = Some(Content {
+    let mut naming = text(id_1, id(5), &ann);
+    naming.content = Some(Content {
         mentions: Mentions::new(vec![ben.clone(), agent.clone()], false),
         ..content("hello")
     });
-    let sent = store.append_messages(id_1, &[new(message)]).await;
+    let sent = store.append_messages(id_1, &[new(naming)]).await;
     sent.unwrap();
     assert_eq!(mentions(store, &ben).await.first, Some(id(5)));
     assert_eq!(mentions(store, &agent).await, Unread::default());
-    let stored = only(store.messages(&[(id_1, id(5))]).await.unwrap()).unwrap();
+    let stored = message(store, id_1, id(5)).await.unwrap();
     assert!(stored.mentions().unwrap().names(&agent));
     assert_sound(store).await;
 }

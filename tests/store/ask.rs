@@ -1,17 +1,22 @@
 //! Short forms of what cases do and ask again and again, and the naive page that every page is compared with.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use wideroom::model::{
-    Conversation, ConversationId, Cut, Direction, IgnoredSenders, InboxKey, InboxRow, MessageId,
-    OrderKey, Page, PageRequest, Participant, ReadMarker, TimeUuid, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Direction, IgnoredSenders, InboxKey,
+    InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, ReadMarker, Revision,
+    TimeUuid, Unread, UserId,
 };
-use wideroom::store::{Audience, Created, MarkerMove, Store, StoreAdmin, UnreadQuery};
+use wideroom::store::{
+    Appended, Audience, Created, ImportRow, Imported, MarkerMove, NewMessage, Participation,
+    Revised, Store, StoreAdmin, UnreadQuery,
+};
 
 use crate::support::size::sized;
-use crate::support::words::{group, id, is_among_others, new, text};
+use crate::support::words::{change, change_of, group, id, is_among_others, new, text};
 
 /// Walks are cut here: a page that does not move on must not hang a test.
 pub const PAGES_MAX: usize = 10_000;
@@ -55,11 +60,46 @@ pub async fn send_as(
     id: MessageId,
     sender: &UserId,
 ) -> Audience {
-    store
-        .append_messages(conversation, &[new(text(conversation, id, sender))])
-        .await
-        .unwrap()
-        .audience
+    let sent = [new(text(conversation, id, sender))];
+    append(store, conversation, &sent).await.audience
+}
+
+pub async fn append(
+    store: &dyn Store,
+    conversation: ConversationId,
+    messages: &[NewMessage],
+) -> Appended {
+    store.append_messages(conversation, messages).await.unwrap()
+}
+
+/// Edits or deletes a message. `None` where there is none.
+pub async fn revise(
+    store: &dyn Store,
+    conversation: ConversationId,
+    message: MessageId,
+    micros: i64,
+    revision: Revision,
+    by: &UserId,
+) -> Option<Revised> {
+    let change = change_of(change(micros), revision.kind(), message, by);
+    let revised = store.revise_message(conversation, &revision, &change).await;
+    revised.unwrap()
+}
+
+pub async fn import(store: &dyn StoreAdmin, rows: &[ImportRow]) -> Vec<Imported> {
+    let fates = store.import(rows).await.unwrap();
+    assert_eq!(fates.len(), rows.len(), "each row has a fate");
+    fates
+}
+
+/// Imports rows that were not there.
+pub async fn import_all(store: &dyn StoreAdmin, rows: &[ImportRow]) {
+    assert_all(&import(store, rows).await, &Imported::Added);
+}
+
+#[track_caller]
+pub fn assert_all(fates: &[Imported], expected: &Imported) {
+    assert!(fates.iter().all(|fate| fate == expected), "{fates:?}");
 }
 
 /// Sends a text at each of these microseconds, in batches.
@@ -73,7 +113,7 @@ pub async fn send_all(
         .map(|at| new(text(conversation, id(at), sender)))
         .collect();
     for batch in all.chunks(64) {
-        store.append_messages(conversation, batch).await.unwrap();
+        append(store, conversation, batch).await;
     }
 }
 
@@ -118,6 +158,32 @@ pub async fn inbox_ids(store: &dyn Store, user: &UserId) -> Vec<ConversationId> 
         .collect()
 }
 
+pub async fn message(
+    store: &dyn Store,
+    conversation: ConversationId,
+    id: MessageId,
+) -> Option<Arc<Message>> {
+    only(store.messages(&[(conversation, id)]).await.unwrap())
+}
+
+pub async fn message_count(store: &dyn Store, conversation: ConversationId) -> u64 {
+    only(store.message_counts(&[conversation]).await.unwrap())
+}
+
+pub async fn last_message(store: &dyn Store, conversation: ConversationId) -> Option<MessageId> {
+    only(store.last_messages(&[conversation]).await.unwrap())
+}
+
+pub async fn newest_event(store: &dyn Store, conversation: ConversationId) -> Option<TimeUuid> {
+    only(store.newest_events(&[conversation]).await.unwrap())
+}
+
+/// The log of a conversation, of at most 99 changes.
+pub async fn changes(store: &dyn Store, conversation: ConversationId) -> Vec<Change> {
+    let read = store.changes(conversation, OrderKey::MIN, 99).await;
+    read.unwrap()
+}
+
 pub async fn row(store: &dyn Store, user: &UserId, conversation: ConversationId) -> InboxRow {
     try_row(store, user, conversation)
         .await
@@ -143,6 +209,18 @@ pub async fn participant(
             .await
             .unwrap(),
     )
+}
+
+pub async fn participant_count(store: &dyn Store, conversation: ConversationId) -> u64 {
+    only(store.participant_counts(&[conversation]).await.unwrap())
+}
+
+pub async fn participation(
+    store: &dyn Store,
+    conversation: ConversationId,
+    user: &UserId,
+) -> Option<Participation> {
+    only(store.participations(user, &[conversation]).await.unwrap())
 }
 
 /// All who are in it now, in the order of the list.
@@ -205,6 +283,28 @@ pub struct MarkTo {
     pub up_to: OrderKey,
     pub receipt: bool,
     pub change: MessageId,
+}
+
+impl MarkTo {
+    /// Everything up to a message is read.
+    pub fn read(micros: i64, change: ChangeId) -> Self {
+        Self {
+            epoch: 0,
+            up_to: id(micros).order_key(),
+            receipt: true,
+            change,
+        }
+    }
+
+    /// A mark of unread, in an epoch of its own.
+    pub fn unread(epoch: u64, up_to: OrderKey, change: ChangeId) -> Self {
+        Self {
+            epoch,
+            up_to,
+            receipt: false,
+            change,
+        }
+    }
 }
 
 /// The greatest id in the store is this one, or that of another case in the same database.

@@ -2,19 +2,24 @@
 
 use futures_util::future::join;
 use wideroom::model::{
-    Ban, Change, ChangeKind, ConversationId, Membership, MembershipState, OutboxEvent, PageRequest,
-    Role, Silence, TimeUuid, Timestamp, UserId,
+    Ban, ChangeKind, ConversationId, Membership, MembershipState, OutboxEvent, PageRequest, Role,
+    Silence, TimeUuid, Timestamp, UserId,
 };
 use wideroom::store::{
     BanChange, ImportPositions, ImportRow, Imported, MembershipChange, MembershipTransition, Store,
     StoreAdmin, TransitionKind,
 };
 
-use super::ask::{exported, findings, history, inbox, make, only, participant, send};
+use super::ask::{
+    exported, findings, history, inbox, make, newest_event, only, participant, participant_count,
+    participation, send,
+};
 use super::membership::{changing, joins};
 use super::outbox::events_of;
 use super::stage::Stage;
-use crate::support::words::{START, change, conversation_id, crowd, group_row, id, users};
+use crate::support::words::{
+    START, change, change_of, conversation_id, crowd, group_row, id, users,
+};
 
 /// A moment that has passed on every clock of a test, and one that has not.
 fn ended() -> Timestamp {
@@ -67,12 +72,7 @@ fn unannounced(
         kind: TransitionKind::Stays,
         membership,
     };
-    let update = Change {
-        id: id(micros),
-        kind: ChangeKind::ParticipantUpdated,
-        message: id(micros),
-        user: user.clone(),
-    };
+    let update = change_of(id(micros), ChangeKind::ParticipantUpdated, id(micros), user);
     MembershipChange {
         seen,
         transitions: vec![transition],
@@ -138,7 +138,7 @@ pub async fn a_banned_participant_is_listed_until_the_ban_is_lifted(store: &dyn 
             .is_joined()
     );
     assert_eq!(inbox(store, &ben).await, []);
-    assert_eq!(store.participant_counts(&[on]).await.unwrap(), [1]);
+    assert_eq!(participant_count(store, on).await, 1);
     assert_eq!(history(store, on).await, [id(10)]);
     let named = [ann.clone(), ben.clone()];
     let found = store.bans_of(on, &named).await.unwrap();
@@ -207,7 +207,7 @@ pub async fn bans_are_pages_by_name_without_those_that_have_ended(store: &dyn St
     let backward = store.bans(on, &backward).await.unwrap();
     assert!(backward.has_next && backward.has_previous);
     assert_eq!(names(backward.items), expected[3..5]);
-    assert_eq!(store.participant_counts(&[on]).await.unwrap(), [1]);
+    assert_eq!(participant_count(store, on).await, 1);
 }
 
 pub async fn a_silence_is_logged_and_shows_in_no_inbox(store: &dyn StoreAdmin) {
@@ -235,7 +235,7 @@ pub async fn a_silence_is_logged_and_shows_in_no_inbox(store: &dyn StoreAdmin) {
         store.changes(on, position, 9).await.unwrap(),
         silence.changes
     );
-    assert_eq!(store.newest_events(&[on]).await.unwrap(), [Some(id(10))]);
+    assert_eq!(newest_event(store, on).await, Some(id(10)));
     let events = events_of(store, on).await;
     assert_eq!(
         events.last(),
@@ -406,19 +406,15 @@ pub async fn a_slow_mode_is_logged_and_shows_in_no_inbox(store: &dyn StoreAdmin)
         make(store, on, &people[..count]).await;
         send(store, on, 5, ann).await;
         let before = inbox(store, &people[1]).await;
-        let update = |micros| Change {
-            id: id(micros),
-            kind: ChangeKind::ConversationUpdated,
-            message: id(micros),
-            user: ann.clone(),
-        };
+        let update =
+            |micros| change_of(id(micros), ChangeKind::ConversationUpdated, id(micros), ann);
         for (micros, seconds) in [(10, 30), (20, 0), (30, 21_600)] {
             for _ in 0..2 {
                 let update = update(micros);
                 let set = store.set_slow_mode(on, seconds, &update).await;
                 set.unwrap();
             }
-            let own = only(store.participations(ann, &[on]).await.unwrap());
+            let own = participation(store, on, ann).await;
             assert_eq!(own.unwrap().conversation.slow_mode_seconds, seconds);
             let found = only(store.conversations(&[on]).await.unwrap()).unwrap();
             assert_eq!(found.slow_mode_seconds, seconds);
@@ -467,7 +463,8 @@ async fn bans_that_disagree_with_memberships_are_found_on_a_cluster() {
 /// Nothing follows from anything in the naive store.
 async fn bans_that_disagree_with_memberships_are_found(store: &dyn StoreAdmin) {
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
-    let on = conversation_id(1);
+    let group = conversation_id(1);
+    let on = group;
     let row = |user: &UserId, membership: Membership, ban: Option<Ban>| ImportRow::Participant {
         conversation: on,
         user: user.clone(),
@@ -490,12 +487,12 @@ async fn bans_that_disagree_with_memberships_are_found(store: &dyn StoreAdmin) {
         "a ban of a user who is not banned",
         "a banned user whom no list of bans names",
     );
-    let found = findings(store, conversation_id(1), "ban", false).await;
+    let found = findings(store, group, "ban", false).await;
     assert_eq!(found, [(stray, false), (missing, false)]);
-    let repaired = findings(store, conversation_id(1), "ban", true).await;
+    let repaired = findings(store, group, "ban", true).await;
     assert_eq!(repaired, [(stray, true), (missing, false)]);
     assert_eq!(
-        findings(store, conversation_id(1), "ban", false).await,
+        findings(store, group, "ban", false).await,
         [(missing, false)]
     );
     assert_eq!(bans(store).await, []);

@@ -13,8 +13,9 @@ use wideroom::store::{
 };
 
 use super::ask::{
-    assert_healthy, assert_newest, assert_page, inbox_ids, make, only, participant, participants,
-    requests, row, runner, send_as, slice, try_row,
+    assert_healthy, assert_newest, assert_page, inbox_ids, last_message, make, message,
+    message_count, only, participant, participants, participation, requests, row, runner, send_as,
+    slice, try_row,
 };
 use super::membership::{govern, leaves};
 use crate::support::words::{
@@ -24,18 +25,13 @@ use crate::support::words::{
 
 pub async fn a_new_conversation_is_there_for_its_participants(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    let mut new = group(conversation_id(1), &[ann.clone(), ben.clone()]);
+    let on = conversation_id(1);
+    let mut new = group(on, &[ann.clone(), ben.clone()]);
     new.conversation.name = Some(GroupName::parse("Räder & Äpfel").unwrap());
     new.conversation.created_by = Some(ann.clone());
     assert_eq!(store.create_conversation(&new).await.unwrap(), Created::New);
     for (user, role) in [(&ann, Role::Owner), (&ben, Role::Member)] {
-        let participation = only(
-            store
-                .participations(user, &[conversation_id(1)])
-                .await
-                .unwrap(),
-        )
-        .unwrap();
+        let participation = participation(store, on, user).await.unwrap();
         assert_eq!(*participation.conversation, new.conversation);
         assert_eq!(
             (
@@ -44,21 +40,18 @@ pub async fn a_new_conversation_is_there_for_its_participants(store: &dyn Store)
             ),
             (MembershipState::Joined, role)
         );
-        let participant = participant(store, conversation_id(1), user).await.unwrap();
-        assert_eq!(
-            (participant.conversation, &participant.user),
-            (conversation_id(1), user)
-        );
+        let participant = participant(store, on, user).await.unwrap();
+        assert_eq!((participant.conversation, &participant.user), (on, user));
         assert_eq!(
             (participant.membership, participant.read_up_to),
             (participation.membership, OrderKey::MIN)
         );
-        assert_eq!(inbox_ids(store, user).await, [conversation_id(1)]);
+        assert_eq!(inbox_ids(store, user).await, [on]);
     }
-    assert_eq!(participants(store, conversation_id(1)).await, [ann, ben]);
+    assert_eq!(participants(store, on).await, [ann, ben]);
     assert_eq!(
         store
-            .participant_counts(&[conversation_id(1), conversation_id(2)])
+            .participant_counts(&[on, conversation_id(2)])
             .await
             .unwrap(),
         [2, 0]
@@ -67,32 +60,19 @@ pub async fn a_new_conversation_is_there_for_its_participants(store: &dyn Store)
 
 pub async fn a_stranger_has_no_seat(store: &dyn Store) {
     let [ann, ben, stranger, ann_a] = users(["ann", "ben", "stranger", "ann a"]);
-    make(store, conversation_id(1), &[ann.clone(), ben]).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben]).await;
     for nobody in [&stranger, &ann_a, &user("an")] {
         assert!(
-            only(
-                store
-                    .participations(nobody, &[conversation_id(1)])
-                    .await
-                    .unwrap()
-            )
-            .is_none(),
+            participation(store, group, nobody).await.is_none(),
             "{nobody}"
         );
-        assert_eq!(
-            participant(store, conversation_id(1), nobody).await,
-            None,
-            "{nobody}"
-        );
+        assert_eq!(participant(store, group, nobody).await, None, "{nobody}");
     }
     assert!(
-        only(
-            store
-                .participations(&ann, &[conversation_id(2)])
-                .await
-                .unwrap()
-        )
-        .is_none(),
+        participation(store, conversation_id(2), &ann)
+            .await
+            .is_none(),
         "there is no such conversation"
     );
 }
@@ -128,16 +108,17 @@ pub async fn seats_come_in_the_order_of_their_keys(store: &dyn Store) {
 
 pub async fn making_it_again_changes_nothing(store: &dyn Store) {
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
-    let first = group(conversation_id(1), &[ann.clone(), ben.clone()]);
+    let on = conversation_id(1);
+    let first = group(on, &[ann.clone(), ben.clone()]);
     assert_eq!(
         store.create_conversation(&first).await.unwrap(),
         Created::New
     );
-    let sent = send_as(store, conversation_id(1), id(5), &ann).await;
+    let sent = send_as(store, on, id(5), &ann).await;
     assert_eq!(sent.users.unwrap().len(), 2);
-    let before = row(store, &ben, conversation_id(1)).await;
+    let before = row(store, &ben, on).await;
 
-    let mut second = group(conversation_id(1), &[eve.clone(), ann.clone()]);
+    let mut second = group(on, &[eve.clone(), ann.clone()]);
     second.conversation.name = Some(GroupName::parse("another").unwrap());
     second.conversation.created_at = START.plus_micros(900);
     second.change = change(900);
@@ -145,25 +126,18 @@ pub async fn making_it_again_changes_nothing(store: &dyn Store) {
         panic!("the id is taken")
     };
     assert_eq!(*there, first.conversation);
-    assert_eq!(
-        participants(store, conversation_id(1)).await,
-        [ann.clone(), ben.clone()]
-    );
-    assert_eq!(row(store, &ben, conversation_id(1)).await, before);
-    assert_eq!(try_row(store, &eve, conversation_id(1)).await, None);
+    assert_eq!(participants(store, on).await, [ann.clone(), ben.clone()]);
+    assert_eq!(row(store, &ben, on).await, before);
+    assert_eq!(try_row(store, &eve, on).await, None);
     assert!(inbox_ids(store, &eve).await.is_empty());
     // Nothing of the second was kept.
     assert_newest(store.newest_id().await.unwrap(), Some(id(5)));
     assert_eq!(
-        only(
-            store
-                .participations(&ann, &[conversation_id(1)])
-                .await
-                .unwrap()
-        )
-        .unwrap()
-        .membership
-        .role,
+        participation(store, on, &ann)
+            .await
+            .unwrap()
+            .membership
+            .role,
         Role::Owner
     );
 }
@@ -239,13 +213,9 @@ pub async fn a_pair_that_is_taken_stays_as_it_is(store: &dyn Store) {
     );
     assert_eq!(inbox_ids(store, &ann).await, [conversation_id(7)]);
     assert!(
-        only(
-            store
-                .participations(&ann, &[second.conversation.id])
-                .await
-                .unwrap()
-        )
-        .is_none()
+        participation(store, second.conversation.id, &ann)
+            .await
+            .is_none()
     );
 }
 
@@ -314,36 +284,26 @@ fn hard_names() -> Vec<UserId> {
 
 pub async fn participants_are_in_the_order_of_their_names_bytes(store: &dyn Store) {
     let names = hard_names();
-    make(store, conversation_id(1), &names).await;
+    let group = conversation_id(1);
+    make(store, group, &names).await;
     make(store, conversation_id(2), &names[3..5]).await;
     let mut sorted = names;
     sorted.sort_by(|one, other| one.as_str().as_bytes().cmp(other.as_str().as_bytes()));
-    assert_eq!(participants(store, conversation_id(1)).await, sorted);
+    assert_eq!(participants(store, group).await, sorted);
     for name in &sorted {
-        assert!(
-            only(
-                store
-                    .participations(name, &[conversation_id(1)])
-                    .await
-                    .unwrap()
-            )
-            .is_some(),
-            "{name}"
-        );
-        assert!(
-            inbox_ids(store, name).await.contains(&conversation_id(1)),
-            "{name}"
-        );
+        assert!(participation(store, group, name).await.is_some(), "{name}");
+        assert!(inbox_ids(store, name).await.contains(&group), "{name}");
     }
 }
 
 pub fn a_page_of_participants_is_the_slice_of_its_list(runtime: &Runtime, store: &dyn Store) {
     let names = hard_names();
+    let group = conversation_id(1);
     let list = runtime.block_on(async {
-        make(store, conversation_id(1), &names).await;
+        make(store, group, &names).await;
         let mut list = Vec::new();
         for name in &names {
-            list.push(participant(store, conversation_id(1), name).await.unwrap());
+            list.push(participant(store, group, name).await.unwrap());
         }
         list.sort_by(|one, other| one.user.as_str().cmp(other.user.as_str()));
         list
@@ -355,7 +315,7 @@ pub fn a_page_of_participants_is_the_slice_of_its_list(runtime: &Runtime, store:
     let case = requests(prop::sample::select(cursors));
     let outcome = runner(200).run(&case, |request| {
         let answer = runtime
-            .block_on(store.participants(conversation_id(1), &request))
+            .block_on(store.participants(group, &request))
             .unwrap();
         let expected = slice(
             &list,
@@ -398,13 +358,9 @@ pub async fn more_than_the_fan_out_make_a_conversation_large(store: &dyn Store) 
     ] {
         make(store, conversation_id(number), &people[..count]).await;
         let is_large = count > Conversation::FAN_OUT_MAX;
-        let participation = only(
-            store
-                .participations(&people[0], &[conversation_id(number)])
-                .await
-                .unwrap(),
-        )
-        .unwrap();
+        let participation = participation(store, conversation_id(number), &people[0])
+            .await
+            .unwrap();
         assert_eq!(
             participation.conversation.is_large, is_large,
             "{count} participants"
@@ -540,9 +496,10 @@ pub async fn an_empty_store_answers_everything(store: &dyn Store) {
     let ann = user("ann");
     assert_newest(store.newest_id().await.unwrap(), None);
     assert!(inbox_ids(store, &ann).await.is_empty());
+    let group = conversation_id(1);
     assert!(
         store
-            .participants(conversation_id(1), &PageRequest::first(5))
+            .participants(group, &PageRequest::first(5))
             .await
             .unwrap()
             .items
@@ -550,42 +507,27 @@ pub async fn an_empty_store_answers_everything(store: &dyn Store) {
     );
     let page = store
         .history(
-            conversation_id(1),
+            group,
             &wideroom::model::Cut::default(),
             &PageRequest::last(5),
         )
         .await
         .unwrap();
     assert!(page.items.is_empty() && !page.has_previous && !page.has_next);
+    assert_eq!(message(store, group, id(1)).await, None);
     assert_eq!(
-        store
-            .messages(&[(conversation_id(1), id(1))])
-            .await
-            .unwrap(),
+        store.messages_at(&[(group, OrderKey::MAX)]).await.unwrap(),
         [None]
     );
-    assert_eq!(
-        store
-            .messages_at(&[(conversation_id(1), OrderKey::MAX)])
-            .await
-            .unwrap(),
-        [None]
-    );
-    assert_eq!(
-        store.last_messages(&[conversation_id(1)]).await.unwrap(),
-        [None]
-    );
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [0]
-    );
+    assert_eq!(last_message(store, group).await, None);
+    assert_eq!(message_count(store, group).await, 0);
     assert_eq!(
         store.inbox_changes(&ann, OrderKey::MIN, 5).await.unwrap(),
         Some(Vec::new())
     );
     assert_eq!(
         store
-            .earlier_sends(conversation_id(1), &[(ann.clone(), key("k"))])
+            .earlier_sends(group, &[(ann.clone(), key("k"))])
             .await
             .unwrap(),
         [None]
@@ -595,7 +537,7 @@ pub async fn an_empty_store_answers_everything(store: &dyn Store) {
         [None]
     );
     let question = UnreadQuery {
-        conversation: conversation_id(1),
+        conversation: group,
         after: OrderKey::MIN,
         up_to: None,
     };

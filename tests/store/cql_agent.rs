@@ -118,12 +118,7 @@ async fn talk(store: &Cql, agent: &UserId, number: usize) {
     let conversation = made.conversation.id;
     send(store, conversation, 5, &person).await;
     send(store, conversation, 7, agent).await;
-    let to = MarkTo {
-        epoch: 0,
-        up_to: id(5).order_key(),
-        receipt: true,
-        change: change(9),
-    };
+    let to = MarkTo::read(5, change(9));
     mark(store, agent, conversation, to).await;
     let delivered = store.mark_delivered(agent, conversation, id(5).order_key());
     delivered.await.unwrap();

@@ -16,9 +16,10 @@ use wideroom::model::{
     ConversationId, Cut, Message, MessageId, OrderKey, PageRequest, TimeUuid, Timestamp,
 };
 use wideroom::store::cql::{Address, Cql};
-use wideroom::store::{ImportRow, Imported, Store, StoreAdmin};
+use wideroom::store::{ImportRow, Store};
 use wideroom::transfer::import::Import;
 
+use super::ask::import_all;
 use super::stage::keyspace;
 use crate::support::cassandra::shared;
 use crate::support::words::{
@@ -87,14 +88,7 @@ impl Place {
     }
 
     async fn flush(&self, rows: &mut Vec<ImportRow>) {
-        assert!(
-            self.store
-                .import(rows)
-                .await
-                .unwrap()
-                .iter()
-                .all(|fate| *fate == Imported::Added)
-        );
+        import_all(&self.store, rows).await;
         rows.clear();
     }
 

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_graphql::Variables;
 use serde_json::{Value, json};
-use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, RateBounds};
+use wideroom::chat::Bounds;
 use wideroom::clock::SystemClock;
 use wideroom::graphql::{Api, DocumentBounds, OperationExecutor as _};
 use wideroom::model::UserId;
@@ -15,6 +14,7 @@ use wideroom::store::cql::Cql;
 use super::stage::keyspace;
 use crate::support::cost::{RUNS_MAX, least_cost};
 use crate::support::words::{crowd, new_salt_among_others, user};
+use crate::support::world::chat_on;
 
 const GROUP: &str = "mutation($u: [String!]!) { createGroupConversation(input: { name: \"Us\", usernames: $u }) { conversation { id } } }";
 const SEND: &str = "mutation($c: ID!, $k: String) { sendMessage(input: { conversationId: $c, body: \"Hello\", idempotencyKey: $k }) {
@@ -45,16 +45,7 @@ impl Door {
         let address = keyspace().await?;
         new_salt_among_others();
         let store = Arc::new(Cql::open(address, Arc::new(SystemClock)).await.unwrap());
-        let bounds = Bounds {
-            rates: RateBounds {
-                is_on: false,
-                ..RateBounds::default()
-            },
-            ..Bounds::default()
-        };
-        let chat = Chat::open(store.clone(), Bus::default(), Arc::new(SystemClock), bounds)
-            .await
-            .unwrap();
+        let chat = chat_on(store.clone(), Arc::new(SystemClock), Bounds::default()).await;
         Some(Self {
             store,
             api: Api::new(chat, DocumentBounds::default()),

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use wideroom::clock::ManualClock;
-use wideroom::model::{Change, ChangeKind, Pin, Revision, UserId};
+use wideroom::model::{ChangeKind, Pin, Revision, UserId};
 use wideroom::store::cql::Cql;
 use wideroom::store::{ErasureStore as _, Store as _};
 
 use super::ask::{make, send_all};
 use super::stage::keyspace;
 use crate::support::cassandra::shared;
-use crate::support::words::{NOW, change, conversation_id, id, new_salt_among_others, users};
+use crate::support::words::{
+    NOW, change, change_of, conversation_id, id, new_salt_among_others, users,
+};
 
 #[tokio::test]
 async fn the_end_of_a_pin_by_a_deletion_names_nobody_and_another_end_nobody_erased() {
@@ -56,24 +58,14 @@ async fn the_end_of_a_pin_by_a_deletion_names_nobody_and_another_end_nobody_eras
         names
     };
     let pin = async |micros, number, is_on| {
-        let change = Change {
-            id: change(micros),
-            kind: ChangeKind::PinsChanged,
-            message: id(number),
-            user: ben.clone(),
-        };
+        let change = change_of(change(micros), ChangeKind::PinsChanged, id(number), &ben);
         let pinned = store.pin_message(on, is_on, &change).await;
         assert!(pinned.unwrap().is_some());
     };
     pin(300, 1, true).await;
     pin(301, 2, true).await;
     pin(302, 2, false).await;
-    let deletion = Change {
-        id: change(310),
-        kind: ChangeKind::MessageDeleted,
-        message: id(1),
-        user: ann.clone(),
-    };
+    let deletion = change_of(change(310), ChangeKind::MessageDeleted, id(1), &ann);
     let deleted = store
         .revise_message(on, &Revision::Deletion, &deletion)
         .await;

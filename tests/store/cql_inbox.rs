@@ -12,8 +12,7 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::unprepared::Statement;
 use wideroom::model::{
-    ConversationId, Direction, Flags, Floor, InboxKey, InboxRow, MessageId, PageRequest, Timestamp,
-    UserId,
+    ConversationId, Direction, Flags, Floor, InboxKey, InboxRow, PageRequest, Timestamp, UserId,
 };
 use wideroom::store::{Archive, FlagsChange, Store};
 
@@ -21,7 +20,7 @@ use super::ask::{assert_page, inbox_order, slice, walk};
 use super::stage::{Stage, keyspace};
 use crate::support::cassandra::shared;
 use crate::support::words::{
-    HOUR, START, change, conversation_id, group, id, new, text, user, users,
+    HOUR, START, change, conversation_id, flags_change, group, id, new, text, user, users,
 };
 
 /// A store with its keyspace at hand.
@@ -564,17 +563,6 @@ async fn set(place: &Place, user: &UserId, to: FlagsChange) -> Option<Flags> {
     place.store().set_flags(user, &to).await.unwrap()
 }
 
-fn nothing(conversation: ConversationId, change: MessageId) -> FlagsChange {
-    FlagsChange {
-        conversation,
-        muted: None,
-        pinned: None,
-        archive: None,
-        level: None,
-        change,
-    }
-}
-
 #[tokio::test]
 async fn the_last_write_wins_despite_a_clock_that_is_behind() {
     let Some(place) = Place::open().await else {
@@ -582,7 +570,7 @@ async fn the_last_write_wins_despite_a_clock_that_is_behind() {
     };
     let (ann, conversation) = (user("ann"), ConversationId::random());
     place.join(&ann, conversation, JOINED).await;
-    let at = |micros| nothing(conversation, change(micros));
+    let at = |micros| flags_change(conversation, change(micros));
     let muted = Flags {
         is_muted: true,
         ..Flags::default()
@@ -654,7 +642,7 @@ async fn ending_an_archive_leaves_one_that_begins_meanwhile() {
                 &ann,
                 FlagsChange {
                     archive: Some(archive),
-                    ..nothing(conversation, change(micros))
+                    ..flags_change(conversation, change(micros))
                 },
             )
             .await

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::join;
 use wideroom::clock::ManualClock;
-use wideroom::model::{
-    Change, Content, IgnoredSenders, Mentions, Message, OrderKey, Revision, UserId,
-};
+use wideroom::model::{Content, IgnoredSenders, Mentions, Message, OrderKey, Revision, UserId};
 use wideroom::store::cql::Cql;
 use wideroom::store::{Store, StoreAdmin, UnreadQuery};
 
@@ -15,7 +13,7 @@ use super::ask::{assert_sound, findings, make, only, send_all};
 use super::stage::{keyspace, keyspace_alone};
 use crate::support::cassandra::shared;
 use crate::support::words::{
-    NOW, change, content, conversation_id, id, new, new_salt_among_others, text, users,
+    NOW, change, change_of, content, conversation_id, id, new, new_salt_among_others, text, users,
 };
 
 const NAMES: [&str; 5] = ["ben", "cat", "dan", "eve", "fay"];
@@ -57,16 +55,15 @@ async fn edits_of_two_servers_at_once_leave_no_stale_mention() {
     let people = users(NAMES);
     let mut all = people.to_vec();
     all.push(ann.clone());
-    make(&one, conversation_id(1), &all).await;
+    let group = conversation_id(1);
+    make(&one, group, &all).await;
     let rounds = 60;
     for round in 0..rounds {
         let message = Message {
             content: Some(mentioning(&people, 11 * round % 64)),
-            ..text(conversation_id(1), id(round as i64 + 1), &ann)
+            ..text(group, id(round as i64 + 1), &ann)
         };
-        one.append_messages(conversation_id(1), &[new(message)])
-            .await
-            .unwrap();
+        one.append_messages(group, &[new(message)]).await.unwrap();
     }
     for round in 0..rounds {
         let revise = async |store: &Cql, micros: i64, bits: usize| {
@@ -75,14 +72,9 @@ async fn edits_of_two_servers_at_once_leave_no_stale_mention() {
             } else {
                 Revision::edit(mentioning(&people, bits))
             };
-            let change = Change {
-                id: change(micros),
-                kind: revision.kind(),
-                message: id(round as i64 + 1),
-                user: ann.clone(),
-            };
+            let change = change_of(change(micros), revision.kind(), id(round as i64 + 1), &ann);
             store
-                .revise_message(conversation_id(1), &revision, &change)
+                .revise_message(group, &revision, &change)
                 .await
                 .unwrap()
                 .unwrap();
@@ -97,9 +89,7 @@ async fn edits_of_two_servers_at_once_leave_no_stale_mention() {
     }
     for store in [&one, &other] {
         for person in &people {
-            let keys: Vec<_> = (1..=rounds as i64)
-                .map(|at| (conversation_id(1), id(at)))
-                .collect();
+            let keys: Vec<_> = (1..=rounds as i64).map(|at| (group, id(at))).collect();
             let messages = store.messages(&keys).await.unwrap();
             let expected: BTreeSet<_> = messages
                 .into_iter()
@@ -168,19 +158,17 @@ async fn mentions_cost_one_read_where_there_are_none_and_two_more_where_there_ar
         .await
         .unwrap();
     let [ann, ben] = users(["ann", "ben"]);
-    make(&store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    send_all(&store, conversation_id(1), 1..200, &ann).await;
+    let group = conversation_id(1);
+    make(&store, group, &[ann.clone(), ben.clone()]).await;
+    send_all(&store, group, 1..200, &ann).await;
     let before = store.statements_sent();
     assert_eq!(counted(&store, &ben).await, 0);
     let without = store.statements_sent() - before;
     let message = Message {
         content: Some(mentioning(std::slice::from_ref(&ben), 1)),
-        ..text(conversation_id(1), id(300), &ann)
+        ..text(group, id(300), &ann)
     };
-    store
-        .append_messages(conversation_id(1), &[new(message)])
-        .await
-        .unwrap();
+    store.append_messages(group, &[new(message)]).await.unwrap();
     let before = store.statements_sent();
     assert_eq!(counted(&store, &ben).await, 1);
     let with = store.statements_sent() - before;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use wideroom::clock::ManualClock;
-use wideroom::model::{Change, ChangeKind, Mentions, OutboxEvent, OutboxEventKind};
+use wideroom::model::{ChangeKind, Mentions, OutboxEvent, OutboxEventKind};
 use wideroom::store::cql::Cql;
 use wideroom::store::{LateChange, Store as _, StoreAdmin as _};
 
@@ -12,7 +12,7 @@ use super::ask::{make, send};
 use super::outbox::events_of;
 use super::stage::keyspace;
 use crate::support::words::{
-    NOW, START, change, conversation_id, id, new_salt_among_others, users,
+    NOW, START, change, change_of, conversation_id, id, new_salt_among_others, users,
 };
 
 async fn open() -> Option<Cql> {
@@ -32,12 +32,7 @@ async fn a_late_event_keeps_its_id_in_a_row_of_its_own() {
     send(&store, on, 1, &ann).await;
     send(&store, on, 2, &ann).await;
     let late = |micros, kind, event: OutboxEvent| LateChange {
-        change: Change {
-            id: change(micros),
-            kind,
-            message: event.message,
-            user: ann.clone(),
-        },
+        change: change_of(change(micros), kind, event.message, &ann),
         event,
     };
     let edited = OutboxEvent {

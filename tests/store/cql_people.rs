@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use wideroom::clock::ManualClock;
 use wideroom::model::{
-    Change, ChangeKind, ConversationId, Direction, GroupName, Page, PageRequest, Participant,
-    Revision, UserId,
+    ChangeKind, ConversationId, Direction, GroupName, Page, PageRequest, Participant, Revision,
+    UserId,
 };
 use wideroom::store::cql::Cql;
-use wideroom::store::{ImportPositions, ImportRow, Imported, Renaming, Store, StoreAdmin};
+use wideroom::store::{ImportPositions, ImportRow, Imported, Renaming, Store};
 
+use super::ask::{assert_all, import, import_all};
 use super::membership::{changing, joins, leaves};
 use super::stage::keyspace;
 use crate::support::words::{
-    NOW, change, conversation_id, crowd, direct, group, group_row, id, message_row, new,
+    NOW, change, change_of, conversation_id, crowd, direct, group, group_row, id, message_row, new,
     new_salt_among_others, participant_row, system, text,
 };
 
@@ -124,27 +125,13 @@ async fn an_import_takes_few_statements_a_row() {
         rows.extend((0..96).map(|n| message_row(text(conversation, id(n * 1_000), &people[0]))));
     }
     for piece in rows.chunks(1_000) {
-        assert!(
-            store
-                .import(piece)
-                .await
-                .unwrap()
-                .iter()
-                .all(|fate| *fate == Imported::Added)
-        );
+        import_all(&store, piece).await;
     }
     let sent = store.statements_sent();
     assert!(sent < rows.len() as u64 / 2, "{sent} statements");
     // The same again finds everything there.
     for piece in rows.chunks(1_000) {
-        assert!(
-            store
-                .import(piece)
-                .await
-                .unwrap()
-                .iter()
-                .all(|fate| *fate == Imported::Unchanged)
-        );
+        assert_all(&import(&store, piece).await, &Imported::Unchanged);
     }
 }
 
@@ -154,27 +141,20 @@ async fn the_newest_event_is_that_of_any_server() {
         return;
     };
     let people = crowd(2);
-    let newest = async || store.newest_events(&[conversation_id(1)]).await.unwrap()[0];
+    let conversation = conversation_id(1);
+    let newest = async || store.newest_events(&[conversation]).await.unwrap()[0];
     store
-        .create_conversation(&group(conversation_id(1), &people))
+        .create_conversation(&group(conversation, &people))
         .await
         .unwrap();
     other
-        .append_messages(
-            conversation_id(1),
-            &[new(text(conversation_id(1), id(5), &people[1]))],
-        )
+        .append_messages(conversation, &[new(text(conversation, id(5), &people[1]))])
         .await
         .unwrap();
     assert_eq!(newest().await, Some(id(5)));
-    let delete = Change {
-        id: change(7),
-        kind: ChangeKind::MessageDeleted,
-        message: id(5),
-        user: people[1].clone(),
-    };
+    let delete = change_of(change(7), ChangeKind::MessageDeleted, id(5), &people[1]);
     other
-        .revise_message(conversation_id(1), &Revision::Deletion, &delete)
+        .revise_message(conversation, &Revision::Deletion, &delete)
         .await
         .unwrap();
     assert_eq!(newest().await, Some(change(7)));
@@ -205,12 +185,7 @@ async fn a_cached_conversation_shows_each_change_of_another_server_at_once() {
     let renaming = Renaming {
         name: GroupName::parse("Another name").unwrap(),
         message: Arc::new(system(conversation, id(5), &people[1])),
-        change: Change {
-            id: id(4),
-            kind: ChangeKind::ConversationRenamed,
-            message: id(5),
-            user: people[1].clone(),
-        },
+        change: change_of(id(4), ChangeKind::ConversationRenamed, id(5), &people[1]),
     };
     other
         .rename_conversation(conversation, &renaming)
@@ -254,8 +229,7 @@ async fn a_page_does_not_step_over_the_same_former_participants_twice() {
         .chain(people.iter().enumerate().map(row))
         .collect();
     for piece in rows.chunks(1_000) {
-        let fates = store.import(piece).await.unwrap();
-        assert!(fates.iter().all(|fate| *fate == Imported::Added));
+        import_all(&store, piece).await;
     }
     let mut expected: Vec<_> = people
         .iter()

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use wideroom::clock::ManualClock;
-use wideroom::model::{Change, ChangeKind, Emoji, Reaction};
+use wideroom::model::{ChangeKind, Emoji, Reaction};
 use wideroom::store::Store;
 use wideroom::store::cql::Cql;
 
 use super::ask::{make, send_all};
 use super::stage::keyspace;
 use crate::support::cassandra::shared;
-use crate::support::words::{NOW, change, conversation_id, id, new_salt_among_others, users};
+use crate::support::words::{
+    NOW, change, change_of, conversation_id, id, new_salt_among_others, users,
+};
 
 #[tokio::test]
 async fn a_reaction_costs_few_statements_and_a_message_of_reactions_one() {
@@ -22,24 +24,20 @@ async fn a_reaction_costs_few_statements_and_a_message_of_reactions_one() {
         .await
         .unwrap();
     let [ann, ben] = users(["ann", "ben"]);
-    make(&store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    send_all(&store, conversation_id(1), 1..200, &ann).await;
+    let group = conversation_id(1);
+    make(&store, group, &[ann.clone(), ben.clone()]).await;
+    send_all(&store, group, 1..200, &ann).await;
     let mut told = Vec::new();
     for (micros, message, text) in [(300, 150, "👍"), (301, 150, "❤"), (302, 7, "👍")] {
-        let change = Change {
-            id: change(micros),
-            kind: ChangeKind::ReactionsChanged,
-            message: id(message),
-            user: ben.clone(),
-        };
+        let change = change_of(
+            change(micros),
+            ChangeKind::ReactionsChanged,
+            id(message),
+            &ben,
+        );
         let before = store.statements_sent();
         store
-            .react(
-                conversation_id(1),
-                &Emoji::parse(text).unwrap(),
-                true,
-                &change,
-            )
+            .react(group, &Emoji::parse(text).unwrap(), true, &change)
             .await
             .unwrap()
             .unwrap();
@@ -47,7 +45,7 @@ async fn a_reaction_costs_few_statements_and_a_message_of_reactions_one() {
     }
     assert!(told.iter().all(|spent| *spent <= 8), "{told:?}");
     let before = store.statements_sent();
-    let asked = [(conversation_id(1), id(150)), (conversation_id(1), id(7))];
+    let asked = [(group, id(150)), (group, id(7))];
     let reactions = store.reactions(&ann, &asked).await.unwrap();
     assert_eq!(reactions.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
     assert_eq!(store.statements_sent() - before, 2);
@@ -85,12 +83,7 @@ async fn the_end_of_a_reaction_expires_after_35_days_and_one_that_is_on_never() 
     assert_eq!((seconds, whole), (35 * 24 * 3_600, 35 * 24 * 3_600));
     let emoji = Emoji::parse("👍").unwrap();
     for (micros, is_on) in (300..).zip([true, false, true, false]) {
-        let change = Change {
-            id: change(micros),
-            kind: ChangeKind::ReactionsChanged,
-            message: id(1),
-            user: ben.clone(),
-        };
+        let change = change_of(change(micros), ChangeKind::ReactionsChanged, id(1), &ben);
         let reacted = store.react(on, &emoji, is_on, &change).await;
         assert!(reacted.unwrap().is_some());
         let living = rows(&living).await;

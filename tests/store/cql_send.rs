@@ -10,16 +10,16 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 use wideroom::clock::ManualClock;
 use wideroom::model::{
-    Change, ChangeKind, ConversationId, Message, MessageId, OrderKey, OutboxEvent, Revision,
-    TimeUuid, UserId,
+    ChangeKind, ConversationId, Message, MessageId, OrderKey, OutboxEvent, Revision, TimeUuid,
+    UserId,
 };
 use wideroom::store::cql::{Cql, migrate};
 use wideroom::store::{EarlierSend, Error, LateChange, NewMessage, Store};
 
 use crate::support::cassandra::shared;
 use crate::support::words::{
-    HOUR, NOW, START, change, content, conversation_id, crowd, id, key, longest_user, new,
-    new_salt_among_others, system, text, users,
+    HOUR, NOW, START, change, change_of, content, conversation_id, crowd, id, key, longest_user,
+    new, new_salt_among_others, system, text, users,
 };
 
 /// A store on a keyspace of this test run, and a session beside it.
@@ -181,25 +181,21 @@ async fn a_send_reaches_every_table_that_it_concerns() {
         return;
     };
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
-    on.make(conversation_id(1), &[ann.clone(), ben.clone()])
-        .await;
+    let group = conversation_id(1);
+    on.make(group, &[ann.clone(), ben.clone()]).await;
     let batch = [
-        new(text(conversation_id(1), id(1), &ann)),
-        new(text(conversation_id(1), id(2), &ben)),
-        new(system(conversation_id(1), id(3), &ann)),
-        new(text(conversation_id(1), id(4), &cat)),
+        new(text(group, id(1), &ann)),
+        new(text(group, id(2), &ben)),
+        new(system(group, id(3), &ann)),
+        new(text(group, id(4), &cat)),
     ];
-    let appended = on
-        .store
-        .append_messages(conversation_id(1), &batch)
-        .await
-        .unwrap();
+    let appended = on.store.append_messages(group, &batch).await.unwrap();
     assert_eq!(
         appended.audience.users.as_deref(),
         Some([ann.clone(), ben.clone()].as_slice())
     );
     assert_eq!(
-        on.kept(conversation_id(1))
+        on.kept(group)
             .await
             .iter()
             .map(|(id, _)| *id)
@@ -207,23 +203,23 @@ async fn a_send_reaches_every_table_that_it_concerns() {
         (1..=4).map(id).collect::<Vec<_>>()
     );
     assert_eq!(
-        on.entry(&ann, conversation_id(1)).await,
+        on.entry(&ann, group).await,
         Some((Some(id(4)), Some(at(4)), Some(id(1))))
     );
     assert_eq!(
-        on.entry(&ben, conversation_id(1)).await,
+        on.entry(&ben, group).await,
         Some((Some(id(4)), Some(at(4)), Some(id(2))))
     );
     assert_eq!(
-        on.entry(&cat, conversation_id(1)).await,
+        on.entry(&cat, group).await,
         Some((None, None, Some(id(4)))),
         "no entry of one who is not in it"
     );
     let hour = i32::try_from(START.micros() / HOUR).unwrap();
     assert_eq!(on.hints(&ann).await, [(hour, at(4))]);
-    on.send(conversation_id(1), 5, &ann).await;
+    on.send(group, 5, &ann).await;
     assert_eq!(on.hints(&ann).await, [(hour, at(4))], "one hint an hour");
-    on.send(conversation_id(1), 2 * HOUR, &ann).await;
+    on.send(group, 2 * HOUR, &ann).await;
     assert_eq!(
         on.hints(&ben).await,
         [(hour + 2, at(2 * HOUR))],
@@ -232,7 +228,7 @@ async fn a_send_reaches_every_table_that_it_concerns() {
     let head: Vec<(Option<Vec<u8>>, Option<i64>)> = on
         .rows(
             "SELECT last_message, last_activity FROM conversations WHERE conversation_id = ?",
-            (conversation_id(1).0,),
+            (group.0,),
         )
         .await;
     assert_eq!(head[0].1, Some(at(2 * HOUR)));
@@ -251,23 +247,21 @@ async fn a_large_conversation_raises_the_senders_entry_alone() {
         return;
     };
     let people = crowd(40);
-    on.make(conversation_id(1), &people).await;
+    let group = conversation_id(1);
+    on.make(group, &people).await;
     let appended = on
         .store
-        .append_messages(
-            conversation_id(1),
-            &[new(text(conversation_id(1), id(1), &people[3]))],
-        )
+        .append_messages(group, &[new(text(group, id(1), &people[3]))])
         .await
         .unwrap();
     assert!(appended.audience.users.is_none());
     assert_eq!(
-        on.entry(&people[3], conversation_id(1)).await,
+        on.entry(&people[3], group).await,
         Some((Some(id(1)), Some(at(1)), Some(id(1))))
     );
-    assert_eq!(on.entry(&people[4], conversation_id(1)).await, None);
+    assert_eq!(on.entry(&people[4], group).await, None);
     assert!(on.hints(&people[3]).await.is_empty());
-    assert_eq!(on.kept(conversation_id(1)).await.len(), 1);
+    assert_eq!(on.kept(group).await.len(), 1);
 }
 
 #[tokio::test]
@@ -276,27 +270,25 @@ async fn a_participant_who_joined_meanwhile_gets_the_message() {
         return;
     };
     let people = crowd(33);
-    on.make(conversation_id(1), &people[..2]).await;
-    assert_eq!(on.send(conversation_id(1), 1, &people[0]).await, 2);
-    on.add(conversation_id(1), 2, &people[2..4]).await;
-    assert_eq!(on.send(conversation_id(1), 3, &people[0]).await, 4);
+    let group = conversation_id(1);
+    on.make(group, &people[..2]).await;
+    assert_eq!(on.send(group, 1, &people[0]).await, 2);
+    on.add(group, 2, &people[2..4]).await;
+    assert_eq!(on.send(group, 3, &people[0]).await, 4);
     assert_eq!(
-        on.entry(&people[3], conversation_id(1)).await,
+        on.entry(&people[3], group).await,
         Some((Some(id(3)), Some(at(3)), None))
     );
     assert_eq!(on.hints(&people[3]).await.len(), 1);
     on.run(
         "UPDATE conversations SET is_large = true WHERE conversation_id = ?",
-        (conversation_id(1).0,),
+        (group.0,),
     )
     .await;
-    on.add(conversation_id(1), 4, &people[4..]).await;
+    on.add(group, 4, &people[4..]).await;
     assert!(
         on.store
-            .append_messages(
-                conversation_id(1),
-                &[new(text(conversation_id(1), id(5), &people[0]))]
-            )
+            .append_messages(group, &[new(text(group, id(5), &people[0]))])
             .await
             .unwrap()
             .audience
@@ -318,19 +310,19 @@ async fn one_of_many_servers_that_send_under_one_key_persists_its_message() {
         return;
     };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(conversation_id(1), &[ann.clone(), ben.clone()])
-        .await;
+    let group = conversation_id(1);
+    on.make(group, &[ann.clone(), ben.clone()]).await;
     let Some(other) = StoreFixture::open_in_the_same_case(&on).await else {
         return;
     };
     let sends: Vec<_> = (1..=6)
-        .map(|n| with_key(text(conversation_id(1), id(n), &ann), "key"))
+        .map(|n| with_key(text(group, id(n), &ann), "key"))
         .collect();
     let stores = [&on.store, &other];
     let outcomes = join_all(sends.iter().enumerate().map(async |(n, send)| {
         loop {
             match stores[n % 2]
-                .append_messages(conversation_id(1), std::slice::from_ref(send))
+                .append_messages(group, std::slice::from_ref(send))
                 .await
             {
                 Err(Error::OutcomeUnknown(_) | Error::Unavailable(_)) => {}
@@ -339,7 +331,7 @@ async fn one_of_many_servers_that_send_under_one_key_persists_its_message() {
         }
     }))
     .await;
-    let kept = on.kept(conversation_id(1)).await;
+    let kept = on.kept(group).await;
     let [(kept, _)] = kept[..] else {
         panic!("one message is kept: {kept:?}")
     };
@@ -388,16 +380,16 @@ async fn another_server_finishes_what_was_claimed_in_the_bucket_of_the_claim() {
         return;
     };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(conversation_id(1), &[ann.clone(), ben.clone()])
-        .await;
-    let send = with_key(text(conversation_id(1), id(1), &ann), "key");
+    let group = conversation_id(1);
+    on.make(group, &[ann.clone(), ben.clone()]).await;
+    let send = with_key(text(group, id(1), &ann), "key");
     let minute = at(0) - at(0) % 60_000_000;
     let claim = "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, 'key', ?, 3, ?, ?)";
     let id_bytes = CqlTimeuuid::from(id(1).uuid());
     on.run(
         claim,
         (
-            conversation_id(1).0,
+            group.0,
             ann.as_str(),
             id_bytes,
             minute,
@@ -405,19 +397,11 @@ async fn another_server_finishes_what_was_claimed_in_the_bucket_of_the_claim() {
         ),
     )
     .await;
-    on.send(conversation_id(1), 2, &ben).await;
+    on.send(group, 2, &ben).await;
+    assert_eq!(on.append(group, std::slice::from_ref(&send)).await, []);
+    assert!(on.kept(group).await.contains(&(id(1), (3, minute))));
     assert_eq!(
-        on.append(conversation_id(1), std::slice::from_ref(&send))
-            .await,
-        []
-    );
-    assert!(
-        on.kept(conversation_id(1))
-            .await
-            .contains(&(id(1), (3, minute)))
-    );
-    assert_eq!(
-        on.entry(&ben, conversation_id(1)).await.unwrap().0,
+        on.entry(&ben, group).await.unwrap().0,
         Some(id(2)),
         "the last message is still the last"
     );
@@ -473,12 +457,10 @@ async fn the_same_messages_go_to_the_same_bucket_also_from_a_server_that_forgot(
         return;
     };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(conversation_id(1), &[ann.clone(), ben.clone()])
-        .await;
-    let rush: Vec<_> = (0..64)
-        .map(|n| new(text(conversation_id(1), id(n), &ann)))
-        .collect();
-    on.append(conversation_id(1), &rush).await;
+    let group = conversation_id(1);
+    on.make(group, &[ann.clone(), ben.clone()]).await;
+    let rush: Vec<_> = (0..64).map(|n| new(text(group, id(n), &ann))).collect();
+    on.append(group, &rush).await;
     // A head in a narrow bucket: a server that comes new begins there.
     let last = [
         id(100).order_key().0.as_slice(),
@@ -489,31 +471,22 @@ async fn the_same_messages_go_to_the_same_bucket_also_from_a_server_that_forgot(
     .concat();
     on.run(
         "UPDATE conversations USING TIMESTAMP 1 SET last_message = ? WHERE conversation_id = ?",
-        (last, conversation_id(1).0),
+        (last, group.0),
     )
     .await;
-    let before = on.kept(conversation_id(1)).await;
-    on.append(conversation_id(1), &rush).await;
-    assert_eq!(on.kept(conversation_id(1)).await, before);
+    let before = on.kept(group).await;
+    on.append(group, &rush).await;
+    assert_eq!(on.kept(group).await, before);
     let Some(other) = StoreFixture::open_in_the_same_case(&on).await else {
         return;
     };
+    other.append_messages(group, &rush).await.unwrap();
+    assert_eq!(on.kept(group).await, before);
     other
-        .append_messages(conversation_id(1), &rush)
+        .append_messages(group, &[new(text(group, id(200), &ben))])
         .await
         .unwrap();
-    assert_eq!(on.kept(conversation_id(1)).await, before);
-    other
-        .append_messages(
-            conversation_id(1),
-            &[new(text(conversation_id(1), id(200), &ben))],
-        )
-        .await
-        .unwrap();
-    assert_eq!(
-        on.kept(conversation_id(1)).await.last(),
-        Some(&(id(200), (3, at(0))))
-    );
+    assert_eq!(on.kept(group).await.last(), Some(&(id(200), (3, at(0)))));
 }
 
 #[tokio::test]
@@ -524,7 +497,8 @@ async fn the_greatest_batch_is_taken() {
     let people: Vec<_> = (0..32)
         .map(|n| longest_user(char::from(b'A' + n)))
         .collect();
-    on.make(conversation_id(1), &people).await;
+    let group = conversation_id(1);
+    on.make(group, &people).await;
     let mut all = Vec::new();
     for (first, count, bytes) in [
         (0, 1, 16_384),
@@ -535,26 +509,22 @@ async fn the_greatest_batch_is_taken() {
     ] {
         let batch: Vec<_> = (first..first + count)
             .map(|n| {
-                let message = text(
-                    conversation_id(1),
-                    id(n),
-                    &people[usize::try_from(n).unwrap() % 32],
-                );
+                let message = text(group, id(n), &people[usize::try_from(n).unwrap() % 32]);
                 new(Message {
                     content: Some(content(&"x".repeat(bytes))),
                     ..message
                 })
             })
             .collect();
-        on.append(conversation_id(1), &batch).await;
+        on.append(group, &batch).await;
         all.extend((first..first + count).map(id));
         let last = all.last().copied();
         for user in &people {
-            assert_eq!(on.entry(user, conversation_id(1)).await.unwrap().0, last);
+            assert_eq!(on.entry(user, group).await.unwrap().0, last);
         }
     }
     assert_eq!(
-        on.kept(conversation_id(1))
+        on.kept(group)
             .await
             .into_iter()
             .map(|(id, _)| id)
@@ -587,12 +557,7 @@ async fn revise(
     revision: &Revision,
     by: &UserId,
 ) -> Option<(Message, Option<usize>)> {
-    let change = Change {
-        id: change(micros),
-        kind: revision.kind(),
-        message,
-        user: by.clone(),
-    };
+    let change = change_of(change(micros), revision.kind(), message, by);
     let revised = on
         .store
         .revise_message(conversation_id(1), revision, &change)
@@ -610,11 +575,11 @@ async fn changes_are_kept_with_their_log() {
         return;
     };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(conversation_id(1), &[ann.clone(), ben.clone()])
-        .await;
+    let group = conversation_id(1);
+    on.make(group, &[ann.clone(), ben.clone()]).await;
     let day = 24 * HOUR;
     for micros in [1, 2, 3] {
-        on.send(conversation_id(1), micros, &ann).await;
+        on.send(group, micros, &ann).await;
     }
     let edit = |text: &str| Revision::edit(content(text));
     assert!(
@@ -644,25 +609,13 @@ async fn changes_are_kept_with_their_log() {
         revise(&on, id(1), day + 7, &edit("too late"), &ann).await,
         Some((deleted.0, Some(0)))
     );
-    let late = Change {
-        id: change(3 * day),
-        kind: ChangeKind::MessageLate,
-        message: id(2),
-        user: ann.clone(),
-    };
+    let late = change_of(change(3 * day), ChangeKind::MessageLate, id(2), &ann);
     let logged = LateChange {
         event: OutboxEvent::of_change(&late),
         change: late.clone(),
     };
-    on.store
-        .log_late(conversation_id(1), &[logged])
-        .await
-        .unwrap();
-    let all = on
-        .store
-        .changes(conversation_id(1), OrderKey::MIN, 99)
-        .await
-        .unwrap();
+    on.store.log_late(group, &[logged]).await.unwrap();
+    let all = on.store.changes(group, OrderKey::MIN, 99).await.unwrap();
     assert_eq!(
         all.iter().map(|change| change.id).collect::<Vec<_>>(),
         [4, 5, day + 6, 3 * day].map(change)
@@ -670,21 +623,21 @@ async fn changes_are_kept_with_their_log() {
     assert_eq!(all[3], late);
     assert_eq!(
         on.store
-            .changes(conversation_id(1), change(4).order_key(), 2)
+            .changes(group, change(4).order_key(), 2)
             .await
             .unwrap(),
         all[1..3]
     );
     assert_eq!(
         on.store
-            .changes(conversation_id(1), change(day + 6).order_key().before(), 99)
+            .changes(group, change(day + 6).order_key().before(), 99)
             .await
             .unwrap(),
         all[2..]
     );
     assert!(
         on.store
-            .changes(conversation_id(1), change(3 * day).order_key(), 99)
+            .changes(group, change(3 * day).order_key(), 99)
             .await
             .unwrap()
             .is_empty()
@@ -757,33 +710,30 @@ async fn a_rush_lies_in_partitions_within_the_bound() {
         return;
     };
     let [ann] = users(["ann"]);
-    on.make(conversation_id(1), std::slice::from_ref(&ann))
-        .await;
+    let group = conversation_id(1);
+    on.make(group, std::slice::from_ref(&ann)).await;
     // 25,000 within a minute.
     let all: Vec<_> = (0..25_000)
         .map(|n| Message {
             content: Some(content("hey")),
-            ..text(conversation_id(1), id(n * 2_400), &ann)
+            ..text(group, id(n * 2_400), &ann)
         })
         .collect();
     for batch in all.chunks(64) {
-        on.append(
-            conversation_id(1),
-            &batch.iter().cloned().map(new).collect::<Vec<_>>(),
-        )
-        .await;
+        on.append(group, &batch.iter().cloned().map(new).collect::<Vec<_>>())
+            .await;
     }
     let buckets: Vec<(i8, i64)> = on
         .rows(
             "SELECT width, start FROM buckets_by_conversation WHERE conversation_id = ? AND width IN (0, 1, 2, 3)",
-            (conversation_id(1).0,),
+            (group.0,),
         )
         .await;
     assert!((2..=4).contains(&buckets.len()), "{buckets:?}");
     let mut sum = 0;
     for (width, start) in buckets {
         let select = "SELECT count(kind) FROM messages_by_conversation WHERE conversation_id = ? AND width = ? AND start = ?";
-        let rows: Vec<(i64,)> = on.rows(select, (conversation_id(1).0, width, start)).await;
+        let rows: Vec<(i64,)> = on.rows(select, (group.0, width, start)).await;
         assert!(rows[0].0 <= 20_064, "{width} {start}: {rows:?}");
         sum += rows[0].0;
     }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use async_graphql::Variables;
 use serde_json::{Value, json};
-use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, RateBounds};
+use wideroom::chat::Bounds;
 use wideroom::clock::SystemClock;
 use wideroom::graphql::{Api, DocumentBounds, OperationExecutor as _};
 use wideroom::metrics::Metrics;
@@ -21,6 +20,7 @@ use wideroom::store::{InstrumentedStore, StoreAdmin};
 use super::stage::keyspace;
 use crate::support::cost::{RUNS_MAX, least_cost};
 use crate::support::words::{crowd, new_salt, new_salt_among_others};
+use crate::support::world::chat_on;
 
 const PACKAGE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -98,16 +98,7 @@ impl Stand {
         spent: Box<dyn Fn() -> u64>,
         folder: Option<tempfile::TempDir>,
     ) -> Self {
-        let bounds = Bounds {
-            rates: RateBounds {
-                is_on: false,
-                ..RateBounds::default()
-            },
-            ..Bounds::default()
-        };
-        let chat = Chat::open(store, Bus::default(), Arc::new(SystemClock), bounds)
-            .await
-            .unwrap();
+        let chat = chat_on(store, Arc::new(SystemClock), Bounds::default()).await;
         Self {
             api: Arc::new(Api::new(chat, DocumentBounds::default())),
             documents: BTreeMap::new(),

@@ -18,8 +18,8 @@ use self::compare::{any_questions, compare};
 use super::Stage;
 use super::ask::{assert_sound, only, runner, try_row};
 use crate::support::words::{
-    START, change, conversation, conversation_id, crowd, deleted, direct, group, id_with, key,
-    message_row, new, participant_row, system, text, user,
+    START, change, change_of, conversation, conversation_id, crowd, deleted, direct, group,
+    id_with, key, message_row, new, participant_row, system, text, user,
 };
 
 /// The last two of them are large.
@@ -339,12 +339,7 @@ impl Player<'_> {
                     return "nobody is there".to_owned();
                 };
                 let (kind, user) = (ChangeKind::ConversationRenamed, message.sender.clone());
-                let change = Change {
-                    id: self.before(&message, 1),
-                    kind,
-                    message: message.id,
-                    user,
-                };
+                let change = change_of(self.before(&message, 1), kind, message.id, &user);
                 let name = GroupName::parse(&format!("name {name}")).unwrap();
                 let to = Renaming {
                     name,
@@ -514,12 +509,12 @@ impl Player<'_> {
             } else {
                 ChangeKind::RoleChanged
             };
-            Change {
-                id: self.before(&message, count - back),
+            change_of(
+                self.before(&message, count - back),
                 kind,
-                message: message.id,
-                user: transition.user.clone(),
-            }
+                message.id,
+                &transition.user,
+            )
         };
         let changes = (0..).zip(&transitions).map(change).collect();
         let seen = if is_stale {
@@ -595,12 +590,7 @@ impl Player<'_> {
         let last = only(self.store.newest_events(&[conversation]).await.unwrap())
             .map_or(0, |last| last.moment().micros() - START.micros());
         self.micros = self.micros.max(last + 1);
-        Ok(Change {
-            id: change(self.micros),
-            kind,
-            message: message.id,
-            user: user.clone(),
-        })
+        Ok(change_of(change(self.micros), kind, message.id, user))
     }
 
     async fn people(&self, conversation: ConversationId) -> Vec<UserId> {

@@ -35,15 +35,16 @@ async fn acknowledged_writes_survive_a_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let people = users(["ann", "ben"]);
     let store = open(options(&folder)).await.unwrap();
-    make(&store, conversation_id(1), &people).await;
-    send(&store, conversation_id(1), 1, &people[0]).await;
+    let group = conversation_id(1);
+    make(&store, group, &people).await;
+    send(&store, group, 1, &people[0]).await;
     let was_closed = [true, false];
     let mut store = store;
     for (n, is_closed) in (2..).zip(was_closed) {
         let before = (
             inbox(&store, &people[1]).await,
             store.newest_id().await.unwrap(),
-            store.message_counts(&[conversation_id(1)]).await.unwrap(),
+            store.message_counts(&[group]).await.unwrap(),
         );
         if is_closed {
             store.close().await.unwrap();
@@ -53,12 +54,12 @@ async fn acknowledged_writes_survive_a_reopening() {
         let after = (
             inbox(&store, &people[1]).await,
             store.newest_id().await.unwrap(),
-            store.message_counts(&[conversation_id(1)]).await.unwrap(),
+            store.message_counts(&[group]).await.unwrap(),
         );
         assert_eq!(before, after);
-        send(&store, conversation_id(1), n, &people[1]).await;
+        send(&store, group, n, &people[1]).await;
     }
-    let kept = history(&store, conversation_id(1)).await;
+    let kept = history(&store, group).await;
     assert_eq!(kept, [id(3), id(2), id(1)]);
     store.close().await.unwrap();
 }
@@ -78,7 +79,8 @@ async fn a_store_that_ends_before_what_it_acknowledged_is_refused_unless_that_is
     let folder = tempfile::tempdir().unwrap();
     let people = users(["ann", "ben"]);
     let store = open(options(&folder)).await.unwrap();
-    make(&store, conversation_id(1), &people).await;
+    let group = conversation_id(1);
+    make(&store, group, &people).await;
     store.close().await.unwrap();
     drop(store);
 
@@ -86,7 +88,7 @@ async fn a_store_that_ends_before_what_it_acknowledged_is_refused_unless_that_is
     let saved = tempfile::tempdir().unwrap();
     copy(&folder.path().join("db"), &saved.path().join("db"));
     let store = open(options(&folder)).await.unwrap();
-    send(&store, conversation_id(1), 1, &people[0]).await;
+    send(&store, group, 1, &people[0]).await;
     store.close().await.unwrap();
     drop(store);
     std::fs::remove_dir_all(folder.path().join("db")).unwrap();
@@ -103,10 +105,7 @@ async fn a_store_that_ends_before_what_it_acknowledged_is_refused_unless_that_is
     })
     .await
     .unwrap();
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [0]
-    );
+    assert_eq!(store.message_counts(&[group]).await.unwrap(), [0]);
     // The server that starts on it tells clients whose cursors stand after what is lost.
     let note = store.note(NOTE_EARLIER_STATE).await.unwrap();
     assert!(note.is_some());
@@ -149,8 +148,9 @@ async fn on_a_full_disk_reads_go_on_and_writes_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let people = users(["ann", "ben"]);
     let store = open(options(&folder)).await.unwrap();
-    make(&store, conversation_id(1), &people).await;
-    send(&store, conversation_id(1), 1, &people[0]).await;
+    let group = conversation_id(1);
+    make(&store, group, &people).await;
+    send(&store, group, 1, &people[0]).await;
     store.close().await.unwrap();
     drop(store);
 
@@ -161,17 +161,11 @@ async fn on_a_full_disk_reads_go_on_and_writes_do_not() {
     .await
     .unwrap();
     let refused = store
-        .append_messages(
-            conversation_id(1),
-            &[new(text(conversation_id(1), id(2), &people[0]))],
-        )
+        .append_messages(group, &[new(text(group, id(2), &people[0]))])
         .await;
     assert!(matches!(refused, Err(Error::Unavailable(_))));
     assert!(store.health().unwrap_err().contains("disk"));
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [1]
-    );
+    assert_eq!(store.message_counts(&[group]).await.unwrap(), [1]);
     store.close().await.unwrap();
 }
 
@@ -194,23 +188,18 @@ async fn the_same_append_again_counts_once() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(options(&folder)).await.unwrap();
     let people = users(["ann", "ben"]);
-    make(&store, conversation_id(1), &people).await;
-    let messages = [1, 2, 3].map(|micros| new(text(conversation_id(1), id(micros), &people[0])));
-    store
-        .append_messages(conversation_id(1), &messages[..2])
-        .await
-        .unwrap();
+    let group = conversation_id(1);
+    make(&store, group, &people).await;
+    let messages = [1, 2, 3].map(|micros| new(text(group, id(micros), &people[0])));
+    store.append_messages(group, &messages[..2]).await.unwrap();
     // As who was not told the outcome does: the same ones, and what came since.
     let audience = store
-        .append_messages(conversation_id(1), &messages)
+        .append_messages(group, &messages)
         .await
         .unwrap()
         .audience;
     assert_eq!(audience.users.unwrap().len(), 2);
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [3]
-    );
+    assert_eq!(store.message_counts(&[group]).await.unwrap(), [3]);
     store.close().await.unwrap();
 }
 

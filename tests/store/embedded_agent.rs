@@ -10,8 +10,7 @@ use fjall::{Database, KeyspaceCreateOptions};
 use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
 use tempfile::TempDir;
-use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, Draft, DraftInput, Error, RateBounds};
+use wideroom::chat::{Bounds, Chat, Draft, DraftInput, Error};
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::metrics::Metrics;
 use wideroom::model::{ConversationId, PageRequest, UserId};
@@ -20,6 +19,7 @@ use wideroom::store::{InstrumentedStore, Store as _, StoreAdmin};
 
 use crate::support::ground::opened;
 use crate::support::size::sized;
+use crate::support::world::chat_on;
 
 const AGENT: &str = "agent:helper";
 /// Conversations that are begun at once, by so many tasks.
@@ -61,15 +61,11 @@ impl Place {
         measured.register(&operations);
         let bounds = Bounds {
             conversations_max: 1,
-            rates: RateBounds {
-                is_on: false,
-                ..RateBounds::default()
-            },
             ..Bounds::default()
         };
-        let chat = Chat::open(Arc::new(measured), Bus::default(), clock, bounds);
+        let chat = chat_on(Arc::new(measured), clock, bounds);
         Self {
-            chat: chat.await.unwrap(),
+            chat: chat.await,
             store,
             operations,
         }

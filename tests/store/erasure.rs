@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 use wideroom::model::{
-    Ban, Block, Change, ChangeKind, Content, ConversationId, Emoji, IgnoredSenders, Job, JobLease,
+    Ban, Block, ChangeKind, Content, ConversationId, Emoji, IgnoredSenders, Job, JobLease,
     JobState, Membership, MembershipState, Mentions, Message, MessageId, MessageKind, Metadata,
     OrderKey, OutboxEvent, PageRequest, Profile, Report, Revision, Role, UserId,
 };
@@ -14,22 +14,19 @@ use wideroom::store::{
 };
 
 use super::ask::{
-    MarkTo, assert_sound, inbox, make, mark, only, participant, participants, row, send, try_row,
-    unread,
+    MarkTo, append, assert_sound, inbox, make, mark, only, participant, participants, row, send,
+    try_row, unread,
 };
 use super::membership::{changing, govern, joins, leaves};
 use super::outbox::events_of;
 use crate::support::words::{
-    NOW, START, change, content, conversation_id, direct, group, id, key, new, system, text, user,
-    users,
+    NOW, START, change, change_of, content, conversation_id, direct, group, id, key, new, system,
+    text, user, users,
 };
 
-async fn append(store: &dyn Store, message: Message) {
+async fn append_message(store: &dyn Store, message: Message) {
     let conversation = message.conversation;
-    store
-        .append_messages(conversation, &[new(message)])
-        .await
-        .unwrap();
+    append(store, conversation, &[new(message)]).await;
 }
 
 async fn stored(store: &dyn Store, message: i64) -> Arc<Message> {
@@ -39,12 +36,7 @@ async fn stored(store: &dyn Store, message: i64) -> Arc<Message> {
 
 async fn change_by(store: &dyn Store, micros: i64, message: i64, by: &UserId, kind: ChangeKind) {
     let (conversation, by) = (conversation_id(1), by.clone());
-    let change = Change {
-        id: change(micros),
-        kind,
-        message: id(message),
-        user: by,
-    };
+    let change = change_of(change(micros), kind, id(message), &by);
     let emoji = Emoji::parse("👍").unwrap();
     if kind == ChangeKind::ReactionsChanged {
         store
@@ -87,12 +79,12 @@ async fn leave_silently(store: &dyn Store, conversation: ConversationId, micros:
     let left = MembershipChange {
         message: None,
         version: change(micros),
-        changes: vec![Change {
-            id: change(micros),
-            kind: ChangeKind::ParticipantRemoved,
-            message: change(micros),
-            user: by.clone(),
-        }],
+        changes: vec![change_of(
+            change(micros),
+            ChangeKind::ParticipantRemoved,
+            change(micros),
+            by,
+        )],
         ..changing(
             conversation,
             micros,
@@ -130,25 +122,23 @@ pub async fn conversations_of_a_user_are_found_after_leaving(store: &dyn Store) 
 /// A user may leave without a message: nobody's inbox moves.
 pub async fn a_user_who_leaves_without_a_message_moves_no_inbox(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ben.clone(), ann.clone()]).await;
-    make(store, conversation_id(2), std::slice::from_ref(&ben)).await;
-    send(store, conversation_id(1), 1, &ann).await;
-    send(store, conversation_id(2), 2, &ben).await;
+    let [first, second] = [1, 2].map(conversation_id);
+    make(store, first, &[ben.clone(), ann.clone()]).await;
+    make(store, second, std::slice::from_ref(&ben)).await;
+    send(store, first, 1, &ann).await;
+    send(store, second, 2, &ben).await;
     let before = inbox(store, &ben).await;
-    leave_silently(store, conversation_id(1), 5, &ann).await;
+    leave_silently(store, first, 5, &ann).await;
     assert_eq!(inbox(store, &ben).await, before);
-    assert_eq!(try_row(store, &ann, conversation_id(1)).await, None);
+    assert_eq!(try_row(store, &ann, first).await, None);
     assert_eq!(inbox(store, &ann).await, []);
-    assert_eq!(
-        participants(store, conversation_id(1)).await,
-        std::slice::from_ref(&ben)
-    );
+    assert_eq!(participants(store, first).await, std::slice::from_ref(&ben));
     let changed = store.inbox_changes(&ann, id(4).order_key(), 10).await;
     let changed = changed.unwrap().unwrap();
     assert!(
         changed
             .iter()
-            .any(|row| row.conversation == conversation_id(1) && row.row.is_none()),
+            .any(|row| row.conversation == first && row.row.is_none()),
         "the user's own streams learn of it"
     );
     assert_sound(store).await;
@@ -156,41 +146,42 @@ pub async fn a_user_who_leaves_without_a_message_moves_no_inbox(store: &dyn Stor
 
 /// A conversation in which a user has done all that leaves a name.
 async fn said(store: &dyn Store, ann: &UserId, ben: &UserId) {
-    make(store, conversation_id(1), &[ben.clone(), ann.clone()]).await;
-    append(
+    let group = conversation_id(1);
+    make(store, group, &[ben.clone(), ann.clone()]).await;
+    append_message(
         store,
         Message {
             client_key: Some(key("first")),
-            ..text(conversation_id(1), id(1), ann)
+            ..text(group, id(1), ann)
         },
     )
     .await;
-    append(store, text(conversation_id(1), id(2), ben)).await;
+    append_message(store, text(group, id(2), ben)).await;
     let mentioning = Content {
         mentions: Mentions::new(vec![ann.clone()], false),
         ..content("hello")
     };
-    append(
+    append_message(
         store,
         Message {
             content: Some(mentioning),
-            ..text(conversation_id(1), id(3), ben)
+            ..text(group, id(3), ben)
         },
     )
     .await;
     let metadata = format!(r#"{{"event":"joined","usernames":["{ann}","{ben}"]}}"#);
-    append(
+    append_message(
         store,
         Message {
             content: Some(Content {
                 metadata: Some(Metadata::parse(&metadata, 2_048).unwrap()),
                 ..Content::default()
             }),
-            ..system(conversation_id(1), id(4), ann)
+            ..system(group, id(4), ann)
         },
     )
     .await;
-    append(store, text(conversation_id(1), id(5), ben)).await;
+    append_message(store, text(group, id(5), ben)).await;
     change_by(store, 6, 2, ann, ChangeKind::ReactionsChanged).await;
     change_by(store, 7, 2, ben, ChangeKind::ReactionsChanged).await;
     change_by(store, 8, 2, ann, ChangeKind::PinsChanged).await;
@@ -206,17 +197,18 @@ pub async fn a_user_is_erased_from_messages_and_nothing_else_changes(store: &dyn
         receipt: true,
         change: change(9),
     };
-    mark(store, &ben, conversation_id(1), to).await;
-    leave_silently(store, conversation_id(1), 12, &ann).await;
-    let before = row(store, &ben, conversation_id(1)).await;
-    let counted = store.message_counts(&[conversation_id(1)]).await.unwrap();
-    let unread_before = unread(store, &ann, conversation_id(1), id(1).order_key(), 99).await;
+    let group = conversation_id(1);
+    mark(store, &ben, group, to).await;
+    leave_silently(store, group, 12, &ann).await;
+    let before = row(store, &ben, group).await;
+    let counted = store.message_counts(&[group]).await.unwrap();
+    let unread_before = unread(store, &ann, group, id(1).order_key(), 99).await;
     let others = (stored(store, 3).await, stored(store, 5).await);
 
     let messages: Vec<MessageId> = (1..=6).map(id).collect();
     for micros in [20, 21] {
         store
-            .erase_messages(conversation_id(1), &ann, &messages, change(micros))
+            .erase_messages(group, &ann, &messages, change(micros))
             .await
             .unwrap();
         let first = stored(store, 1).await;
@@ -234,12 +226,9 @@ pub async fn a_user_is_erased_from_messages_and_nothing_else_changes(store: &dyn
         let second = stored(store, 2).await;
         assert_eq!(second.sender, ben);
         assert_eq!(second.current_pin().unwrap().by, UserId::erased());
-        let pins = store.pins(conversation_id(1)).await.unwrap();
+        let pins = store.pins(group).await.unwrap();
         assert!(pins.iter().all(|(_, pin)| pin.by == UserId::erased()));
-        let reactions = store
-            .reactions(&ann, &[(conversation_id(1), id(2))])
-            .await
-            .unwrap();
+        let reactions = store.reactions(&ann, &[(group, id(2))]).await.unwrap();
         let [thumb] = &reactions[0][..] else {
             panic!("one kind stays: {reactions:?}")
         };
@@ -247,15 +236,12 @@ pub async fn a_user_is_erased_from_messages_and_nothing_else_changes(store: &dyn
         assert!(!thumb.has_viewer);
     }
     let keys = [(ann.clone(), key("first"))];
-    let sends = store.earlier_sends(conversation_id(1), &keys).await;
+    let sends = store.earlier_sends(group, &keys).await;
     assert_eq!(sends.unwrap(), [None], "the key is forgotten");
     assert_eq!((stored(store, 3).await, stored(store, 5).await), others);
-    assert_eq!(row(store, &ben, conversation_id(1)).await, before);
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        counted
-    );
-    let unread_after = unread(store, &ann, conversation_id(1), id(1).order_key(), 99).await;
+    assert_eq!(row(store, &ben, group).await, before);
+    assert_eq!(store.message_counts(&[group]).await.unwrap(), counted);
+    let unread_after = unread(store, &ann, group, id(1).order_key(), 99).await;
     assert_eq!(unread_after, unread_before);
     assert_sound(store).await;
 }
@@ -263,7 +249,8 @@ pub async fn a_user_is_erased_from_messages_and_nothing_else_changes(store: &dyn
 pub async fn a_user_is_erased_from_a_group(store: &dyn StoreAdmin) {
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
     let people = [ann.clone(), ben.clone()];
-    let made = group(conversation_id(1), &people);
+    let on = conversation_id(1);
+    let made = group(on, &people);
     let made = NewConversation {
         conversation: wideroom::model::Conversation {
             created_by: Some(ann.clone()),
@@ -276,11 +263,11 @@ pub async fn a_user_is_erased_from_a_group(store: &dyn StoreAdmin) {
         mentions: Mentions::new(vec![ann.clone()], false),
         ..content("hello")
     };
-    append(
+    append_message(
         store,
         Message {
             content: Some(mentioning),
-            ..text(conversation_id(1), id(3), &ben)
+            ..text(on, id(3), &ben)
         },
     )
     .await;
@@ -304,40 +291,33 @@ pub async fn a_user_is_erased_from_a_group(store: &dyn StoreAdmin) {
             until: None,
             reason: None,
         })],
-        ..changing(conversation_id(1), 5, Some(change(0)), &[joins(&cat, 5)])
+        ..changing(on, 5, Some(change(0)), &[joins(&cat, 5)])
     };
-    store
-        .change_membership(conversation_id(1), &banned)
-        .await
-        .unwrap()
-        .unwrap();
-    leave_silently(store, conversation_id(1), 8, &ann).await;
+    store.change_membership(on, &banned).await.unwrap().unwrap();
+    leave_silently(store, on, 8, &ann).await;
     let before = inbox(store, &ben).await;
 
     for micros in [20, 21] {
         store
-            .erase_participant(conversation_id(1), &ann, change(micros))
+            .erase_participant(on, &ann, change(micros))
             .await
             .unwrap();
-        assert_eq!(participant(store, conversation_id(1), &ann).await, None);
+        assert_eq!(participant(store, on, &ann).await, None);
         assert_eq!(conversations_of(store, &ann, 10).await, []);
-        let found = store.conversations(&[conversation_id(1)]).await.unwrap();
+        let found = store.conversations(&[on]).await.unwrap();
         let creator = only(found).unwrap().created_by.clone();
         assert_eq!(creator, Some(UserId::erased()));
-        let seen = store.participations(&ben, &[conversation_id(1)]).await;
+        let seen = store.participations(&ben, &[on]).await;
         let seen = only(seen.unwrap()).unwrap().conversation;
         assert_eq!(seen.created_by, Some(UserId::erased()));
-        let bans = store
-            .bans(conversation_id(1), &PageRequest::first(10))
-            .await
-            .unwrap();
+        let bans = store.bans(on, &PageRequest::first(10)).await.unwrap();
         let [ban] = &bans.items[..] else {
             panic!("one ban stays")
         };
         assert_eq!((&ban.user, &ban.by), (&cat, &UserId::erased()));
     }
     let query = UnreadQuery {
-        conversation: conversation_id(1),
+        conversation: on,
         after: OrderKey::MIN,
         up_to: None,
     };
@@ -345,14 +325,11 @@ pub async fn a_user_is_erased_from_a_group(store: &dyn StoreAdmin) {
     let mentions = store.mentions(&ann, &[query], 99, &nobody).await;
     assert_eq!(only(mentions.unwrap()).count, 0);
     assert_eq!(inbox(store, &ben).await, before);
-    assert_eq!(
-        participants(store, conversation_id(1)).await,
-        std::slice::from_ref(&ben)
-    );
+    assert_eq!(participants(store, on).await, std::slice::from_ref(&ben));
     assert_sound(store).await;
     // The conversation goes on.
-    govern(store, conversation_id(1), 30, &[joins(&user("dan"), 30)]).await;
-    send(store, conversation_id(1), 31, &ben).await;
+    govern(store, on, 30, &[joins(&user("dan"), 30)]).await;
+    send(store, on, 31, &ben).await;
     assert_sound(store).await;
 }
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, Draft, DraftInput, RateBounds};
+use wideroom::chat::{Bounds, Chat, Draft, DraftInput};
 use wideroom::clock::{Clock as _, ManualClock};
 use wideroom::model::{HistorySettings, OrderKey, OutboxEventKind, OutboxShard, TimeUuid, UserId};
 use wideroom::store::embedded::{Embedded, Options};
@@ -17,7 +16,7 @@ use crate::binary::erasure::files_with;
 use crate::support::words::{
     HOUR, START, conversation_id, group_row, new, new_salt, participant_row, text, user,
 };
-use crate::support::world::PATIENCE;
+use crate::support::world::{PATIENCE, chat_on};
 
 const TTL_HOURS: i64 = 24;
 const HOURLY: i64 = 20;
@@ -44,18 +43,14 @@ impl Days {
         let hours = |hours: i64| std::time::Duration::from_secs(3_600 * hours.unsigned_abs());
         let bounds = Bounds {
             retention: retention_hours.map(hours),
-            rates: RateBounds {
-                is_on: false,
-                ..RateBounds::default()
-            },
             ..Bounds::default()
         };
         let (dynamic, moved): (Arc<dyn Store>, Arc<ManualClock>) = (store.clone(), clock.clone());
-        let chat = Chat::open(dynamic, Bus::default(), moved, bounds).await;
+        let chat = chat_on(dynamic, moved, bounds).await;
         Self {
             clock,
             store,
-            chat: chat.unwrap(),
+            chat,
             folder,
         }
     }

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use wideroom::model::{
-    Change, ChangeKind, Content, ConversationId, Cut, Emoji, Flags, InboxRow, Membership,
-    MembershipState, Message, MessageId, OrderKey, PageRequest, Profile, Revision, Role, UserId,
+    ChangeKind, Content, ConversationId, Cut, Emoji, Flags, InboxRow, Membership, MembershipState,
+    Message, MessageId, OrderKey, PageRequest, Profile, Revision, Role, UserId,
 };
 use wideroom::store::{Archive, FlagsChange, ImportPositions, ImportRow, Imported, StoreAdmin};
 
-use super::ask::{MarkTo, inbox, make, mark, only, send};
+use super::ask::{MarkTo, append, assert_all, import, import_all, inbox, make, mark, only, send};
 use super::stage::Stage;
 use crate::support::words::{
-    START, change, content, conversation_id, crowd, deleted, group_row, id, key, message_row, new,
-    participant_row, salted, system, text, user, users,
+    START, change, change_of, content, conversation_id, crowd, deleted, flags_change, group_row,
+    id, key, message_row, new, participant_row, salted, system, text, user, users,
 };
 
 /// All users of this case, walked so many at a time.
@@ -206,14 +206,7 @@ pub async fn everything_is_read_once_whatever_the_pieces(store: &dyn StoreAdmin)
             .iter()
             .map(|user| participant_row(conversation_id(1), user)),
     );
-    assert!(
-        store
-            .import(&rows)
-            .await
-            .unwrap()
-            .iter()
-            .all(|fate| *fate == Imported::Added)
-    );
+    import_all(store, &rows).await;
     for limit in [1, 5, 12, 500] {
         // A shared database may hold thousands of others' rows, which are walked too.
         if limit > 1
@@ -251,7 +244,8 @@ pub async fn everything_is_read_once_whatever_the_pieces(store: &dyn StoreAdmin)
 /// A row as a fault, or an earlier version, may have left it.
 pub async fn damaged_messages_are_read_with_the_others(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
     let with = |micros: i64, metadata: &str| {
         let metadata = serde_json::from_value(serde_json::json!(metadata)).unwrap();
         let content = Content {
@@ -260,7 +254,7 @@ pub async fn damaged_messages_are_read_with_the_others(store: &dyn StoreAdmin) {
         };
         new(Message {
             content: Some(content),
-            ..text(conversation_id(1), id(micros), &ann)
+            ..text(group, id(micros), &ann)
         })
     };
     let texts = [
@@ -270,21 +264,15 @@ pub async fn damaged_messages_are_read_with_the_others(store: &dyn StoreAdmin) {
         (6, "1}]},\"body\":\"forged\"", false),
     ];
     for (micros, text, _) in texts {
-        store
-            .append_messages(conversation_id(1), &[with(micros, text)])
-            .await
-            .unwrap();
+        append(store, group, &[with(micros, text)]).await;
     }
     for micros in [1, 4, 7] {
-        send(store, conversation_id(1), micros, &ben).await;
+        send(store, group, micros, &ben).await;
     }
     for limit in [1, 2, 7, 100] {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
-            let page = store
-                .all_messages(conversation_id(1), after, limit)
-                .await
-                .unwrap();
+            let page = store.all_messages(group, after, limit).await.unwrap();
             let is_last = page.len() < limit;
             after = page.last().map(|stored| stored.id).or(after);
             all.extend(page);
@@ -318,7 +306,7 @@ pub async fn damaged_messages_are_read_with_the_others(store: &dyn StoreAdmin) {
     // Pages of history hold them all.
     assert_eq!(
         store
-            .history(conversation_id(1), &Cut::default(), &PageRequest::last(100))
+            .history(group, &Cut::default(), &PageRequest::last(100))
             .await
             .unwrap()
             .items
@@ -335,76 +323,42 @@ pub async fn damaged_messages_are_read_with_the_others(store: &dyn StoreAdmin) {
     );
 }
 
-fn flags_change(micros: i64, conversation: ConversationId) -> FlagsChange {
+fn all_flags(micros: i64, conversation: ConversationId) -> FlagsChange {
     let archive = Some(Archive::Begin(START.plus_micros(70)));
     FlagsChange {
-        conversation,
         muted: Some(true),
         pinned: Some(true),
         archive,
-        level: None,
-        change: change(micros),
+        ..flags_change(conversation, change(micros))
     }
 }
 
 pub async fn participants_are_read_as_they_were_given(store: &dyn StoreAdmin) {
     let [ann, ben, cat, dan] = users(["ann", "ben", "cat", "dan"]);
+    let [first, second] = [1, 2].map(conversation_id);
     make(
         store,
-        conversation_id(1),
+        first,
         &[ann.clone(), ben.clone(), cat.clone(), dan.clone()],
     )
     .await;
     for micros in 1..=6 {
-        send(store, conversation_id(1), micros, &dan).await;
+        send(store, first, micros, &dan).await;
     }
     let up_to = |micros: i64| id(micros).order_key();
     // Ann has read, ben marked as unread again what he had read, cat wrote herself and read nothing, dan wrote too.
-    mark(
-        store,
-        &ann,
-        conversation_id(1),
-        MarkTo {
-            epoch: 0,
-            up_to: up_to(4),
-            receipt: true,
-            change: change(10),
-        },
-    )
-    .await;
+    mark(store, &ann, first, MarkTo::read(4, change(10))).await;
+    mark(store, &ben, first, MarkTo::read(5, change(11))).await;
     mark(
         store,
         &ben,
-        conversation_id(1),
-        MarkTo {
-            epoch: 0,
-            up_to: up_to(5),
-            receipt: true,
-            change: change(11),
-        },
+        first,
+        MarkTo::unread(7, up_to(3).before(), change(12)),
     )
     .await;
-    mark(
-        store,
-        &ben,
-        conversation_id(1),
-        MarkTo {
-            epoch: 7,
-            up_to: up_to(3).before(),
-            receipt: false,
-            change: change(12),
-        },
-    )
-    .await;
-    send(store, conversation_id(1), 13, &cat).await;
-    store
-        .mark_delivered(&ann, conversation_id(1), up_to(6))
-        .await
-        .unwrap();
-    store
-        .set_flags(&ann, &flags_change(14, conversation_id(1)))
-        .await
-        .unwrap();
+    send(store, first, 13, &cat).await;
+    store.mark_delivered(&ann, first, up_to(6)).await.unwrap();
+    store.set_flags(&ann, &all_flags(14, first)).await.unwrap();
     let positions = |read: Option<i64>, unread: Option<MessageId>| ImportPositions {
         read_up_to: read.map(id),
         unread_from: unread,
@@ -429,10 +383,7 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn StoreAdmin) {
         (cat, member, positions(None, behind(13))),
         (dan, member, positions(None, behind(6))),
     ];
-    assert_eq!(
-        all_participants(store, conversation_id(1), 9).await,
-        expected
-    );
+    assert_eq!(all_participants(store, first, 9).await, expected);
     // The export does not invent an OWNER. It includes participants who have left.
     let gone = Membership {
         state: MembershipState::Left,
@@ -440,7 +391,7 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn StoreAdmin) {
         ..Membership::joined(Role::Admin)
     };
     let left = ImportRow::Participant {
-        conversation: conversation_id(2),
+        conversation: second,
         user: ann.clone(),
         membership: gone,
         positions: of_ann,
@@ -448,14 +399,14 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn StoreAdmin) {
     };
     store
         .import(&[
-            group_row(conversation_id(2), None),
+            group_row(second, None),
             left,
-            participant_row(conversation_id(2), &user("eve")),
+            participant_row(second, &user("eve")),
         ])
         .await
         .unwrap();
     assert_eq!(
-        all_participants(store, conversation_id(2), 9).await,
+        all_participants(store, second, 9).await,
         [
             (ann, gone, of_ann),
             (user("eve"), member, ImportPositions::default())
@@ -468,44 +419,38 @@ async fn lived_in(store: &dyn StoreAdmin, people: &[UserId]) {
     let [ann, ben, cat] = &people[..3] else {
         panic!("three people at least")
     };
-    make(store, conversation_id(1), &people[..3]).await;
-    make(store, conversation_id(2), people).await;
+    let [first, second, third] = [1, 2, 3].map(conversation_id);
+    make(store, first, &people[..3]).await;
+    make(store, second, people).await;
     let keyed = Message {
         client_key: Some(key("k")),
         reply_to: Some(id(1)),
-        ..text(conversation_id(1), id(3), ben)
+        ..text(first, id(3), ben)
     };
     for message in [
-        text(conversation_id(1), id(1), ann),
-        system(conversation_id(1), id(2), ann),
+        text(first, id(1), ann),
+        system(first, id(2), ann),
         keyed,
-        text(conversation_id(2), id(4), ann),
-        text(conversation_id(1), id(5), cat),
+        text(second, id(4), ann),
+        text(first, id(5), cat),
     ] {
-        store
-            .append_messages(message.conversation, &[new(message)])
-            .await
-            .unwrap();
+        append(store, message.conversation, &[new(message)]).await;
     }
-    let changed = |micros, kind, message, user: &UserId| Change {
-        id: change(micros),
-        kind,
-        message: id(message),
-        user: user.clone(),
-    };
+    let changed =
+        |micros, kind, message, user: &UserId| change_of(change(micros), kind, id(message), user);
     let edited = wideroom::model::Content {
         edited_at: Some(START.plus_micros(20)),
         ..content("better")
     };
     let edit = changed(20, ChangeKind::MessageEdited, 1, ann);
     store
-        .revise_message(conversation_id(1), &Revision::edit(edited), &edit)
+        .revise_message(first, &Revision::edit(edited), &edit)
         .await
         .unwrap()
         .unwrap();
     let deletion = changed(21, ChangeKind::MessageDeleted, 5, cat);
     store
-        .revise_message(conversation_id(1), &Revision::Deletion, &deletion)
+        .revise_message(first, &Revision::Deletion, &deletion)
         .await
         .unwrap()
         .unwrap();
@@ -517,54 +462,30 @@ async fn lived_in(store: &dyn StoreAdmin, people: &[UserId]) {
     ] {
         let react = changed(micros, ChangeKind::ReactionsChanged, 1, by);
         store
-            .react(
-                conversation_id(1),
-                &Emoji::parse(emoji).unwrap(),
-                is_on,
-                &react,
-            )
+            .react(first, &Emoji::parse(emoji).unwrap(), is_on, &react)
             .await
             .unwrap();
     }
     for (micros, message, is_on) in [(27, 1, true), (28, 3, true), (29, 3, false)] {
         let pin = changed(micros, ChangeKind::PinsChanged, message, ben);
-        let pinned = store.pin_message(conversation_id(1), is_on, &pin).await;
+        let pinned = store.pin_message(first, is_on, &pin).await;
         pinned.unwrap().unwrap();
     }
-    mark(
-        store,
-        ann,
-        conversation_id(1),
-        MarkTo {
-            epoch: 0,
-            up_to: id(3).order_key(),
-            receipt: true,
-            change: change(26),
-        },
-    )
-    .await;
+    mark(store, ann, first, MarkTo::read(3, change(26))).await;
     mark(
         store,
         ben,
-        conversation_id(2),
-        MarkTo {
-            epoch: 9,
-            up_to: OrderKey::MIN,
-            receipt: false,
-            change: change(27),
-        },
+        second,
+        MarkTo::unread(9, OrderKey::MIN, change(27)),
     )
     .await;
-    store
-        .set_flags(cat, &flags_change(28, conversation_id(1)))
-        .await
-        .unwrap();
+    store.set_flags(cat, &all_flags(28, first)).await.unwrap();
     store.mark_seen(ann, START.plus_micros(29)).await.unwrap();
     let given = START.plus_micros(9_000);
     let rows = [
-        group_row(conversation_id(3), Some(given)),
-        participant_row(conversation_id(3), ben),
-        message_row(deleted(conversation_id(3), id(30), ben)),
+        group_row(third, Some(given)),
+        participant_row(third, ben),
+        message_row(deleted(third, id(30), ben)),
     ];
     store.import(&rows).await.unwrap();
 }
@@ -576,15 +497,7 @@ pub async fn an_export_of_one_store_imports_into_an_equal_one(store: &dyn StoreA
     let read = everything(store, &conversations).await;
     let rows: Vec<_> = read.values().cloned().collect();
     let other = Stage::oracle();
-    assert!(
-        other
-            .store()
-            .import(&rows)
-            .await
-            .unwrap()
-            .iter()
-            .all(|fate| *fate == Imported::Added)
-    );
+    import_all(other.store(), &rows).await;
     let text = |rows: &BTreeMap<String, ImportRow>| format!("{rows:#?}");
     // Whether a conversation is large follows from its people, when these are imported.
     let read_again = everything(other.store(), &conversations).await;
@@ -607,41 +520,20 @@ pub async fn an_export_of_one_store_imports_into_an_equal_one(store: &dyn StoreA
         );
     }
     let keys = [(people[1].clone(), key("k"))];
+    let group = conversation_id(1);
     assert_eq!(
-        store
-            .earlier_sends(conversation_id(1), &keys)
-            .await
-            .unwrap(),
-        other
-            .store()
-            .earlier_sends(conversation_id(1), &keys)
-            .await
-            .unwrap()
+        store.earlier_sends(group, &keys).await.unwrap(),
+        other.store().earlier_sends(group, &keys).await.unwrap()
     );
-    assert!(
-        only(
-            store
-                .earlier_sends(conversation_id(1), &keys)
-                .await
-                .unwrap()
-        )
-        .is_some()
-    );
-    assert!(
-        store
-            .import(&rows)
-            .await
-            .unwrap()
-            .iter()
-            .all(|fate| *fate == Imported::Unchanged),
-        "into itself"
-    );
+    assert!(only(store.earlier_sends(group, &keys).await.unwrap()).is_some());
+    assert_all(&import(store, &rows).await, &Imported::Unchanged);
 }
 
 pub async fn reactions_that_are_on_are_read_in_pieces(store: &dyn StoreAdmin) {
     let people = crowd(30);
-    make(store, conversation_id(1), &people).await;
-    send(store, conversation_id(1), 1, &people[0]).await;
+    let group = conversation_id(1);
+    make(store, group, &people).await;
+    send(store, group, 1, &people[0]).await;
     assert_eq!(all_reactions(store, id(1), 4).await, []);
     let emoji = ["👍", "🚀"].map(|text| Emoji::parse(text).unwrap());
     let mut expected = Vec::new();
@@ -649,16 +541,8 @@ pub async fn reactions_that_are_on_are_read_in_pieces(store: &dyn StoreAdmin) {
         for (position, emoji) in emoji.iter().enumerate() {
             let is_on = n % 3 != position;
             let micros = 10 + (n * 2 + position) as i64;
-            let react = Change {
-                id: change(micros),
-                kind: ChangeKind::ReactionsChanged,
-                message: id(1),
-                user: user.clone(),
-            };
-            store
-                .react(conversation_id(1), emoji, is_on, &react)
-                .await
-                .unwrap();
+            let react = change_of(change(micros), ChangeKind::ReactionsChanged, id(1), user);
+            store.react(group, emoji, is_on, &react).await.unwrap();
             if is_on {
                 expected.push((emoji.clone(), user.clone()));
             }

@@ -1,22 +1,11 @@
 //! Flags of entries: each stays as it was set, whoever sets another one beside it.
 
 use futures_util::future::join_all;
-use wideroom::model::{ChangeId, ConversationId, Flags, NotificationLevel, OrderKey, UserId};
+use wideroom::model::{Flags, NotificationLevel, OrderKey, UserId};
 use wideroom::store::{Archive, FlagsChange, Store};
 
 use super::ask::{assert_newest, inbox, make, row, send};
-use crate::support::words::{START, change, conversation_id, crowd, id, users};
-
-fn nothing(conversation: ConversationId, change: ChangeId) -> FlagsChange {
-    FlagsChange {
-        conversation,
-        muted: None,
-        pinned: None,
-        archive: None,
-        level: None,
-        change,
-    }
-}
+use crate::support::words::{START, change, conversation_id, crowd, flags_change, id, users};
 
 pub async fn flags_that_are_not_given_stay(store: &dyn Store) {
     let people = crowd(33);
@@ -30,7 +19,7 @@ pub async fn flags_that_are_not_given_stay(store: &dyn Store) {
                 .unwrap()
                 .expect("it changes something")
         };
-        let to = |micros| nothing(conversation_id(number), change(micros));
+        let to = |micros| flags_change(conversation_id(number), change(micros));
         let muted = Flags {
             is_muted: true,
             ..Flags::default()
@@ -99,10 +88,11 @@ pub async fn flags_that_are_not_given_stay(store: &dyn Store) {
 
 pub async fn setting_equal_flags_is_no_change(store: &dyn Store) {
     let [ann] = users(["ann"]);
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
+    let group = conversation_id(1);
+    make(store, group, std::slice::from_ref(&ann)).await;
     let mute = |micros| FlagsChange {
         muted: Some(true),
-        ..nothing(conversation_id(1), change(micros))
+        ..flags_change(group, change(micros))
     };
     let changed = async || {
         store
@@ -113,7 +103,7 @@ pub async fn setting_equal_flags_is_no_change(store: &dyn Store) {
     };
     assert_eq!(
         store
-            .set_flags(&ann, &nothing(conversation_id(1), change(5)))
+            .set_flags(&ann, &flags_change(group, change(5)))
             .await
             .unwrap(),
         None
@@ -122,7 +112,7 @@ pub async fn setting_equal_flags_is_no_change(store: &dyn Store) {
         muted: Some(false),
         pinned: Some(false),
         archive: Some(Archive::End),
-        ..nothing(conversation_id(1), change(6))
+        ..flags_change(group, change(6))
     };
     assert_eq!(
         store.set_flags(&ann, &none).await.unwrap(),
@@ -148,7 +138,7 @@ pub async fn an_archive_is_ended_where_it_is_that_one(store: &dyn Store) {
     let archive = async |archive, micros| {
         let to = FlagsChange {
             archive: Some(archive),
-            ..nothing(conversation_id(1), change(micros))
+            ..flags_change(conversation_id(1), change(micros))
         };
         store
             .set_flags(&ann, &to)
@@ -173,7 +163,7 @@ pub async fn flags_set_at_once_all_stay(store: &dyn Store) {
     for number in 1..=20 {
         make(store, conversation_id(number), &[ann.clone(), ben.clone()]).await;
         let at = START.plus_micros(9);
-        let to = |micros| nothing(conversation_id(number), change(micros));
+        let to = |micros| flags_change(conversation_id(number), change(micros));
         let devices = [
             FlagsChange {
                 muted: Some(true),
@@ -221,7 +211,7 @@ pub async fn flags_are_their_users_alone(store: &dyn Store) {
     }
     let to = FlagsChange {
         pinned: Some(true),
-        ..nothing(conversation_id(1), change(50))
+        ..flags_change(conversation_id(1), change(50))
     };
     store.set_flags(&ann, &to).await.unwrap().unwrap();
     for (user, number) in [(&ben, 1), (&ann, 2), (&ben, 2)] {
@@ -266,7 +256,7 @@ pub async fn users_who_want_all_are_listed_by_name(store: &dyn Store) {
     let set = async |user: &UserId, level, micros| {
         let to = FlagsChange {
             level: Some(level),
-            ..nothing(c, change(micros))
+            ..flags_change(c, change(micros))
         };
         store.set_flags(user, &to).await.unwrap();
     };

@@ -1,7 +1,7 @@
 //! Bounds of histories: settings of a conversation, bounds of its participants, and counts above a position.
 
 use wideroom::model::{
-    Change, ChangeKind, ConversationId, HistorySettings, HistoryVisibility, Membership, OrderKey,
+    ChangeKind, ConversationId, HistorySettings, HistoryVisibility, Membership, OrderKey,
     OutboxEvent, PageRequest, PostingRoles, Role, TimeUuid, UserId,
 };
 use wideroom::store::{
@@ -9,9 +9,11 @@ use wideroom::store::{
     StoreAdmin, TransitionKind,
 };
 
-use super::ask::{exported, history, make, only, send};
+use super::ask::{exported, history, make, only, participation, send};
 use super::membership::{changing, joins};
-use crate::support::words::{START, change, conversation_id, crowd, group_row, id, users};
+use crate::support::words::{
+    START, change, change_of, conversation_id, crowd, group_row, id, users,
+};
 
 const SETTINGS: HistorySettings = HistorySettings {
     visibility: HistoryVisibility::SinceJoined,
@@ -41,12 +43,7 @@ fn unannounced(
     history: Option<HistorySettings>,
     kind: Option<ChangeKind>,
 ) -> MembershipChange {
-    let change = |kind| Change {
-        id: id(micros),
-        kind,
-        message: id(micros),
-        user: actor.clone(),
-    };
+    let change = |kind| change_of(id(micros), kind, id(micros), actor);
     MembershipChange {
         seen,
         transitions: Vec::new(),
@@ -71,7 +68,7 @@ fn clears(micros: i64, seen: Option<TimeUuid>, user: &UserId) -> MembershipChang
 }
 
 async fn settings(store: &dyn Store, on: ConversationId, user: &UserId) -> HistorySettings {
-    let own = only(store.participations(user, &[on]).await.unwrap()).unwrap();
+    let own = participation(store, on, user).await.unwrap();
     let found = only(store.conversations(&[on]).await.unwrap()).unwrap();
     let version = store.membership_version(on).await.unwrap().unwrap();
     let snapshot = store.membership_snapshot(on, &[]).await.unwrap().unwrap();
@@ -157,7 +154,7 @@ pub async fn a_bound_of_one_user_changes_that_users_inbox_alone(store: &dyn Stor
                     .users
                     .is_some_and(|users| users.is_empty())
             );
-            let own = only(store.participations(ben, &[on]).await.unwrap()).unwrap();
+            let own = participation(store, on, ben).await.unwrap();
             assert_eq!(own.membership, bounded());
         }
         let by_name = store.participants_by_name(&[(on, ben.clone())]).await;
@@ -210,7 +207,7 @@ pub async fn bounds_of_an_import_are_read_back(store: &dyn StoreAdmin) {
     let imported = store.import(&rows).await.unwrap();
     assert_eq!(imported, [Imported::Added, Imported::Added]);
     assert_eq!(settings(store, on, &user("ann")).await, history);
-    let own = only(store.participations(&user("ann"), &[on]).await.unwrap());
+    let own = participation(store, on, &user("ann")).await;
     let owner = Membership {
         role: Role::Owner,
         ..bounded()

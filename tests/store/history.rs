@@ -13,8 +13,8 @@ use wideroom::model::{
 use wideroom::store::{ImportRow, Store, StoreAdmin};
 
 use super::ask::{
-    assert_newest, assert_page, history, is_in, make, only, requests, runner, send, send_all,
-    slice, walk,
+    append, assert_newest, assert_page, history, is_in, last_message, make, message, message_count,
+    only, requests, runner, send, send_all, slice, walk,
 };
 use crate::support::words::{
     NOW, START, change, conversation_id, id, id_with, key, message_row, new, system, text, user,
@@ -33,7 +33,8 @@ fn steps() -> MessageSteps {
 
 pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
     let attachment = Attachment {
         url: "https://example.org/ü.png".to_owned(),
         mime_type: "image/png".to_owned(),
@@ -44,7 +45,7 @@ pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
         duration_ms: Some(61_000),
         thumbnail_url: Some("https://example.org/ü-small.png".to_owned()),
     };
-    let plain = text(conversation_id(1), id(1), &ann);
+    let plain = text(group, id(1), &ann);
     let long = Content {
         body: Body::parse("ж".repeat(Body::BYTES_MAX / 2), Body::BYTES_MAX, false).unwrap(),
         ..Content::default()
@@ -71,23 +72,20 @@ pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
         reply_to: Some(id(1)),
         client_key: Some(key("~ key 1")),
         content: Some(full),
-        ..text(conversation_id(1), id(2), &ben)
+        ..text(group, id(2), &ben)
     };
     let kinds = [
         plain,
         answer,
         Message {
             content: Some(long),
-            ..text(conversation_id(1), id(3), &ann)
+            ..text(group, id(3), &ann)
         },
-        system(conversation_id(1), id(4), &ann),
+        system(group, id(4), &ann),
     ];
-    store
-        .append_messages(conversation_id(1), &kinds.clone().map(new))
-        .await
-        .unwrap();
+    append(store, group, &kinds.clone().map(new)).await;
     let page = store
-        .history(conversation_id(1), &Cut::default(), &PageRequest::last(4))
+        .history(group, &Cut::default(), &PageRequest::last(4))
         .await
         .unwrap();
     assert_eq!(
@@ -98,27 +96,20 @@ pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
             .collect::<Vec<_>>(),
         kinds
     );
-    for message in kinds {
-        assert_eq!(
-            only(
-                store
-                    .messages(&[(conversation_id(1), message.id)])
-                    .await
-                    .unwrap()
-            )
-            .as_deref(),
-            Some(&message)
-        );
+    for sent in kinds {
+        let read = message(store, group, sent.id).await;
+        assert_eq!(read.as_deref(), Some(&sent));
     }
 }
 
 pub async fn history_is_read_newest_first(store: &dyn Store) {
     let ann = user("ann");
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
-    send_all(store, conversation_id(1), 1..8, &ann).await;
+    let group = conversation_id(1);
+    make(store, group, std::slice::from_ref(&ann)).await;
+    send_all(store, group, 1..8, &ann).await;
     let read = async |request: PageRequest<OrderKey>| {
         let page = store
-            .history(conversation_id(1), &Cut::default(), &request)
+            .history(group, &Cut::default(), &request)
             .await
             .unwrap();
         (
@@ -179,31 +170,23 @@ fn ids_of_one_tick(micros: i64) -> [MessageId; 7] {
 
 pub async fn ids_of_one_tick_are_in_the_order_of_signed_bytes(store: &dyn Store) {
     let ann = user("ann");
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
+    let group = conversation_id(1);
+    make(store, group, std::slice::from_ref(&ann)).await;
     let ids = ids_of_one_tick(5);
-    store
-        .append_messages(
-            conversation_id(1),
-            &ids.map(|id| new(text(conversation_id(1), id, &ann))),
-        )
-        .await
-        .unwrap();
+    append(store, group, &ids.map(|id| new(text(group, id, &ann)))).await;
     let mut newest_first = ids.to_vec();
     newest_first.reverse();
-    assert_eq!(history(store, conversation_id(1)).await, newest_first);
-    assert_eq!(
-        store.last_messages(&[conversation_id(1)]).await.unwrap(),
-        [Some(ids[6])]
-    );
+    assert_eq!(history(store, group).await, newest_first);
+    assert_eq!(last_message(store, group).await, Some(ids[6]));
     for pair in ids.windows(2) {
         let request = PageRequest::first(1).after(pair[1].order_key());
         let page = store
-            .history(conversation_id(1), &Cut::default(), &request)
+            .history(group, &Cut::default(), &request)
             .await
             .unwrap();
         assert_eq!(page.items[0].id, pair[0]);
         let before = store
-            .messages_at(&[(conversation_id(1), pair[1].order_key().before())])
+            .messages_at(&[(group, pair[1].order_key().before())])
             .await
             .unwrap();
         assert_eq!(only(before).unwrap().id, pair[0]);
@@ -212,8 +195,9 @@ pub async fn ids_of_one_tick_are_in_the_order_of_signed_bytes(store: &dyn Store)
 
 pub async fn a_page_of_none_is_empty(store: &dyn Store) {
     let ann = user("ann");
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
-    send_all(store, conversation_id(1), 1..4, &ann).await;
+    let group = conversation_id(1);
+    make(store, group, std::slice::from_ref(&ann)).await;
+    send_all(store, group, 1..4, &ann).await;
     for request in [
         PageRequest::first(0),
         PageRequest::last(0),
@@ -221,7 +205,7 @@ pub async fn a_page_of_none_is_empty(store: &dyn Store) {
     ] {
         assert!(
             store
-                .history(conversation_id(1), &Cut::default(), &request)
+                .history(group, &Cut::default(), &request)
                 .await
                 .unwrap()
                 .items
@@ -233,7 +217,7 @@ pub async fn a_page_of_none_is_empty(store: &dyn Store) {
     }
     assert!(
         store
-            .participants(conversation_id(1), &PageRequest::first(0))
+            .participants(group, &PageRequest::first(0))
             .await
             .unwrap()
             .items
@@ -284,9 +268,10 @@ pub async fn histories_of_neighbours_do_not_mix(store: &dyn Store) {
 
 pub async fn the_message_at_a_place_is_the_newest_at_or_before_it(store: &dyn Store) {
     let ann = user("ann");
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
+    let group = conversation_id(1);
+    make(store, group, std::slice::from_ref(&ann)).await;
     for micros in [10, 20, 30] {
-        send(store, conversation_id(1), micros, &ann).await;
+        send(store, group, micros, &ann).await;
     }
     let positions = [
         id(20).order_key(),
@@ -297,7 +282,7 @@ pub async fn the_message_at_a_place_is_the_newest_at_or_before_it(store: &dyn St
         OrderKey::MIN,
     ];
     let at = store
-        .messages_at(&positions.map(|place| (conversation_id(1), place)))
+        .messages_at(&positions.map(|place| (group, place)))
         .await
         .unwrap();
     let at: Vec<_> = at
@@ -350,20 +335,13 @@ pub async fn messages_come_in_the_order_of_their_keys(store: &dyn Store) {
 
 pub async fn the_last_message_and_the_count_follow_each_send(store: &dyn Store) {
     let ann = user("ann");
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
-    make(store, conversation_id(2), std::slice::from_ref(&ann)).await;
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [0]
-    );
+    let [first, second] = [1, 2].map(conversation_id);
+    make(store, first, std::slice::from_ref(&ann)).await;
+    make(store, second, std::slice::from_ref(&ann)).await;
+    assert_eq!(message_count(store, first).await, 0);
     for micros in 1..=5 {
-        send(store, conversation_id(1), micros, &ann).await;
-        let asked = [
-            conversation_id(2),
-            conversation_id(1),
-            conversation_id(3),
-            conversation_id(1),
-        ];
+        send(store, first, micros, &ann).await;
+        let asked = [second, first, conversation_id(3), first];
         assert_eq!(
             store.last_messages(&asked).await.unwrap(),
             [None, Some(id(micros)), None, Some(id(micros))]
@@ -373,50 +351,37 @@ pub async fn the_last_message_and_the_count_follow_each_send(store: &dyn Store) 
             [0, micros, 0, micros].map(i64::cast_unsigned)
         );
     }
-    store
-        .append_messages(
-            conversation_id(1),
-            &[new(system(conversation_id(1), id(6), &ann))],
-        )
-        .await
-        .unwrap();
+    append(store, first, &[new(system(first, id(6), &ann))]).await;
     assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [6],
+        message_count(store, first).await,
+        6,
         "a SYSTEM message counts"
     );
-    send_all(store, conversation_id(2), 1..3_001, &ann).await;
-    assert_eq!(
-        store.message_counts(&[conversation_id(2)]).await.unwrap(),
-        [3_000]
-    );
+    send_all(store, second, 1..3_001, &ann).await;
+    assert_eq!(message_count(store, second).await, 3_000);
 }
 
 pub async fn the_newest_id_is_the_greatest_kept(store: &dyn StoreAdmin) {
     let ann = user("ann");
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
+    let [first, second] = [1, 2].map(conversation_id);
+    make(store, first, std::slice::from_ref(&ann)).await;
     assert_newest(store.newest_id().await.unwrap(), Some(change(0)));
-    make(store, conversation_id(2), std::slice::from_ref(&ann)).await;
-    send(store, conversation_id(1), 50, &ann).await;
-    send(store, conversation_id(2), 20, &ann).await;
+    make(store, second, std::slice::from_ref(&ann)).await;
+    send(store, first, 50, &ann).await;
+    send(store, second, 20, &ann).await;
     // The newest id over all conversations.
     assert_newest(store.newest_id().await.unwrap(), Some(id(50)));
-    let to = super::ask::MarkTo {
-        epoch: 0,
-        up_to: id(20).order_key(),
-        receipt: true,
-        change: change(60),
-    };
-    super::ask::mark(store, &ann, conversation_id(2), to).await;
+    let to = super::ask::MarkTo::read(20, change(60));
+    super::ask::mark(store, &ann, second, to).await;
     // Changes have ids too.
     assert_newest(store.newest_id().await.unwrap(), Some(change(60)));
     store
-        .import(&[message_row(text(conversation_id(1), id(55), &ann))])
+        .import(&[message_row(text(first, id(55), &ann))])
         .await
         .unwrap();
     assert_newest(store.newest_id().await.unwrap(), Some(change(60)));
     store
-        .import(&[message_row(text(conversation_id(1), id(70), &ann))])
+        .import(&[message_row(text(first, id(70), &ann))])
         .await
         .unwrap();
     // And what is imported.
@@ -469,13 +434,12 @@ async fn prepare(
         let rows: Vec<ImportRow> = messages.iter().cloned().rev().map(message_row).collect();
         store.import(&rows).await.unwrap();
     } else if !ids.is_empty() {
-        store
-            .append_messages(
-                conversation,
-                &messages.iter().cloned().map(new).collect::<Vec<_>>(),
-            )
-            .await
-            .unwrap();
+        append(
+            store,
+            conversation,
+            &messages.iter().cloned().map(new).collect::<Vec<_>>(),
+        )
+        .await;
     }
     (
         conversation,

@@ -153,18 +153,7 @@ pub async fn unasked_large_conversations_hide_none_that_was_answered(store: &dyn
     // One was sent to, one was read, one is small.
     send(store, own[0], 5, ann).await;
     send(store, own[1], 6, &people[0]).await;
-    mark(
-        store,
-        ann,
-        own[1],
-        MarkTo {
-            epoch: 0,
-            up_to: id(6).order_key(),
-            receipt: true,
-            change: change(7),
-        },
-    )
-    .await;
+    mark(store, ann, own[1], MarkTo::read(6, change(7))).await;
     let shown = inbox_ids(store, ann).await;
     assert_eq!(shown.len(), 200);
     assert!(
@@ -190,17 +179,18 @@ pub async fn unasked_large_conversations_hide_none_that_was_answered(store: &dyn
 
 pub async fn a_large_conversations_sends_show_in_rows_and_changes(store: &dyn Store) {
     let people = crowd(40);
-    make(store, conversation_id(1), &people).await;
-    make(store, conversation_id(2), &people[..2]).await;
-    send(store, conversation_id(1), 10, &people[0]).await;
-    send(store, conversation_id(2), 20, &people[0]).await;
-    send(store, conversation_id(1), 30, &people[5]).await;
+    let [first, second] = [1, 2].map(conversation_id);
+    make(store, first, &people).await;
+    make(store, second, &people[..2]).await;
+    send(store, first, 10, &people[0]).await;
+    send(store, second, 20, &people[0]).await;
+    send(store, first, 30, &people[5]).await;
     for (user, sent) in [
         (&people[0], Some(id(10))),
         (&people[5], Some(id(30))),
         (&people[39], None),
     ] {
-        let row = row(store, user, conversation_id(1)).await;
+        let row = row(store, user, first).await;
         assert_eq!(
             (row.last_message, row.last_activity, row.sent_up_to),
             (Some(id(30)), START.plus_micros(30), sent)
@@ -211,13 +201,13 @@ pub async fn a_large_conversations_sends_show_in_rows_and_changes(store: &dyn St
         changes(store, &people[1], id(5).order_key(), 9)
             .await
             .unwrap(),
-        [(id(20), conversation_id(2)), (id(30), conversation_id(1))]
+        [(id(20), second), (id(30), first)]
     );
     assert_eq!(
         changes(store, &people[39], id(29).order_key(), 9)
             .await
             .unwrap(),
-        [(id(30), conversation_id(1))]
+        [(id(30), first)]
     );
     assert_eq!(
         changes(store, &people[39], id(30).order_key(), 9)
@@ -270,10 +260,11 @@ pub async fn an_empty_conversation_stands_at_its_making(store: &dyn Store) {
 
 pub async fn a_stranger_has_no_row(store: &dyn Store) {
     let ann = user("ann");
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
-    send(store, conversation_id(1), 1, &ann).await;
+    let group = conversation_id(1);
+    make(store, group, std::slice::from_ref(&ann)).await;
+    send(store, group, 1, &ann).await;
     for name in ["an", "ann ", "anna", "Ann", "ben"] {
-        assert_eq!(try_row(store, &user(name), conversation_id(1)).await, None);
+        assert_eq!(try_row(store, &user(name), group).await, None);
         assert!(inbox_ids(store, &user(name)).await.is_empty());
         assert_eq!(
             changes(store, &user(name), OrderKey::MIN, 9).await.unwrap(),
@@ -318,21 +309,17 @@ pub async fn changes_are_ascending_and_complete(store: &dyn Store) {
     let mut later = group(conversation_id(5), &people);
     later.change = change(40);
     store.create_conversation(&later).await.unwrap();
-    send(store, conversation_id(1), 50, ann).await;
-    send(store, conversation_id(2), 10, &people[1]).await;
-    send(store, conversation_id(2), 30, &people[1]).await;
-    let to = MarkTo {
-        epoch: 0,
-        up_to: id(10).order_key(),
-        receipt: true,
-        change: change(45),
-    };
-    mark(store, ann, conversation_id(3), to).await;
+    let [first, second, third] = [1, 2, 3].map(conversation_id);
+    send(store, first, 50, ann).await;
+    send(store, second, 10, &people[1]).await;
+    send(store, second, 30, &people[1]).await;
+    let to = MarkTo::read(10, change(45));
+    mark(store, ann, third, to).await;
     let all = [
-        (id(30), conversation_id(2)),
+        (id(30), second),
         (change(40), conversation_id(5)),
-        (change(45), conversation_id(3)),
-        (id(50), conversation_id(1)),
+        (change(45), third),
+        (id(50), first),
     ];
     assert_eq!(
         changes(store, ann, id(20).order_key(), 9).await.unwrap(),
@@ -352,7 +339,7 @@ pub async fn changes_are_ascending_and_complete(store: &dyn Store) {
         changes(store, &people[1], change(40).order_key(), 9)
             .await
             .unwrap(),
-        [(id(50), conversation_id(1))],
+        [(id(50), first)],
         "another's marker is theirs"
     );
     assert_eq!(

@@ -7,7 +7,7 @@ use async_graphql::Variables;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, IndexUpkeep, RateBounds};
+use wideroom::chat::{Bounds, Chat, IndexUpkeep};
 use wideroom::clock::{Clock, IdGenerator, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds, OperationExecutor as _};
 use wideroom::model::{
@@ -17,20 +17,21 @@ use wideroom::model::{
 use wideroom::store::cql::Cql;
 use wideroom::store::embedded::{Embedded, Options};
 use wideroom::store::{
-    BanChange, ImportPositions, ImportRow, Imported, MembershipChange, MembershipTransition, Store,
+    BanChange, ImportPositions, ImportRow, MembershipChange, MembershipTransition, Store,
     StoreAdmin, TransitionKind,
 };
 
-use super::ask::{assert_sound, make, participants, send, send_all, send_as};
+use super::ask::{assert_sound, import_all, make, participants, send, send_all, send_as};
 use super::membership::{changing, joins, leaves};
 use super::pin::{pin, pins_of};
 use super::stage::{Stage, keyspace};
 use crate::support::cost::least_cost;
 use crate::support::size::sized;
 use crate::support::words::{
-    HOUR, START, change, conversation_id, crowd, group_row, id, id_with, message_row, new_salt,
-    participant_row, text, user, users,
+    HOUR, START, change, change_of, conversation_id, crowd, group_row, id, id_with, message_row,
+    new_salt, participant_row, text, user, users,
 };
+use crate::support::world::without_rates;
 
 /// Ended rows that are few. Each costs a store on disk a write or two.
 const FEW: usize = 20;
@@ -75,17 +76,13 @@ pub async fn reactions_that_were_taken_back_cost_a_page_nothing(stage: &Stage) {
     let store = stage.store();
     let many = many(stage, DECIDED_MAX);
     let people = crowd(many + 1);
-    make(store, conversation_id(1), &people[..2]).await;
-    send_all(store, conversation_id(1), 1..3, &people[0]).await;
+    let group = conversation_id(1);
+    make(store, group, &people[..2]).await;
+    send_all(store, group, 1..3, &people[0]).await;
     let emoji = Emoji::parse("👍").unwrap();
     let react = async |micros: i64, user: &UserId, is_on: bool| {
-        let change = Change {
-            id: change(micros),
-            kind: ChangeKind::ReactionsChanged,
-            message: id(1),
-            user: user.clone(),
-        };
-        let reacted = store.react(conversation_id(1), &emoji, is_on, &change);
+        let change = change_of(change(micros), ChangeKind::ReactionsChanged, id(1), user);
+        let reacted = store.react(group, &emoji, is_on, &change);
         reacted.await.unwrap().unwrap();
     };
     react(900, &people[0], true).await;
@@ -104,7 +101,7 @@ pub async fn reactions_that_were_taken_back_cost_a_page_nothing(stage: &Stage) {
         let toggles = stream::iter(toggles).buffer_unordered(at_once);
         toggles.collect::<Vec<()>>().await;
         let list = async || {
-            let asked = [(conversation_id(1), id(1))];
+            let asked = [(group, id(1))];
             let found = store.reactions(&people[0], &asked).await.unwrap();
             assert_eq!(found[0].iter().map(|one| one.count).sum::<u32>(), 1);
         };
@@ -132,8 +129,7 @@ fn row_of(
 
 async fn import(store: &dyn StoreAdmin, rows: &[ImportRow]) {
     for piece in rows.chunks(1_000) {
-        let fates = store.import(piece).await.unwrap();
-        assert!(fates.iter().all(|fate| *fate == Imported::Added));
+        import_all(store, piece).await;
     }
 }
 
@@ -404,14 +400,10 @@ async fn opened(folder: &tempfile::TempDir) -> Arc<Embedded> {
 }
 
 fn bounds() -> Bounds {
-    Bounds {
-        rates: RateBounds {
-            is_on: false,
-            ..RateBounds::default()
-        },
+    without_rates(Bounds {
         search_segments: [4, 12, 36],
         ..Bounds::default()
-    }
+    })
 }
 
 async fn served(store: &Arc<Embedded>) -> Api {

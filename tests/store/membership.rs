@@ -2,9 +2,8 @@
 
 use futures_util::future::{join, join_all};
 use wideroom::model::{
-    Change, ChangeKind, Conversation, ConversationId, Flags, GroupName, Membership,
-    MembershipState, Message, MessageKind, OrderKey, PageRequest, ReadMarker, Role, TimeUuid,
-    UserId,
+    ChangeKind, Conversation, ConversationId, Flags, GroupName, Membership, MembershipState,
+    Message, MessageKind, OrderKey, PageRequest, ReadMarker, Role, TimeUuid, UserId,
 };
 use wideroom::store::{
     Audience, FlagsChange, ImportRow, MembershipChange, MembershipTransition, Renaming, Store,
@@ -12,12 +11,14 @@ use wideroom::store::{
 };
 
 use super::ask::{
-    MarkTo, assert_newest, history, inbox, inbox_ids, make, mark, only, participant, participants,
-    row, send, send_as, try_row, unread,
+    MarkTo, assert_newest, changes, history, inbox, inbox_ids, make, mark, message, message_count,
+    newest_event, participant, participant_count, participants, participation, row, send, send_as,
+    try_row, unread,
 };
 use super::race::until_available;
 use crate::support::words::{
-    START, change, conversation_id, crowd, group_row, id, new, system, text, users,
+    START, change, change_of, conversation_id, crowd, flags_change, group_row, id, new, system,
+    text, users,
 };
 
 fn membership(state: MembershipState, role: Role, since: Option<i64>) -> Membership {
@@ -69,11 +70,8 @@ pub fn changing(
         TransitionKind::Stays | TransitionKind::Clears => ChangeKind::RoleChanged,
     };
     let first = micros - i64::try_from(transitions.len()).unwrap();
-    let change = |(at, transition): (i64, &MembershipTransition)| Change {
-        id: id(at),
-        kind: kind(transition.kind),
-        message: message.id,
-        user: transition.user.clone(),
+    let change = |(at, transition): (i64, &MembershipTransition)| {
+        change_of(id(at), kind(transition.kind), message.id, &transition.user)
     };
     let changes = (first..).zip(transitions).map(change).collect();
     MembershipChange::announced(seen, transitions.to_vec(), changes, message.into())
@@ -151,36 +149,25 @@ async fn changed(
 
 pub async fn a_user_who_joins_sees_the_history_and_has_nothing_unread(store: &dyn Store) {
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    make(store, conversation_id(2), std::slice::from_ref(&eve)).await;
-    send(store, conversation_id(1), 10, &ann).await;
-    send(store, conversation_id(2), 15, &eve).await;
-    let audience = govern(store, conversation_id(1), 20, &[joins(&eve, 20)]).await;
+    let [first, second] = [1, 2].map(conversation_id);
+    make(store, first, &[ann.clone(), ben.clone()]).await;
+    make(store, second, std::slice::from_ref(&eve)).await;
+    send(store, first, 10, &ann).await;
+    send(store, second, 15, &eve).await;
+    let audience = govern(store, first, 20, &[joins(&eve, 20)]).await;
     assert_eq!(
         audience.users.unwrap().to_vec(),
         [ann.clone(), ben.clone(), eve.clone()]
     );
     assert_eq!(
-        participants(store, conversation_id(1)).await,
+        participants(store, first).await,
         [ann.clone(), ben.clone(), eve.clone()]
     );
-    assert_eq!(
-        store
-            .participant_counts(&[conversation_id(1)])
-            .await
-            .unwrap(),
-        [3]
-    );
-    assert_eq!(history(store, conversation_id(1)).await, [id(20), id(10)]);
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [2]
-    );
-    assert_eq!(
-        inbox_ids(store, &eve).await,
-        [conversation_id(1), conversation_id(2)]
-    );
-    let entry = row(store, &eve, conversation_id(1)).await;
+    assert_eq!(participant_count(store, first).await, 3);
+    assert_eq!(history(store, first).await, [id(20), id(10)]);
+    assert_eq!(message_count(store, first).await, 2);
+    assert_eq!(inbox_ids(store, &eve).await, [first, second]);
+    let entry = row(store, &eve, first).await;
     assert_eq!(
         (entry.last_message, entry.last_activity),
         (Some(id(20)), START.plus_micros(20))
@@ -190,7 +177,7 @@ pub async fn a_user_who_joins_sees_the_history_and_has_nothing_unread(store: &dy
         (ReadMarker::at_joining(id(20)), None)
     );
     assert!(!entry.may_be_unread());
-    let there = participant(store, conversation_id(1), &eve).await.unwrap();
+    let there = participant(store, first, &eve).await.unwrap();
     assert_eq!(
         there.membership,
         membership(MembershipState::Joined, Role::Member, Some(20))
@@ -200,29 +187,21 @@ pub async fn a_user_who_joins_sees_the_history_and_has_nothing_unread(store: &dy
         (OrderKey::MIN, OrderKey::MIN),
         "they have read nothing of it"
     );
-    assert_eq!(
-        changed(store, &eve, 15).await,
-        [(id(20), conversation_id(1), true)]
-    );
+    assert_eq!(changed(store, &eve, 15).await, [(id(20), first, true)]);
     // To the others it is a message that is not unread.
-    let ben_s = row(store, &ben, conversation_id(1)).await;
+    let ben_s = row(store, &ben, first).await;
     assert_eq!(
         (ben_s.last_message, ben_s.marker),
         (Some(id(20)), ReadMarker::default())
     );
-    assert_eq!(
-        unread(store, &ben, conversation_id(1), OrderKey::MIN, 9)
-            .await
-            .count,
-        1
-    );
-    send(store, conversation_id(1), 30, &ben).await;
+    assert_eq!(unread(store, &ben, first, OrderKey::MIN, 9).await.count, 1);
+    send(store, first, 30, &ben).await;
     assert_eq!(
         unread(
             store,
             &eve,
-            conversation_id(1),
-            row(store, &eve, conversation_id(1)).await.read_up_to(),
+            first,
+            row(store, &eve, first).await.read_up_to(),
             9
         )
         .await
@@ -234,89 +213,61 @@ pub async fn a_user_who_joins_sees_the_history_and_has_nothing_unread(store: &dy
 
 pub async fn a_user_who_leaves_has_no_entry_and_no_changes(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    make(store, conversation_id(2), std::slice::from_ref(&ben)).await;
-    send(store, conversation_id(1), 10, &ann).await;
-    let audience = govern(store, conversation_id(1), 20, &[leaves(&ben, 20)]).await;
+    let [first, second] = [1, 2].map(conversation_id);
+    make(store, first, &[ann.clone(), ben.clone()]).await;
+    make(store, second, std::slice::from_ref(&ben)).await;
+    send(store, first, 10, &ann).await;
+    let audience = govern(store, first, 20, &[leaves(&ben, 20)]).await;
     assert_eq!(audience.users.unwrap().to_vec(), std::slice::from_ref(&ann));
-    assert_eq!(
-        participants(store, conversation_id(1)).await,
-        std::slice::from_ref(&ann)
-    );
-    assert_eq!(
-        store
-            .participant_counts(&[conversation_id(1)])
-            .await
-            .unwrap(),
-        [1]
-    );
-    let participation = only(
-        store
-            .participations(&ben, &[conversation_id(1)])
-            .await
-            .unwrap(),
-    )
-    .unwrap();
+    assert_eq!(participants(store, first).await, std::slice::from_ref(&ann));
+    assert_eq!(participant_count(store, first).await, 1);
+    let participation = participation(store, first, &ben).await.unwrap();
     assert_eq!(
         participation.membership,
         membership(MembershipState::Left, Role::Member, Some(20))
     );
     assert_eq!(
-        participant(store, conversation_id(1), &ben)
-            .await
-            .unwrap()
-            .membership,
+        participant(store, first, &ben).await.unwrap().membership,
         participation.membership
     );
-    assert_eq!(
-        changed(store, &ben, 10).await,
-        [(id(20), conversation_id(1), false)]
-    );
-    let told = send_as(store, conversation_id(1), id(30), &ann).await;
+    assert_eq!(changed(store, &ben, 10).await, [(id(20), first, false)]);
+    let told = send_as(store, first, id(30), &ann).await;
     assert_eq!(told.users.unwrap().to_vec(), std::slice::from_ref(&ann));
-    assert_eq!(try_row(store, &ben, conversation_id(1)).await, None);
-    assert_eq!(inbox_ids(store, &ben).await, [conversation_id(2)]);
+    assert_eq!(try_row(store, &ben, first).await, None);
+    assert_eq!(inbox_ids(store, &ben).await, [second]);
     assert_eq!(
         changed(store, &ben, 20).await,
         [],
         "what was sent later is no news to them"
     );
-    assert_eq!(inbox_ids(store, &ann).await, [conversation_id(1)]);
+    assert_eq!(inbox_ids(store, &ann).await, [first]);
 }
 
 pub async fn a_user_who_rejoins_has_nothing_unread(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
     for micros in [10, 11, 12] {
-        send(store, conversation_id(1), micros, &ann).await;
+        send(store, group, micros, &ann).await;
     }
     // As a mark of unread leaves it: in a later epoch, at the beginning.
     let epoch = START.plus_micros(15).micros().cast_unsigned();
     mark(
         store,
         &ben,
-        conversation_id(1),
-        MarkTo {
-            epoch,
-            up_to: OrderKey::MIN,
-            receipt: false,
-            change: change(15),
-        },
+        group,
+        MarkTo::unread(epoch, OrderKey::MIN, change(15)),
     )
     .await;
     let mute = FlagsChange {
-        conversation: conversation_id(1),
         muted: Some(true),
-        pinned: None,
-        archive: None,
-        level: None,
-        change: change(16),
+        ..flags_change(group, change(16))
     };
     store.set_flags(&ben, &mute).await.unwrap();
-    govern(store, conversation_id(1), 20, &[leaves(&ben, 20)]).await;
-    send(store, conversation_id(1), 30, &ann).await;
-    govern(store, conversation_id(1), 40, &[joins(&ben, 40)]).await;
-    let entry = row(store, &ben, conversation_id(1)).await;
+    govern(store, group, 20, &[leaves(&ben, 20)]).await;
+    send(store, group, 30, &ann).await;
+    govern(store, group, 40, &[joins(&ben, 40)]).await;
+    let entry = row(store, &ben, group).await;
     assert_eq!(entry.marker, ReadMarker::at_joining(id(40)));
     assert!(!entry.may_be_unread());
     assert_eq!(
@@ -326,15 +277,9 @@ pub async fn a_user_who_rejoins_has_nothing_unread(store: &dyn Store) {
             ..Flags::default()
         }
     );
-    assert_eq!(inbox_ids(store, &ben).await, [conversation_id(1)]);
-    assert_eq!(
-        store
-            .participant_counts(&[conversation_id(1)])
-            .await
-            .unwrap(),
-        [2]
-    );
-    let back = participant(store, conversation_id(1), &ben).await.unwrap();
+    assert_eq!(inbox_ids(store, &ben).await, [group]);
+    assert_eq!(participant_count(store, group).await, 2);
+    let back = participant(store, group, &ben).await.unwrap();
     assert_eq!(
         back.membership,
         membership(MembershipState::Joined, Role::Member, Some(40))
@@ -344,65 +289,52 @@ pub async fn a_user_who_rejoins_has_nothing_unread(store: &dyn Store) {
 
 pub async fn a_change_decided_on_an_older_membership_is_not_persisted(store: &dyn Store) {
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
-    let seen = version(store, conversation_id(1)).await;
+    let group = conversation_id(1);
+    make(store, group, std::slice::from_ref(&ann)).await;
+    let seen = version(store, group).await;
     assert_eq!(seen, Some(change(0)), "of its making");
-    send(store, conversation_id(1), 5, &ann).await;
+    send(store, group, 5, &ann).await;
     assert_eq!(
-        version(store, conversation_id(1)).await,
+        version(store, group).await,
         seen,
         "a send changes no membership"
     );
     let (first, late) = (
-        changing(conversation_id(1), 10, seen, &[joins(&ben, 10)]),
-        changing(
-            conversation_id(1),
-            20,
-            seen,
-            &[leaves(&ann, 20), joins(&eve, 20)],
-        ),
+        changing(group, 10, seen, &[joins(&ben, 10)]),
+        changing(group, 20, seen, &[leaves(&ann, 20), joins(&eve, 20)]),
     );
     assert!(
         store
-            .change_membership(conversation_id(1), &first)
+            .change_membership(group, &first)
             .await
             .unwrap()
             .is_some()
     );
-    assert_eq!(version(store, conversation_id(1)).await, Some(id(10)));
+    assert_eq!(version(store, group).await, Some(id(10)));
     assert!(
         store
-            .change_membership(conversation_id(1), &late)
+            .change_membership(group, &late)
             .await
             .unwrap()
             .is_none()
     );
-    assert_eq!(
-        participants(store, conversation_id(1)).await,
-        [ann.clone(), ben]
-    );
-    assert_eq!(try_row(store, &eve, conversation_id(1)).await, None);
-    assert_eq!(history(store, conversation_id(1)).await, [id(10), id(5)]);
+    assert_eq!(participants(store, group).await, [ann.clone(), ben]);
+    assert_eq!(try_row(store, &eve, group).await, None);
+    assert_eq!(history(store, group).await, [id(10), id(5)]);
     assert_newest(store.newest_id().await.unwrap(), Some(id(10)));
-    assert_eq!(
-        store
-            .changes(conversation_id(1), OrderKey::MIN, 9)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(changes(store, group).await.len(), 1);
 }
 
 pub async fn the_same_change_once_more_changes_nothing(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
-    let join = changing(conversation_id(1), 10, Some(change(0)), &[joins(&ben, 10)]);
-    let name = renaming(conversation_id(1), 20, "again", &ann);
+    let group = conversation_id(1);
+    make(store, group, std::slice::from_ref(&ann)).await;
+    let join = changing(group, 10, Some(change(0)), &[joins(&ben, 10)]);
+    let name = renaming(group, 20, "again", &ann);
     for _ in 0..2 {
         assert_eq!(
             store
-                .change_membership(conversation_id(1), &join)
+                .change_membership(group, &join)
                 .await
                 .unwrap()
                 .unwrap()
@@ -415,7 +347,7 @@ pub async fn the_same_change_once_more_changes_nothing(store: &dyn Store) {
     for _ in 0..2 {
         assert_eq!(
             store
-                .rename_conversation(conversation_id(1), &name)
+                .rename_conversation(group, &name)
                 .await
                 .unwrap()
                 .users
@@ -424,80 +356,53 @@ pub async fn the_same_change_once_more_changes_nothing(store: &dyn Store) {
             2
         );
     }
-    assert_eq!(history(store, conversation_id(1)).await, [id(20), id(10)]);
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [2]
-    );
-    assert_eq!(
-        store
-            .participant_counts(&[conversation_id(1)])
-            .await
-            .unwrap(),
-        [2]
-    );
-    assert_eq!(
-        store
-            .changes(conversation_id(1), OrderKey::MIN, 9)
-            .await
-            .unwrap()
-            .len(),
-        2
-    );
+    assert_eq!(history(store, group).await, [id(20), id(10)]);
+    assert_eq!(message_count(store, group).await, 2);
+    assert_eq!(participant_count(store, group).await, 2);
+    assert_eq!(changes(store, group).await.len(), 2);
 }
 
 pub async fn changes_of_membership_stand_in_the_log(store: &dyn Store) {
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
     let made = changing(
-        conversation_id(1),
+        group,
         20,
         Some(change(0)),
         &[joins(&eve, 20), leaves(&ben, 20), stays(&ann, Role::Admin)],
     );
     store
-        .change_membership(conversation_id(1), &made)
+        .change_membership(group, &made)
         .await
         .unwrap()
         .unwrap();
+    assert_eq!(changes(store, group).await, made.changes);
     assert_eq!(
         store
-            .changes(conversation_id(1), OrderKey::MIN, 9)
-            .await
-            .unwrap(),
-        made.changes
-    );
-    assert_eq!(
-        store
-            .changes(conversation_id(1), made.changes[0].id.order_key(), 1)
+            .changes(group, made.changes[0].id.order_key(), 1)
             .await
             .unwrap(),
         made.changes[1..2]
     );
     assert_eq!(
-        only(store.newest_events(&[conversation_id(1)]).await.unwrap()),
+        newest_event(store, group).await,
         Some(id(20)),
         "the message is the last of it"
     );
-    let kept = only(
-        store
-            .messages(&[(conversation_id(1), id(20))])
-            .await
-            .unwrap(),
-    )
-    .unwrap();
+    let kept = message(store, group, id(20)).await.unwrap();
     assert_eq!(Some(&kept), made.message.as_ref());
     assert_eq!(kept.kind, MessageKind::System);
 }
 
 fn renaming(conversation: ConversationId, micros: i64, name: &str, actor: &UserId) -> Renaming {
     let message: Message = system(conversation, id(micros), actor);
-    let change = Change {
-        id: id(micros - 1),
-        kind: ChangeKind::ConversationRenamed,
-        message: message.id,
-        user: actor.clone(),
-    };
+    let change = change_of(
+        id(micros - 1),
+        ChangeKind::ConversationRenamed,
+        message.id,
+        actor,
+    );
     Renaming {
         name: GroupName::parse(name).unwrap(),
         change,
@@ -518,25 +423,15 @@ pub async fn another_name_is_kept_with_its_message(store: &dyn Store) {
             audience.users.map(|users| users.len()),
             (count == 2).then_some(2)
         );
-        let participation = only(
-            store
-                .participations(&people[1], &[conversation_id(number)])
-                .await
-                .unwrap(),
-        )
-        .unwrap();
+        let participation = participation(store, conversation_id(number), &people[1])
+            .await
+            .unwrap();
         assert_eq!(
             participation.conversation.name.as_ref().unwrap().as_str(),
             "Räder & Äpfel"
         );
         assert_eq!(participation.conversation.is_large, count == 40);
-        assert_eq!(
-            store
-                .changes(conversation_id(number), OrderKey::MIN, 9)
-                .await
-                .unwrap(),
-            [to.change]
-        );
+        assert_eq!(changes(store, conversation_id(number)).await, [to.change]);
         let entry = row(store, &people[1], conversation_id(number)).await;
         assert_eq!(
             (entry.last_message, entry.last_activity),
@@ -576,87 +471,59 @@ pub async fn another_name_is_kept_with_its_message(store: &dyn Store) {
 
 pub async fn the_33rd_who_joins_makes_it_large_for_good(store: &dyn Store) {
     let people = crowd(60);
-    make(
-        store,
-        conversation_id(1),
-        &people[..Conversation::FAN_OUT_MAX],
-    )
-    .await;
-    make(store, conversation_id(2), &people).await;
-    send(store, conversation_id(1), 10, &people[0]).await;
-    send(store, conversation_id(2), 15, &people[0]).await;
+    let [first, second] = [1, 2].map(conversation_id);
+    make(store, first, &people[..Conversation::FAN_OUT_MAX]).await;
+    make(store, second, &people).await;
+    send(store, first, 10, &people[0]).await;
+    send(store, second, 15, &people[0]).await;
     let more: Vec<_> = people[32..50].iter().map(|user| joins(user, 50)).collect();
-    let audience = govern(store, conversation_id(1), 50, &more).await;
+    let audience = govern(store, first, 50, &more).await;
     assert_eq!(
         audience.users.unwrap().len(),
         50,
         "named once more, so that they know where to listen"
     );
-    assert_eq!(
-        store
-            .participant_counts(&[conversation_id(1)])
-            .await
-            .unwrap(),
-        [50]
-    );
+    assert_eq!(participant_count(store, first).await, 50);
     for user in &people[..50] {
-        assert_eq!(
-            inbox_ids(store, user).await,
-            [conversation_id(1), conversation_id(2)],
-            "{user}"
-        );
+        assert_eq!(inbox_ids(store, user).await, [first, second], "{user}");
         let mut large = store.large_conversations(user).await.unwrap();
         large.sort_unstable();
-        assert_eq!(large, [conversation_id(1), conversation_id(2)]);
+        assert_eq!(large, [first, second]);
     }
-    assert_eq!(inbox_ids(store, &people[50]).await, [conversation_id(2)]);
-    assert_eq!(
-        send_as(store, conversation_id(1), id(60), &people[40])
-            .await
-            .users,
-        None
-    );
+    assert_eq!(inbox_ids(store, &people[50]).await, [second]);
+    assert_eq!(send_as(store, first, id(60), &people[40]).await.users, None);
     // Down to two, it stays large.
     let less: Vec<_> = people[2..50].iter().map(|user| leaves(user, 200)).collect();
-    assert_eq!(
-        govern(store, conversation_id(1), 200, &less).await.users,
-        None
-    );
-    assert_eq!(participants(store, conversation_id(1)).await, people[..2]);
-    let participation = only(
-        store
-            .participations(&people[1], &[conversation_id(1)])
-            .await
-            .unwrap(),
-    )
-    .unwrap();
+    assert_eq!(govern(store, first, 200, &less).await.users, None);
+    assert_eq!(participants(store, first).await, people[..2]);
+    let participation = participation(store, first, &people[1]).await.unwrap();
     assert!(participation.conversation.is_large);
-    assert_eq!(inbox_ids(store, &people[40]).await, [conversation_id(2)]);
+    assert_eq!(inbox_ids(store, &people[40]).await, [second]);
     assert_eq!(
         store.large_conversations(&people[40]).await.unwrap(),
-        [conversation_id(2)]
+        [second]
     );
     assert_eq!(
         changed(store, &people[40], 60).await,
-        [(id(200), conversation_id(1), false)]
+        [(id(200), first, false)]
     );
-    send(store, conversation_id(1), 210, &people[0]).await;
+    send(store, first, 210, &people[0]).await;
     assert_eq!(changed(store, &people[40], 200).await, []);
     // A user who rejoins has no unread messages.
     assert_eq!(
-        govern(store, conversation_id(1), 220, &[joins(&people[40], 220)])
+        govern(store, first, 220, &[joins(&people[40], 220)])
             .await
             .users,
         None
     );
-    let entry = row(store, &people[40], conversation_id(1)).await;
+    let entry = row(store, &people[40], first).await;
     assert_eq!(
         (entry.last_message, entry.may_be_unread()),
         (Some(id(220)), false)
     );
     assert_eq!(
         changed(store, &people[40], 200).await,
-        [(id(220), conversation_id(1), true)]
+        [(id(220), first, true)]
     );
 }
 
@@ -676,13 +543,7 @@ async fn owners(store: &dyn Store, conversation: ConversationId) -> Vec<UserId> 
             participant(store, conversation, &one.user).await.as_ref(),
             Some(one)
         );
-        let participation = only(
-            store
-                .participations(&one.user, &[conversation])
-                .await
-                .unwrap(),
-        )
-        .unwrap();
+        let participation = participation(store, conversation, &one.user).await.unwrap();
         assert_eq!(
             participation.membership, one.membership,
             "a role is the same wherever it is told"
@@ -836,45 +697,29 @@ pub async fn one_of_two_concurrent_membership_changes_is_persisted(store: &dyn S
 /// While some send, one comes and goes: whoever is in it at the end sees the last message, as the last or as unread.
 pub async fn a_send_at_the_moment_of_joining_misses_nobody(store: &dyn Store) {
     let people = crowd(36);
-    make(store, conversation_id(1), &people[..3]).await;
+    let group = conversation_id(1);
+    make(store, group, &people[..3]).await;
     // On a cluster the ids of two servers come like this: each ascends, and they mix.
     let sends = async {
         for micros in 1..=40 {
-            let message = [new(text(conversation_id(1), id(micros * 10), &people[0]))];
-            until_available(async || store.append_messages(conversation_id(1), &message).await)
-                .await;
+            let message = [new(text(group, id(micros * 10), &people[0]))];
+            until_available(async || store.append_messages(group, &message).await).await;
         }
     };
     let transitions = async {
         for (n, user) in (0..).zip(&people[3..]) {
             let at = 1_000 + n * 10;
-            let change = changing(
-                conversation_id(1),
-                at,
-                version(store, conversation_id(1)).await,
-                &[joins(user, at)],
-            );
+            let change = changing(group, at, version(store, group).await, &[joins(user, at)]);
             assert!(
-                until_available(async || store
-                    .change_membership(conversation_id(1), &change)
-                    .await)
-                .await
-                .is_some()
+                until_available(async || store.change_membership(group, &change).await)
+                    .await
+                    .is_some()
             );
         }
     };
     join(sends, transitions).await;
-    assert_eq!(
-        store
-            .participant_counts(&[conversation_id(1)])
-            .await
-            .unwrap(),
-        [36]
-    );
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [40 + 33]
-    );
+    assert_eq!(participant_count(store, group).await, 36);
+    assert_eq!(message_count(store, group).await, 40 + 33);
     for user in &people {
         let rows = inbox(store, user).await;
         assert_eq!(

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use wideroom::clock::Clock as _;
 use wideroom::model::{
-    Change, Content, IgnoredSenders, Mentions, Message, MessageId, NotificationLevel, OrderKey,
-    Revision, Unread, UserId,
+    Content, IgnoredSenders, Mentions, Message, MessageId, NotificationLevel, OrderKey, Revision,
+    Unread, UserId,
 };
 use wideroom::store::{FlagsChange, Store, StoreAdmin, UnreadQuery};
 
-use super::ask::{assert_sound, make, only, row, send_all};
+use super::ask::{append, assert_sound, make, only, revise, row, send_all};
 use super::membership::{changing, joins};
 use super::stage::Stage;
 use crate::support::words::{
-    START, change, content, conversation_id, crowd, group_row, id, id_with, message_row, new,
-    participant_row, text, users,
+    START, change, content, conversation_id, crowd, flags_change, group_row, id, id_with,
+    message_row, new, participant_row, text, users,
 };
 
 fn mentioning(users: &[&UserId], everyone: bool) -> Content {
@@ -34,14 +34,11 @@ fn message(micros: i64, sender: &UserId, users: &[&UserId], everyone: bool) -> M
 
 async fn say(store: &dyn Store, micros: i64, sender: &UserId, users: &[&UserId], everyone: bool) {
     let message = message(micros, sender, users, everyone);
-    store
-        .append_messages(conversation_id(1), &[new(message)])
-        .await
-        .unwrap();
+    append(store, conversation_id(1), &[new(message)]).await;
 }
 
 async fn edit(store: &dyn Store, micros: i64, message: i64, users: &[&UserId], everyone: bool) {
-    revise(
+    revise_of_ann(
         store,
         micros,
         message,
@@ -50,20 +47,10 @@ async fn edit(store: &dyn Store, micros: i64, message: i64, users: &[&UserId], e
     .await;
 }
 
-async fn revise(store: &dyn Store, micros: i64, message: i64, revision: Revision) -> Arc<Message> {
-    let [ann] = users(["ann"]);
-    let change = Change {
-        id: change(micros),
-        kind: revision.kind(),
-        message: id(message),
-        user: ann,
-    };
-    store
-        .revise_message(conversation_id(1), &revision, &change)
-        .await
-        .unwrap()
-        .unwrap()
-        .message
+async fn revise_of_ann(store: &dyn Store, micros: i64, message: i64, to: Revision) -> Arc<Message> {
+    let (on, ann) = (conversation_id(1), &users(["ann"])[0]);
+    let revised = revise(store, on, id(message), micros, to, ann).await;
+    revised.unwrap().message
 }
 
 async fn mentions(
@@ -187,7 +174,7 @@ pub async fn mentions_behind_those_of_blocked_senders_become_exact(stage: &Stage
     assert_eq!(exact(stage, 0, blocking).await, some(5, 500));
     edit(store, BLOCKED + 6, 500, &[], false).await;
     assert_eq!(exact(stage, 0, blocking).await, some(4, 1_500));
-    revise(store, BLOCKED + 7, BLOCKED + 1, Revision::Deletion).await;
+    revise_of_ann(store, BLOCKED + 7, BLOCKED + 1, Revision::Deletion).await;
     assert_eq!(exact(stage, 0, blocking).await, some(3, 1_500));
     // A marker that moves on, and back.
     let later = exact(stage, BLOCKED + 2, blocking).await;
@@ -278,7 +265,7 @@ pub async fn an_edit_replaces_mentions_and_a_deletion_removes_them(store: &dyn S
     assert_eq!(count(store, &ben, 0).await, (1, Some(id(1))));
     edit(store, 12, 2, &[&ben], false).await;
     assert_eq!(count(store, &ben, 0).await, (2, Some(id(1))));
-    revise(store, 13, 1, Revision::Deletion).await;
+    revise_of_ann(store, 13, 1, Revision::Deletion).await;
     assert_eq!(count(store, &ben, 0).await, (1, Some(id(2))));
     assert_eq!(count(store, &cat, 0).await, (0, None));
     edit(store, 14, 1, &[&cat], true).await;
@@ -322,11 +309,12 @@ pub async fn mentions_are_counted_in_large_conversations(store: &dyn StoreAdmin)
 
 pub async fn a_user_who_joins_later_finds_earlier_mentions(store: &dyn Store) {
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
-    make(store, conversation_id(1), &[ann.clone(), ben]).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben]).await;
     say(store, 1, &ann, &[], true).await;
     say(store, 2, &ann, &[&cat], false).await;
-    let change = changing(conversation_id(1), 20, Some(change(0)), &[joins(&cat, 20)]);
-    let joined = store.change_membership(conversation_id(1), &change).await;
+    let change = changing(group, 20, Some(change(0)), &[joins(&cat, 20)]);
+    let joined = store.change_membership(group, &change).await;
     joined.unwrap().unwrap();
     assert_eq!(count(store, &cat, 20).await, (0, None));
     assert_eq!(
@@ -359,19 +347,17 @@ pub async fn an_import_brings_mentions_whatever_the_order(store: &dyn StoreAdmin
 
 pub async fn a_level_is_set_and_cleared_beside_other_flags(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben]).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben]).await;
     let set = async |micros, level, muted| {
         let to = FlagsChange {
-            conversation: conversation_id(1),
             muted,
-            pinned: None,
-            archive: None,
             level,
-            change: change(micros),
+            ..flags_change(group, change(micros))
         };
         store.set_flags(&ann, &to).await.unwrap()
     };
-    let level = async || row(store, &ann, conversation_id(1)).await.flags.level;
+    let level = async || row(store, &ann, group).await.flags.level;
     assert_eq!(level().await, None);
     for (micros, one) in (5..).zip(NotificationLevel::ALL) {
         let flags = set(micros, Some(Some(one)), None).await.unwrap();

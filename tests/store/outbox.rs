@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wideroom::model::{
-    Change, ChangeKind, ConversationId, Emoji, GroupName, Mentions, OrderKey, OutboxEvent,
-    OutboxEventKind, OutboxRow, OutboxShard, Revision, TimeUuid,
+    ChangeKind, ConversationId, Emoji, GroupName, Mentions, OrderKey, OutboxEvent, OutboxEventKind,
+    OutboxRow, OutboxShard, Revision, TimeUuid,
 };
 use wideroom::store::{
     DeadLetter, HeldPosition, NewConversation, OutboxPage, OutboxRead, ReaderLease, ReaderPosition,
     Renaming, Store, StoreAdmin,
 };
 
-use super::ask::{PAGES_MAX, make, send};
+use super::ask::{PAGES_MAX, append, make, send};
 use super::membership::{changing, joins, leaves};
 use crate::support::words::{
-    HOUR, START, change, content, conversation_id, group, id, new, system, text, users,
+    HOUR, START, change, change_of, content, conversation_id, group, id, new, system, text, users,
 };
 
 /// All rows of some conversations, by shard, in pages of about `limit` rows, after one position and
@@ -77,15 +77,16 @@ pub async fn events_of(store: &dyn Store, conversation: ConversationId) -> Vec<O
 pub async fn a_store_without_an_outbox_has_no_rows(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     store.set_outbox(None).await.unwrap();
-    make(store, conversation_id(1), &[ann.clone(), ben]).await;
-    send(store, conversation_id(1), 1, &ann).await;
-    assert_eq!(events_of(store, conversation_id(1)).await, []);
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben]).await;
+    send(store, group, 1, &ann).await;
+    assert_eq!(events_of(store, group).await, []);
     store.set_outbox(Some(START)).await.unwrap();
-    send(store, conversation_id(1), 2, &ann).await;
+    send(store, group, 2, &ann).await;
     store.set_outbox(None).await.unwrap();
-    send(store, conversation_id(1), 3, &ann).await;
+    send(store, group, 3, &ann).await;
     assert_eq!(
-        events_of(store, conversation_id(1)).await,
+        events_of(store, group).await,
         [OutboxEvent::message_added(id(2))],
         "the rows of the time when it was on stay"
     );
@@ -98,13 +99,8 @@ pub async fn every_write_with_events_has_a_row(store: &dyn StoreAdmin) {
     make(store, on, &[ann.clone(), ben.clone()]).await;
     make(store, conversation_id(2), std::slice::from_ref(&ann)).await;
     let batch: Vec<_> = (1..=3).map(|at| new(text(on, id(at), &ann))).collect();
-    store.append_messages(on, &batch).await.unwrap();
-    let done = |micros, kind, message| Change {
-        id: change(micros),
-        kind,
-        message,
-        user: ann.clone(),
-    };
+    append(store, on, &batch).await;
+    let done = |micros, kind, message| change_of(change(micros), kind, message, &ann);
     let edited = done(4, ChangeKind::MessageEdited, id(1));
     let edit = Revision::Edit {
         content: content("better"),
@@ -139,12 +135,7 @@ pub async fn every_write_with_events_has_a_row(store: &dyn StoreAdmin) {
     );
     let stale = changing(on, 40, Some(id(20)), &[joins(&cat, 40)]);
     assert!(store.change_membership(on, &stale).await.unwrap().is_none());
-    let renamed = Change {
-        id: id(49),
-        kind: ChangeKind::ConversationRenamed,
-        message: id(50),
-        user: ann.clone(),
-    };
+    let renamed = change_of(id(49), ChangeKind::ConversationRenamed, id(50), &ann);
     let renaming = Renaming {
         name: GroupName::parse("new").unwrap(),
         change: renamed,
@@ -196,7 +187,7 @@ pub async fn a_repeated_write_adds_no_event(store: &dyn StoreAdmin) {
     make(store, on, &[ann.clone(), ben]).await;
     let batch: Vec<_> = (1..=2).map(|at| new(text(on, id(at), &ann))).collect();
     for _ in 0..2 {
-        store.append_messages(on, &batch).await.unwrap();
+        append(store, on, &batch).await;
     }
     let joining = changing(on, 20, Some(change(0)), &[joins(&users(["cat"])[0], 20)]);
     for _ in 0..2 {
@@ -272,14 +263,15 @@ pub async fn the_time_of_the_switch_is_read_back(store: &dyn StoreAdmin) {
 
 pub async fn conversations_are_found_whoever_takes_part(store: &dyn StoreAdmin) {
     let [ann] = users(["ann"]);
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
-    let ids = [conversation_id(2), conversation_id(1), conversation_id(3)];
+    let group = conversation_id(1);
+    make(store, group, std::slice::from_ref(&ann)).await;
+    let ids = [conversation_id(2), group, conversation_id(3)];
     let found = store.conversations(&ids).await.unwrap();
     let found: Vec<_> = found
         .iter()
         .map(|found| found.as_ref().map(|found| found.id))
         .collect();
-    assert_eq!(found, [None, Some(conversation_id(1)), None]);
+    assert_eq!(found, [None, Some(group), None]);
 }
 
 /// A reader that no other case has: cases may share the store.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use wideroom::model::{Change, ChangeKind, Message, MessageId, OrderKey, Pin, Revision, UserId};
+use wideroom::model::{ChangeKind, Message, MessageId, Pin, Revision, UserId};
 use wideroom::store::{ImportRow, Imported, Store, StoreAdmin};
 
-use super::ask::{assert_sound, inbox_ids, make, only, row, send};
+use super::ask::{
+    assert_sound, changes, inbox_ids, make, message, newest_event, revise, row, send,
+};
 use crate::support::words::{
-    START, change, conversation_id, group_row, id, message_row, text, users,
+    START, change, change_of, content, conversation_id, group_row, id, message_row, text, users,
 };
 
 pub async fn pin(
@@ -17,12 +19,7 @@ pub async fn pin(
     message: MessageId,
     is_on: bool,
 ) -> Option<Arc<Message>> {
-    let change = Change {
-        id: change(micros),
-        kind: ChangeKind::PinsChanged,
-        message,
-        user: by.clone(),
-    };
+    let change = change_of(change(micros), ChangeKind::PinsChanged, message, by);
     store
         .pin_message(conversation_id(1), is_on, &change)
         .await
@@ -30,17 +27,9 @@ pub async fn pin(
 }
 
 async fn delete(store: &dyn Store, micros: i64, by: &UserId, message: MessageId) {
-    let change = Change {
-        id: change(micros),
-        kind: ChangeKind::MessageDeleted,
-        message,
-        user: by.clone(),
-    };
-    store
-        .revise_message(conversation_id(1), &Revision::Deletion, &change)
-        .await
-        .unwrap()
-        .unwrap();
+    let (on, deletion) = (conversation_id(1), Revision::Deletion);
+    let deleted = revise(store, on, message, micros, deletion, by).await;
+    assert!(deleted.is_some());
 }
 
 fn pinned(micros: i64, by: &UserId) -> Pin {
@@ -59,14 +48,8 @@ pub async fn pins_of(store: &dyn Store, number: u8) -> Vec<(MessageId, Pin)> {
     pins
 }
 
-async fn stored(store: &dyn Store, message: MessageId) -> Arc<Message> {
-    only(
-        store
-            .messages(&[(conversation_id(1), message)])
-            .await
-            .unwrap(),
-    )
-    .unwrap()
+async fn stored(store: &dyn Store, id: MessageId) -> Arc<Message> {
+    message(store, conversation_id(1), id).await.unwrap()
 }
 
 async fn said(store: &dyn Store, people: &[UserId]) {
@@ -127,35 +110,23 @@ pub async fn a_deletion_unpins(store: &dyn StoreAdmin) {
 pub async fn a_pin_is_logged_and_shows_in_no_inbox(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     said(store, &[ann.clone(), ben.clone()]).await;
-    let before = (
-        inbox_ids(store, &ben).await,
-        row(store, &ben, conversation_id(1)).await,
-    );
+    let group = conversation_id(1);
+    let before = (inbox_ids(store, &ben).await, row(store, &ben, group).await);
     pin(store, 5, &ben, id(2), true).await.unwrap();
     pin(store, 5, &ben, id(2), true).await.unwrap();
     pin(store, 6, &ann, id(2), false).await.unwrap();
-    let logged = store
-        .changes(conversation_id(1), OrderKey::MIN, 9)
-        .await
-        .unwrap();
-    let expected = |micros, user: &UserId| Change {
-        id: change(micros),
-        kind: ChangeKind::PinsChanged,
-        message: id(2),
-        user: user.clone(),
-    };
+    let logged = changes(store, group).await;
+    let expected =
+        |micros, user: &UserId| change_of(change(micros), ChangeKind::PinsChanged, id(2), user);
     assert_eq!(logged, [expected(5, &ben), expected(6, &ann)]);
-    let after = (
-        inbox_ids(store, &ben).await,
-        row(store, &ben, conversation_id(1)).await,
-    );
+    let after = (inbox_ids(store, &ben).await, row(store, &ben, group).await);
     assert_eq!(before, after);
     let changes = store
         .inbox_changes(&ben, id(3).order_key(), 9)
         .await
         .unwrap();
     assert_eq!(changes, Some(Vec::new()));
-    let newest = only(store.newest_events(&[conversation_id(1)]).await.unwrap());
+    let newest = newest_event(store, group).await;
     assert_eq!(newest, Some(change(6)));
 }
 
@@ -163,22 +134,9 @@ pub async fn an_edit_and_a_reaction_leave_the_pin(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     said(store, &[ann.clone(), ben.clone()]).await;
     pin(store, 5, &ben, id(2), true).await.unwrap();
-    let edit = Change {
-        id: change(6),
-        kind: ChangeKind::MessageEdited,
-        message: id(2),
-        user: ann.clone(),
-    };
-    let content = Revision::edit(crate::support::words::content("better"));
-    store
-        .revise_message(conversation_id(1), &content, &edit)
-        .await
-        .unwrap();
-    let reacted = Change {
-        id: change(7),
-        kind: ChangeKind::ReactionsChanged,
-        ..edit
-    };
+    let better = Revision::edit(content("better"));
+    revise(store, conversation_id(1), id(2), 6, better, &ann).await;
+    let reacted = change_of(change(7), ChangeKind::ReactionsChanged, id(2), &ann);
     let emoji = wideroom::model::Emoji::parse("👍").unwrap();
     store
         .react(conversation_id(1), &emoji, true, &reacted)

@@ -2,16 +2,18 @@
 
 use futures_util::future::join_all;
 use wideroom::model::{
-    AppKey, AppKeyClaim, Change, ChangeKind, Conversation, ConversationProfile, InputHash,
-    Metadata, Profile, Role, Timestamp, UserId,
+    AppKey, AppKeyClaim, ChangeKind, Conversation, ConversationProfile, InputHash, Metadata,
+    Profile, Role, Timestamp, UserId,
 };
 use wideroom::store::{
     ConversationProfileChange, ImportRow, Imported, NewConversation, ProfileChange, Store,
     StoreAdmin,
 };
 
-use super::ask::{make, only};
-use crate::support::words::{START, change, conversation_id, crowd, group, group_row, user, users};
+use super::ask::{make, only, participation};
+use crate::support::words::{
+    START, change, change_of, conversation_id, crowd, group, group_row, user, users,
+};
 
 fn name(text: &str) -> ProfileChange {
     ProfileChange {
@@ -199,12 +201,12 @@ pub async fn a_profile_of_a_conversation_is_logged_and_shows_in_small_inboxes(
     for (on, is_large) in [(small, false), (large, true)] {
         let mut expected = ConversationProfile::default();
         for (to, micros) in steps.iter().zip(10..) {
-            let update = Change {
-                id: change(micros),
-                kind: ChangeKind::ConversationUpdated,
-                message: change(micros),
-                user: people[0].clone(),
-            };
+            let update = change_of(
+                change(micros),
+                ChangeKind::ConversationUpdated,
+                change(micros),
+                &people[0],
+            );
             // Once more, it settles a write of unknown outcome.
             for _ in 0..2 {
                 let audience = store.change_conversation_profile(on, to, &update).await;
@@ -232,12 +234,12 @@ pub async fn a_profile_of_a_conversation_is_logged_and_shows_in_small_inboxes(
         .change_conversation_profile(
             missing,
             &steps[0],
-            &Change {
-                id: change(99),
-                kind: ChangeKind::ConversationUpdated,
-                message: change(99),
-                user: people[0].clone(),
-            },
+            &change_of(
+                change(99),
+                ChangeKind::ConversationUpdated,
+                change(99),
+                &people[0],
+            ),
         )
         .await;
     assert!(nowhere.is_err());
@@ -250,7 +252,7 @@ pub async fn a_profile_of_a_conversation_is_logged_and_shows_in_small_inboxes(
     made.conversation.history.roles.send = Role::Owner;
     store.create_conversation(&made).await.unwrap();
     let found = only(store.conversations(&[missing]).await.unwrap()).unwrap();
-    let own = only(store.participations(&people[0], &[missing]).await.unwrap()).unwrap();
+    let own = participation(store, missing, &people[0]).await.unwrap();
     for one in [found, own.conversation] {
         assert_eq!(one.roles(), made.conversation.roles());
     }
@@ -292,12 +294,12 @@ pub async fn an_app_key_is_claimed_once(store: &dyn Store) {
         description: Some(Some("About".to_owned())),
         ..ConversationProfileChange::default()
     };
-    let update = Change {
-        id: change(10),
-        kind: ChangeKind::ConversationUpdated,
-        message: change(10),
-        user: people[0].clone(),
-    };
+    let update = change_of(
+        change(10),
+        ChangeKind::ConversationUpdated,
+        change(10),
+        &people[0],
+    );
     let changed = store.change_conversation_profile(conversation_id(9), &to, &update);
     changed.await.unwrap();
     let found = only(

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
-use wideroom::model::{Change, Cut, OrderKey, PageRequest, ReadMarker, Revision};
+use wideroom::model::{Cut, OrderKey, PageRequest, ReadMarker, Revision};
 use wideroom::store::{Error, FlagsChange, Imported, MarkerMove, Result, Store, StoreAdmin};
 
-use super::ask::{MarkTo, history, inbox, make, mark, only, participant, row, send};
+use super::ask::{
+    MarkTo, history, inbox, make, mark, message, message_count, participant, participant_count,
+    row, send,
+};
 use crate::support::words::{
-    START, change, content, conversation_id, crowd, group_row, id, new, participant_row, text,
-    users,
+    START, change, change_of, content, conversation_id, crowd, flags_change, group_row, id, new,
+    participant_row, text, users,
 };
 
 pub async fn marks_and_sends_at_once_lose_nothing(store: &dyn Store) {
@@ -157,94 +160,54 @@ pub async fn a_reader_sees_each_send_as_a_whole(store: &dyn Store) {
 pub async fn acknowledged_writes_are_in_every_later_read(store: &dyn Store) {
     let people = users(["ann", "ben"]);
     let [ann, ben] = &people;
-    make(store, conversation_id(1), &people).await;
+    let group = conversation_id(1);
+    make(store, group, &people).await;
     for micros in 1..=40 {
-        send(store, conversation_id(1), micros, ann).await;
+        send(store, group, micros, ann).await;
     }
-    let message = async || {
-        only(
-            store
-                .messages(&[(conversation_id(1), id(1))])
-                .await
-                .unwrap(),
-        )
-        .unwrap()
-    };
+    let first = async || message(store, group, id(1)).await.unwrap();
     let marks = async {
         for micros in 1..=40 {
-            let to = MarkTo {
-                epoch: 0,
-                up_to: id(micros).order_key(),
-                receipt: true,
-                change: change(1_000 + micros),
-            };
-            mark(store, ben, conversation_id(1), to).await;
-            assert_eq!(
-                row(store, ben, conversation_id(1)).await.marker.up_to,
-                to.up_to
-            );
+            let to = MarkTo::read(micros, change(1_000 + micros));
+            mark(store, ben, group, to).await;
+            assert_eq!(row(store, ben, group).await.marker.up_to, to.up_to);
         }
     };
     let flags = async {
         for micros in 1..=40 {
             let muted = Some(micros % 2 == 1);
             let to = FlagsChange {
-                conversation: conversation_id(1),
                 muted,
-                pinned: None,
-                archive: None,
-                level: None,
-                change: change(2_000 + micros),
+                ..flags_change(group, change(2_000 + micros))
             };
             until_available(async || store.set_flags(ben, &to).await).await;
-            assert_eq!(
-                Some(row(store, ben, conversation_id(1)).await.flags.is_muted),
-                muted
-            );
+            assert_eq!(Some(row(store, ben, group).await.flags.is_muted), muted);
         }
     };
     let sends = async {
         for micros in 41..=80 {
-            let sent = [new(text(conversation_id(1), id(micros), ben))];
-            until_available(async || store.append_messages(conversation_id(1), &sent).await).await;
-            let read = row(store, ben, conversation_id(1)).await;
+            let sent = [new(text(group, id(micros), ben))];
+            until_available(async || store.append_messages(group, &sent).await).await;
+            let read = row(store, ben, group).await;
             assert_eq!(
                 (read.sent_up_to, read.last_message),
                 (Some(id(micros)), Some(id(micros)))
             );
-            assert!(
-                only(
-                    store
-                        .messages(&[(conversation_id(1), id(micros))])
-                        .await
-                        .unwrap()
-                )
-                .is_some()
-            );
+            assert!(message(store, group, id(micros)).await.is_some());
         }
     };
     let edits = async {
         for micros in 1..=40 {
             let edited = content(&format!("the {micros}th"));
             let (revision, to) = (Revision::edit(edited.clone()), change(3_000 + micros));
-            let to = Change {
-                id: to,
-                kind: revision.kind(),
-                message: id(1),
-                user: ann.clone(),
-            };
-            until_available(async || {
-                store
-                    .revise_message(conversation_id(1), &revision, &to)
-                    .await
-            })
-            .await;
-            assert_eq!(message().await.content, Some(edited));
+            let to = change_of(to, revision.kind(), id(1), ann);
+            until_available(async || store.revise_message(group, &revision, &to).await).await;
+            assert_eq!(first().await.content, Some(edited));
         }
     };
     let readers = (0..4).map(async |_| {
         for _ in 0..80 {
-            join(row(store, ben, conversation_id(1)), message()).await;
+            join(row(store, ben, group), first()).await;
             store.inbox(ben, &PageRequest::first(1)).await.unwrap();
         }
     });
@@ -268,20 +231,20 @@ pub(super) async fn until_available<T>(mut write: impl AsyncFnMut() -> Result<T>
 
 pub async fn growing_large_between_sends_loses_nothing(store: &dyn StoreAdmin) {
     let people = crowd(45);
+    let group = conversation_id(1);
     store
-        .import(&[group_row(conversation_id(1), Some(START))])
+        .import(&[group_row(group, Some(START))])
         .await
         .unwrap();
     let rows = people
         .iter()
-        .map(|user| participant_row(conversation_id(1), user))
+        .map(|user| participant_row(group, user))
         .collect::<Vec<_>>();
     store.import(&rows[..25]).await.unwrap();
     let sends = async {
         for micros in 1..=60 {
-            let message = [new(text(conversation_id(1), id(micros), &people[0]))];
-            until_available(async || store.append_messages(conversation_id(1), &message).await)
-                .await;
+            let message = [new(text(group, id(micros), &people[0]))];
+            until_available(async || store.append_messages(group, &message).await).await;
         }
     };
     let joins = async {
@@ -293,18 +256,9 @@ pub async fn growing_large_between_sends_loses_nothing(store: &dyn StoreAdmin) {
         }
     };
     join(sends, joins).await;
-    assert_eq!(
-        store
-            .participant_counts(&[conversation_id(1)])
-            .await
-            .unwrap(),
-        [45]
-    );
-    assert_eq!(history(store, conversation_id(1)).await.len(), 60);
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [60]
-    );
+    assert_eq!(participant_count(store, group).await, 45);
+    assert_eq!(history(store, group).await.len(), 60);
+    assert_eq!(message_count(store, group).await, 60);
     for user in &people {
         let inbox = inbox(store, user).await;
         assert_eq!(
@@ -312,9 +266,6 @@ pub async fn growing_large_between_sends_loses_nothing(store: &dyn StoreAdmin) {
             [Some(id(60))],
             "{user}"
         );
-        assert_eq!(
-            store.large_conversations(user).await.unwrap(),
-            [conversation_id(1)]
-        );
+        assert_eq!(store.large_conversations(user).await.unwrap(), [group]);
     }
 }

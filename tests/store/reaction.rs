@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use wideroom::model::{
-    Change, ChangeKind, ConversationId, Emoji, Message, MessageId, OrderKey, Reaction, Revision,
-    UserId,
+    ChangeKind, ConversationId, Emoji, Message, MessageId, Reaction, Revision, UserId,
 };
 use wideroom::store::Store;
 
-use super::ask::{inbox_ids, make, only, row, send};
-use crate::support::words::{change, conversation_id, crowd, id, user, users};
+use super::ask::{
+    changes, inbox_ids, make, message, message_count, newest_event, only, revise, row, send,
+};
+use crate::support::words::{change, change_of, content, conversation_id, crowd, id, user, users};
 
 fn emoji(text: &str) -> Emoji {
     Emoji::parse(text).unwrap()
@@ -35,12 +36,7 @@ async fn react_to(
     text: &str,
     is_on: bool,
 ) -> Option<Arc<Message>> {
-    let change = Change {
-        id: change(micros),
-        kind: ChangeKind::ReactionsChanged,
-        message,
-        user: by.clone(),
-    };
+    let change = change_of(change(micros), ChangeKind::ReactionsChanged, message, by);
     store
         .react(conversation, &emoji(text), is_on, &change)
         .await
@@ -113,10 +109,11 @@ pub async fn reactions_come_by_emoji_and_their_users_by_name(store: &dyn Store) 
 pub async fn a_message_says_whether_there_are_any(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     said(store, &[ann.clone(), ben.clone()]).await;
-    send(store, conversation_id(1), 2, &ann).await;
+    let group = conversation_id(1);
+    send(store, group, 2, &ann).await;
     let marks = async || {
         let messages = store
-            .messages(&[(conversation_id(1), id(1)), (conversation_id(1), id(2))])
+            .messages(&[(group, id(1)), (group, id(2))])
             .await
             .unwrap();
         messages
@@ -125,13 +122,7 @@ pub async fn a_message_says_whether_there_are_any(store: &dyn Store) {
             .collect::<Vec<_>>()
     };
     assert_eq!(marks().await, [false, false]);
-    let before = only(
-        store
-            .messages(&[(conversation_id(1), id(1))])
-            .await
-            .unwrap(),
-    )
-    .unwrap();
+    let before = message(store, group, id(1)).await.unwrap();
     let reacted = react(store, 3, &ben, "👍", true).await.unwrap();
     assert_eq!(
         *reacted,
@@ -148,53 +139,25 @@ pub async fn a_message_says_whether_there_are_any(store: &dyn Store) {
         [true, false],
         "what was once there is looked for again"
     );
-    let edit = Change {
-        id: change(5),
-        kind: ChangeKind::MessageEdited,
-        message: id(1),
-        user: ann.clone(),
-    };
-    let content = crate::support::words::content("better");
-    store
-        .revise_message(conversation_id(1), &Revision::edit(content), &edit)
-        .await
-        .unwrap();
+    let better = Revision::edit(content("better"));
+    revise(store, group, id(1), 5, better, &ann).await;
     assert_eq!(marks().await, [true, false], "an edit does not unsay it");
 }
 
 pub async fn a_reaction_is_logged_and_shows_in_no_inbox(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     said(store, &[ann.clone(), ben.clone()]).await;
-    make(store, conversation_id(2), &[ann.clone(), ben.clone()]).await;
-    send(store, conversation_id(2), 2, &ann).await;
-    let before = (
-        inbox_ids(store, &ann).await,
-        row(store, &ann, conversation_id(1)).await,
-    );
+    let [first, second] = [1, 2].map(conversation_id);
+    make(store, second, &[ann.clone(), ben.clone()]).await;
+    send(store, second, 2, &ann).await;
+    let before = (inbox_ids(store, &ann).await, row(store, &ann, first).await);
     react(store, 3, &ben, "👍", true).await.unwrap();
     react(store, 4, &ben, "👍", false).await.unwrap();
-    let entry = |micros| Change {
-        id: change(micros),
-        kind: ChangeKind::ReactionsChanged,
-        message: id(1),
-        user: ben.clone(),
-    };
+    let entry = |micros| change_of(change(micros), ChangeKind::ReactionsChanged, id(1), &ben);
+    assert_eq!(changes(store, first).await, [entry(3), entry(4)]);
+    assert_eq!(newest_event(store, first).await, Some(change(4)));
     assert_eq!(
-        store
-            .changes(conversation_id(1), OrderKey::MIN, 9)
-            .await
-            .unwrap(),
-        [entry(3), entry(4)]
-    );
-    assert_eq!(
-        store.newest_events(&[conversation_id(1)]).await.unwrap(),
-        [Some(change(4))]
-    );
-    assert_eq!(
-        (
-            inbox_ids(store, &ann).await,
-            row(store, &ann, conversation_id(1)).await
-        ),
+        (inbox_ids(store, &ann).await, row(store, &ann, first).await),
         before
     );
     for who in [&ann, &ben] {
@@ -206,37 +169,25 @@ pub async fn a_reaction_is_logged_and_shows_in_no_inbox(store: &dyn Store) {
             Some(Vec::new())
         );
     }
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [1]
-    );
+    assert_eq!(message_count(store, first).await, 1);
 }
 
 pub async fn a_deleted_or_missing_message_takes_no_reaction(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     said(store, &[ann.clone(), ben.clone()]).await;
+    let group = conversation_id(1);
     assert!(
-        react_to(store, conversation_id(1), id(9), 2, &ben, "👍", true)
+        react_to(store, group, id(9), 2, &ben, "👍", true)
             .await
             .is_none()
     );
     react(store, 3, &ben, "👍", true).await.unwrap();
-    let deletion = Change {
-        id: change(4),
-        kind: ChangeKind::MessageDeleted,
-        message: id(1),
-        user: ann.clone(),
-    };
-    let deleted = store
-        .revise_message(conversation_id(1), &Revision::Deletion, &deletion)
-        .await
-        .unwrap()
-        .unwrap();
+    let deleted = revise(store, group, id(1), 4, Revision::Deletion, &ann).await;
     let reacted = react(store, 5, &ann, "🚀", true).await.unwrap();
-    assert_eq!(reacted, deleted.message);
+    assert_eq!(reacted, deleted.unwrap().message);
     assert_eq!(
         store
-            .changes(conversation_id(1), change(4).order_key(), 9)
+            .changes(group, change(4).order_key(), 9)
             .await
             .unwrap(),
         []
@@ -249,14 +200,7 @@ pub async fn the_same_reaction_again_changes_nothing(store: &dyn Store) {
     let first = react(store, 2, &ben, "👍", true).await;
     assert_eq!(react(store, 2, &ben, "👍", true).await, first);
     assert_eq!(read(store, &ben).await, [reaction("👍", &[&ben], true)]);
-    assert_eq!(
-        store
-            .changes(conversation_id(1), OrderKey::MIN, 9)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(changes(store, conversation_id(1)).await.len(), 1);
 }
 
 pub async fn reactions_come_in_the_order_of_their_messages(store: &dyn Store) {
@@ -267,22 +211,23 @@ pub async fn reactions_come_in_the_order_of_their_messages(store: &dyn Store) {
             send(store, conversation_id(number), micros, &ann).await;
         }
     }
-    react_to(store, conversation_id(1), id(2), 4, &ben, "👍", true)
+    let [first, second] = [1, 2].map(conversation_id);
+    react_to(store, first, id(2), 4, &ben, "👍", true)
         .await
         .unwrap();
-    react_to(store, conversation_id(2), id(2), 4, &ben, "🚀", true)
+    react_to(store, second, id(2), 4, &ben, "🚀", true)
         .await
         .unwrap();
-    react_to(store, conversation_id(2), id(3), 5, &ann, "❤", true)
+    react_to(store, second, id(3), 5, &ann, "❤", true)
         .await
         .unwrap();
     let asked = [
-        (conversation_id(2), id(3)),
-        (conversation_id(1), id(1)),
-        (conversation_id(1), id(2)),
+        (second, id(3)),
+        (first, id(1)),
+        (first, id(2)),
         (conversation_id(9), id(2)),
-        (conversation_id(2), id(2)),
-        (conversation_id(1), id(2)),
+        (second, id(2)),
+        (first, id(2)),
     ];
     let answers = store.reactions(&ann, &asked).await.unwrap();
     let thumb = || vec![reaction("👍", &[&ben], false)];
@@ -323,10 +268,11 @@ pub async fn more_users_than_are_counted_make_it_capped(store: &dyn Store) {
 
 pub async fn kinds_that_a_user_took_back_are_counted_up_to_a_limit(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    send(store, conversation_id(1), 1, &ann).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
+    send(store, group, 1, &ann).await;
     let count = async |user: &UserId, limit| {
-        let message = (conversation_id(1), id(1));
+        let message = (group, id(1));
         let found = store.ended_reaction_count(user, message, limit).await;
         found.unwrap()
     };

@@ -9,7 +9,7 @@ use wideroom::model::{
 use wideroom::store::{ImportPositions, ImportRow, MarkerMove, NewMessage, Store, StoreAdmin};
 
 use super::ask::{
-    assert_newest, assert_page, make, participant, requests, row, runner, send_all, slice,
+    append, assert_newest, assert_page, make, participant, requests, row, runner, send_all, slice,
 };
 use crate::support::words::{
     START, change, conversation_id, crowd, group_row, id, new, text, user, users,
@@ -63,14 +63,15 @@ pub async fn a_delivery_is_a_maximum_in_any_order_of_arrival(store: &dyn Store) 
 
 pub async fn a_delivery_changes_no_inbox(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, conversation_id(1), 1..5, &ben).await;
-    let before = row(store, &ann, conversation_id(1)).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
+    send_all(store, group, 1..5, &ben).await;
+    let before = row(store, &ann, group).await;
     store
-        .mark_delivered(&ann, conversation_id(1), id(4).order_key())
+        .mark_delivered(&ann, group, id(4).order_key())
         .await
         .unwrap();
-    assert_eq!(row(store, &ann, conversation_id(1)).await, before);
+    assert_eq!(row(store, &ann, group).await, before);
     assert_eq!(
         store
             .inbox_changes(&ann, id(4).order_key(), 9)
@@ -154,11 +155,9 @@ pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &d
     let names: Vec<_> = (0..40)
         .map(|n| user(&format!("{}{n}", ["a", "é", "Z", "aa"][n % 4])))
         .collect();
+    let group = conversation_id(1);
     let list = runtime.block_on(async {
-        store
-            .import(&[group_row(conversation_id(1), None)])
-            .await
-            .unwrap();
+        store.import(&[group_row(group, None)]).await.unwrap();
         let mut there = Vec::new();
         // In runs of some who came later, so that a page has much to step over.
         for (n, name) in (0..).zip(&names) {
@@ -181,7 +180,7 @@ pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &d
         // Once all have come: who counts as OWNER follows from all of them.
         let mut list = Vec::new();
         for name in there {
-            list.push(participant(store, conversation_id(1), name).await.unwrap());
+            list.push(participant(store, group, name).await.unwrap());
         }
         list.sort_by(|one, other| one.user.as_str().cmp(other.user.as_str()));
         list
@@ -190,7 +189,7 @@ pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &d
     cursors.extend([user("a"), user("\u{10ffff}"), user("!")]);
     let outcome = runner(200).run(&requests(prop::sample::select(cursors)), |request| {
         let answer = runtime
-            .block_on(store.receivers(conversation_id(1), id(50), &names[1], &request))
+            .block_on(store.receivers(group, id(50), &names[1], &request))
             .unwrap();
         let expected = slice(
             &list,
@@ -215,7 +214,7 @@ pub async fn an_act_of_a_service_is_marked_until_the_user_acts(store: &dyn Store
             is_by_service,
             ..new(text(conversation, id(micros), ann))
         };
-        store.append_messages(conversation, &[new]).await.unwrap();
+        append(store, conversation, &[new]).await;
         let row = row(store, ann, conversation).await;
         (row.sent_up_to, row.is_sent_by_service)
     };

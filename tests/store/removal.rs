@@ -1,17 +1,20 @@
 //! Removal of history from the disk: what goes, what stays, and the list of what is due.
 
 use wideroom::model::{
-    Change, ChangeKind, Content, ConversationId, Emoji, HistorySettings, IgnoredSenders, Mentions,
-    Message, OrderKey, OutboxEvent, OutboxShard, Timestamp, UserId,
+    ChangeKind, Content, ConversationId, Emoji, HistorySettings, IgnoredSenders, Mentions, Message,
+    OrderKey, OutboxEvent, OutboxShard, Timestamp, UserId,
 };
 use wideroom::store::{
     DueQuery, DueRemoval, HistoryRemoval, ImportRow, RemovedHistory, Store, StoreAdmin,
     UnreadQuery, hour_of, removal_hour, widest_micros,
 };
 
-use super::ask::{assert_sound, history, make, only, row, send};
+use super::ask::{
+    append, assert_sound, changes, history, make, message, message_count, only, row, send,
+};
 use crate::support::words::{
-    START, change, content, conversation_id, group_row, id, new, participant_row, text, user, users,
+    START, change, change_of, content, conversation_id, group_row, id, new, participant_row, text,
+    user, users,
 };
 
 const DAY: i64 = 24 * 3_600 * 1_000_000;
@@ -56,16 +59,11 @@ async fn filled(store: &dyn Store, on: ConversationId, people: &[UserId]) {
             }),
             ..text(on, id(micros), ann)
         };
-        store.append_messages(on, &[new(message)]).await.unwrap();
+        append(store, on, &[new(message)]).await;
     }
     let emoji = Emoji::parse("👍").unwrap();
     for (number, micros) in (1..).zip(SENT) {
-        let changed = |at, kind| Change {
-            id: change(at),
-            kind,
-            message: id(micros),
-            user: ben.clone(),
-        };
+        let changed = |at, kind| change_of(change(at), kind, id(micros), ben);
         let reacted = changed(number * 10, ChangeKind::ReactionsChanged);
         store.react(on, &emoji, true, &reacted).await.unwrap();
         let pinned = changed(number * 10 + 1, ChangeKind::PinsChanged);
@@ -79,14 +77,14 @@ async fn assert_left(store: &dyn StoreAdmin, on: ConversationId, people: &[UserI
     let ids: Vec<_> = left.iter().rev().map(|micros| id(*micros)).collect();
     let count = left.len() as u64;
     assert_eq!(history(store, on).await, ids);
-    assert_eq!(store.message_counts(&[on]).await.unwrap(), [count]);
+    assert_eq!(message_count(store, on).await, count);
     for micros in SENT {
         let position = id(micros).order_key();
         let expected = left.iter().filter(|left| **left > micros).count() as u64;
         let counts = store.message_counts_after(&[(on, position)]).await.unwrap();
         assert_eq!(counts, [expected], "after {micros}");
         let is_left = micros > after;
-        let found = only(store.messages(&[(on, id(micros))]).await.unwrap());
+        let found = message(store, on, id(micros)).await;
         assert_eq!(found.is_some(), is_left, "{micros}");
         let reactions = store.reactions(&people[0], &[(on, id(micros))]).await;
         assert_eq!(only(reactions.unwrap()).len(), usize::from(is_left));
@@ -135,7 +133,7 @@ pub async fn removed_messages_are_gone_with_all_that_belongs_to_them(store: &dyn
     // A conversation whose history is gone goes on.
     send(store, on, 500, &people[0]).await;
     assert_eq!(history(store, on).await, [id(500)]);
-    assert_eq!(store.message_counts(&[on]).await.unwrap(), [1]);
+    assert_eq!(message_count(store, on).await, 1);
     assert_sound(store).await;
 }
 
@@ -174,20 +172,20 @@ pub async fn a_late_write_brings_nothing_back(store: &dyn StoreAdmin) {
     // A retry of a write of unknown outcome, and changes of removed messages.
     let late = |micros: i64| new(text(on, id(micros), &people[0]));
     for micros in [SENT[0], SENT[3]] {
-        store.append_messages(on, &[late(micros)]).await.unwrap();
+        append(store, on, &[late(micros)]).await;
         let emoji = Emoji::parse("👍").unwrap();
-        let reacted = Change {
-            id: change(700),
-            kind: ChangeKind::ReactionsChanged,
-            message: id(micros),
-            user: people[1].clone(),
-        };
+        let reacted = change_of(
+            change(700),
+            ChangeKind::ReactionsChanged,
+            id(micros),
+            &people[1],
+        );
         store.react(on, &emoji, true, &reacted).await.unwrap();
     }
     store.remove_history(on, &exact(SENT[3])).await.unwrap();
     let left: Vec<_> = SENT[4..].iter().rev().map(|micros| id(*micros)).collect();
     assert_eq!(history(store, on).await, left);
-    assert_eq!(store.message_counts(&[on]).await.unwrap(), [4]);
+    assert_eq!(message_count(store, on).await, 4);
     assert_sound(store).await;
 }
 
@@ -332,7 +330,7 @@ pub async fn an_expiry_is_an_event_of_the_outbox(store: &dyn StoreAdmin) {
     store.set_outbox(Some(START)).await.unwrap();
     store.outbox_since().await.unwrap();
     make(store, on, &users(["ann"])).await;
-    let logged = store.changes(on, OrderKey::MIN, 9).await.unwrap();
+    let logged = changes(store, on).await;
     store.log_expiry(on, change(30)).await.unwrap();
     store.log_expiry(on, change(30)).await.unwrap();
     let events = super::outbox::events_of(store, on).await;
@@ -344,5 +342,5 @@ pub async fn an_expiry_is_an_event_of_the_outbox(store: &dyn StoreAdmin) {
         ]
     );
     // No stream of the conversation repeats it.
-    assert_eq!(store.changes(on, OrderKey::MIN, 9).await.unwrap(), logged);
+    assert_eq!(changes(store, on).await, logged);
 }

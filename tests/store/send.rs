@@ -8,7 +8,8 @@ use wideroom::store::{EarlierSend, Error, NewMessage, Store};
 
 use super::Stage;
 use super::ask::{
-    assert_healthy, history, inbox, inbox_ids, make, only, row, send, send_as, unread,
+    append, assert_healthy, history, inbox, inbox_ids, make, message, message_count, only, row,
+    send, send_as, unread,
 };
 use crate::support::words::{
     HOUR, NOW, START, content, conversation_id, crowd, id, key, new, text, user, users,
@@ -115,21 +116,19 @@ pub async fn sending_reads_ones_own(store: &dyn Store) {
 
 pub async fn a_batch_is_kept_whole(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
     let sender = |micros: i64| if micros % 3 == 0 { &ben } else { &ann };
     let batch: Vec<_> = (1..=64)
-        .map(|micros| new(text(conversation_id(1), id(micros), sender(micros))))
+        .map(|micros| new(text(group, id(micros), sender(micros))))
         .collect();
-    store
-        .append_messages(conversation_id(1), &batch)
-        .await
-        .unwrap();
+    append(store, group, &batch).await;
     assert_eq!(
-        history(store, conversation_id(1)).await,
+        history(store, group).await,
         (1..=64).rev().map(id).collect::<Vec<_>>()
     );
     for (user, sent) in [(&ann, 64), (&ben, 63)] {
-        let row = row(store, user, conversation_id(1)).await;
+        let row = row(store, user, group).await;
         assert_eq!(
             (row.last_message, row.sent_up_to),
             (Some(id(64)), Some(id(sent)))
@@ -140,10 +139,7 @@ pub async fn a_batch_is_kept_whole(store: &dyn Store) {
             "one entry, for the newest message"
         );
     }
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [64]
-    );
+    assert_eq!(message_count(store, group).await, 64);
 }
 
 /// A message of which each part is as long as the model allows, to the most participants whose entries a send writes.
@@ -151,7 +147,8 @@ pub async fn the_largest_message_fits_into_one_write(store: &dyn Store) {
     let salt = user("x").as_str().len() - 1;
     let longest = |number: usize| user(&format!("{number:00$}", UserId::BYTES_MAX - salt));
     let people: Vec<_> = (0..Conversation::FAN_OUT_MAX).map(longest).collect();
-    make(store, conversation_id(1), &people).await;
+    let group = conversation_id(1);
+    make(store, group, &people).await;
     let url = "u".repeat(Attachment::BYTES_MAX / 4 - "image/png".len() - 32);
     let attachment = Attachment {
         url,
@@ -176,57 +173,35 @@ pub async fn the_largest_message_fits_into_one_write(store: &dyn Store) {
     };
     // The second one is in another hour, so that it moves the entries of all.
     for micros in [1, HOUR + 1] {
-        let message = Message {
+        let sent = Message {
             reply_to: Some(id(1)),
             client_key: Some(key(&format!("{micros:00$}", IdempotencyKey::BYTES_MAX))),
             content: Some(largest.clone()),
-            ..text(conversation_id(1), id(micros), &people[0])
+            ..text(group, id(micros), &people[0])
         };
-        let sent = new(message.clone());
-        store
-            .append_messages(conversation_id(1), std::slice::from_ref(&sent))
-            .await
-            .unwrap();
-        let read = only(
-            store
-                .messages(&[(conversation_id(1), message.id)])
-                .await
-                .unwrap(),
-        );
-        assert_eq!(read.as_deref(), Some(&message));
+        append(store, group, &[new(sent.clone())]).await;
+        let read = message(store, group, sent.id).await;
+        assert_eq!(read.as_deref(), Some(&sent));
         assert_eq!(
             inbox(store, &people[31]).await[0].last_message,
-            Some(message.id)
+            Some(sent.id)
         );
     }
 }
 
 pub async fn an_append_to_nowhere_is_refused(store: &dyn Store) {
     let ann = user("ann");
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
+    let [first, second] = [1, 2].map(conversation_id);
+    make(store, first, std::slice::from_ref(&ann)).await;
     let refused = store
-        .append_messages(
-            conversation_id(2),
-            &[new(text(conversation_id(2), id(1), &ann))],
-        )
+        .append_messages(second, &[new(text(second, id(1), &ann))])
         .await;
     assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
-    assert_eq!(
-        only(
-            store
-                .messages(&[(conversation_id(2), id(1))])
-                .await
-                .unwrap()
-        ),
-        None
-    );
-    assert_eq!(
-        store.message_counts(&[conversation_id(2)]).await.unwrap(),
-        [0]
-    );
-    assert_eq!(inbox_ids(store, &ann).await, [conversation_id(1)]);
+    assert_eq!(message(store, second, id(1)).await, None);
+    assert_eq!(message_count(store, second).await, 0);
+    assert_eq!(inbox_ids(store, &ann).await, [first]);
     assert_healthy(store);
-    send(store, conversation_id(1), 2, &ann).await;
+    send(store, first, 2, &ann).await;
 }
 
 fn with_key(message: Message, text: &str) -> NewMessage {
@@ -264,21 +239,13 @@ pub async fn an_earlier_send_is_found_by_its_key(store: &dyn Store) {
     for number in [1, 2] {
         make(store, conversation_id(number), &[ann.clone(), ben.clone()]).await;
     }
-    let first = with_key(text(conversation_id(1), id(1), &ann), "key");
-    let second = with_key(text(conversation_id(1), id(2), &ann), "key2");
-    let third = with_key(text(conversation_id(1), id(3), &ben), &longest);
-    store
-        .append_messages(
-            conversation_id(1),
-            &[first.clone(), second.clone(), third.clone()],
-        )
-        .await
-        .unwrap();
-    let elsewhere = with_key(text(conversation_id(2), id(4), &ann), "key2");
-    store
-        .append_messages(conversation_id(2), std::slice::from_ref(&elsewhere))
-        .await
-        .unwrap();
+    let [one, other] = [1, 2].map(conversation_id);
+    let first = with_key(text(one, id(1), &ann), "key");
+    let second = with_key(text(one, id(2), &ann), "key2");
+    let third = with_key(text(one, id(3), &ben), &longest);
+    append(store, one, &[first.clone(), second.clone(), third.clone()]).await;
+    let elsewhere = with_key(text(other, id(4), &ann), "key2");
+    append(store, other, std::slice::from_ref(&elsewhere)).await;
 
     let keys = [
         (&ann, "key2"),
@@ -290,10 +257,7 @@ pub async fn an_earlier_send_is_found_by_its_key(store: &dyn Store) {
         (&ann, "ke"),
     ];
     let keys = keys.map(|(user, text)| (user.clone(), key(text)));
-    let found = store
-        .earlier_sends(conversation_id(1), &keys)
-        .await
-        .unwrap();
+    let found = store.earlier_sends(one, &keys).await.unwrap();
     assert_eq!(
         found,
         [
@@ -307,11 +271,11 @@ pub async fn an_earlier_send_is_found_by_its_key(store: &dyn Store) {
         ]
     );
     assert_eq!(
-        find(store, conversation_id(2), &ann, "key2").await,
+        find(store, other, &ann, "key2").await,
         earlier(&elsewhere),
         "each conversation has its own keys"
     );
-    assert_eq!(find(store, conversation_id(2), &ann, "key").await, None);
+    assert_eq!(find(store, other, &ann, "key").await, None);
     assert_ne!(
         first.input_hash,
         Some(InputHash::of_send(&content("something else"), None))
@@ -320,95 +284,66 @@ pub async fn an_earlier_send_is_found_by_its_key(store: &dyn Store) {
 
 pub async fn a_second_message_under_a_key_is_not_kept(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    let first = with_key(text(conversation_id(1), id(1), &ann), "key");
-    assert_eq!(append(store, std::slice::from_ref(&first)).await, []);
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
+    let first = with_key(text(group, id(1), &ann), "key");
+    assert_eq!(keys_taken(store, std::slice::from_ref(&first)).await, []);
     let [second, other] = [
-        with_key(text(conversation_id(1), id(2), &ann), "key"),
-        with_key(text(conversation_id(1), id(3), &ben), "key"),
+        with_key(text(group, id(2), &ann), "key"),
+        with_key(text(group, id(3), &ben), "key"),
     ];
-    let taken = append(
-        store,
-        &[
-            new(text(conversation_id(1), id(1_000), &ann)),
-            second,
-            other,
-        ],
-    )
-    .await;
+    let taken = keys_taken(store, &[new(text(group, id(1_000), &ann)), second, other]).await;
     assert_eq!(taken, [(1, earlier(&first).unwrap())]);
     assert_eq!(
-        history(store, conversation_id(1)).await,
+        history(store, group).await,
         [id(1_000), id(3), id(1)],
         "the others are kept"
     );
-    assert_eq!(
-        find(store, conversation_id(1), &ann, "key").await,
-        earlier(&first)
-    );
+    assert_eq!(find(store, group, &ann, "key").await, earlier(&first));
 }
 
 pub async fn the_same_messages_again_change_nothing(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
     let batch = [
-        with_key(text(conversation_id(1), id(1), &ann), "key"),
-        new(text(conversation_id(1), id(2), &ben)),
+        with_key(text(group, id(1), &ann), "key"),
+        new(text(group, id(2), &ben)),
     ];
-    assert_eq!(append(store, &batch).await, []);
-    assert_eq!(append(store, &batch).await, []);
-    assert_eq!(history(store, conversation_id(1)).await, [id(2), id(1)]);
-    assert_eq!(
-        store.message_counts(&[conversation_id(1)]).await.unwrap(),
-        [2]
-    );
+    assert_eq!(keys_taken(store, &batch).await, []);
+    assert_eq!(keys_taken(store, &batch).await, []);
+    assert_eq!(history(store, group).await, [id(2), id(1)]);
+    assert_eq!(message_count(store, group).await, 2);
 }
 
-async fn append(store: &dyn Store, messages: &[NewMessage]) -> Vec<(usize, EarlierSend)> {
-    store
-        .append_messages(conversation_id(1), messages)
-        .await
-        .unwrap()
-        .taken
+/// Keys in the first conversation that an earlier send has taken.
+async fn keys_taken(store: &dyn Store, messages: &[NewMessage]) -> Vec<(usize, EarlierSend)> {
+    append(store, conversation_id(1), messages).await.taken
 }
 
 pub async fn a_send_is_forgotten_as_a_retry_after_a_day(stage: &Stage) {
     let (store, ann) = (stage.store(), user("ann"));
-    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
+    let group = conversation_id(1);
+    make(store, group, std::slice::from_ref(&ann)).await;
     let now = NOW.micros() - START.micros();
-    let first = with_key(text(conversation_id(1), id(now), &ann), "key");
-    store
-        .append_messages(conversation_id(1), std::slice::from_ref(&first))
-        .await
-        .unwrap();
+    let first = with_key(text(group, id(now), &ann), "key");
+    append(store, group, std::slice::from_ref(&first)).await;
     stage.clock.set(NOW.plus_micros(23 * HOUR));
-    assert_eq!(
-        find(store, conversation_id(1), &ann, "key").await,
-        earlier(&first)
-    );
-    let second = with_key(text(conversation_id(1), id(now + 23 * HOUR), &ann), "other");
-    store
-        .append_messages(conversation_id(1), std::slice::from_ref(&second))
-        .await
-        .unwrap();
+    assert_eq!(find(store, group, &ann, "key").await, earlier(&first));
+    let second = with_key(text(group, id(now + 23 * HOUR), &ann), "other");
+    append(store, group, std::slice::from_ref(&second)).await;
     stage.clock.set(NOW.plus_micros(25 * HOUR));
-    assert_eq!(find(store, conversation_id(1), &ann, "key").await, None);
+    assert_eq!(find(store, group, &ann, "key").await, None);
+    assert_eq!(find(store, group, &ann, "other").await, earlier(&second));
+    let again = with_key(text(group, id(now + 25 * HOUR), &ann), "key");
+    append(store, group, std::slice::from_ref(&again)).await;
     assert_eq!(
-        find(store, conversation_id(1), &ann, "other").await,
-        earlier(&second)
-    );
-    let again = with_key(text(conversation_id(1), id(now + 25 * HOUR), &ann), "key");
-    store
-        .append_messages(conversation_id(1), std::slice::from_ref(&again))
-        .await
-        .unwrap();
-    assert_eq!(
-        find(store, conversation_id(1), &ann, "key").await,
+        find(store, group, &ann, "key").await,
         earlier(&again),
         "a forgotten key can be used again"
     );
     assert_eq!(
-        history(store, conversation_id(1)).await.len(),
+        history(store, group).await.len(),
         3,
         "the message itself is never forgotten"
     );

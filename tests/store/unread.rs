@@ -1,10 +1,12 @@
 //! Unread: a question asked of the history, and the markers it is asked from.
 
 use wideroom::clock::Clock as _;
-use wideroom::model::{Change, ChangeKind, IgnoredSenders, OrderKey, ReadMarker, Revision, Unread};
+use wideroom::model::{IgnoredSenders, OrderKey, ReadMarker, Revision, Unread};
 use wideroom::store::{MarkerMove, Store, StoreAdmin, UnreadQuery};
 
-use super::ask::{MarkTo, make, mark, only, participant, row, send, send_all, unread};
+use super::ask::{
+    MarkTo, append, make, mark, only, participant, revise, row, send, send_all, unread,
+};
 use super::stage::Stage;
 use crate::support::words::{
     START, change, conversation_id, crowd, deleted, id, id_with, message_row, new, system, text,
@@ -15,14 +17,10 @@ const MINUTE: i64 = 60 * 1_000_000;
 
 pub async fn messages_of_others_after_the_place_are_unread(store: &dyn Store) {
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
-    make(
-        store,
-        conversation_id(1),
-        &[ann.clone(), ben.clone(), cat.clone()],
-    )
-    .await;
-    send_all(store, conversation_id(1), 1..6, &ben).await;
-    send_all(store, conversation_id(1), 6..8, &cat).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone(), cat.clone()]).await;
+    send_all(store, group, 1..6, &ben).await;
+    send_all(store, group, 6..8, &cat).await;
     let none = Unread::default();
     let some = |count, first| Unread {
         count,
@@ -30,72 +28,57 @@ pub async fn messages_of_others_after_the_place_are_unread(store: &dyn Store) {
         first: Some(id(first)),
     };
     assert_eq!(
-        unread(store, &ann, conversation_id(1), OrderKey::MIN, 99).await,
+        unread(store, &ann, group, OrderKey::MIN, 99).await,
         some(7, 1)
     );
     assert_eq!(
-        unread(store, &ann, conversation_id(1), id(3).order_key(), 99).await,
+        unread(store, &ann, group, id(3).order_key(), 99).await,
         some(4, 4)
     );
     assert_eq!(
-        unread(
-            store,
-            &ann,
-            conversation_id(1),
-            id(3).order_key().before(),
-            99
-        )
-        .await,
+        unread(store, &ann, group, id(3).order_key().before(), 99).await,
         some(5, 3)
     );
     assert_eq!(
-        unread(store, &ann, conversation_id(1), id(7).order_key(), 99).await,
+        unread(store, &ann, group, id(7).order_key(), 99).await,
+        none
+    );
+    assert_eq!(unread(store, &ann, group, OrderKey::MAX, 99).await, none);
+    assert_eq!(
+        unread(store, &cat, group, id(5).order_key(), 99).await,
         none
     );
     assert_eq!(
-        unread(store, &ann, conversation_id(1), OrderKey::MAX, 99).await,
-        none
-    );
-    assert_eq!(
-        unread(store, &cat, conversation_id(1), id(5).order_key(), 99).await,
-        none
-    );
-    assert_eq!(
-        unread(store, &ben, conversation_id(1), OrderKey::MIN, 99).await,
+        unread(store, &ben, group, OrderKey::MIN, 99).await,
         some(2, 6)
     );
 }
 
 pub async fn ones_own_system_and_deleted_messages_are_not_unread(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    let rows = [1, 2, 7].map(|micros| message_row(deleted(conversation_id(1), id(micros), &ben)));
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
+    let rows = [1, 2, 7].map(|micros| message_row(deleted(group, id(micros), &ben)));
     store.import(&rows).await.unwrap();
     assert_eq!(
-        unread(store, &ann, conversation_id(1), OrderKey::MIN, 9).await,
+        unread(store, &ann, group, OrderKey::MIN, 9).await,
         Unread::default()
     );
     let sends = [
-        system(conversation_id(1), id(10), &ben),
-        text(conversation_id(1), id(11), &ann),
-        text(conversation_id(1), id(12), &ben),
-        system(conversation_id(1), id(13), &ben),
+        system(group, id(10), &ben),
+        text(group, id(11), &ann),
+        text(group, id(12), &ben),
+        system(group, id(13), &ben),
     ];
-    store
-        .append_messages(conversation_id(1), &sends.map(new))
-        .await
-        .unwrap();
+    append(store, group, &sends.map(new)).await;
     let expected = Unread {
         count: 1,
         is_capped: false,
         first: Some(id(12)),
     };
+    assert_eq!(unread(store, &ann, group, OrderKey::MIN, 9).await, expected);
     assert_eq!(
-        unread(store, &ann, conversation_id(1), OrderKey::MIN, 9).await,
-        expected
-    );
-    assert_eq!(
-        unread(store, &ann, conversation_id(1), id(12).order_key(), 9).await,
+        unread(store, &ann, group, id(12).order_key(), 9).await,
         Unread::default()
     );
 }
@@ -103,11 +86,11 @@ pub async fn ones_own_system_and_deleted_messages_are_not_unread(store: &dyn Sto
 /// As many as the cap is a count; one more is needed for "or more".
 pub async fn a_count_of_exactly_the_cap_is_not_capped(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, conversation_id(1), 1..100, &ben).await;
-    let from = async |micros: i64, cap| {
-        unread(store, &ann, conversation_id(1), id(micros).order_key(), cap).await
-    };
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
+    send_all(store, group, 1..100, &ben).await;
+    let from =
+        async |micros: i64, cap| unread(store, &ann, group, id(micros).order_key(), cap).await;
     let first = Some(id(1));
     // Twice, as the second answer may come from memory.
     for _ in 0..2 {
@@ -146,16 +129,15 @@ pub async fn a_count_of_exactly_the_cap_is_not_capped(store: &dyn Store) {
     );
     assert_eq!(from(99, 0).await, Unread::default());
     // Messages that never count as unread do not exceed the cap either.
-    store
-        .append_messages(
-            conversation_id(1),
-            &[
-                new(system(conversation_id(1), id(100), &ben)),
-                new(text(conversation_id(1), id(101), &ann)),
-            ],
-        )
-        .await
-        .unwrap();
+    append(
+        store,
+        group,
+        &[
+            new(system(group, id(100), &ben)),
+            new(text(group, id(101), &ann)),
+        ],
+    )
+    .await;
     assert_eq!(
         from(0, Unread::CAP).await,
         Unread {
@@ -164,7 +146,7 @@ pub async fn a_count_of_exactly_the_cap_is_not_capped(store: &dyn Store) {
             first
         }
     );
-    send(store, conversation_id(1), 102, &ben).await;
+    send(store, group, 102, &ben).await;
     for _ in 0..2 {
         assert_eq!(
             from(0, Unread::CAP).await,
@@ -197,18 +179,17 @@ pub async fn a_count_of_exactly_the_cap_is_not_capped(store: &dyn Store) {
 /// A store may continue an earlier count; the answers are those of a new one.
 pub async fn counts_follow_a_marker_message_by_message(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
     let is_unread = |micros: i64| micros % 3 != 0 && micros % 7 != 0;
     let send_from = async |from: i64, to: i64| {
         for micros in from..=to {
             let message = match micros {
-                _ if micros % 7 == 0 => system(conversation_id(1), id(micros), &ben),
-                _ if micros % 3 == 0 => text(conversation_id(1), id(micros), &ann),
-                _ => text(conversation_id(1), id(micros), &ben),
+                _ if micros % 7 == 0 => system(group, id(micros), &ben),
+                _ if micros % 3 == 0 => text(group, id(micros), &ann),
+                _ => text(group, id(micros), &ben),
             };
-            let appended = store
-                .append_messages(conversation_id(1), &[new(message)])
-                .await;
+            let appended = store.append_messages(group, &[new(message)]).await;
             appended.unwrap();
         }
     };
@@ -222,7 +203,7 @@ pub async fn counts_follow_a_marker_message_by_message(store: &dyn Store) {
             first: all.first().map(|micros| id(*micros)),
         };
         let position = id(after).order_key();
-        let counted = unread(store, &ann, conversation_id(1), position, cap).await;
+        let counted = unread(store, &ann, group, position, cap).await;
         assert_eq!(counted, expected, "after {after}, cap {cap}");
     };
     send_from(1, 40).await;
@@ -243,11 +224,12 @@ pub async fn counts_follow_a_marker_message_by_message(store: &dyn Store) {
 
 pub async fn the_greatest_cap_is_counted_exactly(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, conversation_id(1), 1..1_000, &ben).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
+    send_all(store, group, 1..1_000, &ben).await;
     for after in [0, 1] {
         let position = id(after).order_key();
-        let counted = unread(store, &ann, conversation_id(1), position, Unread::CAP_MAX).await;
+        let counted = unread(store, &ann, group, position, Unread::CAP_MAX).await;
         let expected = Unread {
             count: 999 - u32::try_from(after).unwrap(),
             is_capped: false,
@@ -259,8 +241,9 @@ pub async fn the_greatest_cap_is_counted_exactly(store: &dyn Store) {
 
 pub async fn the_cap_ends_the_count(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, conversation_id(1), 1..121, &ben).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
+    send_all(store, group, 1..121, &ben).await;
     for cap in [1, 50, Unread::CAP, 119] {
         let expected = Unread {
             count: cap,
@@ -268,13 +251,13 @@ pub async fn the_cap_ends_the_count(store: &dyn Store) {
             first: Some(id(1)),
         };
         assert_eq!(
-            unread(store, &ann, conversation_id(1), OrderKey::MIN, cap).await,
+            unread(store, &ann, group, OrderKey::MIN, cap).await,
             expected
         );
     }
     let after = id(20).order_key();
     assert_eq!(
-        unread(store, &ann, conversation_id(1), after, 101).await,
+        unread(store, &ann, group, after, 101).await,
         Unread {
             count: 100,
             is_capped: false,
@@ -282,7 +265,7 @@ pub async fn the_cap_ends_the_count(store: &dyn Store) {
         }
     );
     assert_eq!(
-        unread(store, &ann, conversation_id(1), after, Unread::CAP_MAX)
+        unread(store, &ann, group, after, Unread::CAP_MAX)
             .await
             .count,
         100
@@ -336,14 +319,9 @@ pub async fn a_count_behind_rows_that_do_not_count_becomes_exact(stage: &Stage) 
     assert_eq!(exact(stage, 0, &blocking).await, some(3, SILENT + 1));
     send(store, on, SILENT + 4, &ben).await;
     assert_eq!(exact(stage, 0, &blocking).await, some(4, SILENT + 1));
-    let change = Change {
-        id: change(SILENT + 5),
-        kind: ChangeKind::MessageDeleted,
-        message: id(SILENT + 1),
-        user: ben.clone(),
-    };
-    let revised = store.revise_message(on, &Revision::Deletion, &change).await;
-    assert!(revised.unwrap().is_some());
+    let (deleted, deletion) = (id(SILENT + 1), Revision::Deletion);
+    let revised = revise(store, on, deleted, SILENT + 5, deletion, &ben).await;
+    assert!(revised.is_some());
     assert_eq!(exact(stage, 0, &blocking).await, some(3, SILENT + 2));
     // A marker that moves on, and back.
     let later = exact(stage, SILENT + 2, &blocking).await;
@@ -487,30 +465,31 @@ pub async fn a_marker_is_a_maximum_in_any_order_of_arrival(store: &dyn Store) {
 
 pub async fn a_later_epoch_wins(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, conversation_id(1), 1..10, &ben).await;
-    mark(store, &ann, conversation_id(1), move_to(0, 9)).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
+    send_all(store, group, 1..10, &ben).await;
+    mark(store, &ann, group, move_to(0, 9)).await;
     let epoch = START.plus_micros(50).micros().cast_unsigned();
     let back = MarkTo {
         receipt: false,
         ..move_to(epoch, 3)
     };
-    mark(store, &ann, conversation_id(1), back).await;
+    mark(store, &ann, group, back).await;
     let marker = ReadMarker {
         epoch,
         up_to: id(3).order_key(),
     };
-    assert_eq!(row(store, &ann, conversation_id(1)).await.marker, marker);
-    mark(store, &ann, conversation_id(1), move_to(0, 8)).await;
-    mark(store, &ann, conversation_id(1), move_to(epoch - 1, 9)).await;
+    assert_eq!(row(store, &ann, group).await.marker, marker);
+    mark(store, &ann, group, move_to(0, 8)).await;
+    mark(store, &ann, group, move_to(epoch - 1, 9)).await;
     assert_eq!(
-        row(store, &ann, conversation_id(1)).await.marker,
+        row(store, &ann, group).await.marker,
         marker,
         "an earlier epoch comes too late"
     );
-    mark(store, &ann, conversation_id(1), move_to(epoch, 5)).await;
+    mark(store, &ann, group, move_to(epoch, 5)).await;
     assert_eq!(
-        row(store, &ann, conversation_id(1)).await.marker.up_to,
+        row(store, &ann, group).await.marker.up_to,
         id(5).order_key()
     );
     let far = ReadMarker {
@@ -518,31 +497,27 @@ pub async fn a_later_epoch_wins(store: &dyn Store) {
         up_to: OrderKey::MIN,
     };
     let to = MarkerMove {
-        conversation: conversation_id(1),
+        conversation: group,
         marker: far,
         read_up_to: None,
         is_by_service: false,
         change: change(2_000),
     };
     store.move_read_marker(&ann, &to).await.unwrap();
-    assert_eq!(row(store, &ann, conversation_id(1)).await.marker, far);
+    assert_eq!(row(store, &ann, group).await.marker, far);
 }
 
 pub async fn receipts_never_go_back(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, conversation_id(1), 1..10, &ben).await;
-    let receipt = async || {
-        participant(store, conversation_id(1), &ann)
-            .await
-            .unwrap()
-            .read_up_to
-    };
-    mark(store, &ann, conversation_id(1), move_to(0, 6)).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
+    send_all(store, group, 1..10, &ben).await;
+    let receipt = async || participant(store, group, &ann).await.unwrap().read_up_to;
+    mark(store, &ann, group, move_to(0, 6)).await;
     mark(
         store,
         &ann,
-        conversation_id(1),
+        group,
         MarkTo {
             receipt: false,
             ..move_to(40, 2)
@@ -550,7 +525,7 @@ pub async fn receipts_never_go_back(store: &dyn Store) {
     )
     .await;
     assert_eq!(
-        row(store, &ann, conversation_id(1)).await.marker.up_to,
+        row(store, &ann, group).await.marker.up_to,
         id(2).order_key()
     );
     assert_eq!(
@@ -558,20 +533,20 @@ pub async fn receipts_never_go_back(store: &dyn Store) {
         id(6).order_key(),
         "marking unread takes no receipt back"
     );
-    mark(store, &ann, conversation_id(1), move_to(40, 4)).await;
+    mark(store, &ann, group, move_to(40, 4)).await;
     assert_eq!(receipt().await, id(6).order_key());
     // A marker that comes too late may still bring a receipt.
-    mark(store, &ann, conversation_id(1), move_to(0, 8)).await;
+    mark(store, &ann, group, move_to(0, 8)).await;
     assert_eq!(receipt().await, id(8).order_key());
     assert_eq!(
-        row(store, &ann, conversation_id(1)).await.marker,
+        row(store, &ann, group).await.marker,
         ReadMarker {
             epoch: 40,
             up_to: id(4).order_key()
         }
     );
     let page = store
-        .participants(conversation_id(1), &wideroom::model::PageRequest::first(9))
+        .participants(group, &wideroom::model::PageRequest::first(9))
         .await
         .unwrap();
     assert_eq!(
@@ -605,16 +580,11 @@ pub async fn a_marker_is_its_users_alone(store: &dyn Store) {
 
 pub async fn a_system_message_moves_no_marker(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    send(store, conversation_id(1), 1, &ben).await;
-    store
-        .append_messages(
-            conversation_id(1),
-            &[new(system(conversation_id(1), id(2), &ann))],
-        )
-        .await
-        .unwrap();
-    let row = row(store, &ann, conversation_id(1)).await;
+    let group = conversation_id(1);
+    make(store, group, &[ann.clone(), ben.clone()]).await;
+    send(store, group, 1, &ben).await;
+    append(store, group, &[new(system(group, id(2), &ann))]).await;
+    let row = row(store, &ann, group).await;
     assert_eq!(
         (row.last_message, row.last_activity),
         (Some(id(2)), START.plus_micros(2)),

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use uuid::Uuid;
 use wideroom::model::{
-    Body, ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey,
-    InputHash, Membership, Message, MessageId, MessageKind, Role, TimeUuid, Timestamp, UserId,
+    Body, Change, ChangeId, ChangeKind, Content, Conversation, ConversationId, ConversationKind,
+    IdempotencyKey, InputHash, Membership, Message, MessageId, MessageKind, Role, TimeUuid,
+    Timestamp, UserId,
 };
-use wideroom::store::{ImportPositions, ImportRow, NewConversation, NewMessage};
+use wideroom::store::{FlagsChange, ImportPositions, ImportRow, NewConversation, NewMessage};
 
 /// 2026-01-01T00:00:00Z, from which tests count.
 pub const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
@@ -95,6 +96,28 @@ pub fn id(micros: i64) -> MessageId {
 /// The id of a change: after the message of the same microsecond.
 pub fn change(micros: i64) -> ChangeId {
     TimeUuid::new(START.plus_micros(micros), [0x80, 1, 1, 0, 0, 0, 0, 0])
+}
+
+/// A change of a message, as the log has it.
+pub fn change_of(id: ChangeId, kind: ChangeKind, message: MessageId, by: &UserId) -> Change {
+    Change {
+        id,
+        kind,
+        message,
+        user: by.clone(),
+    }
+}
+
+/// A change of flags that leaves them all as they are.
+pub fn flags_change(conversation: ConversationId, change: ChangeId) -> FlagsChange {
+    FlagsChange {
+        conversation,
+        muted: None,
+        pinned: None,
+        archive: None,
+        level: None,
+        change,
+    }
 }
 
 /// Any order key of that time: its first eight bytes are the tick, the others these.

@@ -30,9 +30,7 @@ impl ErasureStore for Naive {
     ) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let mut kept = self.kept();
-            let Some(stored) = kept.conversations.get_mut(&conversation) else {
-                return Err(not_there());
-            };
+            let stored = kept.conversation(conversation)?;
             let mut keys = Vec::new();
             for id in messages {
                 if let Some(reactions) = stored.reactions.get_mut(id) {
@@ -63,9 +61,7 @@ impl ErasureStore for Naive {
     ) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let mut kept = self.kept();
-            let Some(stored) = kept.conversations.get_mut(&conversation) else {
-                return Err(not_there());
-            };
+            let stored = kept.conversation(conversation)?;
             stored.people.remove(user);
             stored.erased.insert(user.clone(), change);
             stored.bans.remove(user);

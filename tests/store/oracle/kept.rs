@@ -10,8 +10,8 @@ use wideroom::model::{
 };
 use wideroom::store::live::LiveListing;
 use wideroom::store::{
-    DeadLetter, DueRemoval, EarlierSend, ImportRow, Imported, ReaderPosition, Restricted,
-    SearchSegmentKey,
+    DeadLetter, DueRemoval, EarlierSend, Error, ImportRow, Imported, ReaderPosition, Restricted,
+    Result, SearchSegmentKey,
 };
 
 use super::conversation::{OracleConversation, OracleParticipant};
@@ -49,6 +49,16 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    /// The conversation, to change it.
+    pub(super) fn conversation(&mut self, id: ConversationId) -> Result<&mut OracleConversation> {
+        self.conversations
+            .get_mut(&id)
+            .ok_or_else(|| Error::Corrupt {
+                table: "conversations",
+                cause: "it is not there".into(),
+            })
+    }
+
     pub(super) fn saw(&mut self, id: TimeUuid) {
         self.newest = self.newest.max(Some(id));
     }

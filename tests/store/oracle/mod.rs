@@ -26,7 +26,7 @@ use wideroom::model::{
 use wideroom::store::cluster::ClusterStore;
 use wideroom::store::{
     Appended, Archive, Audience, BanChange, ChangedRow, ConversationProfileChange,
-    ConversationsPiece, Created, DeadLetter, EarlierSend, ErasureStore, Error, FlagsChange,
+    ConversationsPiece, Created, DeadLetter, EarlierSend, ErasureStore, FlagsChange,
     ImportPositions, ImportRow, Imported, LateChange, LoggedRestriction, MarkerMove,
     MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE,
     NOTE_RESTORED_AT, NewConversation, NewMessage, OutboxPage, OutboxRead, Participation,
@@ -67,6 +67,16 @@ impl Naive {
             .iter()
             .map(|id| kept.conversations.get(id).map(&answer))
             .collect()
+    }
+
+    /// The same, with an empty answer for a conversation that is not there.
+    fn each_or_default<T: Default>(
+        &self,
+        conversations: &[ConversationId],
+        answer: impl Fn(&OracleConversation) -> T,
+    ) -> Vec<T> {
+        let answers = self.each(conversations, answer).into_iter();
+        answers.map(Option::unwrap_or_default).collect()
     }
 
     fn changed_rows(&self, user: &UserId) -> Vec<ChangedRow> {
@@ -160,11 +170,7 @@ impl Store for Naive {
                     membership: stored.counting(viewer, participant),
                 })
             };
-            Ok(self
-                .each(conversations, participation)
-                .into_iter()
-                .map(Option::flatten)
-                .collect())
+            Ok(self.each_or_default(conversations, participation))
         })
     }
 
@@ -314,11 +320,7 @@ impl Store for Naive {
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<u64>> {
         Box::pin(async move {
-            Ok(self
-                .each(conversations, |stored| stored.joined().count() as u64)
-                .into_iter()
-                .map(Option::unwrap_or_default)
-                .collect())
+            Ok(self.each_or_default(conversations, |stored| stored.joined().count() as u64))
         })
     }
 
@@ -354,9 +356,7 @@ impl Store for Naive {
     ) -> StoreFuture<'a, Option<Audience>> {
         Box::pin(async move {
             let mut kept = self.kept();
-            let Some(stored) = kept.conversations.get_mut(&conversation) else {
-                return Err(not_there());
-            };
+            let stored = kept.conversation(conversation)?;
             let was_large = stored.record.is_large;
             let mut events = Vec::new();
             if stored.version != Some(change.version) {
@@ -418,9 +418,7 @@ impl Store for Naive {
     ) -> StoreFuture<'a, Audience> {
         Box::pin(async move {
             let mut kept = self.kept();
-            let Some(stored) = kept.conversations.get_mut(&conversation) else {
-                return Err(not_there());
-            };
+            let stored = kept.conversation(conversation)?;
             let mut events = Vec::new();
             if !stored.messages.contains_key(&to.message.id) {
                 stored.record.name = Some(to.name.clone());
@@ -442,9 +440,7 @@ impl Store for Naive {
     ) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let mut kept = self.kept();
-            let Some(stored) = kept.conversations.get_mut(&conversation) else {
-                return Err(not_there());
-            };
+            let stored = kept.conversation(conversation)?;
             let mut events = Vec::new();
             if stored.changes.iter().all(|known| known.id != change.id) {
                 stored.record.slow_mode_seconds = seconds;
@@ -483,9 +479,7 @@ impl Store for Naive {
     ) -> StoreFuture<'a, Audience> {
         Box::pin(async move {
             let mut kept = self.kept();
-            let Some(stored) = kept.conversations.get_mut(&conversation) else {
-                return Err(not_there());
-            };
+            let stored = kept.conversation(conversation)?;
             let mut events = Vec::new();
             if stored.changes.iter().all(|known| known.id != change.id) {
                 stored.profile = to.apply(stored.profile.clone());
@@ -536,9 +530,7 @@ impl Store for Naive {
                 .map(|(_, new)| new)
                 .collect();
             let mut kept = self.kept();
-            let Some(stored) = kept.conversations.get_mut(&conversation) else {
-                return Err(not_there());
-            };
+            let stored = kept.conversation(conversation)?;
             let mut events = Vec::new();
             for NewMessage {
                 message,
@@ -599,9 +591,7 @@ impl Store for Naive {
     ) -> StoreFuture<'a, Option<Revised>> {
         Box::pin(async move {
             let mut kept = self.kept();
-            let Some(stored) = kept.conversations.get_mut(&conversation) else {
-                return Err(not_there());
-            };
+            let stored = kept.conversation(conversation)?;
             let before = stored.changes.len();
             let Some((message, users)) = stored.revise(revision, change) else {
                 return Ok(None);
@@ -630,9 +620,7 @@ impl Store for Naive {
     ) -> StoreFuture<'a, Option<Arc<Message>>> {
         Box::pin(async move {
             let mut kept = self.kept();
-            let Some(stored) = kept.conversations.get_mut(&conversation) else {
-                return Err(not_there());
-            };
+            let stored = kept.conversation(conversation)?;
             let Some(message) = stored.react(emoji, is_on, change) else {
                 return Ok(None);
             };
@@ -652,9 +640,7 @@ impl Store for Naive {
     ) -> StoreFuture<'a, Option<Arc<Message>>> {
         Box::pin(async move {
             let mut kept = self.kept();
-            let Some(stored) = kept.conversations.get_mut(&conversation) else {
-                return Err(not_there());
-            };
+            let stored = kept.conversation(conversation)?;
             let Some(message) = stored.pin(is_on, change) else {
                 return Ok(None);
             };
@@ -714,11 +700,7 @@ impl Store for Naive {
                     .cloned()
                     .collect()
             };
-            Ok(self
-                .each(&[conversation], changes)
-                .pop()
-                .flatten()
-                .unwrap_or_default())
+            Ok(only(self.each(&[conversation], changes)))
         })
     }
 
@@ -727,11 +709,7 @@ impl Store for Naive {
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<Option<TimeUuid>>> {
         Box::pin(async move {
-            Ok(self
-                .each(conversations, OracleConversation::newest_event)
-                .into_iter()
-                .map(Option::flatten)
-                .collect())
+            Ok(self.each_or_default(conversations, OracleConversation::newest_event))
         })
     }
 
@@ -930,11 +908,7 @@ impl Store for Naive {
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<Option<MessageId>>> {
         Box::pin(async move {
-            Ok(self
-                .each(conversations, OracleConversation::last_message)
-                .into_iter()
-                .map(Option::flatten)
-                .collect())
+            Ok(self.each_or_default(conversations, OracleConversation::last_message))
         })
     }
 
@@ -943,11 +917,7 @@ impl Store for Naive {
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<u64>> {
         Box::pin(async move {
-            Ok(self
-                .each(conversations, |stored| stored.messages.len() as u64)
-                .into_iter()
-                .map(Option::unwrap_or_default)
-                .collect())
+            Ok(self.each_or_default(conversations, |stored| stored.messages.len() as u64))
         })
     }
 
@@ -1008,13 +978,7 @@ impl Store for Naive {
         user: &'a UserId,
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<Option<InboxRow>>> {
-        Box::pin(async move {
-            Ok(self
-                .each(conversations, |stored| stored.row(user))
-                .into_iter()
-                .map(Option::flatten)
-                .collect())
-        })
+        Box::pin(async move { Ok(self.each_or_default(conversations, |stored| stored.row(user))) })
     }
 
     fn inbox_changes<'a>(
@@ -1465,13 +1429,6 @@ impl Store for Naive {
 
     fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move { Ok(()) })
-    }
-}
-
-fn not_there() -> Error {
-    Error::Corrupt {
-        table: "conversations",
-        cause: "it is not there".into(),
     }
 }
 

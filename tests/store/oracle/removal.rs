@@ -102,9 +102,7 @@ impl RemovalStore for Naive {
     ) -> StoreFuture<'a, RemovedHistory> {
         Box::pin(async move {
             let mut kept = self.kept();
-            let Some(stored) = kept.conversations.get_mut(&conversation) else {
-                return Err(not_there());
-            };
+            let stored = kept.conversation(conversation)?;
             let below = |id: &&MessageId| id.order_key() <= removal.up_to;
             let ids: Vec<_> = stored.messages.keys().filter(below).copied().collect();
             stored.removed_up_to = stored.removed_up_to.max(removal.up_to);
