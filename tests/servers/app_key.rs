@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, Error, GroupInput, RateBounds, Result};
+use wideroom::chat::{Bounds, Chat, Error, GroupInput, Result};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::model::{AppKey, ConversationId, PageRequest, UserId, Viewer};
 use wideroom::store::Store;
@@ -14,6 +13,7 @@ use super::slow::Slow;
 use crate::delivery::directory::Dice;
 use crate::support::ground::Ground;
 use crate::support::size::sized;
+use crate::support::world::chat_on;
 
 /// The store's steps of a creation.
 const STEPS: [&str; 3] = ["app_key_claim", "claim_app_key", "create_conversation"];
@@ -46,16 +46,7 @@ async fn create(
 }
 
 async fn server(store: &Arc<dyn Store>, clock: &Arc<dyn Clock>) -> Chat {
-    let rates = RateBounds {
-        is_on: false,
-        ..RateBounds::default()
-    };
-    let bounds = Bounds {
-        rates,
-        ..Bounds::default()
-    };
-    let opened = Chat::open(store.clone(), Bus::default(), clock.clone(), bounds);
-    opened.await.unwrap()
+    chat_on(store.clone(), clock.clone(), Bounds::default()).await
 }
 
 /// Each service is killed at up to two steps, before the store does them or before it hears of that, and tries again.

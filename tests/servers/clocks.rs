@@ -8,7 +8,7 @@ use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
 use wideroom::model::{ConversationId, Message, MessageId, MessageKind, OrderKey, UserId};
 use wideroom::store::{NewMessage, Store as _};
 
-use super::pair::{SOON, Server, people, two};
+use super::pair::{SOON, Server, people, two, two_with_group};
 use crate::support::cost::least_time;
 use crate::support::words::content;
 
@@ -64,11 +64,9 @@ fn ahead_of_now(position: OrderKey) -> i64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_whose_clock_is_a_minute_off_refuses_writes_and_nobody_else_does() {
-    let Some((one, other)) = two().await else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
     let first = one.send(&anna, conversation, "first").await;
     for skew in [60 * SECOND, -3_600 * SECOND] {
         let wrong = Server::open(skew).await.unwrap();
@@ -101,11 +99,9 @@ async fn a_server_whose_clock_is_a_minute_off_refuses_writes_and_nobody_else_doe
 /// Its count would otherwise stand for a minute that is still being written, for good.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_count_by_a_server_whose_clock_is_ahead_covers_no_message_of_now() {
-    let Some((one, wrong)) = two().await else {
+    let Some((one, wrong, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
     one.send(&anna, conversation, "before").await;
     wrong.clock.set(120 * SECOND);
     let count = async |server: &Server| {
@@ -180,11 +176,9 @@ fn message(conversation: ConversationId, sender: &UserId, id: MessageId) -> NewM
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "gate: many steps of a clock"]
 async fn no_cursor_of_a_server_whose_clock_steps_misses_an_event() {
-    let Some((one, other)) = two().await else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
     let (here, there) = (&one.chat.streams, &other.chat.streams);
     let mut live = here.conversation(&ben, conversation, None).await.unwrap();
     for step in [60, -60, 3_600, 0] {

@@ -6,6 +6,7 @@ use wideroom::chat::{LiveUpdates, LiveWriteInput};
 use wideroom::model::{ConversationId, UserId};
 
 use super::pair::{SOON, Server, people, two};
+use super::updates::receive;
 
 /// A poll reads four lanes, each in one or two partitions, and the server's own row. Beats and the
 /// check of the clock come to less than one.
@@ -32,7 +33,7 @@ async fn an_idle_server_with_a_thousand_streams_reads_its_mailbox_only() {
     let mut streams = Vec::new();
     for number in 0..1_000 {
         let [user] = people([format!("idle{number}").as_str()]);
-        streams.push(one.chat.streams.inbox(&user, None).await.unwrap());
+        streams.push(one.inbox(&user).await);
     }
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = one.group(&anna, &[&ben]).await;
@@ -165,18 +166,13 @@ async fn a_third_server_reads_nothing_for_a_message_between_two_others() {
     };
     let [anna, ben, gus] = people(["anna", "ben", "gus"]);
     let conversation = one.group(&anna, &[&ben]).await;
-    let mut live = other
-        .chat
-        .streams
-        .messages(&ben, conversation, None)
-        .await
-        .unwrap();
-    let _stranger = third.chat.streams.inbox(&gus, None).await.unwrap();
+    let mut live = other.messages(&ben, conversation, None).await;
+    let _stranger = third.inbox(&gus).await;
     let (began, before) = (Instant::now(), third.statements());
     // Each reaches the other server within a poll, a second.
     for _ in 0..12 {
         let sent = one.send(&anna, conversation, "hello").await;
-        while live.next().await.unwrap().unwrap().message.id != sent.id {}
+        receive(&mut live, sent.id).await;
     }
     let statements = third.statements() - before;
     println!(

@@ -6,23 +6,9 @@ use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
 use wideroom::model::id::pair_key;
 use wideroom::model::{ConversationId, Message, PageRequest, UserId};
 
+use super::keyspace::run_shared;
 use super::pair::{Server, people, two};
 use super::watcher::entry;
-use crate::store::stage::keyspace;
-use crate::support::cassandra::shared;
-
-/// Runs a statement in which `{}` stands for the keyspace.
-async fn run(statement: &str) -> scylla::response::query_result::QueryResult {
-    let statement = statement.replace("{}", &keyspace().await.unwrap().keyspace);
-    shared()
-        .await
-        .unwrap()
-        .session()
-        .await
-        .query_unpaged(statement, ())
-        .await
-        .unwrap()
-}
 
 fn hex(bytes: &[u8]) -> String {
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -32,7 +18,7 @@ fn hex(bytes: &[u8]) -> String {
 async fn claim_pair(one: &UserId, other: &UserId) -> ConversationId {
     let id = ConversationId::random();
     let pair = hex(&pair_key(one, other));
-    run(&format!(
+    run_shared(&format!(
         "INSERT INTO {{}}.direct_by_pair (pair_key, conversation_id) VALUES ({pair}, {})",
         id.0
     ))
@@ -53,7 +39,7 @@ async fn a_direct_conversation_whose_maker_died_is_made_by_whoever_asks_next() {
         IdGenerator::random().next(SystemClock.now()),
         SystemClock.now().micros(),
     );
-    run(&format!(
+    run_shared(&format!(
         "INSERT INTO {{}}.conversations (conversation_id, kind, created_at, created_by, made) VALUES ({}, 0, {now}, '{anna}', {})",
         with_gus.0,
         made.uuid()
@@ -119,14 +105,10 @@ async fn an_entry_without_a_place_in_its_conversation_is_neither_shown_nor_count
         .find(|node| node["conversation"]["uuid"] == left.0.to_string())
         .unwrap();
 
-    one.chat
-        .writes
-        .remove_participant(&anna, left, ben.as_str())
-        .await
-        .unwrap();
+    one.remove(&anna, left, &ben).await;
     let at = SystemClock.now().plus_micros(5_000_000).micros();
     for ghost in [left, ConversationId::random()] {
-        run(&format!(
+        run_shared(&format!(
             "UPDATE {{}}.inbox_by_user USING TIMESTAMP {at} SET membership = 0x0002, last_activity = {at} \
              WHERE user_id = '{ben}' AND conversation_id = {}",
             ghost.0
@@ -172,11 +154,7 @@ async fn a_change_of_membership_is_finished_where_it_was_decided() {
     let [anna, ben, gus, hal] = people(["anna", "ben", "gus", "hal"]);
     let conversation = one.group(&anna, &[&ben]).await;
     other.send(&ben, conversation, "before").await;
-    one.chat
-        .writes
-        .add_participants(&anna, conversation, &[gus.as_str().to_owned()])
-        .await
-        .unwrap();
+    one.add(&anna, conversation, &gus).await;
     other.send(&ben, conversation, "after").await;
 
     let (message, day) = undo(conversation).await;
@@ -185,19 +163,18 @@ async fn a_change_of_membership_is_finished_where_it_was_decided() {
         ["after", "before"],
         "it is as though it was not written"
     );
-    other
-        .chat
-        .writes
-        .add_participants(&anna, conversation, &[hal.as_str().to_owned()])
-        .await
-        .unwrap();
+    other.add(&anna, conversation, &hal).await;
     let there = format!(
         "SELECT message_id FROM {{}}.messages_by_conversation WHERE conversation_id = {} AND width = 1 AND start = {day} AND message_id = {}",
         conversation.0,
         message.id.uuid()
     );
     assert_eq!(
-        run(&there).await.into_rows_result().unwrap().rows_num(),
+        run_shared(&there)
+            .await
+            .into_rows_result()
+            .unwrap()
+            .rows_num(),
         1,
         "in the bucket that was decided on"
     );
@@ -229,7 +206,7 @@ async fn bodies(server: &Server, conversation: ConversationId) -> Vec<String> {
 /// Takes the message of the last change of membership away, and lets that change be one that is not settled, whose message goes into the
 /// bucket of a day. Answers with the message, and with when the day begins. The change then has no version, as earlier versions wrote it.
 async fn undo(conversation: ConversationId) -> (Message, i64) {
-    let pending = run(&format!(
+    let pending = run_shared(&format!(
         "SELECT pending FROM {{}}.participants_by_conversation WHERE conversation_id = {} LIMIT 1",
         conversation.0
     ))
@@ -246,15 +223,15 @@ async fn undo(conversation: ConversationId) -> (Message, i64) {
     assert_eq!(width, 0, "the widest, as there are few messages");
     let mut pending = postcard::to_stdvec(&(&message, (1_i8, day))).unwrap();
     pending.extend_from_slice(rest);
-    run(&format!(
+    run_shared(&format!(
         "UPDATE {{}}.participants_by_conversation SET pending = {} WHERE conversation_id = {}",
         hex(&pending),
         conversation.0
     ))
     .await;
-    run(&format!("DELETE settled FROM {{}}.participants_by_conversation USING TIMESTAMP 1 WHERE conversation_id = {}", conversation.0))
+    run_shared(&format!("DELETE settled FROM {{}}.participants_by_conversation USING TIMESTAMP 1 WHERE conversation_id = {}", conversation.0))
         .await;
-    run(&format!(
+    run_shared(&format!(
         "DELETE FROM {{}}.messages_by_conversation WHERE conversation_id = {} AND width = 0 AND start = {start} AND message_id = {}",
         conversation.0,
         message.id.uuid()

@@ -4,21 +4,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wideroom::chat::{ConversationEvent, EntrySettings, Error, InboxUpdates, MessageUpdates};
+use wideroom::chat::{ConversationEvent, EntrySettings, Error};
 use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
 use wideroom::model::{
     Change, ChangeKind, Conversation, ConversationId, ConversationKind, Emoji, GroupName,
-    IdempotencyKey, InputHash, Membership, Message, MessageId, MessageKind, OrderKey, ReadMarker,
-    Revision, Role, UserId,
+    IdempotencyKey, InputHash, Membership, Message, MessageKind, OrderKey, ReadMarker, Revision,
+    Role, UserId,
 };
 use wideroom::store::{
     Created, FlagsChange, MarkerMove, MembershipChange, MembershipTransition, NewConversation,
     NewMessage, Renaming, Store as _, TransitionKind,
 };
 
-use super::pair::{SOON, Server, people, two};
-use crate::store::stage::keyspace;
-use crate::support::cassandra::shared;
+use super::keyspace::run_shared;
+use super::pair::{SOON, Server, crowd, people, two, two_with_group};
+use super::updates::{is_added, receive, receive_entry, receive_event, receive_within};
 use crate::support::cost::least_time;
 use crate::support::words::content;
 
@@ -26,21 +26,10 @@ use crate::support::words::content;
 const AFTER_AN_END: Duration = Duration::from_secs(20);
 const MEDIAN_MAX: Duration = Duration::from_millis(1_200);
 
-async fn received(updates: &mut MessageUpdates, id: MessageId, within: Duration) {
-    let wait = async { while updates.next().await.unwrap().unwrap().message.id != id {} };
-    tokio::time::timeout(within, wait)
-        .await
-        .expect("the message is lost");
-}
-
 /// Servers at which a user is registered.
 async fn servers_of(user: &UserId) -> Vec<uuid::Uuid> {
-    let keyspace = keyspace().await.unwrap().keyspace;
-    let session = shared().await.unwrap().session().await;
-    let select =
-        format!("SELECT server_id FROM {keyspace}.sessions_by_user WHERE user_id = '{user}'");
-    let rows = session.query_unpaged(select, ()).await.unwrap();
-    let rows = rows.into_rows_result().unwrap();
+    let select = format!("SELECT server_id FROM {{}}.sessions_by_user WHERE user_id = '{user}'");
+    let rows = run_shared(&select).await.into_rows_result().unwrap();
     rows.rows::<(uuid::Uuid,)>()
         .unwrap()
         .map(|row| row.unwrap().0)
@@ -48,29 +37,19 @@ async fn servers_of(user: &UserId) -> Vec<uuid::Uuid> {
 }
 
 async fn end(server: uuid::Uuid) {
-    let keyspace = keyspace().await.unwrap().keyspace;
-    let session = shared().await.unwrap().session().await;
-    let insert =
-        format!("INSERT INTO {keyspace}.servers (server_id, has_ended) VALUES ({server}, true)");
-    session.query_unpaged(insert, ()).await.unwrap();
+    let insert = format!("INSERT INTO {{}}.servers (server_id, has_ended) VALUES ({server}, true)");
+    run_shared(&insert).await;
 }
 
 /// Senders leave it out at once. It registers under a new identity, and its streams read the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_ended_while_it_serves_loses_nothing() {
-    let Some((one, other)) = two().await else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
-    let mut live = other
-        .chat
-        .streams
-        .messages(&ben, conversation, None)
-        .await
-        .unwrap();
+    let mut live = other.messages(&ben, conversation, None).await;
     let sent = one.send(&anna, conversation, "before").await;
-    received(&mut live, sent.id, SOON).await;
+    receive(&mut live, sent.id).await;
 
     let before = servers_of(&ben).await;
     assert_eq!(before.len(), 1, "one server has streams of the user");
@@ -81,7 +60,7 @@ async fn a_server_that_was_ended_while_it_serves_loses_nothing() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     for id in all {
-        received(&mut live, id, AFTER_AN_END).await;
+        receive_within(AFTER_AN_END, &mut live, id).await;
     }
     let after = servers_of(&ben).await;
     assert!(
@@ -89,7 +68,7 @@ async fn a_server_that_was_ended_while_it_serves_loses_nothing() {
         "registered under another identity"
     );
     let sent = one.send(&anna, conversation, "after").await;
-    received(&mut live, sent.id, SOON).await;
+    receive(&mut live, sent.id).await;
 }
 
 /// The batch of a dead server: it is persisted, and no server was notified of it.
@@ -116,15 +95,13 @@ fn message_of_the_dead(
 /// The retry of a send finds its message: it may be that no stream was told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_delivers_what_a_server_persisted_before_it_died() {
-    let (Some((one, other)), Some(dead)) = (two().await, Server::open(0).await) else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
+    let dead = Server::open(0).await.unwrap();
     let mut live = Vec::new();
     for server in [&one, &other] {
-        let updates = server.chat.streams.messages(&ben, conversation, None);
-        live.push(updates.await.unwrap());
+        live.push(server.messages(&ben, conversation, None).await);
     }
     let message = message_of_the_dead(conversation, &anna, Some("its-key"));
     let id = message.id;
@@ -144,10 +121,9 @@ async fn a_retry_delivers_what_a_server_persisted_before_it_died() {
         .unwrap();
     assert_eq!(retried.id, id);
     for (server, updates) in [&one, &other].into_iter().zip(&mut live) {
-        received(updates, id, SOON).await;
+        receive(updates, id).await;
         let after = Some(newest.id.order_key());
-        let resumed = server.chat.streams.messages(&ben, conversation, after);
-        received(&mut resumed.await.unwrap(), id, SOON).await;
+        receive(&mut server.messages(&ben, conversation, after).await, id).await;
     }
     // It was logged again by the retry. Another retry, elsewhere, is only answered.
     let logged_again = async || {
@@ -176,8 +152,7 @@ async fn a_repeated_command_delivers_what_a_server_changed_before_it_died() {
     };
     let [anna, ben, gus] = people(["anna", "ben", "gus"]);
     let conversation = one.group(&anna, &[&ben]).await;
-    let chat = &one.chat.streams;
-    let mut events = chat.conversation(&ben, conversation, None).await.unwrap();
+    let mut events = one.events(&ben, conversation, None).await;
     let seen = dead.cql.membership_snapshot(conversation, &[]).await;
     let ids = IdGenerator::random();
     let change = Change {
@@ -203,45 +178,25 @@ async fn a_repeated_command_delivers_what_a_server_changed_before_it_died() {
     );
     let joined = dead.cql.change_membership(conversation, &joining).await;
     assert!(joined.unwrap().is_some());
-    other
-        .chat
-        .writes
-        .add_participants(&anna, conversation, &[gus.as_str().to_owned()])
-        .await
-        .unwrap();
-    let event = async {
-        loop {
-            let update = events.next().await.unwrap().unwrap();
-            if matches!(&update.event, Some(ConversationEvent::ParticipantAdded(user)) if *user == gus)
-            {
-                return;
-            }
-        }
-    };
-    tokio::time::timeout(SOON, event)
-        .await
-        .expect("the event is lost");
+    other.add(&anna, conversation, &gus).await;
+    let is_of_gus = |event: &ConversationEvent| matches!(event, ConversationEvent::ParticipantAdded(user) if *user == gus);
+    receive_event(&mut events, is_of_gus).await;
 }
 
 /// The same for revisions, reactions and names: the server died after its batch, and each command is
 /// repeated elsewhere, where nothing is left to do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_repeated_command_delivers_what_a_server_changed_before_it_died() {
-    let (Some((one, other)), Some(dead)) = (two().await, Server::open(0).await) else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
+    let dead = Server::open(0).await.unwrap();
     let [edited, deleted, reacted] = [
         one.send(&anna, conversation, "to edit").await.id,
         one.send(&anna, conversation, "to delete").await.id,
         one.send(&anna, conversation, "to like").await.id,
     ];
-    let streams = &one.chat.streams;
-    let mut events = streams
-        .conversation(&ben, conversation, None)
-        .await
-        .unwrap();
+    let mut events = one.events(&ben, conversation, None).await;
     let ids = IdGenerator::random();
     let change = |kind, message| Change {
         id: ids.next(SystemClock.now()),
@@ -321,7 +276,7 @@ async fn a_repeated_creation_shows_the_conversation_in_every_live_inbox() {
     let [anna, ben] = people(["anna", "ben"]);
     let mut inboxes = Vec::new();
     for user in [&anna, &ben] {
-        inboxes.push(one.chat.streams.inbox(user, None).await.unwrap());
+        inboxes.push(one.inbox(user).await);
     }
     let users = [ben.clone(), anna.clone()];
     let group = ConversationId::group(&anna, "key");
@@ -370,9 +325,7 @@ async fn a_repeated_creation_shows_the_conversation_in_every_live_inbox() {
         };
         assert_eq!(again.unwrap().id, id);
         for inbox in &mut inboxes {
-            let wait =
-                async { while inbox.next().await.unwrap().unwrap().conversation != Some(id) {} };
-            tokio::time::timeout(SOON, wait).await.expect("it is lost");
+            receive_entry(inbox, id).await;
         }
     }
     // Once on each server.
@@ -396,7 +349,7 @@ async fn a_group_whose_making_took_eight_seconds_is_in_every_live_inbox() {
     let mut inboxes = Vec::new();
     for server in [&one, &other] {
         for user in [&anna, &ben] {
-            inboxes.push(server.chat.streams.inbox(user, None).await.unwrap());
+            inboxes.push(server.inbox(user).await);
         }
     }
     one.slow.set_creation_delay(Duration::from_secs(8));
@@ -408,29 +361,19 @@ async fn a_group_whose_making_took_eight_seconds_is_in_every_live_inbox() {
     assert!(matches!(made, Err(Error::OutcomeUnknown)), "{made:?}");
     let conversation = ConversationId::group(&anna, "key");
     for inbox in &mut inboxes {
-        let wait = async {
-            while inbox.next().await.unwrap().unwrap().conversation != Some(conversation) {}
-        };
-        tokio::time::timeout(SOON, wait).await.expect("it is lost");
+        receive_entry(inbox, conversation).await;
     }
 }
 
 /// The viewer's other device, on the first server, shows what a dead server persisted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeated_mark_or_setting_reaches_the_viewers_other_devices() {
-    let (Some((one, other)), Some(dead)) = (two().await, Server::open(0).await) else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
+    let dead = Server::open(0).await.unwrap();
     let message = one.send(&anna, conversation, "hello").await;
-    let mut inbox = one.chat.streams.inbox(&ben, None).await.unwrap();
-    let is_shown = async |inbox: &mut InboxUpdates| {
-        let wait = async {
-            while inbox.next().await.unwrap().unwrap().conversation != Some(conversation) {}
-        };
-        tokio::time::timeout(SOON, wait).await.expect("it is lost");
-    };
+    let mut inbox = one.inbox(&ben).await;
     let ids = IdGenerator::random();
     let mark = MarkerMove {
         conversation,
@@ -446,7 +389,7 @@ async fn a_repeated_mark_or_setting_reaches_the_viewers_other_devices() {
     let inboxes = &other.chat.inbox;
     let again = inboxes.mark_read(&ben, conversation, Some(message.id));
     again.await.unwrap();
-    is_shown(&mut inbox).await;
+    receive_entry(&mut inbox, conversation).await;
 
     let pinned = FlagsChange {
         conversation,
@@ -464,7 +407,7 @@ async fn a_repeated_mark_or_setting_reaches_the_viewers_other_devices() {
     };
     let again = inboxes.update_entry(&ben, conversation, settings);
     again.await.unwrap();
-    is_shown(&mut inbox).await;
+    receive_entry(&mut inbox, conversation).await;
 }
 
 /// They began when it was small: their users' sessions brought its events. A large one has
@@ -475,17 +418,14 @@ async fn streams_go_on_when_their_conversation_becomes_large() {
         return;
     };
     let [anna, ben] = people(["anna", "ben"]);
-    let crowd: Vec<_> = (0..30)
-        .map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap())
-        .collect();
+    let crowd = crowd(30, &anna);
     let everybody: Vec<_> = crowd.iter().chain([&ben]).collect();
     let conversation = one.group(&anna, &everybody).await;
     let mut streams = Vec::new();
     for server in [&one, &other] {
-        let chat = &server.chat.streams;
         streams.push((
-            chat.messages(&ben, conversation, None).await.unwrap(),
-            chat.conversation(&ben, conversation, None).await.unwrap(),
+            server.messages(&ben, conversation, None).await,
+            server.events(&ben, conversation, None).await,
         ));
     }
     for (writer, newcomer) in [(&one, "31"), (&other, "32")] {
@@ -499,19 +439,8 @@ async fn streams_go_on_when_their_conversation_becomes_large() {
         for sender in [&one, &other] {
             let sent = sender.send(&anna, conversation, "hello, all").await;
             for (messages, events) in &mut streams {
-                received(messages, sent.id, SOON).await;
-                let event = async {
-                    loop {
-                        let update = events.next().await.unwrap().unwrap();
-                        if matches!(&update.event, Some(ConversationEvent::MessageAdded(message)) if message.id == sent.id)
-                        {
-                            return;
-                        }
-                    }
-                };
-                tokio::time::timeout(SOON, event)
-                    .await
-                    .expect("the event is lost");
+                receive(messages, sent.id).await;
+                receive_event(events, is_added(sent.id)).await;
             }
         }
     }
@@ -520,23 +449,16 @@ async fn streams_go_on_when_their_conversation_becomes_large() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "gate: many messages between two servers"]
 async fn half_of_all_messages_take_at_most_1200_ms_to_another_server() {
-    let Some((one, other)) = two().await else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
-    let mut live = other
-        .chat
-        .streams
-        .messages(&ben, conversation, None)
-        .await
-        .unwrap();
+    let mut live = other.messages(&ben, conversation, None).await;
     let median = least_time(MEDIAN_MAX, async |_| {
         let mut took = Vec::new();
         for _ in 0..15 {
             let sent = one.send(&anna, conversation, "hello").await;
             let sent_at = Instant::now();
-            received(&mut live, sent.id, SOON).await;
+            receive(&mut live, sent.id).await;
             took.push(sent_at.elapsed());
         }
         took.sort_unstable();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use wideroom::model::{ConversationId, Message, UserId};
 
 use super::cost::at_rest;
-use super::pair::{SOON, Server, people, two};
+use super::pair::{SOON, Server, crowd, people, two};
 use crate::support::world::Stream;
 
 /// Participants of a conversation, enough to make it large.
@@ -23,12 +23,6 @@ const STATEMENTS_MAX: u64 = 6;
 const ENTRIES: &str = "subscription { inboxUpdated { event { __typename
     ... on InboxEntryChangedEvent { inboxEntryEdge { node { unreadCount unreadCountIsCapped firstUnreadMessage { body }
         lastMessage { body sender { username } } readUpTo { body } conversation { name participantCount } } } } } } }";
-
-fn crowd(salt: &UserId) -> Vec<UserId> {
-    (0..CROWD)
-        .map(|number| UserId::parse(&format!("{number:02}-{salt}")).unwrap())
-        .collect()
-}
 
 async fn group(server: &Server, owner: &UserId, crowd: &[UserId]) -> ConversationId {
     let conversation = server.group(owner, &crowd.iter().collect::<Vec<_>>()).await;
@@ -69,7 +63,7 @@ async fn a_message_to_a_crowd_costs_statements_for_each_server_and_none_for_a_re
         return;
     };
     let [anna] = people(["anna"]);
-    let crowd = crowd(&anna);
+    let crowd = crowd(CROWD, &anna);
     let conversation = group(&one, &anna, &crowd).await;
     // The sender's profile and the count of participants are read for each entry that asks for them.
     let document = "subscription { inboxUpdated { event { __typename ... on InboxEntryChangedEvent { inboxEntryEdge { node {
@@ -110,7 +104,7 @@ async fn an_entry_of_a_crowd_shows_what_its_reader_did_on_another_server() {
         return;
     };
     let [anna] = people(["anna"]);
-    let crowd = crowd(&anna);
+    let crowd = crowd(CROWD, &anna);
     let ben = &crowd[0];
     let conversation = group(&one, &anna, &crowd).await;
     let mut reader = readers(&other, &crowd[..1], ENTRIES).await.remove(0);
@@ -121,11 +115,7 @@ async fn an_entry_of_a_crowd_shows_what_its_reader_did_on_another_server() {
     let entry = entry_with(&mut reader, "early 3").await;
     assert_eq!(entry["unreadCount"], 3, "{entry}");
     assert_eq!(entry["firstUnreadMessage"]["body"], "early 1");
-    one.chat
-        .inbox
-        .mark_read(ben, conversation, None)
-        .await
-        .unwrap();
+    one.mark_read(ben, conversation).await;
     // Both change the entry; whichever state comes first, the last one is the truth.
     one.send(&anna, conversation, "later").await;
     let settled = async {
@@ -167,7 +157,7 @@ async fn a_reader_who_is_removed_hears_no_more_and_the_others_do() {
         return;
     };
     let [anna] = people(["anna"]);
-    let crowd = crowd(&anna);
+    let crowd = crowd(CROWD, &anna);
     let conversation = group(&one, &anna, &crowd).await;
     let mut readers = readers(&other, &crowd[..READERS], ENTRIES).await;
     one.send(&anna, conversation, "to all").await;
@@ -177,11 +167,7 @@ async fn a_reader_who_is_removed_hears_no_more_and_the_others_do() {
             .map(|reader| entry_with(reader, "to all")),
     )
     .await;
-    one.chat
-        .writes
-        .remove_participant(&anna, conversation, crowd[0].as_str())
-        .await
-        .unwrap();
+    one.remove(&anna, conversation, &crowd[0]).await;
     one.send(&anna, conversation, "to the others").await;
     let rest = &mut readers[1..];
     let entries = join_all(
@@ -222,7 +208,7 @@ async fn marks_of_a_crowds_reader_share_writes_and_each_answer_is_of_what_is_sto
         return;
     };
     let [anna] = people(["anna"]);
-    let crowd = crowd(&anna);
+    let crowd = crowd(CROWD, &anna);
     let ben = &crowd[0];
     let conversation = group(&one, &anna, &crowd).await;
     let mut messages = Vec::new();

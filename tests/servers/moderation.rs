@@ -5,13 +5,12 @@ use std::time::Duration;
 use serde_json::json;
 use wideroom::bus::Bus;
 use wideroom::chat::{BanInput, ConversationEvent, ConversationSettings, PostingRolesInput};
-use wideroom::clock::SystemClock;
 use wideroom::model::{MessageKind, Role};
-use wideroom::store::cql::{Address, finish, migrate};
+use wideroom::store::cql::finish;
 use wideroom::store::{Store as _, StoreAdmin as _};
 
-use super::pair::{SOON, Server, people, two};
-use crate::support::cassandra::shared;
+use super::keyspace::Keyspace;
+use super::pair::{SOON, Server, people, two, two_with_group};
 
 fn ban_of(name: &str) -> BanInput {
     BanInput {
@@ -27,11 +26,9 @@ const SILENCE: &str = "mutation($c: ID!, $u: String!) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silence_and_a_ban_hold_on_every_server_and_are_told_there() {
-    let Some((one, other)) = two().await else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
     other.send(&ben, conversation, "before").await;
     let streams = &other.chat.streams;
     let mut events = streams
@@ -163,20 +160,11 @@ async fn a_user_who_is_added_and_banned_at_once_is_not_both() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bans_and_silences_wait_for_the_end_of_an_upgrade() {
-    let Some(shared) = shared().await else {
+    let Some(keyspace) = Keyspace::migrated().await else {
         return;
     };
-    let keyspace = format!("wideroom_{}", uuid::Uuid::new_v4().simple());
-    let address: Address = shared.url(&keyspace).parse().unwrap();
-    let migrated = migrate(&address, Some(1), &SystemClock).await.unwrap();
-    let session = shared.session().await;
-    for version in 5..=migrated.version {
-        let update = format!(
-            "UPDATE {keyspace}.schema_migrations SET oldest_server = 5 WHERE version = {version}"
-        );
-        session.query_unpaged(update, ()).await.unwrap();
-    }
-    let server = Server::at(address.clone(), Bus::default(), 0).await;
+    keyspace.begin_upgrade().await;
+    let server = Server::at(keyspace.address.clone(), Bus::default(), 0).await;
     let [anna, ben] = people(["anna", "ben"]);
     let actor = server.actor(&anna);
     let conversation = actor.group("Phoenix", &[ben.as_str()]).await;
@@ -189,11 +177,10 @@ async fn bans_and_silences_wait_for_the_end_of_an_upgrade() {
         assert!(sentence.contains("wideroom migrate --finish"), "{sentence}");
     }
     // The server itself is of the newest version, so nothing is in the way.
-    finish(&address).await.unwrap();
+    finish(&keyspace.address).await.unwrap();
     tokio::time::sleep(Duration::from_secs(3)).await;
     for document in [SILENCE, BAN] {
         actor.data(document, variables.clone()).await;
     }
-    let drop = format!("DROP KEYSPACE {keyspace}");
-    session.query_unpaged(drop, ()).await.unwrap();
+    keyspace.drop().await;
 }

@@ -9,6 +9,7 @@ use wideroom::model::{ConversationId, UserId};
 
 use super::live::{take_up_to, write};
 use super::pair::{SOON, Server, people};
+use super::updates::receive_within;
 use crate::support::client;
 use crate::support::cost::least_time;
 use crate::support::nats::Nats;
@@ -121,10 +122,7 @@ async fn converse(
     for _ in 0..count {
         let sent = one.send(sender, conversation, "hello").await;
         let at = Instant::now();
-        let wait = async { while heard.next().await.unwrap().unwrap().message.id != sent.id {} };
-        tokio::time::timeout(2 * SOON, wait)
-            .await
-            .expect("it was lost");
+        receive_within(2 * SOON, heard, sent.id).await;
         took.push(at.elapsed());
     }
     took.sort_unstable();
@@ -138,13 +136,8 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
     };
     let ([anna, ben], conversation) = (scene.people.clone(), scene.conversation);
     let [one, other] = &scene.two.servers;
-    let mut heard = other
-        .chat
-        .streams
-        .messages(&ben, conversation, None)
-        .await
-        .unwrap();
-    let mut inbox = other.chat.streams.inbox(&ben, None).await.unwrap();
+    let mut heard = other.messages(&ben, conversation, None).await;
+    let mut inbox = other.inbox(&ben).await;
     scene.subscribed(2).await;
     let quick_median = async |heard: &mut MessageUpdates| {
         least_time(MEDIAN_MAX, async |_| {
@@ -158,11 +151,7 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
     scene.two.hear_each_other(false).await;
     scene.nats.start_again();
     let sent = one.send(&anna, conversation, "while it comes back").await;
-    tokio::time::timeout(2 * SOON, async {
-        while heard.next().await.unwrap().unwrap().message.id != sent.id {}
-    })
-    .await
-    .expect("it was lost");
+    receive_within(2 * SOON, &mut heard, sent.id).await;
     scene.two.hear_each_other(true).await;
     scene.subscribed(2).await;
     let again = quick_median(&mut heard).await;
@@ -201,12 +190,7 @@ async fn nothing_is_lost_while_nats_hangs() {
     };
     let ([anna, ben], conversation) = (&scene.people, scene.conversation);
     let [one, other] = &scene.two.servers;
-    let mut heard = other
-        .chat
-        .streams
-        .messages(ben, conversation, None)
-        .await
-        .unwrap();
+    let mut heard = other.messages(ben, conversation, None).await;
     scene.subscribed(2).await;
     scene.nats.freeze();
     // Nobody knows it yet, and all poll every three seconds.

@@ -7,9 +7,9 @@ use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Error, Result};
 use wideroom::model::UserId;
 
-use super::pair::{SOON, Server, people, two};
+use super::keyspace::run_shared;
+use super::pair::{SOON, Server, people, two_with_group};
 use crate::store::stage::keyspace;
-use crate::support::cassandra::shared;
 use crate::support::world::{Actor, PATIENCE};
 
 /// More than the age at which an event is late, and less than the longest wait for an outcome.
@@ -17,11 +17,9 @@ const LATE: Duration = Duration::from_millis(4_200);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_persisted_message_is_never_reported_undone_and_its_late_event_is_logged() {
-    let Some((one, other)) = two().await else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
     let streams = &other.chat.streams;
     let mut live = streams.messages(&ben, conversation, None).await.unwrap();
     one.slow.refuse("log_late", 3);
@@ -108,11 +106,9 @@ async fn is_begun() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_that_cannot_read_its_message_does_not_say_that_nothing_was_done() {
-    let Some((one, _other)) = two().await else {
+    let Some((one, _other, [anna, _], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
     let send = || one.try_send(&anna, conversation, "once", Some("key"));
     let first = send().await.unwrap();
     one.slow.refuse("messages", 1);
@@ -125,20 +121,17 @@ const SEND: &str = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, 
 
 /// Takes the message of a send away, and leaves the claim of its key: so a server leaves both that dies between them.
 async fn take_away(message: &Value, sender: &UserId) {
-    let keyspace = keyspace().await.unwrap().keyspace;
-    let session = shared().await.unwrap().session().await;
     let [id, conversation] = ["/uuid", "/conversation/uuid"]
         .map(|path| message.pointer(path).unwrap().as_str().unwrap());
     let select = format!(
-        "SELECT width, start FROM {keyspace}.sends_by_key WHERE conversation_id = {conversation} AND sender_id = '{sender}' AND key = 'key'"
+        "SELECT width, start FROM {{}}.sends_by_key WHERE conversation_id = {conversation} AND sender_id = '{sender}' AND key = 'key'"
     );
-    let rows = session.query_unpaged(select, ()).await.unwrap();
-    let rows = rows.into_rows_result().unwrap();
+    let rows = run_shared(&select).await.into_rows_result().unwrap();
     let (width, start) = rows.single_row::<(i8, i64)>().unwrap();
     let delete = format!(
-        "DELETE FROM {keyspace}.messages_by_conversation WHERE conversation_id = {conversation} AND width = {width} AND start = {start} AND message_id = {id}"
+        "DELETE FROM {{}}.messages_by_conversation WHERE conversation_id = {conversation} AND width = {width} AND start = {start} AND message_id = {id}"
     );
-    session.query_unpaged(delete, ()).await.unwrap();
+    run_shared(&delete).await;
 }
 
 /// On the embedded store a key and its message are one batch, so that neither is found without the other.

@@ -5,16 +5,18 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, Draft, DraftInput, RateBounds};
+use wideroom::chat::{
+    Bounds, Chat, ConversationUpdates, Draft, DraftInput, InboxUpdates, MessageUpdates,
+};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds};
-use wideroom::model::{ConversationId, Message, OutboxShard, Timestamp, UserId};
+use wideroom::model::{ConversationId, Message, OrderKey, OutboxShard, Timestamp, UserId};
 use wideroom::store::cql::{Address, Cql};
 use wideroom::store::{ReaderLease, ReaderPosition, Store as _, StoreAdmin};
 
 use super::slow::Slow;
 use crate::store::stage::keyspace;
-use crate::support::world::Actor;
+use crate::support::world::{Actor, without_rates};
 
 /// Deadline for writes of one server to reach the other. Usually they take one second.
 pub(super) const SOON: Duration = Duration::from_secs(10);
@@ -68,14 +70,8 @@ impl Server {
         let clock = Arc::clone(&skewed) as Arc<dyn Clock>;
         let cql = Arc::new(Cql::open(address, Arc::clone(&clock)).await.unwrap());
         let (slow, store) = Slow::before(Arc::clone(&cql) as Arc<dyn StoreAdmin>);
-        let bounds = Bounds {
-            rates: RateBounds {
-                is_on: false,
-                ..bounds.rates.clone()
-            },
-            ..bounds
-        };
-        let chat = Chat::open(store, bus, clock, bounds).await.unwrap();
+        let chat = Chat::open(store, bus, clock, without_rates(bounds)).await;
+        let chat = chat.unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
         Self {
             chat,
@@ -145,6 +141,50 @@ impl Server {
             .await
     }
 
+    /// The messages that are sent from now on, or after a position.
+    pub(super) async fn messages(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        after: Option<OrderKey>,
+    ) -> MessageUpdates {
+        let streams = &self.chat.streams;
+        streams.messages(user, conversation, after).await.unwrap()
+    }
+
+    /// The events of a conversation from now on, or after a position.
+    pub(super) async fn events(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        after: Option<OrderKey>,
+    ) -> ConversationUpdates {
+        let streams = &self.chat.streams;
+        let events = streams.conversation(user, conversation, after).await;
+        events.unwrap()
+    }
+
+    pub(super) async fn inbox(&self, user: &UserId) -> InboxUpdates {
+        self.chat.streams.inbox(user, None).await.unwrap()
+    }
+
+    pub(super) async fn add(&self, by: &UserId, conversation: ConversationId, user: &UserId) {
+        let names = [user.as_str().to_owned()];
+        let added = self.chat.writes.add_participants(by, conversation, &names);
+        added.await.unwrap();
+    }
+
+    pub(super) async fn remove(&self, by: &UserId, conversation: ConversationId, user: &UserId) {
+        let writes = &self.chat.writes;
+        let removed = writes.remove_participant(by, conversation, user.as_str());
+        removed.await.unwrap();
+    }
+
+    pub(super) async fn mark_read(&self, user: &UserId, conversation: ConversationId) {
+        let marked = self.chat.inbox.mark_read(user, conversation, None).await;
+        marked.unwrap();
+    }
+
     pub(super) async fn group(&self, owner: &UserId, others: &[&UserId]) -> ConversationId {
         let names: Vec<_> = others.iter().map(|user| user.as_str().to_owned()).collect();
         self.chat
@@ -159,6 +199,21 @@ impl Server {
 /// Two of them, with clocks as the system's.
 pub(super) async fn two() -> Option<(Server, Server)> {
     Some((Server::open(0).await?, Server::open(0).await?))
+}
+
+/// Two of them, and a group of two users.
+pub(super) async fn two_with_group() -> Option<(Server, Server, [UserId; 2], ConversationId)> {
+    let (one, other) = two().await?;
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.group(&anna, &[&ben]).await;
+    Some((one, other, [anna, ben], conversation))
+}
+
+/// So many users, whose names sort as their numbers do.
+pub(super) fn crowd(count: usize, salt: &UserId) -> Vec<UserId> {
+    (0..count)
+        .map(|number| UserId::parse(&format!("{number:02}-{salt}")).unwrap())
+        .collect()
 }
 
 /// Users of no other test.

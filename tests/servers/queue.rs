@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, Draft, DraftInput, Error, RateBounds, Result};
+use wideroom::chat::{Bounds, Chat, Draft, DraftInput, Error, Result};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::metrics::Metrics;
 use wideroom::model::{ConversationId, Message, Role, UserId};
@@ -11,7 +10,7 @@ use wideroom::model::{ConversationId, Message, Role, UserId};
 use super::pair::people;
 use super::slow::Slow;
 use crate::support::ground::Ground;
-use crate::support::world::PATIENCE;
+use crate::support::world::{PATIENCE, chat_on};
 
 async fn send(
     chat: &Chat,
@@ -31,6 +30,22 @@ async fn send(
         )
         .await
         .unwrap()
+}
+
+/// A chat whose writes a test holds up, and the numbers of its queues.
+async fn open(bounds: Bounds) -> (Ground, Arc<Slow>, Chat, Metrics) {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let ground = Ground::new(&SystemClock).await;
+    let (slow, store) = Slow::before(ground.open(Arc::clone(&clock)).await);
+    let bounds = Bounds {
+        queue_wait: PATIENCE,
+        outcome_wait: 2 * PATIENCE,
+        ..bounds
+    };
+    let chat = chat_on(store, clock, bounds).await;
+    let metrics = Metrics::default();
+    chat.register(&metrics);
+    (ground, slow, chat, metrics)
 }
 
 /// Waits until so many conversations have a queue, in which so many jobs wait.
@@ -58,24 +73,7 @@ async fn waiting(metrics: &Metrics, queues: usize, jobs: usize) {
 /// Each begins while its user may do it, and comes to its turn when they may not any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let ground = Ground::new(&SystemClock).await;
-    let (slow, store) = Slow::before(ground.open(Arc::clone(&clock)).await);
-    let rates = RateBounds {
-        is_on: false,
-        ..RateBounds::default()
-    };
-    let bounds = Bounds {
-        rates,
-        queue_wait: PATIENCE,
-        outcome_wait: 2 * PATIENCE,
-        ..Bounds::default()
-    };
-    let chat = Chat::open(store, Bus::default(), clock, bounds)
-        .await
-        .unwrap();
-    let metrics = Metrics::default();
-    chat.register(&metrics);
+    let (_ground, slow, chat, metrics) = open(Bounds::default()).await;
 
     let [anna, ben, gus] = people(["anna", "ben", "gus"]);
     let names = [ben.as_str().to_owned(), gus.as_str().to_owned()];
@@ -162,25 +160,11 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
 /// Writes of many conversations that cannot be settled, because the store does not answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_the_backlog_of_all_conversations_nothing_is_begun() {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let ground = Ground::new(&SystemClock).await;
-    let (slow, store) = Slow::before(ground.open(Arc::clone(&clock)).await);
-    let rates = RateBounds {
-        is_on: false,
-        ..RateBounds::default()
-    };
     let bounds = Bounds {
-        rates,
         backlog_writes_max: 2,
-        queue_wait: PATIENCE,
-        outcome_wait: 2 * PATIENCE,
         ..Bounds::default()
     };
-    let chat = Chat::open(store, Bus::default(), clock, bounds)
-        .await
-        .unwrap();
-    let metrics = Metrics::default();
-    chat.register(&metrics);
+    let (_ground, slow, chat, metrics) = open(bounds).await;
     let [anna, ben] = people(["anna", "ben"]);
     let names = [ben.as_str().to_owned()];
     let mut conversations = Vec::new();

@@ -65,14 +65,7 @@ async fn work(
                     .await
                     .unwrap();
             }
-            2 => drop(
-                server
-                    .chat
-                    .inbox
-                    .mark_read(user, conversation, None)
-                    .await
-                    .unwrap(),
-            ),
+            2 => server.mark_read(user, conversation).await,
             3 if !done.sent.is_empty() => {
                 let message = &done.sent[dice.below(done.sent.len() as u32) as usize];
                 server
@@ -83,21 +76,11 @@ async fn work(
                     .unwrap();
             }
             4 if done.joins == done.leaves => {
-                server
-                    .chat
-                    .writes
-                    .add_participants(user, conversation, &[guest.as_str().to_owned()])
-                    .await
-                    .unwrap();
+                server.add(user, conversation, guest).await;
                 done.joins += 1;
             }
             4 => {
-                server
-                    .chat
-                    .writes
-                    .remove_participant(user, conversation, guest.as_str())
-                    .await
-                    .unwrap();
+                server.remove(user, conversation, guest).await;
                 done.leaves += 1;
             }
             _ => done.sent.push(

@@ -1,129 +1,49 @@
 //! Writes of one server on the other: at once in reads, soon in subscriptions, and never lost, whatever the clocks show, however late a
 //! write is, and whichever server dies.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use wideroom::chat::{
-    ConversationEvent, ConversationUpdates, EntrySettings, InboxUpdates, MessageUpdates,
-};
+use wideroom::chat::{ConversationEvent, EntrySettings};
 use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
-use wideroom::model::{ConversationId, InputHash, Message, MessageId, UserId};
+use wideroom::model::{ConversationId, InputHash, MessageId, UserId};
 
-use super::pair::{SOON, Server, people, two};
+use super::keyspace::run_shared;
+use super::pair::{SOON, Server, crowd, people, two, two_with_group};
+use super::updates::{is_added, receive, receive_entry, receive_event, receive_last_message, soon};
 use super::watcher::entry;
-use crate::store::stage::keyspace;
-use crate::support::cassandra::shared;
 use crate::support::words::content;
-
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, what)
-        .await
-        .expect("it did not come")
-}
-
-async fn hear(updates: &mut MessageUpdates, id: MessageId) -> Arc<Message> {
-    soon(async {
-        loop {
-            let message = updates.next().await.unwrap().unwrap().message;
-            if message.id == id {
-                return message;
-            }
-        }
-    })
-    .await
-}
-
-async fn hear_event(
-    updates: &mut ConversationUpdates,
-    mut wanted: impl FnMut(&ConversationEvent) -> bool,
-) {
-    soon(async {
-        loop {
-            let update = updates.next().await.expect("it goes on").unwrap();
-            if update.event.as_ref().is_some_and(&mut wanted) {
-                return;
-            }
-        }
-    })
-    .await;
-}
-
-async fn hear_entry(updates: &mut InboxUpdates, conversation: ConversationId) {
-    soon(async {
-        while updates.next().await.unwrap().unwrap().conversation != Some(conversation) {}
-    })
-    .await;
-}
-
-fn is_added(id: MessageId) -> impl FnMut(&ConversationEvent) -> bool {
-    move |event| matches!(event, ConversationEvent::MessageAdded(message) if message.id == id)
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_reads_the_writes_of_the_other_at_once() {
-    let Some((one, other)) = two().await else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
     for number in 1..=20_u32 {
         let message = one.send(&anna, conversation, "hello").await;
         let (row, unread) = entry(&other, &ben, conversation).await;
         assert_eq!(row.unwrap().last_message, Some(message.id));
         assert_eq!(unread.unwrap().count, 1, "{number}");
-        other
-            .chat
-            .inbox
-            .mark_read(&ben, conversation, None)
-            .await
-            .unwrap();
+        other.mark_read(&ben, conversation).await;
         assert_eq!(entry(&one, &ben, conversation).await.1.unwrap().count, 0);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscribers_receive_the_writes_of_the_other_server_soon() {
-    let Some((one, other)) = two().await else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
-    let mut messages = other
-        .chat
-        .streams
-        .messages(&ben, conversation, None)
-        .await
-        .unwrap();
-    let mut events = other
-        .chat
-        .streams
-        .conversation(&ben, conversation, None)
-        .await
-        .unwrap();
-    let mut inbox = other.chat.streams.inbox(&ben, None).await.unwrap();
+    let mut messages = other.messages(&ben, conversation, None).await;
+    let mut events = other.events(&ben, conversation, None).await;
+    let mut inbox = other.inbox(&ben).await;
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
         let message = one.send(&anna, conversation, "hello").await;
         let sent_at = Instant::now();
-        hear(&mut messages, message.id).await;
-        hear_event(&mut events, is_added(message.id)).await;
-        soon(async {
-            loop {
-                hear_entry(&mut inbox, conversation).await;
-                if entry(&other, &ben, conversation)
-                    .await
-                    .0
-                    .unwrap()
-                    .last_message
-                    == Some(message.id)
-                {
-                    return;
-                }
-            }
-        })
-        .await;
+        receive(&mut messages, message.id).await;
+        receive_event(&mut events, is_added(message.id)).await;
+        receive_last_message(&mut inbox, (&other, &ben), &message).await;
         slowest = slowest.max(sent_at.elapsed());
     }
     println!("the slowest of ten sends was heard on the other server after {slowest:?}");
@@ -134,22 +54,18 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
         .edit(&anna, conversation, message.id, "changed".to_owned())
         .await
         .unwrap();
-    hear_event(&mut events, |event| {
+    receive_event(&mut events, |event| {
         matches!(event, ConversationEvent::MessageChanged(_, there)
             if there.id == message.id && there.content.as_ref().is_some_and(|content| content.body.as_str() == "changed"))
     })
     .await;
-    one.chat
-        .inbox
-        .mark_read(&anna, conversation, None)
-        .await
-        .unwrap();
+    one.mark_read(&anna, conversation).await;
     one.chat
         .inbox
         .mark_delivered(&ben, conversation, Some(message.id))
         .await
         .unwrap();
-    hear_event(
+    receive_event(
         &mut events,
         |event| matches!(event, ConversationEvent::MarkerMoved(user) if *user == ben),
     )
@@ -159,7 +75,7 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
         .rename(&anna, conversation, "another name")
         .await
         .unwrap();
-    hear_event(&mut events, |event| {
+    receive_event(&mut events, |event| {
         matches!(event, ConversationEvent::Renamed)
     })
     .await;
@@ -194,9 +110,9 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
             .flags
             .is_muted
         {
-            hear_entry(&mut inbox, conversation).await;
+            receive_entry(&mut inbox, conversation).await;
         }
-        hear_entry(&mut inbox, conversation).await;
+        receive_entry(&mut inbox, conversation).await;
     })
     .await;
 }
@@ -204,17 +120,10 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
 /// One who is slow to write gives an id, and another one's later message is seen long before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
-    let Some((one, other)) = two().await else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
-    let mut live = other
-        .chat
-        .streams
-        .messages(&ben, conversation, None)
-        .await
-        .unwrap();
+    let mut live = other.messages(&ben, conversation, None).await;
     let inbox_position = other.chat.streams.inbox_position(&ben);
     one.slow.set_delay(Duration::from_secs(13));
     let late = one.try_send(&anna, conversation, "late", None).await;
@@ -248,27 +157,13 @@ async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
         early.id.moment().micros() - late.moment().micros() > 10_000_000,
         "older than streams look back"
     );
-    hear(&mut live, late).await;
+    receive(&mut live, late).await;
     // The log of what is late is written after it, and told of when it is there.
     let after = Some(early.id.order_key());
     for server in [&one, &other] {
-        hear(
-            &mut server
-                .chat
-                .streams
-                .messages(&ben, conversation, after)
-                .await
-                .unwrap(),
-            late,
-        )
-        .await;
-        hear_event(
-            &mut server
-                .chat
-                .streams
-                .conversation(&ben, conversation, after)
-                .await
-                .unwrap(),
+        receive(&mut server.messages(&ben, conversation, after).await, late).await;
+        receive_event(
+            &mut server.events(&ben, conversation, after).await,
             is_added(late),
         )
         .await;
@@ -279,29 +174,18 @@ async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
         .inbox(&ben, Some(inbox_position))
         .await
         .unwrap();
-    hear_entry(&mut inbox, conversation).await;
+    receive_entry(&mut inbox, conversation).await;
 }
 
 /// The claim is there, and nothing else: whoever made it is no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_send_whose_server_died_after_its_claim_is_finished_by_the_other() {
-    let Some((one, other)) = two().await else {
+    let Some((one, other, [anna, ben], conversation)) = two_with_group().await else {
         return;
     };
-    let [anna, ben] = people(["anna", "ben"]);
-    let conversation = one.group(&anna, &[&ben]).await;
     let mut live = [
-        one.chat
-            .streams
-            .messages(&ben, conversation, None)
-            .await
-            .unwrap(),
-        other
-            .chat
-            .streams
-            .messages(&ben, conversation, None)
-            .await
-            .unwrap(),
+        one.messages(&ben, conversation, None).await,
+        other.messages(&ben, conversation, None).await,
     ];
     let id = IdGenerator::random().next(SystemClock.now().plus_micros(-30_000_000));
     let newest = other.send(&ben, conversation, "meanwhile").await;
@@ -326,14 +210,11 @@ async fn a_send_whose_server_died_after_its_claim_is_finished_by_the_other() {
                 .id,
             id
         );
-        hear(live, id).await;
+        receive(live, id).await;
         let mut resumed = server
-            .chat
-            .streams
             .messages(&ben, conversation, Some(newest.id.order_key()))
-            .await
-            .unwrap();
-        hear(&mut resumed, id).await;
+            .await;
+        receive(&mut resumed, id).await;
     }
 }
 
@@ -344,26 +225,18 @@ async fn claim(
     id: MessageId,
     body: &str,
 ) {
-    let keyspace = keyspace().await.unwrap().keyspace;
     let InputHash(hash) = InputHash::of_send(&content(body), None);
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     // The first of the four widths: ten days.
     let width = 10 * 24 * 3_600 * 1_000_000;
     let start = id.moment().micros() - id.moment().micros() % width;
     let statement = format!(
-        "INSERT INTO {keyspace}.sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) \
+        "INSERT INTO {{}}.sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) \
          VALUES ({}, '{sender}', '{key}', {}, 0, {start}, 0x{hash}) IF NOT EXISTS",
         conversation.0,
         id.uuid()
     );
-    shared()
-        .await
-        .unwrap()
-        .session()
-        .await
-        .query_unpaged(statement, ())
-        .await
-        .unwrap();
+    run_shared(&statement).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -430,18 +303,10 @@ async fn the_membership_changes_on_one_while_the_other_sends() {
     };
     let changes = async {
         for guest in &guests {
-            one.chat
-                .writes
-                .add_participants(&anna, conversation, &[guest.as_str().to_owned()])
-                .await
-                .unwrap();
+            one.add(&anna, conversation, guest).await;
         }
         for guest in &guests[..2] {
-            one.chat
-                .writes
-                .remove_participant(&anna, conversation, guest.as_str())
-                .await
-                .unwrap();
+            one.remove(&anna, conversation, guest).await;
         }
     };
     tokio::join!(sends, changes);
@@ -470,27 +335,13 @@ async fn the_membership_changes_on_one_while_the_other_sends() {
         assert_eq!(entry(&other, user, conversation).await.0, None);
     }
     let ida = &guests[2];
-    let mut messages = other
-        .chat
-        .streams
-        .messages(ida, conversation, None)
-        .await
-        .unwrap();
-    let mut events = other
-        .chat
-        .streams
-        .conversation(ida, conversation, None)
-        .await
-        .unwrap();
-    let mut inbox = other.chat.streams.inbox(ida, None).await.unwrap();
-    one.chat
-        .writes
-        .remove_participant(&anna, conversation, ida.as_str())
-        .await
-        .unwrap();
+    let mut messages = other.messages(ida, conversation, None).await;
+    let mut events = other.events(ida, conversation, None).await;
+    let mut inbox = other.inbox(ida).await;
+    one.remove(&anna, conversation, ida).await;
     let removed_at = Instant::now();
     soon(async { while messages.next().await.is_some() {} }).await;
-    hear_event(
+    receive_event(
         &mut events,
         |event| matches!(event, ConversationEvent::ParticipantRemoved(user) if user == ida),
     )
@@ -502,7 +353,7 @@ async fn the_membership_changes_on_one_while_the_other_sends() {
     soon(async { while events.next().await.is_some() {} }).await;
     soon(async {
         loop {
-            hear_entry(&mut inbox, conversation).await;
+            receive_entry(&mut inbox, conversation).await;
             if entry(&other, ida, conversation).await.0.is_none() {
                 return;
             }
@@ -518,32 +369,16 @@ async fn a_large_conversation_is_seen_within_a_second_and_told_as_it_is() {
         return;
     };
     let [anna, ben] = people(["anna", "ben"]);
-    let crowd: Vec<_> = (0..40)
-        .map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap())
-        .collect();
+    let crowd = crowd(40, &anna);
     let everybody: Vec<_> = crowd.iter().chain([&ben]).collect();
     let conversation = one.group(&anna, &everybody).await;
-    let mut inbox = other.chat.streams.inbox(&ben, None).await.unwrap();
+    let mut inbox = other.inbox(&ben).await;
     for _ in 0..5 {
         // Known from now on, as it was.
         entry(&other, &ben, conversation).await;
         let message = one.send(&anna, conversation, "hello, all").await;
         let sent_at = Instant::now();
-        soon(async {
-            loop {
-                hear_entry(&mut inbox, conversation).await;
-                if entry(&other, &ben, conversation)
-                    .await
-                    .0
-                    .unwrap()
-                    .last_message
-                    == Some(message.id)
-                {
-                    return;
-                }
-            }
-        })
-        .await;
+        receive_last_message(&mut inbox, (&other, &ben), &message).await;
         println!("told of a large conversation after {:?}", sent_at.elapsed());
         let after = one.send(&anna, conversation, "and again").await;
         let read_at = Instant::now();
@@ -589,13 +424,11 @@ async fn an_inbox_goes_on_hearing_of_a_conversation_that_becomes_large() {
         return;
     };
     let [anna, ben] = people(["anna", "ben"]);
-    let crowd: Vec<_> = (0..30)
-        .map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap())
-        .collect();
+    let crowd = crowd(30, &anna);
     let everybody: Vec<_> = crowd.iter().chain([&ben]).collect();
-    let mut inbox = other.chat.streams.inbox(&ben, None).await.unwrap();
+    let mut inbox = other.inbox(&ben).await;
     let conversation = one.group(&anna, &everybody).await;
-    hear_entry(&mut inbox, conversation).await;
+    receive_entry(&mut inbox, conversation).await;
     assert!(
         !other
             .chat
@@ -623,20 +456,6 @@ async fn an_inbox_goes_on_hearing_of_a_conversation_that_becomes_large() {
     );
     for _ in 0..3 {
         let message = one.send(&anna, conversation, "hello, all").await;
-        soon(async {
-            loop {
-                hear_entry(&mut inbox, conversation).await;
-                if entry(&other, &ben, conversation)
-                    .await
-                    .0
-                    .unwrap()
-                    .last_message
-                    == Some(message.id)
-                {
-                    return;
-                }
-            }
-        })
-        .await;
+        receive_last_message(&mut inbox, (&other, &ben), &message).await;
     }
 }

@@ -10,8 +10,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use wideroom::auth::Auth;
-use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, Draft, DraftInput, RateBounds};
+use wideroom::chat::{Bounds, Chat, Draft, DraftInput};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::model::{ConversationId, UserId};
@@ -20,7 +19,7 @@ use wideroom::store::embedded::{Embedded, Options};
 
 use super::slow::Slow;
 use crate::support::client::Socket;
-use crate::support::world::Actor;
+use crate::support::world::{Actor, chat_on};
 
 const PEOPLE: usize = 30;
 const SOCKETS_EACH: usize = 5;
@@ -54,16 +53,7 @@ impl Server {
         };
         let embedded = Embedded::open(options, Arc::clone(&clock)).await.unwrap();
         let (slow, store) = Slow::before(Arc::new(embedded));
-        let bounds = Bounds {
-            rates: RateBounds {
-                is_on: false,
-                ..RateBounds::default()
-            },
-            ..Bounds::default()
-        };
-        let chat = Chat::open(store, Bus::default(), Arc::clone(&clock), bounds)
-            .await
-            .unwrap();
+        let chat = chat_on(store, Arc::clone(&clock), Bounds::default()).await;
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
         let people: Vec<_> = (0..PEOPLE)
             .map(|number| UserId::parse(&format!("user{number:02}")).unwrap())
@@ -155,14 +145,8 @@ impl Server {
     }
 
     async fn cursor(&self) -> String {
-        let document = "query($c: ID!) { conversation(id: $c) { eventsCursor } }";
-        let data = Actor::of(&self.api, &self.people[0])
-            .data(document, json!({"c": self.id}))
-            .await;
-        data["conversation"]["eventsCursor"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        let actor = Actor::of(&self.api, &self.people[0]);
+        actor.events_cursor(&self.id).await
     }
 }
 

@@ -2,40 +2,24 @@
 
 use std::sync::Arc;
 
-use scylla::client::session::Session;
 use serde_json::json;
 use wideroom::bus::Bus;
 use wideroom::chat;
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::model::Viewer;
-use wideroom::store::cql::{Address, Cql, finish, migrate};
+use wideroom::store::cql::{Cql, finish, migrate};
 use wideroom::store::{FormVersion, Store as _};
 
+use super::keyspace::{BEFORE, Keyspace};
 use super::pair::{Server, people};
-use crate::support::cassandra::shared;
-
-/// The oldest server that an unfinished upgrade lets serve.
-const BEFORE: i32 = 5;
-
-/// Makes a keyspace one whose upgrade is not finished.
-async fn begin_upgrade(session: &Session, keyspace: &str, newest: i32) {
-    for version in BEFORE..=newest {
-        let update = format!(
-            "UPDATE {keyspace}.schema_migrations SET oldest_server = {BEFORE} WHERE version = {version}"
-        );
-        session.query_unpaged(update, ()).await.unwrap();
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_forms_wait_for_the_end_of_an_upgrade() {
-    let Some(shared) = shared().await else {
+    let Some(keyspace) = Keyspace::migrated().await else {
         return;
     };
-    let keyspace = format!("wideroom_{}", uuid::Uuid::new_v4().simple());
-    let address: Address = shared.url(&keyspace).parse().unwrap();
-    let migrated = migrate(&address, Some(1), &SystemClock).await.unwrap();
-    let newest = FormVersion(migrated.version);
+    let address = keyspace.address.clone();
+    let newest = FormVersion(keyspace.version);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Cql::open(address.clone(), clock).await.unwrap();
     assert_eq!(
@@ -44,33 +28,27 @@ async fn new_forms_wait_for_the_end_of_an_upgrade() {
         "a keyspace that is made new"
     );
 
-    let session = shared.session().await;
-    begin_upgrade(&session, &keyspace, migrated.version).await;
+    keyspace.begin_upgrade().await;
     assert_eq!(store.form_version().await.unwrap(), FormVersion(BEFORE));
     // A second migration finds everything there, and ends no upgrade.
     migrate(&address, Some(1), &SystemClock).await.unwrap();
     assert_eq!(store.form_version().await.unwrap(), FormVersion(BEFORE));
 
-    assert_eq!(finish(&address).await.unwrap(), migrated.version);
+    assert_eq!(finish(&address).await.unwrap(), keyspace.version);
     assert_eq!(store.form_version().await.unwrap(), newest);
     store.close().await.unwrap();
-    let drop = format!("DROP KEYSPACE {keyspace}");
-    session.query_unpaged(drop, ()).await.unwrap();
+    keyspace.drop().await;
 }
 
 /// A server of the version before could not read what they would write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "gate: an upgrade of two servers"]
 async fn mutations_that_write_new_forms_are_refused_until_the_end_of_an_upgrade() {
-    let Some(shared) = shared().await else {
+    let Some(keyspace) = Keyspace::migrated().await else {
         return;
     };
-    let keyspace = format!("wideroom_{}", uuid::Uuid::new_v4().simple());
-    let address: Address = shared.url(&keyspace).parse().unwrap();
-    let migrated = migrate(&address, Some(1), &SystemClock).await.unwrap();
-    let session = shared.session().await;
-    begin_upgrade(&session, &keyspace, migrated.version).await;
-    let server = Server::at(address.clone(), Bus::default(), 0).await;
+    keyspace.begin_upgrade().await;
+    let server = Server::at(keyspace.address.clone(), Bus::default(), 0).await;
     let [ann, ben] = people(["ann", "ben"]);
     let group = server.actor(&ann).group("a group", &[ben.as_str()]).await;
     let message = server.actor(&ben).send(&group, "hello").await.id;
@@ -109,7 +87,7 @@ async fn mutations_that_write_new_forms_are_refused_until_the_end_of_an_upgrade(
     // The plain forms are written all the while.
     server.actor(&ben).send(&group, "hello back").await;
 
-    finish(&address).await.unwrap();
+    finish(&keyspace.address).await.unwrap();
     let mut erased = erase().await;
     while matches!(erased, Err(chat::Error::UpgradeNotFinished)) {
         // A closed gate is read again after two seconds.

@@ -7,35 +7,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use scylla::client::session::Session;
 use serde_json::json;
 use wideroom::bus::Bus;
 use wideroom::chat::{ConversationEvent, Draft, DraftInput};
 use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
 use wideroom::model::{ConversationId, MessageId, OrderKey, TimeUuid, UserId};
-use wideroom::store::cql::{Address, Cql, finish, migrate};
+use wideroom::store::cql::{Cql, finish};
 
+use super::keyspace::Keyspace;
 use super::pair::{SOON, Server, people};
-use crate::support::cassandra::shared;
 
 /// Migrations that this version knows.
 const PRESENT: i32 = 24;
 
 /// The next version's own statements.
 struct NextVersion {
-    session: Session,
-    keyspace: String,
+    keyspace: Keyspace,
     ids: IdGenerator,
 }
 
 impl NextVersion {
-    async fn run(&self, statement: &str) {
-        let statement = statement.replace("{}", &self.keyspace);
-        if let Err(error) = self.session.query_unpaged(statement.as_str(), ()).await {
-            panic!("{statement}: {error}");
-        }
-    }
-
     fn id(&self) -> TimeUuid {
         self.ids.next(SystemClock.now())
     }
@@ -52,11 +43,12 @@ impl NextVersion {
             "users",
             "servers",
         ] {
-            self.run(&format!("ALTER TABLE {{}}.{table} ADD next_column text"))
+            self.keyspace
+                .run(&format!("ALTER TABLE {{}}.{table} ADD next_column text"))
                 .await;
         }
         let (version, now) = (PRESENT + 1, SystemClock.now().micros());
-        self.run(&format!(
+        self.keyspace.run(&format!(
             "INSERT INTO {{}}.schema_migrations (version, checksum, applied_at, oldest_server) VALUES ({version}, 'next', {now}, {PRESENT})"
         ))
         .await;
@@ -65,10 +57,10 @@ impl NextVersion {
     /// The bucket of a message, as a part of a statement.
     async fn bucket_of(&self, conversation: ConversationId, id: MessageId) -> String {
         let select = format!(
-            "SELECT width, start FROM {}.buckets_by_conversation WHERE conversation_id = {}",
-            self.keyspace, conversation.0
+            "SELECT width, start FROM {{}}.buckets_by_conversation WHERE conversation_id = {}",
+            conversation.0
         );
-        let rows = self.session.query_unpaged(select, ()).await.unwrap();
+        let rows = self.keyspace.run(&select).await;
         let rows = rows.into_rows_result().unwrap();
         for row in rows.rows::<(i8, i64)>().unwrap() {
             let (width, start) = row.unwrap();
@@ -77,11 +69,10 @@ impl NextVersion {
                 conversation.0
             );
             let select = format!(
-                "SELECT sender_id FROM {}.messages_by_conversation WHERE {key} AND message_id = {}",
-                self.keyspace,
+                "SELECT sender_id FROM {{}}.messages_by_conversation WHERE {key} AND message_id = {}",
                 id.uuid()
             );
-            let found = self.session.query_unpaged(select, ()).await.unwrap();
+            let found = self.keyspace.run(&select).await;
             if found.into_rows_result().unwrap().rows_num() == 1 {
                 return key;
             }
@@ -95,27 +86,27 @@ impl NextVersion {
         let (conversation, anna, ben) = (scene.conversation.0, &scene.anna, &scene.ben);
         let edited = scene.messages[1];
         let bucket = self.bucket_of(scene.conversation, edited).await;
-        self.run(&format!(
+        self.keyspace.run(&format!(
             "UPDATE {{}}.messages_by_conversation SET content = 0x0907, next_column = 'x' WHERE {bucket} AND message_id = {}",
             edited.uuid()
         ))
         .await;
         let of_new_kind = scene.messages[2];
-        self.run(&format!(
+        self.keyspace.run(&format!(
             "UPDATE {{}}.messages_by_conversation SET kind = 9 WHERE {bucket} AND message_id = {}",
             of_new_kind.uuid()
         ))
         .await;
         let day = SystemClock.now().micros() / (24 * 3_600 * 1_000_000);
         for _ in 0..3 {
-            self.run(&format!(
+            self.keyspace.run(&format!(
                 "INSERT INTO {{}}.changes_by_conversation (conversation_id, day, change_id, kind, message_id, user_id) \
                  VALUES ({conversation}, {day}, {}, 99, {}, '{anna}')",
                 self.id().uuid(),
                 edited.uuid()
             ))
             .await;
-            self.run(&format!(
+            self.keyspace.run(&format!(
                 "INSERT INTO {{}}.changes_by_user (user_id, day, change_id, kind, conversation_id) \
                  VALUES ('{ben}', {day}, {}, 99, {conversation})",
                 self.id().uuid()
@@ -124,24 +115,24 @@ impl NextVersion {
         }
         // Two states: in a version of its own, and one more of this version's.
         for (user, membership) in [("next-state", "0x120203"), ("next-asked", "0x0702")] {
-            self.run(&format!(
+            self.keyspace.run(&format!(
                 "INSERT INTO {{}}.participants_by_conversation (conversation_id, user_id, membership) VALUES ({conversation}, '{user}', {membership})"
             ))
             .await;
         }
-        self.run(&format!(
+        self.keyspace.run(&format!(
             "UPDATE {{}}.conversations SET kind = 9, next_column = 'x' WHERE conversation_id = {}",
             scene.channel.0
         ))
         .await;
         let server = uuid::Uuid::new_v4();
-        self.run(&format!(
+        self.keyspace.run(&format!(
             "INSERT INTO {{}}.sessions_by_user (user_id, kind, server_id) VALUES ('{ben}', 99, {server})"
         ))
         .await;
         let minute = SystemClock.now().micros() / 60_000_000;
         for server in self.servers().await {
-            self.run(&format!(
+            self.keyspace.run(&format!(
                 "INSERT INTO {{}}.mailboxes (server_id, lane, minute, notice_id, payload) VALUES ({server}, 1, {minute}, {}, 0x0901)",
                 self.id().uuid()
             ))
@@ -150,7 +141,7 @@ impl NextVersion {
         let suspended = format!("next-{anna}");
         // The shard is the first byte of the name's hash; each of the sixteen is read at the start.
         for shard in 0..16 {
-            self.run(&format!(
+            self.keyspace.run(&format!(
                 "INSERT INTO {{}}.restrictions (shard, user_id, suspension) VALUES ({shard}, '{suspended}', 0x0901)"
             ))
             .await;
@@ -158,11 +149,8 @@ impl NextVersion {
     }
 
     async fn servers(&self) -> Vec<uuid::Uuid> {
-        let select = format!(
-            "SELECT server_id FROM {}.server_beats WHERE partition = 0",
-            self.keyspace
-        );
-        let rows = self.session.query_unpaged(select, ()).await.unwrap();
+        let select = "SELECT server_id FROM {}.server_beats WHERE partition = 0";
+        let rows = self.keyspace.run(select).await;
         let rows = rows.into_rows_result().unwrap();
         rows.rows::<(uuid::Uuid,)>()
             .unwrap()
@@ -287,17 +275,14 @@ async fn send_all_the_time(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "gate: an upgrade of two servers"]
 async fn the_next_version_serves_beside_this_one_until_the_upgrade_is_finished() {
-    let Some(shared) = shared().await else {
+    let Some(keyspace) = Keyspace::migrated().await else {
         return;
     };
-    let keyspace = format!("wideroom_{}", uuid::Uuid::new_v4().simple());
-    let address: Address = shared.url(&keyspace).parse().unwrap();
-    let migrated = migrate(&address, Some(1), &SystemClock).await.unwrap();
-    assert_eq!(migrated.version, PRESENT);
+    assert_eq!(keyspace.version, PRESENT);
+    let address = keyspace.address.clone();
     let open = async || Server::at(address.clone(), Bus::default(), 0).await;
     let (one, other) = (open().await, open().await);
     let next = NextVersion {
-        session: shared.session().await,
         keyspace,
         ids: IdGenerator::random(),
     };
@@ -322,40 +307,45 @@ async fn the_next_version_serves_beside_this_one_until_the_upgrade_is_finished()
 
     // The upgrade to this version is not finished while an older server beats.
     let older = uuid::Uuid::new_v4();
-    next.run(&format!(
-        "INSERT INTO {{}}.servers (server_id, version) VALUES ({older}, {})",
-        PRESENT - 1
-    ))
-    .await;
-    next.run(&format!(
-        "INSERT INTO {{}}.server_beats (partition, server_id, number) VALUES (0, {older}, 1)"
-    ))
-    .await;
+    next.keyspace
+        .run(&format!(
+            "INSERT INTO {{}}.servers (server_id, version) VALUES ({older}, {})",
+            PRESENT - 1
+        ))
+        .await;
+    next.keyspace
+        .run(&format!(
+            "INSERT INTO {{}}.server_beats (partition, server_id, number) VALUES (0, {older}, 1)"
+        ))
+        .await;
     let refused = finish(&address).await.unwrap_err().to_string();
     let still = format!("1 servers of version {} still serve", PRESENT - 1);
     assert!(refused.starts_with(&still), "{refused}");
     // Nor while one beats whose row is missing: it may be an older one.
-    next.run(&format!(
-        "DELETE FROM {{}}.servers WHERE server_id = {older}"
-    ))
-    .await;
+    next.keyspace
+        .run(&format!(
+            "DELETE FROM {{}}.servers WHERE server_id = {older}"
+        ))
+        .await;
     let refused = finish(&address).await.unwrap_err().to_string();
     assert!(
         refused.starts_with("1 servers beat whose version is unknown"),
         "{refused}"
     );
-    next.run(&format!(
-        "DELETE FROM {{}}.server_beats WHERE partition = 0 AND server_id = {older}"
-    ))
-    .await;
+    next.keyspace
+        .run(&format!(
+            "DELETE FROM {{}}.server_beats WHERE partition = 0 AND server_id = {older}"
+        ))
+        .await;
     assert_eq!(finish(&address).await.unwrap(), PRESENT);
 
     // The next version ends the upgrade: this one is refused, and says what to do.
-    next.run(&format!(
-        "UPDATE {{}}.schema_migrations SET oldest_server = {0} WHERE version = {0}",
-        PRESENT + 1
-    ))
-    .await;
+    next.keyspace
+        .run(&format!(
+            "UPDATE {{}}.schema_migrations SET oldest_server = {0} WHERE version = {0}",
+            PRESENT + 1
+        ))
+        .await;
     let clock: Arc<dyn wideroom::clock::Clock> = Arc::new(SystemClock);
     let refused = Cql::open(address.clone(), clock)
         .await
@@ -368,5 +358,5 @@ async fn the_next_version_serves_beside_this_one_until_the_upgrade_is_finished()
     );
     assert!(refused.contains(&newer), "{refused}");
     assert!(refused.ends_with("upgrade this server"), "{refused}");
-    next.run("DROP KEYSPACE {}").await;
+    next.keyspace.drop().await;
 }
