@@ -5,8 +5,6 @@ use crate::operations::{Client, Operation};
 use crate::report::{self, Verdicts, number};
 use crate::world::World;
 
-const AIM: f64 = 1.3;
-
 /// Which column the ratio of a column is to: the large store's first place to the small store's, and the others of it to that first one.
 const COMPARED_WITH: [Option<usize>; 4] = [None, Some(0), Some(1), Some(1)];
 const NAMES: [&str; COMPARED_WITH.len()] = [
@@ -38,12 +36,7 @@ pub async fn measure(small: &World, large: &World, rounds: usize, verdicts: &mut
         print_row(operation, &spreads, &ratios);
         for (name, ratio) in NAMES.iter().zip(ratios).filter(|_| operation.has_aim()) {
             if let Some(ratio) = ratio {
-                verdicts.push(
-                    &format!("{}: {name}", operation.name()),
-                    ratio,
-                    "at most 1.3",
-                    ratio <= AIM,
-                );
+                verdicts.at_most(&format!("{}: {name}", operation.name()), ratio, 1.3);
             }
         }
     }

@@ -8,6 +8,7 @@
     reason = "nothing outside of this binary reaches anything in it"
 )]
 
+mod asker;
 mod bare;
 #[path = "../support/cassandra/mod.rs"]
 #[expect(dead_code, reason = "tests use the rest of it")]
@@ -17,17 +18,13 @@ mod costs;
 mod crowds;
 mod documents;
 mod doors;
-mod driver;
 mod fanout;
-mod floor;
-mod handed_on;
 mod library;
 mod measure;
 mod mentions;
 mod opening;
 mod operations;
 mod outbox;
-mod parts;
 #[path = "../support/peer.rs"]
 #[expect(dead_code, reason = "tests use the rest of it")]
 mod peer;
@@ -39,7 +36,6 @@ mod rows;
 mod search;
 mod server;
 mod servers;
-mod sockets;
 mod throughput;
 mod webhooks;
 mod world;
@@ -85,12 +81,11 @@ const FEW: Shape = Shape {
     conversations: 20,
 };
 
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 13] = [
     "costs",
     "documents",
     "open",
     "throughput",
-    "parts",
     "doors",
     "cluster",
     "crowds",
@@ -100,14 +95,12 @@ const PARTS: [&str; 15] = [
     "webhooks",
     "mentions",
     "search",
-    "floor",
 ];
 /// Not parts, but servers that the parts start: the bare broadcast, the bare HTTP, and the library's handlers.
 const BARE: &str = "bare-sockets";
 const BARE_HTTP: &str = "bare-http";
 const LIBRARY: &str = "library";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [servers] [outbox] [webhooks] [mentions] [search] [floor]
-
+const HELP: &str = "
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured. `cluster` and the second halves of `crowds` and `servers`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
 
@@ -117,81 +110,54 @@ fn main() {
     let is_known = |argument: &String| {
         ["--bench", "--quick"].contains(&argument.as_str()) || PARTS.contains(&argument.as_str())
     };
-    let runtime = || {
-        tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .unwrap()
-    };
     if has(BARE) {
-        return runtime().block_on(fanout::serve_bare());
+        return on_runtime(fanout::serve_bare());
     }
     if has(BARE_HTTP) {
-        return runtime().block_on(server::serve_fixed(arguments.last().unwrap()));
+        return on_runtime(server::serve_fixed(arguments.last().unwrap()));
     }
     if has(LIBRARY) {
-        let folder = Path::new(arguments.last().unwrap());
-        return runtime().block_on(library::serve(folder));
+        return on_runtime(library::serve(Path::new(arguments.last().unwrap())));
     }
     // `cargo test --all-targets` starts this binary too, and without `--bench`.
     if !has("--bench") || !arguments.iter().all(is_known) {
-        println!("{HELP}");
+        let parts = PARTS.map(|part| format!("[{part}]")).join(" ");
+        println!("cargo bench -- [--quick] {parts}\n{HELP}");
         return;
     }
     let size = if has("--quick") { QUICK } else { FULL };
-    let wanted = PARTS.map(|part| has(part) || !PARTS.iter().any(|part| has(part)));
-    // On a worker, as the tasks of the server are.
-    if wanted[..4].contains(&true) {
-        runtime().block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
+    let wants = |part: &str| has(part) || !PARTS.iter().any(|part| has(part));
+    let wanted = ["costs", "documents", "open", "throughput"].map(wants);
+    if wanted.contains(&true) {
+        on_worker(run(size, wanted));
     }
-    if wanted[4] {
-        runtime().block_on(async move {
-            tokio::spawn(async move { parts::measure(&size).await })
-                .await
-                .unwrap()
-        });
-    }
-    if wanted[5] {
-        runtime().block_on(doors::measure(&size));
-    }
-    if wanted[6] {
-        runtime().block_on(cluster::measure(&size));
-    }
-    if wanted[7] {
-        runtime().block_on(crowds::measure(&size));
-    }
-    if wanted[8] {
-        runtime().block_on(fanout::measure());
-    }
-    if wanted[9] {
-        runtime().block_on(servers::measure(&size));
-    }
-    if wanted[10] {
-        runtime().block_on(async move {
-            tokio::spawn(async move { outbox::measure(&size).await })
-                .await
-                .unwrap()
-        });
-    }
-    if wanted[11] {
-        runtime().block_on(async move {
-            tokio::spawn(async move { webhooks::measure(&size).await })
-                .await
-                .unwrap()
-        });
-    }
-    if wanted[12] {
-        runtime().block_on(mentions::measure(&size));
-    }
-    if wanted[13] {
-        runtime().block_on(search::measure(&size));
-    }
-    if wanted[14] {
-        runtime().block_on(floor::measure(&size));
+    for part in PARTS.into_iter().filter(|part| wants(part)) {
+        match part {
+            "doors" => on_runtime(doors::measure(&size)),
+            "cluster" => on_runtime(cluster::measure(&size)),
+            "crowds" => on_runtime(crowds::measure(&size)),
+            "fanout" => fanout::measure(),
+            "servers" => on_runtime(servers::measure(&size)),
+            "outbox" => on_worker(async move { outbox::measure(&size).await }),
+            "webhooks" => on_worker(async move { webhooks::measure(&size).await }),
+            "mentions" => on_runtime(mentions::measure(&size)),
+            "search" => on_runtime(search::measure(&size)),
+            _ => {}
+        }
     }
 }
 
-async fn run(size: Size, [costs, documents, open, throughput, ..]: [bool; PARTS.len()]) {
+fn on_runtime<T>(work: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.enable_all().build().unwrap().block_on(work)
+}
+
+/// Runs on a worker of the runtime, as the tasks of the server do.
+fn on_worker(work: impl Future<Output = ()> + Send + 'static) {
+    on_runtime(async { tokio::spawn(work).await.unwrap() });
+}
+
+async fn run(size: Size, [costs, documents, open, throughput]: [bool; 4]) {
     let start = Instant::now();
     let mut verdicts = Verdicts::default();
     if documents {

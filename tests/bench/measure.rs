@@ -17,6 +17,11 @@ pub fn cpu_micros() -> f64 {
 
 /// Waits until this process has nothing to do: what was loaded is flushed and compacted, as far as the engine wants to.
 pub async fn idle() {
+    idle_by(cpu_micros).await;
+}
+
+/// Waits until a process has nothing to do, by its CPU time so far.
+pub async fn idle_by(cpu_micros: impl Fn() -> f64) {
     let start = Instant::now();
     let mut quiet = 0;
     while quiet < 3 {
@@ -60,12 +65,7 @@ impl Spread {
     }
 
     fn quantile(&self, share: f64) -> f64 {
-        quantile(&self.0, share)
+        let last = self.0.len().checked_sub(1).expect("something was measured");
+        self.0[(last as f64 * share).round() as usize]
     }
-}
-
-/// Quantile of values in ascending order.
-pub fn quantile(values: &[f64], share: f64) -> f64 {
-    let last = values.len().checked_sub(1).expect("something was measured");
-    values[(last as f64 * share).round() as usize]
 }

@@ -120,7 +120,7 @@ pub struct Client<'a> {
 impl<'a> Client<'a> {
     pub async fn new(world: &'a World, place: &'a Place) -> Self {
         let [viewer, ..] = &place.people;
-        let conversation = world.first_in_inbox(viewer).await;
+        let conversation = first_in_inbox(&mut (world, viewer)).await;
         let page = world
             .data(
                 viewer,
@@ -220,6 +220,13 @@ impl Ask for (&World, &UserId) {
     }
 }
 
+/// The global id of the first conversation in an inbox.
+pub async fn first_in_inbox(who: &mut impl Ask) -> String {
+    let document = "{ inbox(first: 1) { edges { node { conversation { id } } } } }";
+    let data = who.ask(document, json!({})).await;
+    text(&data["inbox"]["edges"][0]["node"]["conversation"]["id"])
+}
+
 /// The global ids of the oldest messages, the newest of them first: so many that each is marked once.
 pub async fn oldest_ids(who: &mut impl Ask, conversation: &str) -> Vec<String> {
     let document = "query($c: ID!, $before: String) { conversation(id: $c) { messages(last: 100, before: $before) {
@@ -244,7 +251,7 @@ pub async fn oldest_ids(who: &mut impl Ask, conversation: &str) -> Vec<String> {
     pages.into_iter().rev().flatten().collect()
 }
 
-fn text(value: &Value) -> String {
+pub fn text(value: &Value) -> String {
     value
         .as_str()
         .unwrap_or_else(|| panic!("not a text: {value}"))

@@ -1,7 +1,6 @@
 //! Cost of the outbox: sends with and without it, and the pace of a reader.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use async_graphql::Variables;
@@ -18,10 +17,9 @@ use wideroom::rate::Pace;
 use crate::Size;
 use crate::measure::cpu_micros;
 use crate::report::{self, Verdicts};
-use crate::throughput::{self, SENDERS, Senders, Way, conversation, ours_at_once};
+use crate::throughput::{SENDERS, in_turns, of_two, ours};
 use crate::world::{World, user};
 
-const COST_AIM: f64 = 1.05;
 const EVENTS_AIM: f64 = 50_000.0;
 /// Everything that a search index or a push worker needs of a message.
 const OUTBOX: &str = "subscription($a: String) { outbox(after: $a, types: [MESSAGE_ADDED]) { cursor id occurredAt event {
@@ -39,27 +37,40 @@ pub async fn measure(size: &Size) {
     let first = cursor(&reader.next().await.unwrap());
     drop(reader);
     let mut ways = [
-        of_two("without an outbox", &off).await,
-        of_two("with an outbox", &on).await,
-        alone("alone, without an outbox", &off).await,
-        alone("alone, with an outbox", &on).await,
+        ours(
+            "without an outbox",
+            SENDERS,
+            &off,
+            of_two(&off, "a", SENDERS).await,
+            true,
+        ),
+        ours(
+            "with an outbox",
+            SENDERS,
+            &on,
+            of_two(&on, "a", SENDERS).await,
+            true,
+        ),
+        ours(
+            "alone, without an outbox",
+            1,
+            &off,
+            of_two(&off, "b", 1).await,
+            true,
+        ),
+        ours(
+            "alone, with an outbox",
+            1,
+            &on,
+            of_two(&on, "b", 1).await,
+            true,
+        ),
     ];
-    let serial = Arc::new(AtomicU64::new(1));
-    for round in 0..=size.throughput_rounds {
-        for way in &mut ways {
-            // The first round warms up.
-            way.round(size.throughput_round, &serial, round > 0).await;
-        }
-    }
-    throughput::print("Sends of 64 at once, and of one alone", &mut ways);
+    in_turns(size, "Sends of 64 at once, and of one alone", &mut ways).await;
     for (what, pair) in [("64 at once", 0), ("alone", 2)] {
         let ratio = ways[pair + 1].cpu.median() / ways[pair].cpu.median();
-        verdicts.push(
-            &format!("CPU of a send with an outbox, {what}, to one without"),
-            ratio,
-            "at most 1.05",
-            ratio <= COST_AIM,
-        );
+        let what = format!("CPU of a send with an outbox, {what}, to one without");
+        verdicts.at_most(&what, ratio, 1.05);
     }
     let (count, _) = read_all(&on, &first).await;
     let before = cpu_micros();
@@ -69,30 +80,8 @@ pub async fn measure(size: &Size) {
     let micros = (cpu_micros() - before) / count as f64;
     report::heading("Events read through the subscription, all from disk");
     println!("  {count} events, {rate:.0} a second, {micros:.1} µs of each on the processor");
-    verdicts.push(
-        "events read a second, to 50,000",
-        rate / EVENTS_AIM,
-        "at least 1",
-        rate >= EVENTS_AIM,
-    );
+    verdicts.at_least("events read a second, to 50,000", rate / EVENTS_AIM, 1.0);
     verdicts.print();
-}
-
-async fn of_two(name: &'static str, world: &Arc<World>) -> Way {
-    ours_at_once(name, SENDERS, world, senders(world, "two").await, true)
-}
-
-async fn alone(name: &'static str, world: &Arc<World>) -> Way {
-    ours_at_once(name, 1, world, senders(world, "one").await, true)
-}
-
-async fn senders(world: &World, kind: &str) -> Senders {
-    let mut senders = Vec::with_capacity(SENDERS);
-    for sender in 0..SENDERS {
-        let people = [format!("{kind}{sender}"), format!("{kind}s")];
-        senders.push((user(&people[0]), conversation(world, &people).await));
-    }
-    senders
 }
 
 async fn subscribe(

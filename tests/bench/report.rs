@@ -1,5 +1,7 @@
 //! How figures are printed.
 
+use wideroom::load::OperationStats;
+
 use crate::measure::Spread;
 
 /// Ratios and what was aimed at, to be read at the end.
@@ -7,8 +9,16 @@ use crate::measure::Spread;
 pub struct Verdicts(Vec<String>);
 
 impl Verdicts {
-    /// `is_good` says whether the aim was met; it changes a word and nothing else.
-    pub fn push(&mut self, what: &str, ratio: f64, aim: &str, is_good: bool) {
+    pub fn at_most(&mut self, what: &str, ratio: f64, aim: f64) {
+        self.push(what, ratio, format!("at most {aim}"), ratio <= aim);
+    }
+
+    pub fn at_least(&mut self, what: &str, ratio: f64, aim: f64) {
+        self.push(what, ratio, format!("at least {aim}"), ratio >= aim);
+    }
+
+    /// `is_good` changes a word and nothing else.
+    fn push(&mut self, what: &str, ratio: f64, aim: String, is_good: bool) {
         let word = if is_good { "met" } else { "MISSED" };
         self.0
             .push(format!("ratio {ratio:>5.2}  (aim {aim}: {word})  {what}"));
@@ -46,6 +56,12 @@ pub fn spread(spread: &Spread) -> String {
         number(spread.median()),
         format!("{}…{}", number(spread.min()), number(spread.max()))
     )
+}
+
+/// The times that half and 99 of 100 operations did not exceed, in milliseconds.
+pub fn p50_p99(latencies: &OperationStats) -> [f64; 2] {
+    let percentiles = latencies.percentiles().expect("something was measured");
+    [percentiles.p50, percentiles.p99]
 }
 
 pub fn heading(text: &str) {

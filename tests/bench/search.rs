@@ -1,34 +1,23 @@
 //! Search: pages by a frequent and by a rare word, the size of the index, and its share of a send.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
-use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use wideroom::auth::Auth;
-use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::UserId;
 
 use crate::Size;
-use crate::measure::{Spread, idle, quantile};
-use crate::operations::{Ask as _, SEND};
+use crate::asker::{self, Asker, in_turns};
+use crate::measure::{Spread, idle};
+use crate::operations::{Ask as _, first_in_inbox, text};
 use crate::report::{self, Verdicts};
-use crate::server::{Client, Server};
+use crate::server::Server;
 use crate::throughput::SENDERS;
-use crate::world::{Shape, World, body, client_key, user};
+use crate::world::{Shape, World, body};
 
-const PAGE_AIM_MS: f64 = 5.0;
-const ACROSS_AIM_MS: f64 = 60.0;
-const BYTES_AIM: f64 = 80.0;
-const SEND_AIM: f64 = 1.08;
 /// Sends of each of the [`SENDERS`] in one round: as many as become a segment.
 const SENDS_EACH: usize = 64;
-const TOKEN_LIFE: Duration = Duration::from_secs(36_000);
-/// Interval in which a server that works less than this is at rest.
-const LOOK: Duration = Duration::from_millis(250);
-const QUIET_MICROS: f64 = 5_000.0;
 
 const WITHIN: &str = "query($c: ID!, $q: String!) { conversation(id: $c) { searchMessages(query: $q, first: 20) {
     edges { cursor node { id body sender { username } } snippet { text isMatch } } pageInfo { hasNextPage endCursor } } } }";
@@ -78,44 +67,26 @@ async fn pages(size: &Size, verdicts: &mut Verdicts) {
         "  {messages} messages indexed in {took:.1?}, {:.1} µs each; {bytes:.0} bytes each on the disk",
         took.as_micros() as f64 / messages
     );
-    verdicts.push(
-        "bytes of index a message",
-        bytes,
-        "at most 80",
-        bytes <= BYTES_AIM,
-    );
+    verdicts.at_most("bytes of index a message", bytes, 80.0);
     idle().await;
     report::heading("Pages of 20 matches, ms");
     let long = &world.places[0];
     let viewer = &long.people[0];
-    let conversation = world.first_in_inbox(viewer).await;
+    let conversation = first_in_inbox(&mut (&world, viewer)).await;
     let rare = (size.messages / 3).to_string();
     for (what, query) in [("frequent word", "harbour"), ("rare word", rare.as_str())] {
         let variables = json!({"c": conversation, "q": query});
         let spread = timed(size, &world, viewer, WITHIN, &variables).await;
         print(&format!("{what}, one conversation"), &spread);
-        let median = spread.median();
-        let is_met = median <= PAGE_AIM_MS;
-        verdicts.push(
-            &format!("page by a {what}, ms"),
-            median,
-            "at most 5",
-            is_met,
-        );
+        verdicts.at_most(&format!("page by a {what}, ms"), spread.median(), 5.0);
     }
     let many = &world.places[1].people[0];
     let word = body(777);
     let word = word.split(':').next().unwrap();
     let spread = timed(size, &world, many, ACROSS, &json!({"q": word})).await;
     print("rare word, 1,000 conversations", &spread);
-    let median = spread.median();
-    let is_met = median <= ACROSS_AIM_MS;
-    verdicts.push(
-        "page by a rare word across 1,000, ms",
-        median,
-        "at most 60",
-        is_met,
-    );
+    let what = "page by a rare word across 1,000, ms";
+    verdicts.at_most(what, spread.median(), 60.0);
     world.close().await;
 }
 
@@ -139,100 +110,54 @@ async fn timed(
     spread
 }
 
-/// A server with clients, each with a conversation of its own.
-struct Sending {
-    server: Server,
-    senders: Vec<(Client, String)>,
-    cost: Spread,
-    millis: Vec<f64>,
-    _folder: TempDir,
+/// Creates a conversation for each sender, and returns their global ids.
+async fn conversations(server: &Server) -> Vec<String> {
+    let mut clients = server.clients((0..SENDERS).map(sender));
+    let mut conversations = Vec::new();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let made = client.ask(START, json!({"u": format!("reader{number}")}));
+        let id = &made.await["startDirectConversation"]["conversation"]["id"];
+        conversations.push(text(id));
+    }
+    conversations
 }
 
-impl Sending {
-    async fn begin(options: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let server = Server::wideroom(folder.path(), options);
-        let auth = Auth::open(folder.path()).unwrap();
-        let mut senders = Vec::new();
-        for number in 0..SENDERS {
-            let sender = user(&format!("sender{number}"));
-            let token = auth.issue(&sender, TOKEN_LIFE, SystemClock.now());
-            let mut client = Client::connect(&server, &token).await;
-            let made = client.ask(START, json!({"u": format!("reader{number}")}));
-            let id = &made.await["startDirectConversation"]["conversation"]["id"];
-            senders.push((client, id.as_str().unwrap().to_owned()));
-        }
-        Self {
-            server,
-            senders,
-            cost: Spread::default(),
-            millis: Vec::new(),
-            _folder: folder,
-        }
-    }
-
-    /// All clients at once. The cost includes what the server does afterwards.
-    async fn round(&mut self, serial: &AtomicU64, is_counted: bool) {
-        let before = self.server.cpu_micros();
-        let sends = self.senders.iter_mut().map(async |(client, id)| {
-            let mut millis = Vec::with_capacity(SENDS_EACH);
-            for _ in 0..SENDS_EACH {
-                let serial = serial.fetch_add(1, Ordering::Relaxed);
-                let (text, key) = (body(serial), client_key(serial));
-                let variables = json!({"c": id.as_str(), "b": text, "k": key});
-                let began = Instant::now();
-                client.ask(SEND, variables).await;
-                millis.push(began.elapsed().as_secs_f64() * 1_000.0);
-            }
-            millis
-        });
-        let millis = join_all(sends).await;
-        let mut quiet = 0;
-        while quiet < 3 {
-            let seen = self.server.cpu_micros();
-            tokio::time::sleep(LOOK).await;
-            let is_quiet = self.server.cpu_micros() - seen < QUIET_MICROS;
-            quiet = if is_quiet { quiet + 1 } else { 0 };
-        }
-        if is_counted {
-            let spent = self.server.cpu_micros() - before;
-            self.cost.push(spent / (SENDERS * SENDS_EACH) as f64);
-            self.millis.extend(millis.into_iter().flatten());
-        }
-    }
-
-    fn print(&mut self, what: &str) {
-        self.millis.sort_unstable_by(f64::total_cmp);
-        let [p50, p99] = [0.5, 0.99].map(|share| quantile(&self.millis, share));
-        let mib = self.server.resident_kib() / 1_024.0;
-        let cost = report::spread(&self.cost);
-        println!("  {what:<18}{cost}   p50 {p50:.1} ms, p99 {p99:.1} ms   {mib:.1} MiB resident");
-    }
+fn sender(number: usize) -> String {
+    format!("sender{number}")
 }
 
 /// Sends through the door with the index, the work in the background included, and without it.
 async fn sends(size: &Size, verdicts: &mut Verdicts) {
-    let mut without = Sending::begin(&["--search", "off"]).await;
-    let mut with = Sending::begin(&[]).await;
+    let servers = [Server::empty(&["--search", "off"]), Server::empty(&[])];
+    let made = [
+        conversations(&servers[0]).await,
+        conversations(&servers[1]).await,
+    ];
     let serial = AtomicU64::new(0);
-    for round in 0..=size.throughput_rounds {
-        // The first round warms up.
-        without.round(&serial, round > 0).await;
-        with.round(&serial, round > 0).await;
-    }
+    let [mut without, mut with] = [0, 1].map(|index| {
+        let (server, clients) = (
+            &servers[index],
+            servers[index].clients((0..SENDERS).map(sender)),
+        );
+        Asker::new(server, clients, asker::sends(&made[index], &serial)).with_background()
+    });
+    in_turns(
+        &mut [&mut without, &mut with],
+        size.throughput_rounds,
+        SENDS_EACH,
+    )
+    .await;
     report::heading(
         "Sends of 64 at once by HTTP, µs of each on the server's processor, the background included",
     );
-    without.print("without an index");
-    with.print("with an index");
+    let askers = [("without an index", &without), ("with an index", &with)];
+    for ((what, asker), server) in askers.into_iter().zip(&servers) {
+        let [p50, p99] = report::p50_p99(&asker.latencies);
+        let (cost, mib) = (report::spread(&asker.cost), server.resident_mib());
+        println!("  {what:<18}{cost}   p50 {p50:.1} ms, p99 {p99:.1} ms   {mib:.1} MiB resident");
+    }
     let ratio = with.cost.median() / without.cost.median();
-    let is_met = ratio <= SEND_AIM;
-    verdicts.push(
-        "send with an index, to one without",
-        ratio,
-        "at most 1.08",
-        is_met,
-    );
+    verdicts.at_most("send with an index, to one without", ratio, 1.08);
 }
 
 fn print(what: &str, spread: &Spread) {

@@ -1,21 +1,17 @@
 //! Servers in processes of their own: the real program, and this one again as a bare one. So only their time counts, and not their clients'.
 
-use std::collections::HashMap;
-use std::ffi::OsString;
 use std::io::BufRead as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use axum::body::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Method, Request};
-use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use hyper::header::CONTENT_TYPE;
+use serde_json::Value;
+use tempfile::TempDir;
+use wideroom::auth::Auth;
+use wideroom::load::{Document, HttpClient, LoadTarget, Process, UsageMeter};
 
 use crate::operations::Ask;
 
@@ -23,9 +19,9 @@ pub const JSON: &str = "application/graphql-response+json";
 
 pub struct Server {
     child: Child,
-    pub address: SocketAddr,
-    /// CPU time of each thread at its last sample, in nanoseconds. Threads that have ended keep their entry.
-    spent: Mutex<HashMap<OsString, u64>>,
+    pub target: Arc<LoadTarget>,
+    /// Data folder that is deleted with the server. `None` for a folder of the caller.
+    _folder: Option<TempDir>,
 }
 
 impl Drop for Server {
@@ -51,23 +47,31 @@ impl Server {
             .arg(folder)
             .args(options);
         command.env("WIDEROOM_FREE_DISK_MIN", "0B");
-        Self::start(command)
+        Self::start(command, folder)
     }
 
-    /// This program, as one of its bare servers.
-    pub fn bare(arguments: &[&str]) -> Self {
+    /// The real program on a new data folder.
+    pub fn empty(options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Self::wideroom(folder.path(), options);
+        server._folder = Some(folder);
+        server
+    }
+
+    /// This program, as one of its bare servers. It accepts the tokens of a data folder.
+    pub fn bare(arguments: &[&str], folder: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.arg("--bench").args(arguments);
-        Self::start(command)
+        Self::start(command, folder)
     }
 
     /// The library's own handlers, over a data folder that no other server has open.
     pub fn library(folder: &Path) -> Self {
-        Self::bare(&[crate::LIBRARY, folder.to_str().unwrap()])
+        Self::bare(&[crate::LIBRARY, folder.to_str().unwrap()], folder)
     }
 
     /// The first line that it prints ends with where it listens.
-    fn start(mut command: Command) -> Self {
+    fn start(mut command: Command, folder: &Path) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -78,39 +82,32 @@ impl Server {
         std::io::BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let address = line.trim().rsplit_once('/').unwrap().1.parse().unwrap();
+        let address = line.trim().rsplit_once('/').unwrap().1;
+        let auth = Auth::open(folder).unwrap();
+        let target = LoadTarget::new(&format!("http://{address}"), auth).unwrap();
         Self {
             child,
-            address,
-            spent: Mutex::default(),
+            target: Arc::new(target),
+            _folder: None,
         }
     }
 
-    /// CPU time of all threads of the server so far, user and kernel.
-    pub fn cpu_micros(&self) -> f64 {
-        let mut spent = self.spent.lock().unwrap();
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))
-            .unwrap()
-            .flatten()
-        {
-            let Ok(stat) = std::fs::read_to_string(task.path().join("schedstat")) else {
-                continue;
-            };
-            spent.insert(
-                task.file_name(),
-                stat.split(' ').next().unwrap().parse().unwrap(),
-            );
-        }
-        spent.values().sum::<u64>() as f64 / 1e3
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
     }
 
-    pub fn resident_kib(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
+    /// Measures the CPU time and the memory of the server from now on.
+    pub fn meter(&self) -> UsageMeter {
+        UsageMeter::start(Some(Process::new(self.child.id()).unwrap()))
+    }
+
+    pub fn resident_mib(&self) -> f64 {
+        self.meter().usage().resident_bytes.unwrap() as f64 / f64::from(1 << 20)
+    }
+
+    pub fn clients(&self, users: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<HttpClient> {
+        let client = |user: _| HttpClient::new(&self.target, AsRef::as_ref(&user));
+        users.into_iter().map(client).collect()
     }
 }
 
@@ -133,55 +130,14 @@ pub async fn serve_fixed(path: &str) {
     .unwrap();
 }
 
-/// One connection that is kept alive.
-pub struct Client {
-    sender: SendRequest<Full<Bytes>>,
-    authorization: String,
-}
-
-impl Client {
-    pub async fn connect(server: &Server, token: &str) -> Self {
-        let stream = TcpStream::connect(server.address).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        Self {
-            sender,
-            authorization: format!("Bearer {token}"),
-        }
-    }
-
-    /// The answer as it comes.
-    pub async fn post(&mut self, body: String) -> Bytes {
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri("/graphql")
-            .header(HOST, "localhost")
-            .header(ACCEPT, JSON);
-        let request = request
-            .header(CONTENT_TYPE, "application/json")
-            .header(AUTHORIZATION, &self.authorization);
-        self.sender.ready().await.unwrap();
-        let answer = self
-            .sender
-            .send_request(request.body(Full::from(body)).unwrap())
-            .await
-            .unwrap();
-        assert!(answer.status().is_success(), "{}", answer.status());
-        answer.into_body().collect().await.unwrap().to_bytes()
-    }
-}
-
-impl Ask for Client {
+impl Ask for HttpClient {
     async fn ask(&mut self, document: &str, variables: Value) -> Value {
-        let answer = self.post(body(document, variables)).await;
-        let mut answer: Value = serde_json::from_slice(&answer).unwrap();
-        assert!(answer.get("errors").is_none(), "{answer}");
-        answer["data"].take()
+        let request = body(document, variables);
+        self.query(request).await.unwrap()
     }
 }
 
 /// A request as clients write it.
-pub fn body(document: &str, variables: Value) -> String {
-    json!({"query": document, "variables": variables}).to_string()
+pub fn body(document: &str, variables: Value) -> Bytes {
+    Document::new(document).request_body(&variables)
 }

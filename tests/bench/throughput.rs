@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::load::OperationStats;
 use wideroom::model::UserId;
 
 use crate::Size;
 use crate::bare::{Bare, Sender};
-use crate::measure::{Spread, cpu_micros, quantile};
-use crate::operations::{SEND, inbox_page};
+use crate::measure::{Spread, cpu_micros};
+use crate::operations::{SEND, first_in_inbox, inbox_page};
 use crate::report::{self, Verdicts, number};
 use crate::world::{Loader, World, body, client_key, user};
 
 pub const SENDERS: usize = 64;
-const AIM: f64 = 0.3;
 /// The second participant of each of the many conversations.
 const HUB: &str = "hub";
 const INBOX_PAGES: usize = 20;
@@ -34,7 +34,7 @@ pub struct Way {
     send: Arc<dyn Fn(usize, u64) -> Sending + Send + Sync>,
     pub rate: Spread,
     pub cpu: Spread,
-    pub latencies: Vec<f64>,
+    latencies: OperationStats,
 }
 
 impl Way {
@@ -49,7 +49,7 @@ impl Way {
             send: Arc::new(send),
             rate: Spread::default(),
             cpu: Spread::default(),
-            latencies: Vec::new(),
+            latencies: OperationStats::default(),
         }
     }
 
@@ -59,31 +59,30 @@ impl Way {
             .map(|sender| {
                 let (send, serial) = (Arc::clone(&self.send), Arc::clone(serial));
                 tokio::spawn(async move {
-                    let mut latencies = Vec::new();
+                    let mut latencies = OperationStats::default();
                     while start.elapsed() < length {
                         let began = Instant::now();
                         send(sender, serial.fetch_add(1, Ordering::Relaxed)).await;
-                        latencies.push(began.elapsed().as_secs_f64() * 1e3);
+                        latencies.record(began.elapsed());
                     }
                     latencies
                 })
             })
             .collect();
-        let mut latencies = Vec::new();
+        let mut latencies = OperationStats::default();
         for task in tasks {
-            latencies.extend(task.await.unwrap());
+            latencies.add(task.await.unwrap());
         }
         if is_counted {
-            let sends = latencies.len() as f64;
+            let sends = latencies.count() as f64;
             self.rate.push(sends / start.elapsed().as_secs_f64());
             self.cpu.push((cpu_micros() - before) / sends);
-            self.latencies.extend(latencies);
+            self.latencies.add(latencies);
         }
     }
 
-    pub fn print(&mut self) {
-        self.latencies.sort_unstable_by(f64::total_cmp);
-        let [half, nearly_all] = [0.5, 0.99].map(|share| quantile(&self.latencies, share));
+    fn print(&self) {
+        let [half, nearly_all] = report::p50_p99(&self.latencies);
         println!(
             "  {:<30} {}  {half:>7.1}  {nearly_all:>7.1}  {}",
             self.name,
@@ -100,15 +99,16 @@ pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
         let people = [format!("two{sender}"), HUB.to_owned()];
         of_two.push((user(&people[0]), conversation(&world, &people).await));
     }
-    let (of_32, of_64) = (of_many(&world, 32).await, of_many(&world, SENDERS).await);
+    let of_32 = of_many(&world, "of", 32).await;
+    let of_64 = of_many(&world, "all", SENDERS).await;
     let hub = user(HUB);
     let quiet = inbox_cost(&world, &hub).await;
     let mut busy = Spread::default();
     let mut ways = [
         bare(),
-        ours("64 conversations of two", &world, of_two, true),
-        ours("one conversation of 32", &world, of_32, true),
-        ours("one conversation of 64", &world, of_64, true),
+        ours("64 conversations of two", SENDERS, &world, of_two, true),
+        ours("one conversation of 32", SENDERS, &world, of_32, true),
+        ours("one conversation of 64", SENDERS, &world, of_64, true),
     ];
     let serial = Arc::new(AtomicU64::new(1));
     for round in 0..=size.throughput_rounds {
@@ -118,18 +118,14 @@ pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
         }
         busy.push(inbox_cost(&world, &hub).await.median());
     }
-    print("Sends of 64 at once", &mut ways);
+    print("Sends of 64 at once", &ways);
     let [bare, ours @ ..] = &ways;
     for way in ours {
         let ratio = way.rate.median() / bare.rate.median();
-        verdicts.push(
-            &format!("sends/s, {}, to those of the engine alone", way.name),
-            ratio,
-            "at least 0.3",
-            ratio >= AIM,
-        );
+        let what = format!("sends/s, {}, to those of the engine alone", way.name);
+        verdicts.at_least(&what, ratio, 0.3);
     }
-    let sends = number(ways[1].latencies.len() as f64);
+    let sends = number(ways[1].latencies.count() as f64);
     report::heading(
         "First inbox page of the one who is in all 64 conversations of two, in µs on the processor",
     );
@@ -140,16 +136,24 @@ pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
         report::spread(&busy)
     );
     let ratio = busy.max() / quiet.median();
-    verdicts.push(
-        "inbox, first page: at its most during these sends, to before",
-        ratio,
-        "at most 1.3",
-        ratio <= 1.3,
-    );
+    let what = "inbox, first page: at its most during these sends, to before";
+    verdicts.at_most(what, ratio, 1.3);
+}
+
+/// In turns, so that what else the machine does falls on all of them.
+pub async fn in_turns(size: &Size, what: &str, ways: &mut [Way]) {
+    let serial = Arc::new(AtomicU64::new(1));
+    for round in 0..=size.throughput_rounds {
+        for way in &mut *ways {
+            // The first round warms up.
+            way.round(size.throughput_round, &serial, round > 0).await;
+        }
+    }
+    print(what, ways);
 }
 
 /// Prints the measurements of each way.
-pub fn print(what: &str, ways: &mut [Way]) {
+fn print(what: &str, ways: &[Way]) {
     report::heading(&format!(
         "{what}: by the clock per second, ms until kept (p50, p99), and µs of each on the processor"
     ));
@@ -157,14 +161,14 @@ pub fn print(what: &str, ways: &mut [Way]) {
         "  {:<30} {:>26}  {:>7}  {:>7}  {:>26}",
         "", "sends/s", "p50", "p99", "µs/send"
     );
-    ways.iter_mut().for_each(Way::print);
+    ways.iter().for_each(Way::print);
 }
 
 /// Senders, each with the global id of its conversation.
 pub type Senders = Vec<(UserId, String)>;
 
 /// A new conversation, the only one of the first of its people.
-pub async fn conversation(world: &World, people: &[String]) -> String {
+async fn conversation(world: &World, people: &[String]) -> String {
     let people: Vec<&str> = people.iter().map(String::as_str).collect();
     let mut loader = Loader {
         store: &**world.store(),
@@ -179,11 +183,22 @@ pub async fn conversation(world: &World, people: &[String]) -> String {
         )
         .await;
     loader.flush().await;
-    world.first_in_inbox(&user(people[0])).await
+    first_in_inbox(&mut (world, &user(people[0]))).await
 }
 
-pub async fn of_many(world: &World, count: usize) -> Senders {
-    let people: Vec<String> = (0..count).map(|one| format!("of{count}_{one}")).collect();
+/// Senders that each have a conversation with another user. No other measurement has users of this salt.
+pub async fn of_two(world: &World, salt: &str, count: usize) -> Senders {
+    let mut senders = Vec::with_capacity(count);
+    for sender in 0..count {
+        let people = [format!("two{salt}{sender}"), format!("peer{salt}{sender}")];
+        senders.push((user(&people[0]), conversation(world, &people).await));
+    }
+    senders
+}
+
+/// Senders in one conversation. No other measurement has users of this salt.
+pub async fn of_many(world: &World, salt: &str, count: usize) -> Senders {
+    let people: Vec<String> = (0..count).map(|one| format!("{salt}{one}")).collect();
     let conversation = conversation(world, &people).await;
     people
         .iter()
@@ -200,12 +215,8 @@ pub fn bare() -> Way {
     })
 }
 
-fn ours(name: &'static str, world: &Arc<World>, senders: Senders, is_keyed: bool) -> Way {
-    ours_at_once(name, SENDERS, world, senders, is_keyed)
-}
-
 /// Sends through the API, of so many at once.
-pub fn ours_at_once(
+pub fn ours(
     name: &'static str,
     at_once: usize,
     world: &Arc<World>,

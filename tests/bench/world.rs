@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, RateBounds};
@@ -264,21 +264,6 @@ impl World {
                 limits,
             )
             .await
-    }
-
-    /// The global id of the first conversation in somebody's inbox.
-    pub async fn first_in_inbox(&self, viewer: &UserId) -> String {
-        let data = self
-            .data(
-                viewer,
-                "{ inbox(first: 1) { edges { node { conversation { id } } } } }",
-                json!({}),
-            )
-            .await;
-        data["inbox"]["edges"][0]["node"]["conversation"]["id"]
-            .as_str()
-            .unwrap()
-            .to_owned()
     }
 }
 

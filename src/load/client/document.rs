@@ -3,19 +3,19 @@
 use hyper::body::Bytes;
 use serde::Serialize;
 
-pub(crate) struct Document {
+pub struct Document {
     /// JSON of the request up to the value of `variables`.
     head: String,
 }
 
 impl Document {
-    pub(crate) fn new(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         Self {
             head: format!(r#"{{"query":{},"variables":"#, json(text)),
         }
     }
 
-    pub(crate) fn request_body(&self, variables: &impl Serialize) -> Bytes {
+    pub fn request_body(&self, variables: &impl Serialize) -> Bytes {
         self.request_text(variables).into()
     }
 

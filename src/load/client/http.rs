@@ -18,7 +18,7 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// The server serialises `errors` first, so a prefix decides whether a request failed.
 const ERRORS_PREFIX: &[u8] = br#"{"errors""#;
 
-pub(crate) struct HttpClient {
+pub struct HttpClient {
     target: Arc<LoadTarget>,
     authorization: HeaderValue,
     /// Opened on first use, and again after a failure.
@@ -26,7 +26,7 @@ pub(crate) struct HttpClient {
 }
 
 impl HttpClient {
-    pub(crate) fn new(target: &Arc<LoadTarget>, user: &str) -> Self {
+    pub fn new(target: &Arc<LoadTarget>, user: &str) -> Self {
         Self::with_authorization(target, &target.authorization(user))
     }
 
@@ -55,7 +55,7 @@ impl HttpClient {
     }
 
     /// Body of an answer without errors.
-    pub(crate) async fn post(&mut self, body: Bytes) -> Result<Bytes, Failure> {
+    pub async fn post(&mut self, body: Bytes) -> Result<Bytes, Failure> {
         let result = match timeout(WAIT_MAX, self.exchange(body)).await {
             Ok(result) => result,
             Err(_) => Err(Failure::Timeout),
@@ -67,7 +67,7 @@ impl HttpClient {
     }
 
     /// The `data` of an answer without errors.
-    pub(crate) async fn query(&mut self, body: Bytes) -> Result<Value, Failure> {
+    pub async fn query(&mut self, body: Bytes) -> Result<Value, Failure> {
         let answer = self.post(body).await?;
         let mut answer: Value = serde_json::from_slice(&answer)
             .map_err(|error| Failure::Unexpected(error.to_string()))?;

@@ -7,9 +7,9 @@ mod socket;
 mod stamp;
 mod target;
 
-pub(crate) use self::document::Document;
+pub use self::document::Document;
 pub(crate) use self::file_limit::ensure_open_files;
-pub(crate) use self::http::HttpClient;
-pub(crate) use self::socket::LoadSocket;
+pub use self::http::HttpClient;
+pub use self::socket::LoadSocket;
 pub(crate) use self::stamp::{BODY_BYTES_MAX, BODY_BYTES_MIN, BodyStamp};
 pub use self::target::LoadTarget;

@@ -26,13 +26,13 @@ const PONG: &str = r#"{"type":"pong""#;
 const ACK: &str = r#"{"type":"connection_ack""#;
 const ERROR: &str = r#"{"type":"error""#;
 
-pub(crate) struct LoadSocket {
+pub struct LoadSocket {
     stream: WebSocketStream<TcpStream>,
 }
 
 impl LoadSocket {
     /// Connects and authenticates.
-    pub(crate) async fn open(target: &Arc<LoadTarget>, user: &str) -> Result<Self, Failure> {
+    pub async fn open(target: &Arc<LoadTarget>, user: &str) -> Result<Self, Failure> {
         let stream = target.connect().await?;
         let url = format!("ws://{}/graphql/ws", target.host());
         let mut request = url.into_client_request().map_err(failure)?;
@@ -57,7 +57,7 @@ impl LoadSocket {
     }
 
     /// Subscribes under an id that contains `number`, as unique as the ids of real clients.
-    pub(crate) async fn subscribe(
+    pub async fn subscribe(
         &mut self,
         number: usize,
         document: &Document,
@@ -72,7 +72,7 @@ impl LoadSocket {
     }
 
     /// Next payload of a subscription. It has no deadline, because subscriptions may be silent.
-    pub(crate) async fn next_payload(&mut self) -> Result<Utf8Bytes, Failure> {
+    pub async fn next_payload(&mut self) -> Result<Utf8Bytes, Failure> {
         self.receive(NEXT).await
     }
 

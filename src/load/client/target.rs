@@ -56,7 +56,7 @@ impl LoadTarget {
         })
     }
 
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.url
     }
 

@@ -3,6 +3,6 @@
 mod operations;
 mod process;
 
-pub(crate) use self::operations::{OperationStats, Percentiles, StatsRecorder};
-pub use self::process::Process;
-pub(crate) use self::process::{Usage, UsageMeter};
+pub(crate) use self::operations::StatsRecorder;
+pub use self::operations::{OperationStats, Percentiles};
+pub use self::process::{Process, Usage, UsageMeter};

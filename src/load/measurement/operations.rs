@@ -20,7 +20,7 @@ pub(crate) type Failures = BTreeMap<String, (u64, String)>;
 pub(crate) struct StatsRecorder(Mutex<OperationStats>);
 
 #[derive(Clone)]
-pub(crate) struct OperationStats {
+pub struct OperationStats {
     /// In microseconds.
     latencies: Histogram<u64>,
     pub(crate) failures: Failures,
@@ -28,12 +28,12 @@ pub(crate) struct OperationStats {
 
 /// Latencies in milliseconds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Percentiles {
-    pub(crate) p50: f64,
-    pub(crate) p90: f64,
-    pub(crate) p99: f64,
-    pub(crate) p999: f64,
-    pub(crate) max: f64,
+pub struct Percentiles {
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
 }
 
 impl Default for OperationStats {
@@ -48,8 +48,13 @@ impl Default for OperationStats {
 
 impl OperationStats {
     /// Number of successful operations.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.latencies.len()
+    }
+
+    pub fn record(&mut self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.latencies.saturating_record(micros);
     }
 
     pub(crate) fn failed(&self) -> u64 {
@@ -74,14 +79,14 @@ impl OperationStats {
     }
 
     /// Adds the operations of another part of a run.
-    pub(crate) fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: Self) {
         let added = self.latencies.add(other.latencies);
         added.expect("all histograms have the same bounds");
         self.add_failures(other.failures);
     }
 
     /// `None` without a successful operation.
-    pub(crate) fn percentiles(&self) -> Option<Percentiles> {
+    pub fn percentiles(&self) -> Option<Percentiles> {
         let at = |quantile| self.latencies.value_at_quantile(quantile) as f64 / 1e3;
         let percentiles = Percentiles {
             p50: at(0.5),
@@ -102,9 +107,7 @@ impl Default for StatsRecorder {
 
 impl StatsRecorder {
     pub(crate) fn record(&self, time: Duration) {
-        self.lock()
-            .latencies
-            .saturating_record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        self.lock().record(time);
     }
 
     pub(crate) fn record_failure(&self, failure: &Failure) {

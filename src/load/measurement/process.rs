@@ -1,5 +1,7 @@
 //! CPU time and resident memory of the server's process, read from `/proc` if the server runs on this machine.
 
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs;
 use std::time::Duration;
 
@@ -13,10 +15,10 @@ pub struct Process {
 }
 
 /// Resources of a process at one moment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct ProcessSample {
-    /// CPU time of the running threads, exact.
-    running_threads_micros: f64,
+    /// CPU time of each running thread in nanoseconds, exact.
+    running_threads: HashMap<OsString, u64>,
     /// CPU time of all threads, ended ones included, rounded to clock ticks.
     all_threads_micros: f64,
     pub(crate) resident_bytes: u64,
@@ -46,29 +48,25 @@ impl Process {
         let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
         let pages: u64 = fields.get(21)?.parse().ok()?;
         Some(ProcessSample {
-            running_threads_micros: self.running_threads_micros().unwrap_or(0.0),
+            running_threads: self.running_threads().unwrap_or_default(),
             all_threads_micros: ticks * tick_micros(),
             resident_bytes: pages * rustix::param::page_size() as u64,
         })
     }
 
-    fn running_threads_micros(&self) -> Option<f64> {
+    fn running_threads(&self) -> Option<HashMap<OsString, u64>> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.id)).ok()?;
         let spent = |task: fs::DirEntry| {
-            fs::read_to_string(task.path().join("schedstat"))
-                .ok()?
-                .split(' ')
-                .next()?
-                .parse::<f64>()
-                .ok()
+            let stat = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            Some((task.file_name(), stat.split(' ').next()?.parse().ok()?))
         };
-        Some(tasks.flatten().filter_map(spent).sum::<f64>() / 1e3)
+        Some(tasks.flatten().filter_map(spent).collect())
     }
 }
 
 /// Measures the time and the server's resources from its start on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct UsageMeter {
+#[derive(Debug, Clone)]
+pub struct UsageMeter {
     process: Option<Process>,
     started_at: Instant,
     before: Option<ProcessSample>,
@@ -76,15 +74,15 @@ pub(crate) struct UsageMeter {
 
 /// Time and resources that a load took.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Usage {
-    pub(crate) elapsed: Duration,
+pub struct Usage {
+    pub elapsed: Duration,
     /// CPU time of the server. `None` without `--pid`.
-    pub(crate) cpu_micros: Option<f64>,
-    pub(crate) resident_bytes: Option<u64>,
+    pub cpu_micros: Option<f64>,
+    pub resident_bytes: Option<u64>,
 }
 
 impl UsageMeter {
-    pub(crate) fn start(process: Option<Process>) -> Self {
+    pub fn start(process: Option<Process>) -> Self {
         Self {
             process,
             started_at: Instant::now(),
@@ -92,19 +90,20 @@ impl UsageMeter {
         }
     }
 
-    pub(crate) fn started_at(&self) -> Instant {
+    pub fn started_at(&self) -> Instant {
         self.started_at
     }
 
-    pub(crate) fn usage(&self) -> Usage {
+    pub fn usage(&self) -> Usage {
         let (elapsed, now) = (
             self.started_at.elapsed(),
             self.process.as_ref().and_then(Process::sample),
         );
         let cpu_micros = self
             .before
-            .zip(now)
-            .map(|(before, now)| now.cpu_micros_since(&before));
+            .as_ref()
+            .zip(now.as_ref())
+            .map(|(before, now)| now.cpu_micros_since(before));
         Usage {
             elapsed,
             cpu_micros,
@@ -124,14 +123,16 @@ impl Usage {
 }
 
 impl ProcessSample {
-    /// CPU time since an earlier sample. The exact count misses threads that have ended: it then decreases, or falls behind the rounded
-    /// count by more than rounding explains. In that case the rounded count is used.
+    /// CPU time since an earlier sample. The exact count misses threads that have ended: it then falls behind the rounded count by more
+    /// than rounding explains. In that case the rounded count is used.
     fn cpu_micros_since(&self, earlier: &Self) -> f64 {
-        let (exact, rounded) = (
-            self.running_threads_micros - earlier.running_threads_micros,
-            self.all_threads_micros - earlier.all_threads_micros,
-        );
-        if exact < 0.0 || rounded - exact > 2.0 * tick_micros() {
+        let spent = |(thread, nanos): (&OsString, &u64)| {
+            let earlier = earlier.running_threads.get(thread);
+            nanos.saturating_sub(earlier.copied().unwrap_or(0))
+        };
+        let exact = self.running_threads.iter().map(spent).sum::<u64>() as f64 / 1e3;
+        let rounded = self.all_threads_micros - earlier.all_threads_micros;
+        if rounded - exact > 2.0 * tick_micros() {
             rounded
         } else {
             exact
@@ -154,7 +155,7 @@ mod tests {
         };
         let before = process.sample().unwrap();
         let start = Instant::now();
-        let mut after = before;
+        let mut after = before.clone();
         while after.cpu_micros_since(&before) < 10_000.0 {
             assert!(
                 start.elapsed() < Duration::from_secs(30),
@@ -166,17 +167,18 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_does_not_decrease_when_a_thread_ends() {
-        let before = ProcessSample {
-            running_threads_micros: 9_000.0,
+    fn a_thread_that_ends_takes_no_cpu_time_of_others() {
+        let sample = |threads: &[(&str, u64)]| ProcessSample {
+            running_threads: threads
+                .iter()
+                .map(|(id, nanos)| (OsString::from(id), *nanos))
+                .collect(),
             all_threads_micros: 10_000.0,
             resident_bytes: 0,
         };
-        let after = ProcessSample {
-            running_threads_micros: 2_000.0,
-            ..before
-        };
-        assert!(after.cpu_micros_since(&before) >= 0.0);
+        let before = sample(&[("1", 2_000_000), ("2", 7_000_000)]);
+        let after = sample(&[("1", 3_000_000), ("3", 500_000)]);
+        assert_eq!(after.cpu_micros_since(&before), 1_500.0);
     }
 
     #[test]

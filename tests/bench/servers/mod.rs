@@ -6,7 +6,6 @@
 mod counting;
 mod directory;
 mod fleet;
-mod memory;
 mod processes;
 mod scale;
 
@@ -36,8 +35,6 @@ const COMPARED_WITH: usize = 3;
 const SETTLE: Duration = Duration::from_secs(6);
 /// Between two messages, so that no two of them share a poll by chance alone.
 const PAUSE: Duration = Duration::from_millis(50);
-const AT_REST_MAX: f64 = 8.0;
-const RATIO_MAX: f64 = 1.2;
 
 /// Conversations of each kind, with their participants.
 type Conversations = [Vec<(ConversationId, Vec<usize>)>; 4];
@@ -55,7 +52,6 @@ pub async fn measure(size: &Size) {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).await;
     let conversations = converse(&store, &scale).await;
-    memory::measure(&store, &conversations, &scale, &mut verdicts).await;
     report::heading(&format!(
         "{} users who are online, each on one server, {NEIGHBOURS} of them on the first \
          {COMPARED_WITH}; statements and rows (the counting store)",
@@ -123,7 +119,7 @@ fn judge(rows: &[Row], scale: &Scale, verdicts: &mut Verdicts) {
             },
             last.servers
         );
-        verdicts.push(&what, ratio, "at most 1.2", ratio <= RATIO_MAX);
+        verdicts.at_most(&what, ratio, 1.2);
     }
     let sum = |row: &Row| -> f64 {
         let weighed = row.kinds.iter().zip(&scale.kinds);
@@ -134,13 +130,13 @@ fn judge(rows: &[Row], scale: &Scale, verdicts: &mut Verdicts) {
     };
     let ratio = sum(last) / sum(compared);
     let what = "statements of all messages whose readers are on a bounded number of servers";
-    verdicts.push(what, ratio, "at most 1.2", ratio <= RATIO_MAX);
+    verdicts.at_most(what, ratio, 1.2);
     let most = rows
         .iter()
         .map(|row| row.at_rest.statements)
         .fold(0.0, f64::max);
     let what = "statements a second of a server at rest, the most";
-    verdicts.push(what, most, "at most 8", most <= AT_REST_MAX);
+    verdicts.at_most(what, most, 8.0);
 }
 
 async fn open(folder: &TempDir) -> Arc<Embedded> {

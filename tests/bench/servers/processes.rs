@@ -8,81 +8,43 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use scylla::client::session::Session;
 use serde_json::{Value, json};
-use wideroom::auth::Auth;
-use wideroom::clock::{Clock as _, SystemClock};
-use wideroom::model::UserId;
+use wideroom::clock::SystemClock;
+use wideroom::load::{Document, HttpClient, LoadSocket, Process, UsageMeter};
 use wideroom::store::cql::{Address, migrate};
 
 use super::SETTLE;
 use super::fleet::ENTRIES;
 use crate::Size;
 use crate::cassandra;
+use crate::operations::{Ask as _, text};
 use crate::report::{self, number};
-use crate::server::{Client, Server};
-use crate::sockets::{connect, hear, hear_until_end, say};
+use crate::server::Server;
 
 const SERVERS: [usize; 3] = [1, 2, 4];
 const USERS: usize = 40;
 const MESSAGES: usize = 100;
 const PAUSE: Duration = Duration::from_millis(50);
-const TOKEN_LIFE: Duration = Duration::from_secs(36_000);
 
 const GROUP: &str = "mutation($u: [String!]!) { createGroupConversation(input: {name: \"a group\", usernames: $u}) { conversation { id } } }";
 const SEND: &str = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"tomorrow at noon, by train\"}) { messageEdge { node { id } } } }";
 
-/// A server, and the key that its tokens are signed with.
-struct Process {
-    server: Server,
-    auth: Auth,
-    _folder: tempfile::TempDir,
+fn start(store: &str) -> Server {
+    Server::empty(&["--store", store, "--log", "error", "--admin-listen", "off"])
 }
 
-impl Process {
-    fn start(store: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let options = [
-            "--store",
-            store,
-            "--log",
-            "error",
-            "--admin-listen",
-            "off",
-            "--socket-rate",
-            "1000",
-        ];
-        let server = Server::wideroom(folder.path(), &options);
-        let auth = Auth::open(folder.path()).unwrap();
-        Self {
-            server,
-            auth,
-            _folder: folder,
-        }
-    }
+/// Reads the inbox stream of a user until this process ends.
+async fn read(server: &Server, user: &str) {
+    let mut socket = LoadSocket::open(&server.target, user).await.unwrap();
+    let document = Document::new(ENTRIES);
+    let subscribed = socket.subscribe(0, &document, &json!({})).await;
+    subscribed.unwrap();
+    socket.next_payload().await.unwrap();
+    tokio::spawn(async move { while socket.next_payload().await.is_ok() {} });
+}
 
-    fn token(&self, user: &UserId) -> String {
-        self.auth.issue(user, TOKEN_LIFE, SystemClock.now())
-    }
-
-    /// Reads the inbox stream of a user until this process ends.
-    async fn read(&self, user: &UserId) {
-        let mut socket = connect(self.server.address).await;
-        let token = format!("Bearer {}", self.token(user));
-        say(
-            &mut socket,
-            json!({"type": "connection_init", "payload": {"Authorization": token}}),
-        )
-        .await;
-        assert_eq!(hear(&mut socket).await["type"], "connection_ack");
-        let subscribe = json!({"type": "subscribe", "id": "inbox", "payload": {"query": ENTRIES}});
-        say(&mut socket, subscribe).await;
-        hear(&mut socket).await;
-        tokio::spawn(async move { while hear_until_end(&mut socket).await.is_some() {} });
-    }
-
-    async fn ask(&self, user: &UserId, document: &str, variables: Value) -> Value {
-        let mut client = Client::connect(&self.server, &self.token(user)).await;
-        crate::operations::Ask::ask(&mut client, document, variables).await
-    }
+async fn ask(server: &Server, user: &str, document: &str, variables: Value) -> Value {
+    let mut client = HttpClient::new(&server.target, user);
+    client.ask(document, variables).await
 }
 
 /// Counters of a node, and its CPU time.
@@ -91,23 +53,6 @@ struct Counted {
     prepared: f64,
     batches: f64,
     cpu_micros: f64,
-}
-
-/// Clock ticks of a process in a second, as Linux counts them.
-const TICKS: f64 = 100.0;
-
-/// CPU time of a process so far, user and kernel.
-fn cpu_micros(process: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    // The name of the program is in brackets, and may have spaces.
-    let fields: Vec<_> = stat
-        .rsplit_once(')')
-        .unwrap()
-        .1
-        .split_whitespace()
-        .collect();
-    let ticks = |field: usize| fields[field].parse::<f64>().unwrap();
-    (ticks(11) + ticks(12)) * 1e6 / TICKS
 }
 
 /// The node that this process has started: a child of it that runs Cassandra.
@@ -145,7 +90,7 @@ impl Counted {
         Self {
             prepared: sum(metrics, "prepared_statements_executed", "value"),
             batches: sum(batches, "partitions_per_", "count"),
-            cpu_micros: node.process.map_or(f64::NAN, cpu_micros),
+            cpu_micros: node.meter.usage().cpu_micros.unwrap_or(f64::NAN),
         }
     }
 
@@ -159,8 +104,8 @@ impl Counted {
 
 struct Node {
     session: Session,
-    /// `None` for a node that was there already.
-    process: Option<u32>,
+    /// Measures no process of a node that was there already.
+    meter: UsageMeter,
 }
 
 async fn rows(session: &Session, view: &str) -> Vec<Value> {
@@ -176,9 +121,10 @@ pub async fn measure(size: &Size) {
     let Some(shared) = cassandra::shared().await else {
         return;
     };
+    let process = node_process().filter(|_| shared.is_ours());
     let node = Node {
         session: shared.session().await,
-        process: node_process().filter(|_| shared.is_ours()),
+        meter: UsageMeter::start(process.map(|id| Process::new(id).unwrap())),
     };
     let rest = Duration::from_secs(if size.messages < crate::FULL.messages {
         10
@@ -206,36 +152,31 @@ pub async fn measure(size: &Size) {
 }
 
 async fn with_processes(count: usize, store: &str, (node, rest): (&Node, Duration)) {
-    let processes: Vec<_> = (0..count).map(|_| Process::start(store)).collect();
+    let processes: Vec<_> = (0..count).map(|_| start(store)).collect();
     let users: Vec<_> = (0..USERS)
-        .map(|number| UserId::parse(&format!("user{number:02}")).unwrap())
+        .map(|number| format!("user{number:02}"))
         .collect();
-    let of_user = |number: usize| (&processes[number % count], &users[number]);
+    let of_user = |number: usize| (&processes[number % count], users[number].as_str());
     let mut conversations = Vec::new();
     for participants in [2, 8] {
         let mut of_kind = Vec::new();
         for first in (0..USERS).step_by(participants) {
             let (process, owner) = of_user(first);
-            let others: Vec<_> = users[first + 1..first + participants]
-                .iter()
-                .map(UserId::as_str)
-                .collect();
-            let made = process.ask(owner, GROUP, json!({"u": others})).await;
-            let id = made["createGroupConversation"]["conversation"]["id"].as_str();
-            of_kind.push((first, id.unwrap().to_owned()));
+            let others = &users[first + 1..first + participants];
+            let made = ask(process, owner, GROUP, json!({"u": others})).await;
+            let id = text(&made["createGroupConversation"]["conversation"]["id"]);
+            of_kind.push((first, id));
         }
         conversations.push((participants, of_kind));
     }
     join_all((0..USERS).map(async |number| {
         let (process, user) = of_user(number);
-        process.read(user).await;
+        read(process, user).await;
     }))
     .await;
     let send = async |conversation: &(usize, String), participants: usize, number: usize| {
         let (process, sender) = of_user(conversation.0 + number % participants);
-        process
-            .ask(sender, SEND, json!({"c": conversation.1}))
-            .await;
+        ask(process, sender, SEND, json!({"c": conversation.1})).await;
     };
     for (participants, of_kind) in &conversations {
         for conversation in of_kind {
