@@ -157,7 +157,7 @@ async fn fixed(folder: &Path, client: &mut HttpClient, request: Bytes) -> Server
 
 /// Readers who all ask the same of a server.
 fn readers<'a>(server: &'a Server, viewer: &UserId, request: &'a Bytes) -> Asker<'a> {
-    let clients = server.clients(&vec![viewer.as_str(); READERS]);
+    let clients = server.clients([viewer.as_str(); READERS]);
     Asker::new(server, clients, |_| request.clone())
 }
 

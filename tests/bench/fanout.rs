@@ -19,7 +19,7 @@ const SUBSCRIBERS: [usize; 2] = [1_000, 2_000];
 const RATES: [u32; 3] = [5, 20, 100];
 const ROUNDS: usize = 5;
 const ROUND: &str = "4s";
-/// What the real program sends around a body to each subscriber.
+/// Text that the real program sends to each subscriber, before and after a body.
 const FRAME: [&str; 2] = [
     r#"{"type":"next","id":"6f1c2b7e-0000-4000-8000-000000000001","payload":{"data":{"messageAdded":{"messageEdge":{"cursor":"AU3k7Okkpm5FO4IdDBc_-TVUAfHqzQExMVoERJWwXj0xww","node":{"id":"AW3k7Okkpm5FO4IdDBc_-TVUATExWurNEfGExBUw3r2xQw","uuid":"0131315a-eacd-11f1-84c4-1530debdb143","body":""#,
     r#"","createdAt":"2026-11-28T01:42:43.439241Z","sender":{"username":"bench-01234567-0001","displayName":null},"replyTo":null,"reactions":[]}}}},"extensions":{"cursor":"AU3k7Okkpm5FO4IdDBc_-TVUAfHqzQExMVoERJWwXj0xww"}}}"#,

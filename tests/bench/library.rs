@@ -7,23 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use wideroom::auth::Auth;
-use wideroom::clock::SystemClock;
-use wideroom::store::embedded::{Embedded, Options};
 
-use crate::world::World;
+use crate::world::{World, open_store};
 use crate::{peer, server};
 
 /// Serves a data folder until the process is killed. It prints its address first.
 pub async fn serve(folder: &Path) {
-    let options = Options {
-        free_bytes_min: 0,
-        ..Options::new(folder)
-    };
-    let store = Embedded::open(options, Arc::new(SystemClock))
-        .await
-        .unwrap();
+    let store = open_store(folder).await;
     let unused = tempfile::tempdir().unwrap();
-    let world = World::over(Arc::new(store), unused, Vec::new()).await;
+    let world = World::over(store, unused, Vec::new()).await;
     let auth = Auth::open(folder).unwrap();
     let router = peer::router(world.api, Arc::new(auth));
     axum::serve(server::listener(), router).await.unwrap();

@@ -106,8 +106,10 @@ impl Server {
     }
 
     pub fn clients(&self, users: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<HttpClient> {
-        let client = |user: _| HttpClient::new(&self.target, AsRef::as_ref(&user));
-        users.into_iter().map(client).collect()
+        let users = users.into_iter();
+        users
+            .map(|user| HttpClient::new(&self.target, user.as_ref()))
+            .collect()
     }
 }
 

@@ -19,7 +19,7 @@ use wideroom::model::{
 };
 use wideroom::rate::Pace;
 use wideroom::store::embedded::{Embedded, Options};
-use wideroom::store::{ImportPositions, ImportRow, Imported, StoreAdmin};
+use wideroom::store::{ImportPositions, ImportRow, Imported, Store as _, StoreAdmin};
 
 /// Those in the conversation that is measured: who asks, whose marker is moved, who has read nothing, and one more.
 const PEOPLE: [&str; 4] = ["vera", "rita", "ida", "adam"];
@@ -119,7 +119,7 @@ impl World {
     pub async fn load(shapes: &[Shape]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let start = Instant::now();
-        let store = open_store(&folder).await;
+        let store = open_store(folder.path()).await;
         let mut loader = Loader {
             store: &*store,
             rows: Vec::new(),
@@ -143,13 +143,13 @@ impl World {
     }
 
     pub async fn open(folder: TempDir, places: Vec<Place>) -> Self {
-        let store = open_store(&folder).await;
+        let store = open_store(folder.path()).await;
         Self::over(store, folder, places).await
     }
 
     /// Over a store that is there. What lies in the folder is the embedded one's.
     pub async fn over(store: Arc<dyn StoreAdmin>, folder: TempDir, places: Vec<Place>) -> Self {
-        Self::bounded(store, folder, places, Bounds::default()).await
+        Self::bounded(store, folder, places, without_rates()).await
     }
 
     async fn bounded(
@@ -159,13 +159,6 @@ impl World {
         bounds: Bounds,
     ) -> Self {
         let bus = Bus::default();
-        let bounds = Bounds {
-            rates: RateBounds {
-                is_on: false,
-                ..RateBounds::default()
-            },
-            ..bounds
-        };
         let chat = Chat::open(store.clone(), bus.clone(), Arc::new(SystemClock), bounds)
             .await
             .unwrap();
@@ -201,10 +194,10 @@ impl World {
     /// The same without a search index, whose work in the background falls on whatever is measured then.
     pub async fn empty_without_index() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = open_store(&folder).await;
+        let store = open_store(folder.path()).await;
         let bounds = Bounds {
             is_search_indexed: false,
-            ..Bounds::default()
+            ..without_rates()
         };
         Self::bounded(store, folder, Vec::new(), bounds).await
     }
@@ -284,13 +277,23 @@ impl Closed {
     }
 }
 
+pub fn without_rates() -> Bounds {
+    Bounds {
+        rates: RateBounds {
+            is_on: false,
+            ..RateBounds::default()
+        },
+        ..Bounds::default()
+    }
+}
+
 /// Retries, because the previous owner may still be closing the store.
-async fn open_store(folder: &TempDir) -> Arc<dyn StoreAdmin> {
+pub async fn open_store(folder: &Path) -> Arc<Embedded> {
     let start = Instant::now();
     loop {
         let options = Options {
             free_bytes_min: 0,
-            ..Options::new(folder.path())
+            ..Options::new(folder)
         };
         match Embedded::open(options, Arc::new(SystemClock)).await {
             Ok(store) => return Arc::new(store),

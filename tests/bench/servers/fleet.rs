@@ -18,7 +18,8 @@ use wideroom::store::embedded::Embedded;
 use super::counting::{CountingStore, Meter, record};
 use super::directory::Directory;
 use super::scale::{Readers, Scale};
-use super::{COMPARED_WITH, Conversations, bounds, name};
+use super::{COMPARED_WITH, Conversations, name};
+use crate::world::without_rates;
 
 const OPEN_AT_ONCE: usize = 64;
 
@@ -53,7 +54,12 @@ impl Fleet {
         let mut opened = Vec::new();
         for _ in 0..servers {
             let store: Arc<dyn Store> = Arc::new(CountingStore::new(store, &directory, &meter));
-            let chat = Chat::open(store, Bus::default(), Arc::new(SystemClock), bounds());
+            let chat = Chat::open(
+                store,
+                Bus::default(),
+                Arc::new(SystemClock),
+                without_rates(),
+            );
             let chat = chat.await.unwrap();
             let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
             opened.push((chat, api));

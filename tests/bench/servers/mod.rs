@@ -13,20 +13,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
 use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, RateBounds};
+use wideroom::chat::Chat;
 use wideroom::clock::SystemClock;
 use wideroom::model::{ConversationId, UserId};
 use wideroom::store::Store;
-use wideroom::store::embedded::{Embedded, Options};
+use wideroom::store::embedded::Embedded;
 
 use self::counting::Cost;
 use self::fleet::Fleet;
 use self::scale::{Dice, NEIGHBOURS, Scale, Spread};
 use crate::Size;
 use crate::report::{self, Verdicts, number};
-use crate::world::user;
+use crate::world::{open_store, user, without_rates};
 
 const SERVERS: [usize; 5] = [1, 3, 10, 50, 200];
 /// The number of servers that the others are compared with.
@@ -50,7 +49,7 @@ pub async fn measure(size: &Size) {
     let mut verdicts = Verdicts::default();
     let scale = Scale::of(size);
     let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let store = open_store(folder.path()).await;
     let conversations = converse(&store, &scale).await;
     report::heading(&format!(
         "{} users who are online, each on one server, {NEIGHBOURS} of them on the first \
@@ -139,30 +138,8 @@ fn judge(rows: &[Row], scale: &Scale, verdicts: &mut Verdicts) {
     verdicts.at_most(what, most, 8.0);
 }
 
-async fn open(folder: &TempDir) -> Arc<Embedded> {
-    let options = Options {
-        free_bytes_min: 0,
-        ..Options::new(folder.path())
-    };
-    Arc::new(
-        Embedded::open(options, Arc::new(SystemClock))
-            .await
-            .unwrap(),
-    )
-}
-
 fn name(number: usize) -> UserId {
     user(&format!("user{number:05}"))
-}
-
-fn bounds() -> Bounds {
-    Bounds {
-        rates: RateBounds {
-            is_on: false,
-            ..RateBounds::default()
-        },
-        ..Bounds::default()
-    }
 }
 
 /// Conversations of random users, who are on random servers therefore.
@@ -171,7 +148,7 @@ async fn converse(store: &Arc<Embedded>, scale: &Scale) -> Conversations {
         Arc::clone(store) as Arc<dyn Store>,
         Bus::default(),
         Arc::new(SystemClock),
-        bounds(),
+        without_rates(),
     )
     .await
     .unwrap();
