@@ -117,7 +117,7 @@
 //! 1. Declare it in [`store::Store`], or in [`store::StoreAdmin`] if only operators call it; its doc comment is its promise.
 //!    It returns a [`store::StoreFuture`]. `#[async_trait]` writes the same with bounds on lifetimes, under which the compiler proves of every
 //!    method anew that its future is `Send`: that was a quarter of a build.
-//! 2. Implement it in [`store::embedded`], in [`store::cql`] and in the oracle (`tests/store/oracle`); name it in the list of `store::intercepted`.
+//! 2. Implement it in [`store::embedded`], in [`store::cql`] and in the oracle (`tests/store/oracle`).
 //! 3. Add a case of the contract (`tests/store`): it runs on all three. A decision that both engines take stands once, in `store::rules`.
 //! 4. A new CQL table is a step of the migration; a new kind of key is a new tag of the embedded store. Never renumber either.
 //!

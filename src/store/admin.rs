@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::intercepted::store_trait;
 use super::rules::import::RowKey;
-use super::{Error, Result, Store, StoreFuture};
+use super::{Error, Result, Store};
 use crate::model::{
     Ban, Conversation, ConversationId, ConversationProfile, Emoji, Flags, InputHash, Membership,
     Message, MessageId, OrderKey, Participant, Profile, ReadMarker, Report, Restriction, TimeUuid,
@@ -30,90 +31,69 @@ pub async fn note_restored(store: &dyn StoreAdmin, now: Timestamp) -> Result<()>
     store.set_note(NOTE_EARLIER_STATE, None).await
 }
 
-/// Scans of whole tables, in an order of the store's own. A scan continues after any key, also one that is gone.
-/// Writes that run meanwhile may show or not.
-pub trait ScanStore: Send + Sync + 'static {
-    /// All users with a profile, in an order of the store's own: at most `limit` after one of them.
-    /// Fewer only at the end.
-    fn all_users<'a>(
-        &'a self,
-        after: Option<&'a UserId>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<(UserId, Profile)>>;
+store_trait! {
+    /// Scans of whole tables, in an order of the store's own. A scan continues after any key, also one that is gone.
+    /// Writes that run meanwhile may show or not.
+    pub trait ScanStore: Send + Sync + 'static {
+        /// All users with a profile, in an order of the store's own: at most `limit` after one of them.
+        /// Fewer only at the end.
+        fn all_users(&self, after: Option<&'a UserId>, limit: usize) -> Vec<(UserId, Profile)>;
 
-    /// All conversations, in an order of the store's own, each with its [`activity_to_give`].
-    fn all_conversations(
-        &self,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<(Conversation, Option<Timestamp>)>>;
+        /// All conversations, in an order of the store's own, each with its [`activity_to_give`].
+        fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
+    }
 }
 
-/// The operator's side of a store: whole-store reads and writes that no client causes.
-///
-/// An export reads `all_…` in pieces that continue after any position. Writes that run meanwhile
-/// may be in it or not.
-pub trait StoreAdmin: Store {
-    /// Imports rows in order, all or nothing as far as faults go; each row has its own outcome. An
-    /// import publishes no event.
-    fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>>;
+store_trait! {
+    /// The operator's side of a store: whole-store reads and writes that no client causes.
+    ///
+    /// An export reads `all_…` in pieces that continue after any position. Writes that run meanwhile
+    /// may be in it or not.
+    pub trait StoreAdmin: Store + 'static {
+        /// Imports rows in order, all or nothing as far as faults go; each row has its own outcome. An
+        /// import publishes no event.
+        fn import(&self, rows: &'a [ImportRow]) -> Vec<Imported>;
 
-    /// Counts the messages of a conversation after the import of many, so that the first reader of
-    /// `messageCount` does not wait for a whole history. An embedded store counts as it imports.
-    fn count_imported(&self, conversation: ConversationId) -> StoreFuture<'_, ()>;
+        /// Counts the messages of a conversation after the import of many, so that the first reader of
+        /// `messageCount` does not wait for a whole history. An embedded store counts as it imports.
+        fn count_imported(&self, conversation: ConversationId) -> ();
 
-    /// All present and former participants of a conversation, by username bytes. Roles are those
-    /// that were given, not the effective ones.
-    fn all_participants<'a>(
-        &'a self,
-        conversation: ConversationId,
-        after: Option<&'a UserId>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<(UserId, Membership, ImportPositions)>>;
+        /// All present and former participants of a conversation, by username bytes. Roles are those
+        /// that were given, not the effective ones.
+        fn all_participants(&self, conversation: ConversationId, after: Option<&'a UserId>, limit: usize)
+        -> Vec<(UserId, Membership, ImportPositions)>;
 
-    /// All messages of a conversation, the oldest first: at most `limit` after one of them. Damaged
-    /// rows are among them.
-    fn all_messages(
-        &self,
-        conversation: ConversationId,
-        after: Option<MessageId>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<StoredMessage>>;
+        /// All messages of a conversation, the oldest first: at most `limit` after one of them. Damaged
+        /// rows are among them.
+        fn all_messages(&self, conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Vec<StoredMessage>;
 
-    /// All reactions to a message that are on, by emoji and username bytes.
-    fn all_reactions<'a>(
-        &'a self,
-        conversation: ConversationId,
-        message: MessageId,
-        after: Option<&'a (Emoji, UserId)>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<(Emoji, UserId)>>;
+        /// All reactions to a message that are on, by emoji and username bytes.
+        fn all_reactions(&self, conversation: ConversationId, message: MessageId, after: Option<&'a (Emoji, UserId)>, limit: usize)
+        -> Vec<(Emoji, UserId)>;
 
-    /// Verifies the next piece of the store: whether derived rows agree with messages and
-    /// participants, which are the truth. Derived are heads, counts, lists of inboxes, pairs, and on
-    /// a cluster the index of buckets. With `repair`, every row that disagrees is corrected.
-    fn verify<'a>(
-        &'a self,
-        after: Option<&'a VerifyPosition>,
-        repair: bool,
-    ) -> StoreFuture<'a, Verified>;
+        /// Verifies the next piece of the store: whether derived rows agree with messages and
+        /// participants, which are the truth. Derived are heads, counts, lists of inboxes, pairs, and on
+        /// a cluster the index of buckets. With `repair`, every row that disagrees is corrected.
+        fn verify(&self, after: Option<&'a VerifyPosition>, repair: bool) -> Verified;
 
-    /// A value that an operator's tool wants to find again, such as the progress of an import. It is
-    /// persisted with the next or an earlier import, never before it.
-    fn note<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Option<String>>;
-    fn set_note<'a>(&'a self, name: &'a str, value: Option<&'a str>) -> StoreFuture<'a, ()>;
+        /// A value that an operator's tool wants to find again, such as the progress of an import. It is
+        /// persisted with the next or an earlier import, never before it.
+        fn note(&self, name: &'a str) -> Option<String>;
 
-    /// Sets a note if there is none of this name (compare-and-set). The answer is the persisted
-    /// value: the same for all concurrent callers, on any server. Such a note is never removed.
-    fn note_once<'a>(&'a self, name: &'a str, value: &'a str) -> StoreFuture<'a, String>;
+        fn set_note(&self, name: &'a str, value: Option<&'a str>) -> ();
 
-    /// Switches the outbox on from this time, or off. This server's writes follow at once, those of
-    /// the others with their next [`Store::outbox_since`].
-    fn set_outbox(&self, since: Option<Timestamp>) -> StoreFuture<'_, ()>;
+        /// Sets a note if there is none of this name (compare-and-set). The answer is the persisted
+        /// value: the same for all concurrent callers, on any server. Such a note is never removed.
+        fn note_once(&self, name: &'a str, value: &'a str) -> String;
 
-    /// Rewrites the files of the store, so that none of them holds a deleted or overwritten value. It needs
-    /// the time and the free space of a copy. A cluster does this by itself, in its own time.
-    fn compact(&self) -> StoreFuture<'_, ()>;
+        /// Switches the outbox on from this time, or off. This server's writes follow at once, those of
+        /// the others with their next [`Store::outbox_since`].
+        fn set_outbox(&self, since: Option<Timestamp>) -> ();
+
+        /// Rewrites the files of the store, so that none of them holds a deleted or overwritten value. It needs
+        /// the time and the free space of a copy. A cluster does this by itself, in its own time.
+        fn compact(&self) -> ();
+    }
 }
 
 /// One row of an import. A row that the store has already stays as it is, so an import can be repeated.

@@ -79,7 +79,7 @@ mod restriction;
 mod rules;
 mod unread_list;
 
-use std::fmt;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,6 +104,7 @@ pub use self::inbox::{
     Archive, CHANGE_LIFETIME_MICROS, ChangedRow, EntryPreview, FlagsChange, MarkerMove,
     PreviewQuery, UnreadQuery,
 };
+use self::intercepted::store_trait;
 pub use self::intercepted::{
     InstrumentedStore, InterceptedStore, OperationMetrics, StoreInterceptor, StoreOperation,
 };
@@ -133,643 +134,444 @@ use crate::model::{
     Report, ReportId, ReportResolution, Restriction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
-/// A store of conversations, messages and inboxes.
-///
-/// Reads for a loader take a slice of keys and answer in its order; reads for a list take a
-/// [`PageRequest`]. A write is durable and whole once it returns `Ok`; every read that begins after
-/// that sees it.
-///
-/// An agent has no inbox. Its lists are empty, its marks and flags change nothing, and [`Store::inbox_rows`] makes each row of it
-/// from the head of the conversation ([`InboxRow::of_agent`]).
-///
-/// Roles are effective ones: in a group without an OWNER, the oldest ADMIN has that role, else the
-/// oldest participant ([`crate::model::Membership::succession`]).
-pub trait Store:
-    ErasureStore
-    + LiveStore
-    + RemovalStore
-    + ScanStore
-    + SearchStore
-    + fmt::Display
-    + Send
-    + Sync
-    + 'static
-{
-    /// How far before a cursor a resumed stream must read, because an event with a smaller id may
-    /// have become visible after one with a greater id. Zero where one server allocates all ids.
-    fn overlap_micros(&self) -> i64;
+store_trait! {
+    /// A store of conversations, messages and inboxes.
+    ///
+    /// Reads for a loader take a slice of keys and answer in its order; reads for a list take a
+    /// [`PageRequest`]. A write is durable and whole once it returns `Ok`; every read that begins after
+    /// that sees it.
+    ///
+    /// An agent has no inbox. Its lists are empty, its marks and flags change nothing, and [`Store::inbox_rows`] makes each row of it
+    /// from the head of the conversation ([`InboxRow::of_agent`]).
+    ///
+    /// Roles are effective ones: in a group without an OWNER, the oldest ADMIN has that role, else the
+    /// oldest participant ([`crate::model::Membership::succession`]).
+    pub trait Store: ErasureStore + LiveStore + RemovalStore + ScanStore + SearchStore + Display + Send + Sync + 'static {
+        /// The time of the newest import ([`StoreAdmin::import`]): cursors from before are expired.
+        fn imported_at(&self) -> Option<Timestamp>;
 
-    /// Sets for how long the rows of the outbox that are written from now on are kept. A server sets it
-    /// when it opens its store.
-    fn set_outbox_keep(&self, keep: Duration);
+        /// The time when the store was last restored from a copy of an earlier state. Cursors of streams from before are expired:
+        /// they may stand after messages that the copy does not have.
+        fn restored_at(&self) -> Option<Timestamp>;
 
-    /// The directory and the mailboxes of the servers that share this store. `None` for a store
-    /// with a single server.
-    fn cluster(&self) -> Option<Arc<dyn ClusterStore>>;
+        /// The generator of ids for direct conversations. Its secret is created at first use
+        /// (compare-and-set), so all servers of a store have the same.
+        fn direct_ids(&self) -> DirectIds;
 
-    /// The greatest id in the store, after which a generator begins. `None` for an empty store, and
-    /// where several servers allocate ids: there each conversation has its own newest id
-    /// ([`Store::newest_events`]).
-    fn newest_id(&self) -> StoreFuture<'_, Option<TimeUuid>>;
+        /// Conversations with the viewer's membership, one that has ended included. `None` for a
+        /// conversation that does not exist or that the viewer was never in.
+        fn participations(&self, viewer: &'a UserId, conversations: &'a [ConversationId]) -> Vec<Option<Participation>>;
 
-    /// The newest version whose forms may be written: every server that may serve this store can read
-    /// them. It only grows. A store with a single server has them all; a cluster that is upgraded has
-    /// those of the version before until `wideroom migrate --finish`.
-    fn form_version(&self) -> StoreFuture<'_, FormVersion> {
-        Box::pin(async move { Ok(FormVersion::ALL) })
+        /// The direct conversation of two users, whatever its id.
+        fn direct_conversation(&self, one: &'a UserId, other: &'a UserId) -> Option<ConversationId>;
+
+        /// The claim of an app key.
+        fn app_key_claim(&self, key: &'a AppKey) -> Option<AppKeyClaim>;
+
+        /// Claims an app key, for good, and returns the claim that has it: of several claims one succeeds.
+        fn claim_app_key(&self, key: &'a AppKey, claim: AppKeyClaim) -> AppKeyClaim;
+
+        /// Creates a conversation with all its participants, their inbox entries and, for a direct one,
+        /// its pair: all or nothing. If the id or the pair is taken, nothing changes and the answer is
+        /// the existing conversation. One of several concurrent creations succeeds.
+        fn create_conversation(&self, new: &'a NewConversation) -> Created;
+
+        /// The present participants of a conversation, by username bytes.
+        fn participants(&self, conversation: ConversationId, page: &'a PageRequest<UserId>) -> Page<Participant>;
+
+        /// The same, of those whose usernames begin with a prefix.
+        fn participants_with_prefix(&self, conversation: ConversationId, prefix: &'a str, page: &'a PageRequest<UserId>) -> Page<Participant>;
+
+        /// Participants by name, those who have left included. `None` for a user who was never one.
+        fn participants_by_name(&self, keys: &'a [(ConversationId, UserId)]) -> Vec<Option<Participant>>;
+
+        fn participant_counts(&self, conversations: &'a [ConversationId]) -> Vec<u64>;
+
+        /// The state on which a change of these memberships is decided, read at one moment. `None` for
+        /// a conversation that does not exist.
+        fn membership_snapshot(&self, conversation: ConversationId, users: &'a [UserId]) -> Option<MembershipSnapshot>;
+
+        /// Changes the membership of a conversation: with the SYSTEM message, if there is one, persisted as
+        /// a send is, the changes in the log, the bans, the settings of the history, and one entry in the `changes_by_user`
+        /// of each user who joins, leaves or clears the history, under the version: all or nothing. A change without a message shows in no
+        /// inbox, and its audience is nobody. If it raises the floor, it shows in all of them, and the audience is all.
+        ///
+        /// A user who joins, or joins again, has an entry whose marker is at least
+        /// [`crate::model::ReadMarker::at_joining`]: nothing is unread. Flags and receipts stay. A user
+        /// who leaves has no entry. The 33rd participant makes the conversation large, for good.
+        ///
+        /// The ids lie after every id of the conversation. A compare-and-set: `None`, and nothing is
+        /// written, if the membership has changed since it was `seen`. Idempotent. The audience is the
+        /// participants after the change, also if the conversation becomes large.
+        fn change_membership(&self, conversation: ConversationId, change: &'a MembershipChange) -> Option<Audience>;
+
+        /// The bans of a conversation that hold now, by username bytes. A change of a membership sets and
+        /// lifts them.
+        fn bans(&self, conversation: ConversationId, page: &'a PageRequest<UserId>) -> Page<Ban>;
+
+        /// The bans of some users that hold now.
+        fn bans_of(&self, conversation: ConversationId, users: &'a [UserId]) -> Vec<Option<Ban>>;
+
+        /// The number of bans that hold now, counted up to `limit`.
+        fn ban_count(&self, conversation: ConversationId, limit: usize) -> usize;
+
+        /// Renames a conversation, with the SYSTEM message, persisted as a send is, and the change in
+        /// the log: all or nothing. The ids lie after every id of the conversation. Idempotent. A
+        /// missing conversation is `Corrupt`.
+        fn rename_conversation(&self, conversation: ConversationId, to: &'a Renaming) -> Audience;
+
+        /// Sets the slow mode of a conversation, with the change in the log: all or nothing. No message
+        /// announces it, and no inbox shows it. Of two changes the later one stays. Idempotent. A missing
+        /// conversation is `Corrupt`.
+        fn set_slow_mode(&self, conversation: ConversationId, seconds: u32, change: &'a Change) -> ();
+
+        /// The profiles of conversations; empty ones where nothing is set.
+        fn conversation_profiles(&self, conversations: &'a [ConversationId]) -> Vec<ConversationProfile>;
+
+        /// Changes some fields of the profile of a conversation and leaves the others, with the change in the
+        /// log, and in the `changes_by_user` of the participants of a small conversation: all or nothing. No
+        /// message announces it. Of two changes of one field the later one stays. Idempotent. A missing
+        /// conversation is `Corrupt`.
+        fn change_conversation_profile(&self, conversation: ConversationId, to: &'a ConversationProfileChange, change: &'a Change) -> Audience;
+
+        /// Persists messages of one conversation, the activity of every inbox concerned, the senders'
+        /// `sent_up_to` and the idempotency keys: all or nothing, but for messages whose key is taken.
+        /// The ids ascend and lie after every id of the conversation; no two messages share a key. One
+        /// task at a time calls this for a conversation. A missing conversation is `Corrupt`.
+        ///
+        /// Idempotent: a repetition settles a write of unknown outcome, and finishes one that ended
+        /// after its key was claimed.
+        fn append_messages(&self, conversation: ConversationId, messages: &'a [NewMessage]) -> Appended;
+
+        /// Edits or deletes a message, and logs the change for streams that resume, and in
+        /// `changes_by_user` if an inbox shows the message or the change is one of its mentions: all or
+        /// nothing. The change's id lies after
+        /// every id of the conversation; one task at a time calls this and `append_messages` for it.
+        /// `None` for a missing message. A deleted one stays as it is, and nothing is logged.
+        fn revise_message(&self, conversation: ConversationId, revision: &'a Revision, change: &'a Change) -> Option<Revised>;
+
+        /// Sets the reaction of the change's user to its message on or off, and logs the change: all or
+        /// nothing. No inbox shows a reaction, though subscribers may receive the entries of a large
+        /// conversation again, as with every change logged there. From then on the message says that it
+        /// has reactions. Ids and concurrency are those of the two methods above.
+        ///
+        /// The answer is the message after the change; `None` for a missing one. A deleted message
+        /// stays as it is, and nothing is logged. Idempotent.
+        fn react(&self, conversation: ConversationId, emoji: &'a Emoji, is_on: bool, change: &'a Change) -> Option<Arc<Message>>;
+
+        /// Sets the pin of the change's message on or off, in the name of the change's user, and logs the
+        /// change: all or nothing. No inbox shows it, as with a reaction. Ids and concurrency are those of
+        /// the methods above. A deletion unpins, and is logged as nothing else.
+        ///
+        /// The answer is the message after the change; `None` for a missing one. A deleted message stays
+        /// as it is, and nothing is logged. Idempotent.
+        fn pin_message(&self, conversation: ConversationId, is_on: bool, change: &'a Change) -> Option<Arc<Message>>;
+
+        /// The last pins of a conversation's messages, in no order: those that are on, and on a cluster
+        /// some that ended lately. At most a little over [`Pin::KEPT_MAX`]. Pins that ended cost nothing: one row has the list.
+        /// A pin is valid if its message has it too ([`Message::current_pin`]).
+        fn pins(&self, conversation: ConversationId) -> Vec<(MessageId, Pin)>;
+
+        /// The reactions to each message by emoji bytes. Some that every user took back may be among them, with
+        /// the count 0. At most [`Reaction::COUNT_MAX`] users of each are counted and [`Reaction::ROWS_MAX`] rows read;
+        /// beyond either the count is capped.
+        fn reactions(&self, viewer: &'a UserId, messages: &'a [(ConversationId, MessageId)]) -> Vec<Vec<Reaction>>;
+
+        /// How many kinds of reactions to a message a user took back in the last 35 days, at most `limit`. Those that are on again may
+        /// count.
+        fn ended_reaction_count(&self, user: &'a UserId, message: (ConversationId, MessageId), limit: usize) -> usize;
+
+        /// The changes of a conversation after a position, the oldest first, at most `limit`. The log
+        /// holds 35 days.
+        fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change>;
+
+        /// Logs changes again that stand under older ids, so that streams that passed those ids find
+        /// them: all or nothing, as `revise_message` logs them. A message that became visible late is
+        /// logged as [`crate::model::ChangeKind::MessageLate`]. In the outbox the events keep their own
+        /// ids, in a row under the fresh ones.
+        ///
+        /// On a store with a single server nothing is late.
+        fn log_late(&self, conversation: ConversationId, changes: &'a [LateChange]) -> ();
+
+        /// The time from which the store has an outbox: every write from then on that persists events
+        /// persists an [`crate::model::OutboxRow`] with them, all or nothing. `None` while the outbox is
+        /// off. On a shared store, a server must call this every few seconds: its writes follow the last
+        /// answer.
+        fn outbox_since(&self) -> Option<Timestamp>;
+
+        /// The rows of these shards after each position and up to `up_to`, a page for each: about
+        /// `limit` rows of a shard at once. A row may come twice. Rows are kept for 7 days.
+        fn outbox(&self, reads: &'a [OutboxRead], up_to: OrderKey, limit: usize) -> Vec<OutboxPage>;
+
+        /// The positions of a named reader of the outbox, one for each shard. `None` for a shard that it
+        /// has never read. A name has 1 to 64 ASCII letters, digits, `-` and `_`.
+        fn reader_positions(&self, reader: &'a str) -> Vec<Option<ReaderPosition>>;
+
+        /// Sets the position of a reader in one shard. A compare-and-set: false, and nothing is written,
+        /// if it is not the one that was `seen`. After an error either may be true.
+        fn swap_reader_position(&self, reader: &'a str, shard: OutboxShard, seen: Option<&'a ReaderPosition>, to: &'a ReaderPosition) -> bool;
+
+        /// Stores an event that a reader refused, for 30 days. A letter of the same event and part is
+        /// replaced.
+        fn put_dead_letter(&self, reader: &'a str, letter: &'a DeadLetter) -> ();
+
+        /// The dead letters of a reader, those with the oldest events first, at most `limit`.
+        fn dead_letters(&self, reader: &'a str, limit: usize) -> Vec<DeadLetter>;
+
+        /// Deletes a dead letter as it was read.
+        fn delete_dead_letter(&self, reader: &'a str, letter: &'a DeadLetter) -> ();
+
+        /// Conversations, whoever takes part in them. `None` for one that does not exist.
+        fn conversations(&self, conversations: &'a [ConversationId]) -> Vec<Option<Arc<Conversation>>>;
+
+        /// Earlier sends of the last 24 hours by their keys.
+        fn earlier_sends(&self, conversation: ConversationId, keys: &'a [(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>>;
+
+        /// A page of messages, the newest first: `after` is older. The cut is in the order of ids, from
+        /// its oldest to its newest.
+        fn history(&self, conversation: ConversationId, cut: &'a Cut<OrderKey>, page: &'a PageRequest<OrderKey>) -> Page<Arc<Message>>;
+
+        fn messages(&self, keys: &'a [(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>>;
+
+        /// The newest message at or before each position, deleted ones included.
+        fn messages_at(&self, positions: &'a [(ConversationId, OrderKey)]) -> Vec<Option<Arc<Message>>>;
+
+        /// The newest message of each conversation.
+        fn last_messages(&self, conversations: &'a [ConversationId]) -> Vec<Option<MessageId>>;
+
+        /// The newest message or change of each conversation: the position of its event stream.
+        fn newest_events(&self, conversations: &'a [ConversationId]) -> Vec<Option<TimeUuid>>;
+
+        /// The exact number of messages of each conversation, deleted ones included. Its cost does not
+        /// grow with history.
+        fn message_counts(&self, conversations: &'a [ConversationId]) -> Vec<u64>;
+
+        /// The same of the messages after a position.
+        fn message_counts_after(&self, positions: &'a [(ConversationId, OrderKey)]) -> Vec<u64>;
+
+        /// A page of a user's entries, the last active first; archived ones included.
+        ///
+        /// It shows the large conversations in which the user acted ([`InboxRow::is_answered`]), and the
+        /// user's others up to [`crate::model::Conversation::LARGE_MERGED_MAX`] in all: the greatest
+        /// read markers first, then the greatest ids.
+        fn inbox(&self, user: &'a UserId, page: &'a PageRequest<InboxKey>) -> Page<InboxRow>;
+
+        /// A user's rows for some conversations. `None` where the user is no participant now.
+        fn inbox_rows(&self, user: &'a UserId, conversations: &'a [ConversationId]) -> Vec<Option<InboxRow>>;
+
+        /// A user's rows that changed after a position, by their newest change, ascending;
+        /// conversations that the user has left since included. `None` if there are more than `limit`.
+        fn inbox_changes(&self, user: &'a UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>>;
+
+        /// The number of conversations that the user is in now, counted up to `limit`. It reads keys
+        /// alone, and at most twice as many as the limit.
+        fn conversation_count(&self, user: &'a UserId, limit: usize) -> usize;
+
+        /// The user's large conversations. A subscriber receives their sends from the conversation
+        /// itself.
+        fn large_conversations(&self, user: &'a UserId) -> Vec<ConversationId>;
+
+        /// The unread counts after each position, and up to another one: TEXT messages of other users that
+        /// are not deleted, up to `cap`. One more than the cap makes a count capped. The cap 0 asks whether anything is
+        /// unread. Messages of ignored senders never count.
+        ///
+        /// One read takes about [`Unread::ROWS_MAX`] rows; beyond them the count is capped, and the next read continues where
+        /// it ended. So a count is exact after as many reads as it has thousands of rows, on one server and while the store
+        /// remembers it.
+        fn unread(&self, user: &'a UserId, queries: &'a [UnreadQuery], cap: u32, ignored: &'a IgnoredSenders) -> Vec<Unread>;
+
+        /// The unread mentions after each position, as [`Store::unread`] counts messages: those that mention
+        /// the user or everyone. Exact however many other messages are unread. Mentions are counted for 400
+        /// days.
+        fn mentions(&self, user: &'a UserId, queries: &'a [UnreadQuery], cap: u32, ignored: &'a IgnoredSenders) -> Vec<Unread>;
+
+        /// Moves a user's read marker. A maximum register: the greater marker stays whatever the order
+        /// of arrival.
+        fn move_read_marker(&self, user: &'a UserId, to: &'a MarkerMove) -> ();
+
+        /// Moves the delivered marker of a user's devices. A maximum register: the greater position
+        /// stays whatever the order of arrival. No change of an inbox.
+        fn mark_delivered(&self, user: &'a UserId, conversation: ConversationId, up_to: OrderKey) -> ();
+
+        /// The receivers of a message ([`Participant::receives`]), by username bytes.
+        fn receivers(&self, conversation: ConversationId, message: MessageId, sender: &'a UserId, page: &'a PageRequest<UserId>) -> Page<Participant>;
+
+        /// Sets some flags of a user's entry and leaves the others, concurrent changes of others
+        /// included. The answer is all flags after the change. `None`, and nothing is written, if they
+        /// are so already.
+        fn set_flags(&self, user: &'a UserId, to: &'a FlagsChange) -> Option<Flags>;
+
+        /// Users who chose the notification level ALL for a conversation, by username bytes: at most `limit`
+        /// after this one. It is an index: the flags of an entry decide.
+        fn notified_of_all(&self, conversation: ConversationId, after: Option<&'a UserId>, limit: usize) -> Vec<UserId>;
+
+        fn profiles(&self, users: &'a [UserId]) -> Vec<Option<Profile>>;
+
+        /// Changes some fields of a profile and leaves the others, concurrent changes of others
+        /// included. A change without effect writes nothing.
+        fn change_profile(&self, user: &'a UserId, to: &'a ProfileChange) -> ();
+
+        /// Sets the time a user was last seen. A maximum register: the later moment stays whatever the
+        /// order of arrival.
+        fn mark_seen(&self, user: &'a UserId, at: Timestamp) -> ();
+
+        /// Changes a user's restriction, or that of everyone, and logs the change for the other servers: all or
+        /// nothing. The answer is the restriction after the change. The last suspension or restoration wins;
+        /// `tokens_from` is a maximum. A restriction has no expiry.
+        fn restrict(&self, restricted: &'a Restricted, change: &'a RestrictionChange) -> Restriction;
+
+        /// The restrictions of these users; empty ones where there are none.
+        fn restrictions_of(&self, users: &'a [UserId]) -> Vec<Restriction>;
+
+        /// All restrictions that are not empty, in no order. A server reads them once, at its start.
+        fn restrictions(&self) -> Vec<(Restricted, Restriction)>;
+
+        /// The users whose restrictions or blocks any server changed since a moment, and a little before
+        /// it. Empty on a store with a single server.
+        fn restriction_log(&self, since: Timestamp) -> Vec<LoggedRestriction>;
+
+        /// The blocks of a user, by the bytes of the blocked names: those that are on, and those that
+        /// ended within [`Block::END_LIFETIME_MICROS`].
+        fn blocks(&self, user: &'a UserId) -> Vec<Block>;
+
+        /// Sets a block of a user on or off, and logs the change for the other servers: all or nothing. A
+        /// register: of two changes of one pair, that with the later id stays. Idempotent.
+        fn set_block(&self, user: &'a UserId, block: &'a Block) -> ();
+
+        /// Adds a report, with its event in the outbox: all or nothing. The event keeps the report's id, in
+        /// a row under `logged_as`, which is that id or a later one. Idempotent. A report expires after
+        /// [`Report::LIFETIME_MICROS`].
+        fn add_report(&self, report: &'a Report, logged_as: TimeUuid) -> ();
+
+        /// The reports of a part of their list, in the direction of the query.
+        fn reports(&self, query: &'a ReportQuery) -> Vec<Report>;
+
+        fn reports_by_id(&self, ids: &'a [ReportId]) -> Vec<Option<Report>>;
+
+        /// The number of reports after a position, counted up to `limit`. It reads keys alone.
+        fn report_count(&self, after: OrderKey, limit: usize) -> usize;
+
+        /// Sets the resolution of a report at a moment, or opens the report again. A register: of two
+        /// changes, that of the later moment stays. A missing report stays missing.
+        fn resolve_report(&self, report: ReportId, resolution: Option<&'a ReportResolution>, at: Timestamp) -> ();
+
+        /// Replaces a report but for its resolution: an erasure empties names and copies. A missing report
+        /// stays missing.
+        fn replace_report(&self, report: &'a Report) -> ();
+
+        /// Deletes reports, with their resolutions.
+        fn delete_reports(&self, reports: &'a [ReportId]) -> ();
+
+        /// Closes the store: every acknowledged write is on disk. No operation may follow.
+        fn close(&self) -> ();
     }
+    provided {
+        /// The newest version whose forms may be written: every server that may serve this store can read
+        /// them. It only grows. A store with a single server has them all; a cluster that is upgraded has
+        /// those of the version before until `wideroom migrate --finish`.
+        fn form_version(&self) -> FormVersion {
+            Box::pin(async move { Ok(FormVersion::ALL) })
+        }
 
-    /// The time of the newest import ([`StoreAdmin::import`]): cursors from before are expired.
-    fn imported_at(&self) -> StoreFuture<'_, Option<Timestamp>>;
+        /// The version of the membership of a conversation, and the conversation, read at one moment. `None`
+        /// for a conversation that does not exist.
+        fn membership_version(&self, conversation: ConversationId) -> Option<MembershipVersion> {
+            Box::pin(async move {
+                let snapshot = self.membership_snapshot(conversation, &[]).await?;
+                Ok(snapshot.map(|snapshot| MembershipVersion {
+                    conversation: snapshot.conversation,
+                    version: snapshot.version,
+                    participant_count: snapshot.participant_count,
+                    last_change: None,
+                }))
+            })
+        }
 
-    /// The time when the store was last restored from a copy of an earlier state. Cursors of streams from before are expired:
-    /// they may stand after messages that the copy does not have.
-    fn restored_at(&self) -> StoreFuture<'_, Option<Timestamp>>;
-
-    /// The generator of ids for direct conversations. Its secret is created at first use
-    /// (compare-and-set), so all servers of a store have the same.
-    fn direct_ids(&self) -> StoreFuture<'_, DirectIds>;
-
-    /// Conversations with the viewer's membership, one that has ended included. `None` for a
-    /// conversation that does not exist or that the viewer was never in.
-    fn participations<'a>(
-        &'a self,
-        viewer: &'a UserId,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<Participation>>>;
-
-    /// The direct conversation of two users, whatever its id.
-    fn direct_conversation<'a>(
-        &'a self,
-        one: &'a UserId,
-        other: &'a UserId,
-    ) -> StoreFuture<'a, Option<ConversationId>>;
-
-    /// The claim of an app key.
-    fn app_key_claim<'a>(&'a self, key: &'a AppKey) -> StoreFuture<'a, Option<AppKeyClaim>>;
-
-    /// Claims an app key, for good, and returns the claim that has it: of several claims one succeeds.
-    fn claim_app_key<'a>(
-        &'a self,
-        key: &'a AppKey,
-        claim: AppKeyClaim,
-    ) -> StoreFuture<'a, AppKeyClaim>;
-
-    /// Creates a conversation with all its participants, their inbox entries and, for a direct one,
-    /// its pair: all or nothing. If the id or the pair is taken, nothing changes and the answer is
-    /// the existing conversation. One of several concurrent creations succeeds.
-    fn create_conversation<'a>(&'a self, new: &'a NewConversation) -> StoreFuture<'a, Created>;
-
-    /// The present participants of a conversation, by username bytes.
-    fn participants<'a>(
-        &'a self,
-        conversation: ConversationId,
-        page: &'a PageRequest<UserId>,
-    ) -> StoreFuture<'a, Page<Participant>>;
-
-    /// The same, of those whose usernames begin with a prefix.
-    fn participants_with_prefix<'a>(
-        &'a self,
-        conversation: ConversationId,
-        prefix: &'a str,
-        page: &'a PageRequest<UserId>,
-    ) -> StoreFuture<'a, Page<Participant>>;
-
-    /// Participants by name, those who have left included. `None` for a user who was never one.
-    fn participants_by_name<'a>(
-        &'a self,
-        keys: &'a [(ConversationId, UserId)],
-    ) -> StoreFuture<'a, Vec<Option<Participant>>>;
-
-    fn participant_counts<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<u64>>;
-
-    /// The state on which a change of these memberships is decided, read at one moment. `None` for
-    /// a conversation that does not exist.
-    fn membership_snapshot<'a>(
-        &'a self,
-        conversation: ConversationId,
-        users: &'a [UserId],
-    ) -> StoreFuture<'a, Option<MembershipSnapshot>>;
-
-    /// The version of the membership of a conversation, and the conversation, read at one moment. `None`
-    /// for a conversation that does not exist.
-    fn membership_version(
-        &self,
-        conversation: ConversationId,
-    ) -> StoreFuture<'_, Option<MembershipVersion>> {
-        Box::pin(async move {
-            let snapshot = self.membership_snapshot(conversation, &[]).await?;
-            Ok(snapshot.map(|snapshot| MembershipVersion {
-                conversation: snapshot.conversation,
-                version: snapshot.version,
-                participant_count: snapshot.participant_count,
-                last_change: None,
-            }))
-        })
+        /// The unread counts and newest messages of inbox entries: as [`Store::unread`] and
+        /// [`Store::messages`] answer. A store that keeps both in one place reads them together.
+        fn previews(&self, user: &'a UserId, queries: &'a [PreviewQuery], cap: u32, ignored: &'a IgnoredSenders) -> Vec<EntryPreview> {
+            Box::pin(async move {
+                let counted = queries.iter().filter_map(|query| {
+                    query.unread_after.map(|after| UnreadQuery {
+                        conversation: query.conversation,
+                        after,
+                        up_to: None,
+                    })
+                });
+                let keys = queries.iter().filter_map(|query| {
+                    query
+                        .last_message
+                        .map(|message| (query.conversation, message))
+                });
+                let (counted, keys): (Vec<_>, Vec<_>) = (counted.collect(), keys.collect());
+                let unread = async {
+                    if counted.is_empty() {
+                        return Ok(Vec::new());
+                    }
+                    self.unread(user, &counted, cap, ignored).await
+                };
+                let messages = async {
+                    if keys.is_empty() {
+                        return Ok(Vec::new());
+                    }
+                    self.messages(&keys).await
+                };
+                let (unread, messages) = try_join(unread, messages).await?;
+                let (mut unread, mut messages) = (unread.into_iter(), messages.into_iter());
+                Ok(queries
+                    .iter()
+                    .map(|query| EntryPreview {
+                        unread: query.unread_after.and_then(|_| unread.next()),
+                        last_message: query.last_message.and_then(|_| messages.next().flatten()),
+                    })
+                    .collect())
+            })
+        }
     }
+    other {
+        /// The greatest id in the store, after which a generator begins. `None` for an empty store, and
+        /// where several servers allocate ids: there each conversation has its own newest id
+        /// ([`Store::newest_events`]).
+        fn newest_id(&self) -> StoreFuture<'_, Option<TimeUuid>>;
 
-    /// Changes the membership of a conversation: with the SYSTEM message, if there is one, persisted as
-    /// a send is, the changes in the log, the bans, the settings of the history, and one entry in the `changes_by_user`
-    /// of each user who joins, leaves or clears the history, under the version: all or nothing. A change without a message shows in no
-    /// inbox, and its audience is nobody. If it raises the floor, it shows in all of them, and the audience is all.
-    ///
-    /// A user who joins, or joins again, has an entry whose marker is at least
-    /// [`crate::model::ReadMarker::at_joining`]: nothing is unread. Flags and receipts stay. A user
-    /// who leaves has no entry. The 33rd participant makes the conversation large, for good.
-    ///
-    /// The ids lie after every id of the conversation. A compare-and-set: `None`, and nothing is
-    /// written, if the membership has changed since it was `seen`. Idempotent. The audience is the
-    /// participants after the change, also if the conversation becomes large.
-    fn change_membership<'a>(
-        &'a self,
-        conversation: ConversationId,
-        change: &'a MembershipChange,
-    ) -> StoreFuture<'a, Option<Audience>>;
+        /// How far before a cursor a resumed stream must read, because an event with a smaller id may
+        /// have become visible after one with a greater id. Zero where one server allocates all ids.
+        fn overlap_micros(&self) -> i64;
 
-    /// The bans of a conversation that hold now, by username bytes. A change of a membership sets and
-    /// lifts them.
-    fn bans<'a>(
-        &'a self,
-        conversation: ConversationId,
-        page: &'a PageRequest<UserId>,
-    ) -> StoreFuture<'a, Page<Ban>>;
+        /// Sets for how long the rows of the outbox that are written from now on are kept. A server sets it
+        /// when it opens its store.
+        fn set_outbox_keep(&self, keep: Duration);
 
-    /// The bans of some users that hold now.
-    fn bans_of<'a>(
-        &'a self,
-        conversation: ConversationId,
-        users: &'a [UserId],
-    ) -> StoreFuture<'a, Vec<Option<Ban>>>;
+        /// The directory and the mailboxes of the servers that share this store. `None` for a store
+        /// with a single server.
+        fn cluster(&self) -> Option<Arc<dyn ClusterStore>>;
 
-    /// The number of bans that hold now, counted up to `limit`.
-    fn ban_count(&self, conversation: ConversationId, limit: usize) -> StoreFuture<'_, usize>;
-
-    /// Renames a conversation, with the SYSTEM message, persisted as a send is, and the change in
-    /// the log: all or nothing. The ids lie after every id of the conversation. Idempotent. A
-    /// missing conversation is `Corrupt`.
-    fn rename_conversation<'a>(
-        &'a self,
-        conversation: ConversationId,
-        to: &'a Renaming,
-    ) -> StoreFuture<'a, Audience>;
-
-    /// Sets the slow mode of a conversation, with the change in the log: all or nothing. No message
-    /// announces it, and no inbox shows it. Of two changes the later one stays. Idempotent. A missing
-    /// conversation is `Corrupt`.
-    fn set_slow_mode<'a>(
-        &'a self,
-        conversation: ConversationId,
-        seconds: u32,
-        change: &'a Change,
-    ) -> StoreFuture<'a, ()>;
-
-    /// The profiles of conversations; empty ones where nothing is set.
-    fn conversation_profiles<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<ConversationProfile>>;
-
-    /// Changes some fields of the profile of a conversation and leaves the others, with the change in the
-    /// log, and in the `changes_by_user` of the participants of a small conversation: all or nothing. No
-    /// message announces it. Of two changes of one field the later one stays. Idempotent. A missing
-    /// conversation is `Corrupt`.
-    fn change_conversation_profile<'a>(
-        &'a self,
-        conversation: ConversationId,
-        to: &'a ConversationProfileChange,
-        change: &'a Change,
-    ) -> StoreFuture<'a, Audience>;
-
-    /// Persists messages of one conversation, the activity of every inbox concerned, the senders'
-    /// `sent_up_to` and the idempotency keys: all or nothing, but for messages whose key is taken.
-    /// The ids ascend and lie after every id of the conversation; no two messages share a key. One
-    /// task at a time calls this for a conversation. A missing conversation is `Corrupt`.
-    ///
-    /// Idempotent: a repetition settles a write of unknown outcome, and finishes one that ended
-    /// after its key was claimed.
-    fn append_messages<'a>(
-        &'a self,
-        conversation: ConversationId,
-        messages: &'a [NewMessage],
-    ) -> StoreFuture<'a, Appended>;
-
-    /// Edits or deletes a message, and logs the change for streams that resume, and in
-    /// `changes_by_user` if an inbox shows the message or the change is one of its mentions: all or
-    /// nothing. The change's id lies after
-    /// every id of the conversation; one task at a time calls this and `append_messages` for it.
-    /// `None` for a missing message. A deleted one stays as it is, and nothing is logged.
-    fn revise_message<'a>(
-        &'a self,
-        conversation: ConversationId,
-        revision: &'a Revision,
-        change: &'a Change,
-    ) -> StoreFuture<'a, Option<Revised>>;
-
-    /// Sets the reaction of the change's user to its message on or off, and logs the change: all or
-    /// nothing. No inbox shows a reaction, though subscribers may receive the entries of a large
-    /// conversation again, as with every change logged there. From then on the message says that it
-    /// has reactions. Ids and concurrency are those of the two methods above.
-    ///
-    /// The answer is the message after the change; `None` for a missing one. A deleted message
-    /// stays as it is, and nothing is logged. Idempotent.
-    fn react<'a>(
-        &'a self,
-        conversation: ConversationId,
-        emoji: &'a Emoji,
-        is_on: bool,
-        change: &'a Change,
-    ) -> StoreFuture<'a, Option<Arc<Message>>>;
-
-    /// Sets the pin of the change's message on or off, in the name of the change's user, and logs the
-    /// change: all or nothing. No inbox shows it, as with a reaction. Ids and concurrency are those of
-    /// the methods above. A deletion unpins, and is logged as nothing else.
-    ///
-    /// The answer is the message after the change; `None` for a missing one. A deleted message stays
-    /// as it is, and nothing is logged. Idempotent.
-    fn pin_message<'a>(
-        &'a self,
-        conversation: ConversationId,
-        is_on: bool,
-        change: &'a Change,
-    ) -> StoreFuture<'a, Option<Arc<Message>>>;
-
-    /// The last pins of a conversation's messages, in no order: those that are on, and on a cluster
-    /// some that ended lately. At most a little over [`Pin::KEPT_MAX`]. Pins that ended cost nothing: one row has the list.
-    /// A pin is valid if its message has it too ([`Message::current_pin`]).
-    fn pins(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<(MessageId, Pin)>>;
-
-    /// The reactions to each message by emoji bytes. Some that every user took back may be among them, with
-    /// the count 0. At most [`Reaction::COUNT_MAX`] users of each are counted and [`Reaction::ROWS_MAX`] rows read;
-    /// beyond either the count is capped.
-    fn reactions<'a>(
-        &'a self,
-        viewer: &'a UserId,
-        messages: &'a [(ConversationId, MessageId)],
-    ) -> StoreFuture<'a, Vec<Vec<Reaction>>>;
-
-    /// How many kinds of reactions to a message a user took back in the last 35 days, at most `limit`. Those that are on again may
-    /// count.
-    fn ended_reaction_count<'a>(
-        &'a self,
-        user: &'a UserId,
-        message: (ConversationId, MessageId),
-        limit: usize,
-    ) -> StoreFuture<'a, usize>;
-
-    /// The changes of a conversation after a position, the oldest first, at most `limit`. The log
-    /// holds 35 days.
-    fn changes(
-        &self,
-        conversation: ConversationId,
-        after: OrderKey,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<Change>>;
-
-    /// Logs changes again that stand under older ids, so that streams that passed those ids find
-    /// them: all or nothing, as `revise_message` logs them. A message that became visible late is
-    /// logged as [`crate::model::ChangeKind::MessageLate`]. In the outbox the events keep their own
-    /// ids, in a row under the fresh ones.
-    ///
-    /// On a store with a single server nothing is late.
-    fn log_late<'a>(
-        &'a self,
-        conversation: ConversationId,
-        changes: &'a [LateChange],
-    ) -> StoreFuture<'a, ()>;
-
-    /// The time from which the store has an outbox: every write from then on that persists events
-    /// persists an [`crate::model::OutboxRow`] with them, all or nothing. `None` while the outbox is
-    /// off. On a shared store, a server must call this every few seconds: its writes follow the last
-    /// answer.
-    fn outbox_since(&self) -> StoreFuture<'_, Option<Timestamp>>;
-
-    /// The rows of these shards after each position and up to `up_to`, a page for each: about
-    /// `limit` rows of a shard at once. A row may come twice. Rows are kept for 7 days.
-    fn outbox<'a>(
-        &'a self,
-        reads: &'a [OutboxRead],
-        up_to: OrderKey,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<OutboxPage>>;
-
-    /// The positions of a named reader of the outbox, one for each shard. `None` for a shard that it
-    /// has never read. A name has 1 to 64 ASCII letters, digits, `-` and `_`.
-    fn reader_positions<'a>(
-        &'a self,
-        reader: &'a str,
-    ) -> StoreFuture<'a, Vec<Option<ReaderPosition>>>;
-
-    /// Sets the position of a reader in one shard. A compare-and-set: false, and nothing is written,
-    /// if it is not the one that was `seen`. After an error either may be true.
-    fn swap_reader_position<'a>(
-        &'a self,
-        reader: &'a str,
-        shard: OutboxShard,
-        seen: Option<&'a ReaderPosition>,
-        to: &'a ReaderPosition,
-    ) -> StoreFuture<'a, bool>;
-
-    /// Stores an event that a reader refused, for 30 days. A letter of the same event and part is
-    /// replaced.
-    fn put_dead_letter<'a>(
-        &'a self,
-        reader: &'a str,
-        letter: &'a DeadLetter,
-    ) -> StoreFuture<'a, ()>;
-
-    /// The dead letters of a reader, those with the oldest events first, at most `limit`.
-    fn dead_letters<'a>(
-        &'a self,
-        reader: &'a str,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<DeadLetter>>;
-
-    /// Deletes a dead letter as it was read.
-    fn delete_dead_letter<'a>(
-        &'a self,
-        reader: &'a str,
-        letter: &'a DeadLetter,
-    ) -> StoreFuture<'a, ()>;
-
-    /// Conversations, whoever takes part in them. `None` for one that does not exist.
-    fn conversations<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<Arc<Conversation>>>>;
-
-    /// Earlier sends of the last 24 hours by their keys.
-    fn earlier_sends<'a>(
-        &'a self,
-        conversation: ConversationId,
-        keys: &'a [(UserId, IdempotencyKey)],
-    ) -> StoreFuture<'a, Vec<Option<EarlierSend>>>;
-
-    /// A page of messages, the newest first: `after` is older. The cut is in the order of ids, from
-    /// its oldest to its newest.
-    fn history<'a>(
-        &'a self,
-        conversation: ConversationId,
-        cut: &'a Cut<OrderKey>,
-        page: &'a PageRequest<OrderKey>,
-    ) -> StoreFuture<'a, Page<Arc<Message>>>;
-
-    fn messages<'a>(
-        &'a self,
-        keys: &'a [(ConversationId, MessageId)],
-    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>>;
-
-    /// The newest message at or before each position, deleted ones included.
-    fn messages_at<'a>(
-        &'a self,
-        positions: &'a [(ConversationId, OrderKey)],
-    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>>;
-
-    /// The newest message of each conversation.
-    fn last_messages<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<MessageId>>>;
-
-    /// The newest message or change of each conversation: the position of its event stream.
-    fn newest_events<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<TimeUuid>>>;
-
-    /// The exact number of messages of each conversation, deleted ones included. Its cost does not
-    /// grow with history.
-    fn message_counts<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<u64>>;
-
-    /// The same of the messages after a position.
-    fn message_counts_after<'a>(
-        &'a self,
-        positions: &'a [(ConversationId, OrderKey)],
-    ) -> StoreFuture<'a, Vec<u64>>;
-
-    /// A page of a user's entries, the last active first; archived ones included.
-    ///
-    /// It shows the large conversations in which the user acted ([`InboxRow::is_answered`]), and the
-    /// user's others up to [`crate::model::Conversation::LARGE_MERGED_MAX`] in all: the greatest
-    /// read markers first, then the greatest ids.
-    fn inbox<'a>(
-        &'a self,
-        user: &'a UserId,
-        page: &'a PageRequest<InboxKey>,
-    ) -> StoreFuture<'a, Page<InboxRow>>;
-
-    /// A user's rows for some conversations. `None` where the user is no participant now.
-    fn inbox_rows<'a>(
-        &'a self,
-        user: &'a UserId,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<InboxRow>>>;
-
-    /// A user's rows that changed after a position, by their newest change, ascending;
-    /// conversations that the user has left since included. `None` if there are more than `limit`.
-    fn inbox_changes<'a>(
-        &'a self,
-        user: &'a UserId,
-        after: OrderKey,
-        limit: usize,
-    ) -> StoreFuture<'a, Option<Vec<ChangedRow>>>;
-
-    /// The number of conversations that the user is in now, counted up to `limit`. It reads keys
-    /// alone, and at most twice as many as the limit.
-    fn conversation_count<'a>(&'a self, user: &'a UserId, limit: usize) -> StoreFuture<'a, usize>;
-
-    /// The user's large conversations. A subscriber receives their sends from the conversation
-    /// itself.
-    fn large_conversations<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<ConversationId>>;
-
-    /// The unread counts after each position, and up to another one: TEXT messages of other users that
-    /// are not deleted, up to `cap`. One more than the cap makes a count capped. The cap 0 asks whether anything is
-    /// unread. Messages of ignored senders never count.
-    ///
-    /// One read takes about [`Unread::ROWS_MAX`] rows; beyond them the count is capped, and the next read continues where
-    /// it ended. So a count is exact after as many reads as it has thousands of rows, on one server and while the store
-    /// remembers it.
-    fn unread<'a>(
-        &'a self,
-        user: &'a UserId,
-        queries: &'a [UnreadQuery],
-        cap: u32,
-        ignored: &'a IgnoredSenders,
-    ) -> StoreFuture<'a, Vec<Unread>>;
-
-    /// The unread mentions after each position, as [`Store::unread`] counts messages: those that mention
-    /// the user or everyone. Exact however many other messages are unread. Mentions are counted for 400
-    /// days.
-    fn mentions<'a>(
-        &'a self,
-        user: &'a UserId,
-        queries: &'a [UnreadQuery],
-        cap: u32,
-        ignored: &'a IgnoredSenders,
-    ) -> StoreFuture<'a, Vec<Unread>>;
-
-    /// The unread counts and newest messages of inbox entries: as [`Store::unread`] and
-    /// [`Store::messages`] answer. A store that keeps both in one place reads them together.
-    fn previews<'a>(
-        &'a self,
-        user: &'a UserId,
-        queries: &'a [PreviewQuery],
-        cap: u32,
-        ignored: &'a IgnoredSenders,
-    ) -> StoreFuture<'a, Vec<EntryPreview>> {
-        Box::pin(async move {
-            let counted = queries.iter().filter_map(|query| {
-                query.unread_after.map(|after| UnreadQuery {
-                    conversation: query.conversation,
-                    after,
-                    up_to: None,
-                })
-            });
-            let keys = queries.iter().filter_map(|query| {
-                query
-                    .last_message
-                    .map(|message| (query.conversation, message))
-            });
-            let (counted, keys): (Vec<_>, Vec<_>) = (counted.collect(), keys.collect());
-            let unread = async {
-                if counted.is_empty() {
-                    return Ok(Vec::new());
-                }
-                self.unread(user, &counted, cap, ignored).await
-            };
-            let messages = async {
-                if keys.is_empty() {
-                    return Ok(Vec::new());
-                }
-                self.messages(&keys).await
-            };
-            let (unread, messages) = try_join(unread, messages).await?;
-            let (mut unread, mut messages) = (unread.into_iter(), messages.into_iter());
-            Ok(queries
-                .iter()
-                .map(|query| EntryPreview {
-                    unread: query.unread_after.and_then(|_| unread.next()),
-                    last_message: query.last_message.and_then(|_| messages.next().flatten()),
-                })
-                .collect())
-        })
+        /// Whether the store takes writes: `Err` holds the reason in one sentence.
+        fn health(&self) -> Result<(), String>;
     }
+    intercepted {
+        fn overlap_micros(&self) -> i64 {
+            self.interceptor.overlap_micros(&*self.store)
+        }
 
-    /// Moves a user's read marker. A maximum register: the greater marker stays whatever the order
-    /// of arrival.
-    fn move_read_marker<'a>(&'a self, user: &'a UserId, to: &'a MarkerMove) -> StoreFuture<'a, ()>;
+        fn set_outbox_keep(&self, keep: Duration) {
+            self.store.set_outbox_keep(keep);
+        }
 
-    /// Moves the delivered marker of a user's devices. A maximum register: the greater position
-    /// stays whatever the order of arrival. No change of an inbox.
-    fn mark_delivered<'a>(
-        &'a self,
-        user: &'a UserId,
-        conversation: ConversationId,
-        up_to: OrderKey,
-    ) -> StoreFuture<'a, ()>;
+        fn cluster(&self) -> Option<Arc<dyn ClusterStore>> {
+            self.interceptor.cluster(&*self.store)
+        }
 
-    /// The receivers of a message ([`Participant::receives`]), by username bytes.
-    fn receivers<'a>(
-        &'a self,
-        conversation: ConversationId,
-        message: MessageId,
-        sender: &'a UserId,
-        page: &'a PageRequest<UserId>,
-    ) -> StoreFuture<'a, Page<Participant>>;
+        fn health(&self) -> Result<(), String> {
+            self.store.health()
+        }
 
-    /// Sets some flags of a user's entry and leaves the others, concurrent changes of others
-    /// included. The answer is all flags after the change. `None`, and nothing is written, if they
-    /// are so already.
-    fn set_flags<'a>(
-        &'a self,
-        user: &'a UserId,
-        to: &'a FlagsChange,
-    ) -> StoreFuture<'a, Option<Flags>>;
-
-    /// Users who chose the notification level ALL for a conversation, by username bytes: at most `limit`
-    /// after this one. It is an index: the flags of an entry decide.
-    fn notified_of_all<'a>(
-        &'a self,
-        conversation: ConversationId,
-        after: Option<&'a UserId>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<UserId>>;
-
-    fn profiles<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Option<Profile>>>;
-
-    /// Changes some fields of a profile and leaves the others, concurrent changes of others
-    /// included. A change without effect writes nothing.
-    fn change_profile<'a>(&'a self, user: &'a UserId, to: &'a ProfileChange)
-    -> StoreFuture<'a, ()>;
-
-    /// Sets the time a user was last seen. A maximum register: the later moment stays whatever the
-    /// order of arrival.
-    fn mark_seen<'a>(&'a self, user: &'a UserId, at: Timestamp) -> StoreFuture<'a, ()>;
-
-    /// Changes a user's restriction, or that of everyone, and logs the change for the other servers: all or
-    /// nothing. The answer is the restriction after the change. The last suspension or restoration wins;
-    /// `tokens_from` is a maximum. A restriction has no expiry.
-    fn restrict<'a>(
-        &'a self,
-        restricted: &'a Restricted,
-        change: &'a RestrictionChange,
-    ) -> StoreFuture<'a, Restriction>;
-
-    /// The restrictions of these users; empty ones where there are none.
-    fn restrictions_of<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Restriction>>;
-
-    /// All restrictions that are not empty, in no order. A server reads them once, at its start.
-    fn restrictions(&self) -> StoreFuture<'_, Vec<(Restricted, Restriction)>>;
-
-    /// The users whose restrictions or blocks any server changed since a moment, and a little before
-    /// it. Empty on a store with a single server.
-    fn restriction_log(&self, since: Timestamp) -> StoreFuture<'_, Vec<LoggedRestriction>>;
-
-    /// The blocks of a user, by the bytes of the blocked names: those that are on, and those that
-    /// ended within [`Block::END_LIFETIME_MICROS`].
-    fn blocks<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<Block>>;
-
-    /// Sets a block of a user on or off, and logs the change for the other servers: all or nothing. A
-    /// register: of two changes of one pair, that with the later id stays. Idempotent.
-    fn set_block<'a>(&'a self, user: &'a UserId, block: &'a Block) -> StoreFuture<'a, ()>;
-
-    /// Adds a report, with its event in the outbox: all or nothing. The event keeps the report's id, in
-    /// a row under `logged_as`, which is that id or a later one. Idempotent. A report expires after
-    /// [`Report::LIFETIME_MICROS`].
-    fn add_report<'a>(&'a self, report: &'a Report, logged_as: TimeUuid) -> StoreFuture<'a, ()>;
-
-    /// The reports of a part of their list, in the direction of the query.
-    fn reports<'a>(&'a self, query: &'a ReportQuery) -> StoreFuture<'a, Vec<Report>>;
-
-    fn reports_by_id<'a>(&'a self, ids: &'a [ReportId]) -> StoreFuture<'a, Vec<Option<Report>>>;
-
-    /// The number of reports after a position, counted up to `limit`. It reads keys alone.
-    fn report_count(&self, after: OrderKey, limit: usize) -> StoreFuture<'_, usize>;
-
-    /// Sets the resolution of a report at a moment, or opens the report again. A register: of two
-    /// changes, that of the later moment stays. A missing report stays missing.
-    fn resolve_report<'a>(
-        &'a self,
-        report: ReportId,
-        resolution: Option<&'a ReportResolution>,
-        at: Timestamp,
-    ) -> StoreFuture<'a, ()>;
-
-    /// Replaces a report but for its resolution: an erasure empties names and copies. A missing report
-    /// stays missing.
-    fn replace_report<'a>(&'a self, report: &'a Report) -> StoreFuture<'a, ()>;
-
-    /// Deletes reports, with their resolutions.
-    fn delete_reports<'a>(&'a self, reports: &'a [ReportId]) -> StoreFuture<'a, ()>;
-
-    /// Whether the store takes writes: `Err` holds the reason in one sentence.
-    fn health(&self) -> Result<(), String>;
-
-    /// Closes the store: every acknowledged write is on disk. No operation may follow.
-    fn close(&self) -> StoreFuture<'_, ()>;
+        /// `None` where several servers allocate ids: each conversation has its own.
+        fn newest_id(&self) -> StoreFuture<'_, Option<TimeUuid>> {
+            if self.cluster().is_some() {
+                return Box::pin(async { Ok(None) });
+            }
+            self.interceptor.intercept(StoreOperation("newest_id"), self.store.newest_id())
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! superfluous one costs a look, and the floor at that time decides.
 
 use crate::model::{ConversationId, OrderKey, OutboxShard, TimeUuid};
-use crate::store::StoreFuture;
+use crate::store::intercepted::store_trait;
 
 /// Entry of the list of removals: a conversation, and the hour from which there is something to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,38 +55,42 @@ pub struct RemovedHistory {
     pub is_done: bool,
 }
 
-/// The part of a store that removes history. The chat decides what lies below the floor.
-pub trait RemovalStore: Send + Sync + 'static {
-    /// Sets the expiry of all messages of the deployment. A server sets it when it opens its store.
-    fn set_retention(&self, seconds: Option<u32>);
+store_trait! {
+    /// The part of a store that removes history. The chat decides what lies below the floor.
+    pub trait RemovalStore: Send + Sync + 'static {
+        /// The expiry of the deployment for which every conversation was scheduled. After an import it is
+        /// [`RESCHEDULE`].
+        fn scheduled_retention(&self) -> Option<u32>;
 
-    /// The expiry of the deployment for which every conversation was scheduled. After an import it is
-    /// [`RESCHEDULE`].
-    fn scheduled_retention(&self) -> StoreFuture<'_, Option<u32>>;
+        fn note_scheduled_retention(&self, seconds: Option<u32>) -> ();
 
-    fn note_scheduled_retention(&self, seconds: Option<u32>) -> StoreFuture<'_, ()>;
+        /// Lists a conversation for an hour. A message that opens a bucket of a conversation with an expiry does so in its own
+        /// batch, for the hour in which all of the bucket has expired. Idempotent.
+        fn schedule_removal(&self, due: DueRemoval) -> ();
 
-    /// Lists a conversation for an hour. A message that opens a bucket of a conversation with an expiry does so in its own
-    /// batch, for the hour in which all of the bucket has expired. Idempotent.
-    fn schedule_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()>;
+        fn due_removals(&self, query: &'a DueQuery) -> Vec<DueRemoval>;
 
-    fn due_removals<'a>(&'a self, query: &'a DueQuery) -> StoreFuture<'a, Vec<DueRemoval>>;
+        /// Takes an entry off the list.
+        fn end_removal(&self, due: DueRemoval) -> ();
 
-    /// Takes an entry off the list.
-    fn end_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()>;
+        /// The bucket that ends first among those that hold messages, or held some before a removal. `None` without a bucket.
+        fn oldest_bucket(&self, conversation: ConversationId) -> Option<OldestBucket>;
 
-    /// The bucket that ends first among those that hold messages, or held some before a removal. `None` without a bucket.
-    fn oldest_bucket(&self, conversation: ConversationId) -> StoreFuture<'_, Option<OldestBucket>>;
+        /// Removes messages with all that belongs to them: reactions, pins, mentions and counts. Later
+        /// messages stay as they are, and so do markers and the activity. Whatever ends it half-way, a repetition
+        /// finishes it. A message that is written up to there afterwards is not stored, or goes with the next removal.
+        fn remove_history(&self, conversation: ConversationId, removal: &'a HistoryRemoval) -> RemovedHistory;
 
-    /// Removes messages with all that belongs to them: reactions, pins, mentions and counts. Later
-    /// messages stay as they are, and so do markers and the activity. Whatever ends it half-way, a repetition
-    /// finishes it. A message that is written up to there afterwards is not stored, or goes with the next removal.
-    fn remove_history<'a>(
-        &'a self,
-        conversation: ConversationId,
-        removal: &'a HistoryRemoval,
-    ) -> StoreFuture<'a, RemovedHistory>;
-
-    /// Persists that messages of a conversation have expired, as an event of the outbox with this id.
-    fn log_expiry(&self, conversation: ConversationId, event: TimeUuid) -> StoreFuture<'_, ()>;
+        /// Persists that messages of a conversation have expired, as an event of the outbox with this id.
+        fn log_expiry(&self, conversation: ConversationId, event: TimeUuid) -> ();
+    }
+    other {
+        /// Sets the expiry of all messages of the deployment. A server sets it when it opens its store.
+        fn set_retention(&self, seconds: Option<u32>);
+    }
+    intercepted {
+        fn set_retention(&self, seconds: Option<u32>) {
+            self.store.set_retention(seconds);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use crate::model::ConversationId;
-use crate::store::StoreFuture;
+use crate::store::intercepted::store_trait;
 
 /// Segment of a conversation's index. No two segments ever have one id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,41 +21,24 @@ pub struct DirectoryChange {
     pub to: Vec<u8>,
 }
 
-/// The part of a store that holds the search index: a directory for each conversation, and the blocks of segments.
-pub trait SearchStore: Send + Sync + 'static {
-    /// The directories of these conversations. `None` where there was never one.
-    fn search_directories<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>>;
+store_trait! {
+    /// The part of a store that holds the search index: a directory for each conversation, and the blocks of segments.
+    pub trait SearchStore: Send + Sync + 'static {
+        /// The directories of these conversations. `None` where there was never one.
+        fn search_directories(&self, conversations: &'a [ConversationId]) -> Vec<Option<Vec<u8>>>;
 
-    /// Replaces a directory. A compare-and-set: false, and nothing is written, if it is not the one that was `seen`. After
-    /// an error either may be true.
-    fn swap_search_directory<'a>(
-        &'a self,
-        conversation: ConversationId,
-        seen: Option<&'a [u8]>,
-        to: &'a [u8],
-    ) -> StoreFuture<'a, bool>;
+        /// Replaces a directory. A compare-and-set: false, and nothing is written, if it is not the one that was `seen`. After
+        /// an error either may be true.
+        fn swap_search_directory(&self, conversation: ConversationId, seen: Option<&'a [u8]>, to: &'a [u8]) -> bool;
 
-    /// Adds a segment with its blocks, from the number 0 on, and replaces the directory. False, and nothing is left, if that is
-    /// not the one that was `seen`. After an error either may be true.
-    fn add_search_segment<'a>(
-        &'a self,
-        segment: SearchSegmentKey,
-        blocks: &'a [Vec<u8>],
-        change: &'a DirectoryChange,
-    ) -> StoreFuture<'a, bool>;
+        /// Adds a segment with its blocks, from the number 0 on, and replaces the directory. False, and nothing is left, if that is
+        /// not the one that was `seen`. After an error either may be true.
+        fn add_search_segment(&self, segment: SearchSegmentKey, blocks: &'a [Vec<u8>], change: &'a DirectoryChange) -> bool;
 
-    /// Blocks of segments by their numbers. `None` for one that does not exist, or does no more.
-    fn search_blocks<'a>(
-        &'a self,
-        blocks: &'a [(SearchSegmentKey, u32)],
-    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>>;
+        /// Blocks of segments by their numbers. `None` for one that does not exist, or does no more.
+        fn search_blocks(&self, blocks: &'a [(SearchSegmentKey, u32)]) -> Vec<Option<Vec<u8>>>;
 
-    /// Deletes the blocks of segments. They never come back.
-    fn delete_search_segments<'a>(
-        &'a self,
-        segments: &'a [SearchSegmentKey],
-    ) -> StoreFuture<'a, ()>;
+        /// Deletes the blocks of segments. They never come back.
+        fn delete_search_segments(&self, segments: &'a [SearchSegmentKey]) -> ();
+    }
 }

@@ -1,5 +1,6 @@
 //! Interceptor of a store that measures the duration of each operation, and counts its failures.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -12,8 +13,7 @@ use crate::store::{Error, Result, StoreAdmin, StoreFuture};
 pub type InstrumentedStore = InterceptedStore<OperationMetrics>;
 
 pub struct OperationMetrics {
-    /// Histogram of each operation, by its index.
-    operations: Vec<Histogram>,
+    operations: HashMap<StoreOperation, Histogram>,
     seconds: HistogramVec,
     failures: IntCounterVec,
 }
@@ -31,7 +31,10 @@ impl InstrumentedStore {
             "Failed store operations, by operation and reason.",
             &["operation", "why"],
         );
-        let histogram = |operation: StoreOperation| seconds.with_label_values(&[operation.name()]);
+        let histogram = |operation: StoreOperation| {
+            let histogram = seconds.with_label_values(&[operation.name()]);
+            (operation, histogram)
+        };
         let operations = StoreOperation::all().map(histogram).collect();
         let metrics = OperationMetrics {
             operations,
@@ -57,7 +60,7 @@ impl StoreInterceptor for OperationMetrics {
             let began = Instant::now();
             let answer: Result<T> = answer.await;
             let took = began.elapsed();
-            self.operations[operation.index()].observe(took.as_secs_f64());
+            self.operations[&operation].observe(took.as_secs_f64());
             metrics::add_store_time(took);
             if let Err(error) = &answer {
                 let why = match error {

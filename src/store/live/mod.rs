@@ -7,7 +7,7 @@ use crate::model::{
     ConversationId, IdempotencyKey, LiveExtent, LiveKey, LiveMessage, LiveStart, LiveStatus,
     LiveStop, LiveText, LiveWriters, MessageSteps, OutboxShard, Timestamp, UserId, WriterNumber,
 };
-use crate::store::StoreFuture;
+use crate::store::intercepted::store_trait;
 
 /// Time for which a store keeps the text of a live message after its last write.
 pub const LIVE_TEXT_LIFETIME_MICROS: i64 = 24 * 3_600 * 1_000_000;
@@ -87,50 +87,40 @@ pub struct DueLiveQuery {
     pub limit: usize,
 }
 
-/// The part of a store that holds live messages. The chat decides who may write, and when a live message ends.
-pub trait LiveStore: Send + Sync + 'static {
-    /// Claims the next entry in the list of writers. A compare-and-set: false, and nothing is written, if the list is not the
-    /// one that was seen. After an error either may be true.
-    fn claim_live_writer<'a>(
-        &'a self,
-        live: LiveKey,
-        claim: &'a WriterClaim,
-    ) -> StoreFuture<'a, bool>;
+store_trait! {
+    /// The part of a store that holds live messages. The chat decides who may write, and when a live message ends.
+    pub trait LiveStore: Send + Sync + 'static {
+        /// Claims the next entry in the list of writers. A compare-and-set: false, and nothing is written, if the list is not the
+        /// one that was seen. After an error either may be true.
+        fn claim_live_writer(&self, live: LiveKey, claim: &'a WriterClaim) -> bool;
 
-    /// Live messages without their texts. `None` for one that nobody has begun, and for one that has expired.
-    fn live_messages<'a>(
-        &'a self,
-        keys: &'a [LiveKey],
-    ) -> StoreFuture<'a, Vec<Option<LiveMessage>>>;
+        /// Live messages without their texts. `None` for one that nobody has begun, and for one that has expired.
+        fn live_messages(&self, keys: &'a [LiveKey]) -> Vec<Option<LiveMessage>>;
 
-    /// Rows of a writer's text in the order of their extents: at most `limit`. Rows up to the extent of the query are not read.
-    fn live_texts<'a>(&'a self, query: &'a LiveTextQuery) -> StoreFuture<'a, Vec<LiveText>>;
+        /// Rows of a writer's text in the order of their extents: at most `limit`. Rows up to the extent of the query are not read.
+        fn live_texts(&self, query: &'a LiveTextQuery) -> Vec<LiveText>;
 
-    /// Writes one row of text, and raises the time of the last write. Status and steps are registers: of two writes, that of
-    /// the later moment stays. Idempotent. A write to a live message that nobody has begun shows nowhere.
-    fn write_live<'a>(&'a self, live: LiveKey, write: &'a LiveWrite) -> StoreFuture<'a, ()>;
+        /// Writes one row of text, and raises the time of the last write. Status and steps are registers: of two writes, that of
+        /// the later moment stays. Idempotent. A write to a live message that nobody has begun shows nowhere.
+        fn write_live(&self, live: LiveKey, write: &'a LiveWrite) -> ();
 
-    /// Persists the request to stop. A register: of two, the later stays.
-    fn stop_live<'a>(&'a self, live: LiveKey, stop: &'a LiveStop) -> StoreFuture<'a, ()>;
+        /// Persists the request to stop. A register: of two, the later stays.
+        fn stop_live(&self, live: LiveKey, stop: &'a LiveStop) -> ();
 
-    /// Persists that a live message ended without a message. A register: the later moment stays.
-    fn discard_live(&self, live: LiveKey, at: Timestamp) -> StoreFuture<'_, ()>;
+        /// Persists that a live message ended without a message. A register: the later moment stays.
+        fn discard_live(&self, live: LiveKey, at: Timestamp) -> ();
 
-    /// Lists a live message in its conversation for [`LIVE_LISTED_MINUTES`], and adds it to the due queue for another minute.
-    /// Idempotent.
-    fn list_live<'a>(&'a self, listing: &'a LiveListing, due_minute: u32) -> StoreFuture<'a, ()>;
+        /// Lists a live message in its conversation for [`LIVE_LISTED_MINUTES`], and adds it to the due queue for another minute.
+        /// Idempotent.
+        fn list_live(&self, listing: &'a LiveListing, due_minute: u32) -> ();
 
-    /// The list of a conversation from a minute on, the newest minute first: at most `limit`. A live message has an entry in
-    /// each minute with a write.
-    fn listed_lives(
-        &self,
-        conversation: ConversationId,
-        from_minute: u32,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<LiveListing>>;
+        /// The list of a conversation from a minute on, the newest minute first: at most `limit`. A live message has an entry in
+        /// each minute with a write.
+        fn listed_lives(&self, conversation: ConversationId, from_minute: u32, limit: usize) -> Vec<LiveListing>;
 
-    /// Entries of the due queue, each as a listing for the minute in which it is due. None is taken off: the reader advances.
-    fn due_lives<'a>(&'a self, query: &'a DueLiveQuery) -> StoreFuture<'a, Vec<LiveListing>>;
+        /// Entries of the due queue, each as a listing for the minute in which it is due. None is taken off: the reader advances.
+        fn due_lives(&self, query: &'a DueLiveQuery) -> Vec<LiveListing>;
+    }
 }
 
 #[cfg(test)]
