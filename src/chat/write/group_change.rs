@@ -22,8 +22,8 @@ use crate::model::{
     Message, MessageKind, Metadata, OrderKey, PageRequest, Timestamp, UserId,
 };
 use crate::store::{
-    self, Audience, BanChange, ConversationProfileChange, DueRemoval, MembershipChange,
-    MembershipSnapshot, MembershipTransition, Renaming, TransitionKind,
+    self, Audience, BanChange, DueRemoval, MembershipChange, MembershipSnapshot,
+    MembershipTransition, Renaming, TransitionKind,
 };
 
 /// Decisions on one command, each after another server has changed the membership.
@@ -287,10 +287,15 @@ impl ConversationWriter {
             .into_iter()
             .map(|ban| ban_change(actor, ban, version.moment()))
             .collect();
+        let (id, context) = (self.conversation(), self.context());
+        let (store, unsettled) = (&context.store, &context.unsettled);
         let (lease, audience) = match (name, slow_mode_seconds, &message, &profile) {
             (_, _, _, Some(profile)) => {
                 let change = changes.first().expect("a new profile is one change");
-                let (lease, audience) = self.persist_profile(lease, profile, change).await?;
+                let (lease, audience) = retry_until_known(unsettled, lease, || {
+                    store.change_conversation_profile(id, profile, change)
+                })
+                .await?;
                 (lease, Some(audience))
             }
             (Some(name), _, Some(message), None) => {
@@ -301,12 +306,18 @@ impl ConversationWriter {
                     change,
                     message,
                 };
-                let (lease, audience) = self.persist_renaming(lease, &renaming).await?;
+                let (lease, audience) = retry_until_known(unsettled, lease, || {
+                    store.rename_conversation(id, &renaming)
+                })
+                .await?;
                 (lease, Some(audience))
             }
             (_, Some(seconds), _, None) => {
                 let change = changes.first().expect("a new setting is one change");
-                let lease = self.persist_slow_mode(lease, seconds, change).await?;
+                let (lease, ()) = retry_until_known(unsettled, lease, || {
+                    store.set_slow_mode(id, seconds, change)
+                })
+                .await?;
                 (lease, Some(Audience { users: None }))
             }
             (_, None, message, None) => {
@@ -323,7 +334,7 @@ impl ConversationWriter {
                     bans,
                     history,
                 };
-                self.persist_membership(lease, &change).await?
+                retry_until_known(unsettled, lease, || store.change_membership(id, &change)).await?
             }
         };
         let Some(audience) = audience else {
@@ -352,57 +363,6 @@ impl ConversationWriter {
             conversation: self.conversation(),
         };
         self.context().store.schedule_removal(due).await
-    }
-
-    async fn persist_renaming(
-        &self,
-        lease: IdLease,
-        renaming: &Renaming,
-    ) -> store::Result<(IdLease, Audience)> {
-        let store = &self.context().store;
-        retry_until_known(&self.context().unsettled, lease, || {
-            store.rename_conversation(self.conversation(), renaming)
-        })
-        .await
-    }
-
-    async fn persist_profile(
-        &self,
-        lease: IdLease,
-        profile: &ConversationProfileChange,
-        change: &Change,
-    ) -> store::Result<(IdLease, Audience)> {
-        let store = &self.context().store;
-        retry_until_known(&self.context().unsettled, lease, || {
-            store.change_conversation_profile(self.conversation(), profile, change)
-        })
-        .await
-    }
-
-    async fn persist_slow_mode(
-        &self,
-        lease: IdLease,
-        seconds: u32,
-        change: &Change,
-    ) -> store::Result<IdLease> {
-        let store = &self.context().store;
-        let (lease, ()) = retry_until_known(&self.context().unsettled, lease, || {
-            store.set_slow_mode(self.conversation(), seconds, change)
-        })
-        .await?;
-        Ok(lease)
-    }
-
-    async fn persist_membership(
-        &self,
-        lease: IdLease,
-        change: &MembershipChange,
-    ) -> store::Result<(IdLease, Option<Audience>)> {
-        let store = &self.context().store;
-        retry_until_known(&self.context().unsettled, lease, || {
-            store.change_membership(self.conversation(), change)
-        })
-        .await
     }
 
     fn system_message(
