@@ -78,11 +78,6 @@ fn micros(duration: Duration) -> i64 {
 }
 
 impl Embedded {
-    pub(super) async fn read_outbox_since(&self) -> Result<Option<Timestamp>> {
-        let note = self.note(NOTE_OUTBOX_SINCE).await?;
-        Ok(rules::outbox::since(note.as_deref()))
-    }
-
     pub(super) async fn switch_outbox(&self, since: Option<Timestamp>) -> Result<()> {
         let note = since.map(|since| since.to_string());
         self.set_note(NOTE_OUTBOX_SINCE, note.as_deref()).await?;

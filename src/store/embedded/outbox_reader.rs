@@ -1,9 +1,8 @@
 //! Readers of the outbox in the embedded store: their positions and their dead letters.
 
-use super::Embedded;
 use super::read_context::ReadContext;
 use crate::model::{Direction, OutboxShard};
-use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
+use crate::store::embedded::engine::committer::{Op, Write};
 use crate::store::embedded::engine::key;
 use crate::store::{DEAD_LETTER_KEPT_MICROS, DeadLetter, ReaderPosition, Result, rules};
 
@@ -41,37 +40,24 @@ pub(super) fn dead_letters(
     Ok(letters)
 }
 
-impl Embedded {
-    pub(super) async fn swap_position(
-        &self,
-        reader: &str,
-        shard: OutboxShard,
-        seen: Option<&ReaderPosition>,
-        to: &ReaderPosition,
-    ) -> Result<bool> {
-        let key = key::reader_position(reader, shard);
-        let seen = seen.map(rules::outbox::encode_reader);
-        let write = Write::swap(key, seen, rules::outbox::encode_reader(to));
-        Ok(self.write(write).await? == CommitOutcome::Done)
-    }
+/// Replaces a position, on the condition that it is still the one that was seen.
+pub(super) fn swap_position(
+    reader: &str,
+    shard: OutboxShard,
+    seen: Option<&ReaderPosition>,
+    to: &ReaderPosition,
+) -> Write {
+    let seen = seen.map(rules::outbox::encode_reader);
+    let key = key::reader_position(reader, shard);
+    Write::swap(key, seen, rules::outbox::encode_reader(to))
+}
 
-    pub(super) async fn dead_letter_put(&self, reader: &str, letter: &DeadLetter) -> Result<()> {
-        let key = key::dead_letter(reader, letter);
-        let expires_at = letter.died_at.plus_micros(DEAD_LETTER_KEPT_MICROS);
-        let expiry = key::expiry(&key, expires_at);
-        let ops = vec![
-            Op::Put(key, rules::outbox::encode_dead(letter)),
-            Op::Put(expiry, Vec::new()),
-        ];
-        self.write_ops(ops, None).await
-    }
-
-    pub(super) async fn dead_letter_deleted(
-        &self,
-        reader: &str,
-        letter: &DeadLetter,
-    ) -> Result<()> {
-        let key = key::dead_letter(reader, letter);
-        self.write_ops(vec![Op::Delete(key)], None).await
-    }
+pub(super) fn put_dead_letter(reader: &str, letter: &DeadLetter) -> Vec<Op> {
+    let key = key::dead_letter(reader, letter);
+    let expires_at = letter.died_at.plus_micros(DEAD_LETTER_KEPT_MICROS);
+    let expiry = key::expiry(&key, expires_at);
+    vec![
+        Op::Put(key, rules::outbox::encode_dead(letter)),
+        Op::Put(expiry, Vec::new()),
+    ]
 }

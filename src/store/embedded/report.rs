@@ -13,57 +13,36 @@ use crate::store::{ReportQuery, Result, rules};
 const TABLE: &str = "reports_by_week";
 
 impl Embedded {
-    pub(super) async fn report_add(&self, report: &Report) -> Result<()> {
-        let context = &self.inner.context;
-        let mut ops = rows(report);
-        let event = || vec![OutboxEvent::reported(report.id)];
-        ops.extend(context.outbox.put(report.outbox_conversation(), event));
-        self.write_ops(ops, Some(report.id)).await
-    }
-
-    pub(super) async fn report_resolve(
-        &self,
-        report: ReportId,
-        resolution: Option<&ReportResolution>,
-        at: Timestamp,
-    ) -> Result<()> {
-        if !self.has_report(report).await? {
-            return Ok(());
-        }
-        self.write_ops(resolved(report, resolution, at), None).await
-    }
-
-    pub(super) async fn report_replace(&self, report: &Report) -> Result<()> {
-        if !self.has_report(report.id).await? {
-            return Ok(());
-        }
-        let ops = vec![Op::Put(
-            key::report(report.id.order_key()),
-            rules::report::encode(report),
-        )];
-        self.write_ops(ops, None).await
-    }
-
-    pub(super) async fn reports_delete(&self, reports: &[ReportId]) -> Result<()> {
-        let keys = reports.iter().map(|id| id.order_key());
-        let ops = keys.flat_map(|at| [key::report(at), key::report_resolution(at)]);
-        self.write_ops(ops.map(Op::Delete).collect(), None).await
-    }
-
-    async fn has_report(&self, report: ReportId) -> Result<bool> {
+    pub(super) async fn has_report(&self, report: ReportId) -> Result<bool> {
         self.read(move |context| context.view().has(&key::report(report.order_key())))
             .await
     }
+}
+
+/// Rows of a new report, with its event of the outbox.
+pub(super) fn added(context: &ReadContext, report: &Report) -> Vec<Op> {
+    let mut ops = rows(report);
+    let event = || vec![OutboxEvent::reported(report.id)];
+    ops.extend(context.outbox.put(report.outbox_conversation(), event));
+    ops
+}
+
+pub(super) fn deleted(reports: &[ReportId]) -> Vec<Op> {
+    let keys = reports.iter().map(|id| id.order_key());
+    let ops = keys.flat_map(|at| [key::report(at), key::report_resolution(at)]);
+    ops.map(Op::Delete).collect()
 }
 
 /// Rows of a report without a resolution, with their expiry.
 pub(super) fn rows(report: &Report) -> Vec<Op> {
     let key = key::report(report.id.order_key());
     let expiry = key::expiry(&key, expires_at(report.id));
-    vec![
-        Op::Put(key, rules::report::encode(report)),
-        Op::Put(expiry, Vec::new()),
-    ]
+    vec![row(report), Op::Put(expiry, Vec::new())]
+}
+
+pub(super) fn row(report: &Report) -> Op {
+    let key = key::report(report.id.order_key());
+    Op::Put(key, rules::report::encode(report))
 }
 
 /// Rows of a resolution, with their expiry.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
-use super::engine::committer::{CommitOutcome, Write};
+use super::engine::committer::{CommitOutcome, Op, Write};
 use super::engine::{key, record};
 use super::read_context::ReadContext;
 use super::write::{append, membership, pin, reaction, revision, setting};
@@ -23,10 +23,10 @@ use crate::store::cluster::ClusterStore;
 use crate::store::{
     Appended, Audience, ChangedRow, ConversationProfileChange, Created, DeadLetter, EarlierSend,
     Error, FlagsChange, LateChange, LoggedRestriction, MarkerMove, MembershipChange,
-    MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, NewConversation,
-    NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange, ReaderPosition, Renaming,
-    ReportQuery, Restricted, RestrictionChange, Result, Revised, Store, StoreAdmin as _,
-    StoreFuture, UnreadQuery, UnreadReader, rules,
+    MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE, NOTE_RESTORED_AT,
+    NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange,
+    ReaderPosition, Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, Store,
+    StoreAdmin as _, StoreFuture, UnreadQuery, UnreadReader, rules,
 };
 
 impl Store for Embedded {
@@ -207,7 +207,10 @@ impl Store for Embedded {
         conversation: ConversationId,
         change: &'a MembershipChange,
     ) -> StoreFuture<'a, Option<Audience>> {
-        Box::pin(self.membership_changed(conversation, change))
+        let change = Arc::new(change.clone());
+        Box::pin(self.carry_out(conversation, move |context, state| {
+            membership::plan(context, state, &change)
+        }))
     }
 
     fn rename_conversation<'a>(
@@ -215,7 +218,10 @@ impl Store for Embedded {
         conversation: ConversationId,
         to: &'a Renaming,
     ) -> StoreFuture<'a, Audience> {
-        Box::pin(self.renamed(conversation, to))
+        let to = Arc::new(to.clone());
+        Box::pin(self.carry_out(conversation, move |context, state| {
+            setting::rename(context, state, &to)
+        }))
     }
 
     fn set_slow_mode<'a>(
@@ -224,7 +230,10 @@ impl Store for Embedded {
         seconds: u32,
         change: &'a Change,
     ) -> StoreFuture<'a, ()> {
-        Box::pin(self.slow_mode_set(conversation, seconds, change))
+        let change = change.clone();
+        Box::pin(self.carry_out(conversation, move |context, state| {
+            Ok(setting::slow_mode(context, state, seconds, &change))
+        }))
     }
 
     fn conversation_profiles<'a>(
@@ -241,7 +250,10 @@ impl Store for Embedded {
         to: &'a ConversationProfileChange,
         change: &'a Change,
     ) -> StoreFuture<'a, Audience> {
-        Box::pin(self.profile_changed(conversation, to, change))
+        let (to, change) = (to.clone(), change.clone());
+        Box::pin(self.carry_out(conversation, move |context, state| {
+            setting::profile(context, state, &to, &change)
+        }))
     }
 
     fn append_messages<'a>(
@@ -258,7 +270,10 @@ impl Store for Embedded {
         revision: &'a Revision,
         change: &'a Change,
     ) -> StoreFuture<'a, Option<Revised>> {
-        Box::pin(self.revised(conversation, revision, change))
+        let (revision, change) = (revision.clone(), change.clone());
+        Box::pin(self.carry_out(conversation, move |context, state| {
+            revision::plan(context, state, &revision, &change)
+        }))
     }
 
     fn react<'a>(
@@ -268,7 +283,10 @@ impl Store for Embedded {
         is_on: bool,
         change: &'a Change,
     ) -> StoreFuture<'a, Option<Arc<Message>>> {
-        Box::pin(self.reacted(conversation, emoji, is_on, change))
+        let (emoji, change) = (emoji.clone(), change.clone());
+        Box::pin(self.carry_out(conversation, move |context, state| {
+            reaction::plan(context, state, &emoji, is_on, &change)
+        }))
     }
 
     fn pin_message<'a>(
@@ -277,7 +295,10 @@ impl Store for Embedded {
         is_on: bool,
         change: &'a Change,
     ) -> StoreFuture<'a, Option<Arc<Message>>> {
-        Box::pin(self.pinned(conversation, is_on, change))
+        let change = change.clone();
+        Box::pin(self.carry_out(conversation, move |context, state| {
+            pin::plan(context, state, is_on, &change)
+        }))
     }
 
     fn pins(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<(MessageId, Pin)>> {
@@ -340,7 +361,10 @@ impl Store for Embedded {
     }
 
     fn outbox_since(&self) -> StoreFuture<'_, Option<Timestamp>> {
-        Box::pin(self.read_outbox_since())
+        Box::pin(async move {
+            let note = self.note(NOTE_OUTBOX_SINCE).await?;
+            Ok(rules::outbox::since(note.as_deref()))
+        })
     }
 
     fn outbox<'a>(
@@ -368,7 +392,10 @@ impl Store for Embedded {
         seen: Option<&'a ReaderPosition>,
         to: &'a ReaderPosition,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.swap_position(reader, shard, seen, to))
+        Box::pin(async move {
+            let write = outbox_reader::swap_position(reader, shard, seen, to);
+            Ok(self.write(write).await? == CommitOutcome::Done)
+        })
     }
 
     fn put_dead_letter<'a>(
@@ -376,7 +403,7 @@ impl Store for Embedded {
         reader: &'a str,
         letter: &'a DeadLetter,
     ) -> StoreFuture<'a, ()> {
-        Box::pin(self.dead_letter_put(reader, letter))
+        Box::pin(self.write_ops(outbox_reader::put_dead_letter(reader, letter), None))
     }
 
     fn dead_letters<'a>(
@@ -393,7 +420,8 @@ impl Store for Embedded {
         reader: &'a str,
         letter: &'a DeadLetter,
     ) -> StoreFuture<'a, ()> {
-        Box::pin(self.dead_letter_deleted(reader, letter))
+        let row = key::dead_letter(reader, letter);
+        Box::pin(self.write_ops(vec![Op::Delete(row)], None))
     }
 
     fn conversations<'a>(
@@ -708,7 +736,8 @@ impl Store for Embedded {
     }
 
     fn add_report<'a>(&'a self, report: &'a Report, _logged_as: TimeUuid) -> StoreFuture<'a, ()> {
-        Box::pin(self.report_add(report))
+        let ops = report::added(&self.inner.context, report);
+        Box::pin(self.write_ops(ops, Some(report.id)))
     }
 
     fn reports<'a>(&'a self, query: &'a ReportQuery) -> StoreFuture<'a, Vec<Report>> {
@@ -731,15 +760,26 @@ impl Store for Embedded {
         resolution: Option<&'a ReportResolution>,
         at: Timestamp,
     ) -> StoreFuture<'a, ()> {
-        Box::pin(self.report_resolve(report, resolution, at))
+        Box::pin(async move {
+            if !self.has_report(report).await? {
+                return Ok(());
+            }
+            let ops = report::resolved(report, resolution, at);
+            self.write_ops(ops, None).await
+        })
     }
 
     fn replace_report<'a>(&'a self, report: &'a Report) -> StoreFuture<'a, ()> {
-        Box::pin(self.report_replace(report))
+        Box::pin(async move {
+            if !self.has_report(report.id).await? {
+                return Ok(());
+            }
+            self.write_ops(vec![report::row(report)], None).await
+        })
     }
 
     fn delete_reports<'a>(&'a self, reports: &'a [ReportId]) -> StoreFuture<'a, ()> {
-        Box::pin(self.reports_delete(reports))
+        Box::pin(self.write_ops(report::deleted(reports), None))
     }
 
     fn health(&self) -> Result<(), String> {

@@ -20,24 +20,12 @@ use crate::store::embedded::engine::record::{
     self, ConversationRecord, HeadRecord, LoggedChangeKind, RosterRecord,
 };
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::embedded::{Embedded, inbox, message};
+use crate::store::embedded::{inbox, message};
 use crate::store::rules::succession::Succession;
 use crate::store::{
     Audience, BanChange, MembershipChange, MembershipSnapshot, MembershipTransition, Result,
     TransitionKind, rules,
 };
-
-impl Embedded {
-    pub(in crate::store::embedded) async fn membership_changed(
-        &self,
-        id: ConversationId,
-        change: &MembershipChange,
-    ) -> Result<Option<Audience>> {
-        let change = Arc::new(change.clone());
-        self.carry_out(id, move |context, state| plan(context, state, &change))
-            .await
-    }
-}
 
 pub(in crate::store::embedded) fn membership_snapshot(
     context: &ReadContext,
@@ -87,7 +75,7 @@ fn owners<'a>(memberships: impl Iterator<Item = &'a Membership>) -> u64 {
         .count() as u64
 }
 
-fn plan(
+pub(in crate::store::embedded) fn plan(
     context: &ReadContext,
     state: &ConversationState,
     change: &MembershipChange,

@@ -14,29 +14,14 @@ use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record;
+use crate::store::embedded::message;
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::embedded::{Embedded, message};
 use crate::store::rules::pin_list::PinList;
 
 const TABLE: &str = "pins_by_conversation";
 
-impl Embedded {
-    pub(in crate::store::embedded) async fn pinned(
-        &self,
-        id: ConversationId,
-        is_on: bool,
-        change: &Change,
-    ) -> Result<Option<Arc<Message>>> {
-        let change = change.clone();
-        self.carry_out(id, move |context, state| {
-            plan(context, state, is_on, &change)
-        })
-        .await
-    }
-}
-
 /// Plans a pin, on the condition that the head is that of `state`: no concurrent deletion slips in.
-fn plan(
+pub(in crate::store::embedded) fn plan(
     context: &ReadContext,
     state: &ConversationState,
     is_on: bool,
@@ -138,7 +123,7 @@ mod tests {
         ChangeKind, Content, Conversation, ConversationKind, MessageKind, Role, TimeUuid,
         Timestamp, UserId,
     };
-    use crate::store::embedded::Options;
+    use crate::store::embedded::{Embedded, Options};
     use crate::store::{NewConversation, NewMessage, Store as _};
 
     fn id(micros: i64) -> TimeUuid {

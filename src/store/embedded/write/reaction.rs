@@ -16,29 +16,13 @@ use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record;
+use crate::store::embedded::message;
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::embedded::{Embedded, message};
 
 const TABLE: &str = "reactions_by_message";
 
-impl Embedded {
-    pub(in crate::store::embedded) async fn reacted(
-        &self,
-        id: ConversationId,
-        emoji: &Emoji,
-        is_on: bool,
-        change: &Change,
-    ) -> Result<Option<Arc<Message>>> {
-        let (emoji, change) = (emoji.clone(), change.clone());
-        self.carry_out(id, move |context, state| {
-            plan(context, state, &emoji, is_on, &change)
-        })
-        .await
-    }
-}
-
 /// Plans a reaction, on the condition that the head is that of `state`: no concurrent deletion slips in.
-fn plan(
+pub(in crate::store::embedded) fn plan(
     context: &ReadContext,
     state: &ConversationState,
     emoji: &Emoji,

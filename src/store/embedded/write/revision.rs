@@ -14,26 +14,11 @@ use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, ConversationChangeRecord, LoggedChangeKind};
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::embedded::{Embedded, mention, message};
+use crate::store::embedded::{mention, message};
 use crate::store::{Audience, CHANGE_LIFETIME_MICROS, Result, Revised};
 
-impl Embedded {
-    pub(in crate::store::embedded) async fn revised(
-        &self,
-        id: ConversationId,
-        revision: &Revision,
-        change: &Change,
-    ) -> Result<Option<Revised>> {
-        let (revision, change) = (revision.clone(), change.clone());
-        self.carry_out(id, move |context, state| {
-            plan(context, state, &revision, &change)
-        })
-        .await
-    }
-}
-
 /// Plans a revision, on the condition that the head is that of `state`. `None` if no such message exists.
-fn plan(
+pub(in crate::store::embedded) fn plan(
     context: &ReadContext,
     state: &ConversationState,
     revision: &Revision,

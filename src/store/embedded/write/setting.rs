@@ -6,7 +6,6 @@ use super::compare_and_set::{Plan, state_write};
 use super::membership::{kept_with, logged, outbox_row};
 use super::removal;
 use crate::model::{Change, Conversation, ConversationId, ConversationProfile};
-use crate::store::embedded::Embedded;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::key;
@@ -15,45 +14,7 @@ use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::{Audience, ConversationProfileChange, Renaming, Result};
 
-impl Embedded {
-    pub(in crate::store::embedded) async fn slow_mode_set(
-        &self,
-        id: ConversationId,
-        seconds: u32,
-        change: &Change,
-    ) -> Result<()> {
-        let change = change.clone();
-        self.carry_out(id, move |context, state| {
-            Ok(slow_mode(context, state, seconds, &change))
-        })
-        .await
-    }
-
-    pub(in crate::store::embedded) async fn profile_changed(
-        &self,
-        id: ConversationId,
-        to: &ConversationProfileChange,
-        change: &Change,
-    ) -> Result<Audience> {
-        let (to, change) = (to.clone(), change.clone());
-        self.carry_out(id, move |context, state| {
-            profile(context, state, &to, &change)
-        })
-        .await
-    }
-
-    pub(in crate::store::embedded) async fn renamed(
-        &self,
-        id: ConversationId,
-        to: &Renaming,
-    ) -> Result<Audience> {
-        let to = Arc::new(to.clone());
-        self.carry_out(id, move |context, state| rename(context, state, &to))
-            .await
-    }
-}
-
-fn rename(
+pub(in crate::store::embedded) fn rename(
     context: &ReadContext,
     state: &ConversationState,
     to: &Renaming,
@@ -107,7 +68,7 @@ fn rename(
     ))
 }
 
-fn slow_mode(
+pub(in crate::store::embedded) fn slow_mode(
     context: &ReadContext,
     state: &ConversationState,
     seconds: u32,
@@ -146,7 +107,7 @@ pub(in crate::store::embedded) fn profiles(
         .collect()
 }
 
-fn profile(
+pub(in crate::store::embedded) fn profile(
     context: &ReadContext,
     state: &ConversationState,
     to: &ConversationProfileChange,
