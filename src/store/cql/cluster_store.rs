@@ -1,9 +1,20 @@
-//! The contract of a cluster's directory and mailboxes, each method handed to the folder that
-//! implements it.
+//! The contract of a cluster's directory and mailboxes, each method with its statement or handed to the file of its subject.
 
 use std::sync::{Arc, Weak};
 
-use super::cluster::ClusterTables;
+use uuid::Uuid;
+
+use super::cluster::mailbox::{INSERT_NOTICE, minute_of, read_notices};
+use super::cluster::server::{
+    BEATS, DELETE_BEAT, END_SERVER, INSERT_BEAT, INSERT_SERVER, read_beats, read_server,
+};
+use super::cluster::session::{
+    DELETE_LISTENER, DELETE_SESSION, INSERT_LISTENER, INSERT_SESSION, ROWS_MAX, SELECT_LISTENERS,
+    read_sessions,
+};
+use super::driver::executor::Executor;
+use super::driver::migrate;
+use super::driver::value::values;
 use super::send::Sends;
 use crate::clock::{Clock, FollowingClock};
 use crate::model::{ChangeId, ConversationId, OrderKey, UserId};
@@ -14,7 +25,7 @@ use crate::store::cluster::{
 use crate::store::{Audience, StoreFuture};
 
 pub(super) struct ClusterDirectory {
-    pub(super) tables: ClusterTables,
+    pub(super) executor: Arc<Executor>,
     pub(super) sends: Arc<Sends>,
     /// Clock of the whole store.
     pub(super) clock: Arc<FollowingClock>,
@@ -22,34 +33,38 @@ pub(super) struct ClusterDirectory {
 
 impl ClusterStore for ClusterDirectory {
     fn put_server(&self, server: ServerId, at: WriteTime) -> StoreFuture<'_, ()> {
-        Box::pin(self.tables.write_server(server, at))
+        let values = values![server.0, migrate::newest(), at.0];
+        Box::pin(self.executor.write(&INSERT_SERVER, values))
     }
 
     fn server(&self, server: ServerId) -> StoreFuture<'_, ServerState> {
-        Box::pin(async move { Ok(self.tables.read_server(server).await?.0) })
+        Box::pin(async move { Ok(read_server(&self.executor, server).await?.0) })
     }
 
     fn server_and_time(
         &self,
         server: ServerId,
     ) -> StoreFuture<'_, (ServerState, Option<NodeTime>)> {
-        Box::pin(self.tables.read_server(server))
+        Box::pin(read_server(&self.executor, server))
     }
 
     fn end_server(&self, server: ServerId, at: WriteTime) -> StoreFuture<'_, ()> {
-        Box::pin(self.tables.write_end(server, at))
+        let values = values![server.0, true, at.0];
+        Box::pin(self.executor.write(&END_SERVER, values))
     }
 
     fn put_beat(&self, beat: Beat, at: WriteTime) -> StoreFuture<'_, ()> {
-        Box::pin(self.tables.write_beat(beat, at))
+        let values = values![BEATS, beat.server.0, beat.number, at.0];
+        Box::pin(self.executor.write(&INSERT_BEAT, values))
     }
 
     fn delete_beat(&self, server: ServerId, at: WriteTime) -> StoreFuture<'_, ()> {
-        Box::pin(self.tables.remove_beat(server, at))
+        let values = values![at.0, BEATS, server.0];
+        Box::pin(self.executor.write(&DELETE_BEAT, values))
     }
 
     fn beats(&self) -> StoreFuture<'_, Vec<Beat>> {
-        Box::pin(self.tables.read_beats())
+        Box::pin(read_beats(&self.executor))
     }
 
     fn register<'a>(
@@ -58,16 +73,16 @@ impl ClusterStore for ClusterDirectory {
         registration: &'a Registration,
         at: WriteTime,
     ) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            match registration {
-                Registration::Session(user, kind) => {
-                    self.tables.write_session(server, user, *kind, at).await
-                }
-                Registration::Listener(conversation) => {
-                    self.tables.write_listener(server, *conversation, at).await
-                }
+        let (statement, values) = match registration {
+            Registration::Session(user, kind) => (
+                &INSERT_SESSION,
+                values![user, kind.number(), server.0, at.0],
+            ),
+            Registration::Listener(conversation) => {
+                (&INSERT_LISTENER, values![*conversation, server.0, at.0])
             }
-        })
+        };
+        Box::pin(self.executor.write(statement, values))
     }
 
     fn unregister<'a>(
@@ -76,16 +91,16 @@ impl ClusterStore for ClusterDirectory {
         registration: &'a Registration,
         at: WriteTime,
     ) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            match registration {
-                Registration::Session(user, kind) => {
-                    self.tables.remove_session(server, user, *kind, at).await
-                }
-                Registration::Listener(conversation) => {
-                    self.tables.remove_listener(server, *conversation, at).await
-                }
+        let (statement, values) = match registration {
+            Registration::Session(user, kind) => (
+                &DELETE_SESSION,
+                values![at.0, user, kind.number(), server.0],
+            ),
+            Registration::Listener(conversation) => {
+                (&DELETE_LISTENER, values![at.0, *conversation, server.0])
             }
-        })
+        };
+        Box::pin(self.executor.write(statement, values))
     }
 
     fn follow_clock(&self, clock: Weak<dyn Clock>) {
@@ -93,11 +108,15 @@ impl ClusterStore for ClusterDirectory {
     }
 
     fn sessions<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Session>> {
-        Box::pin(self.tables.read_sessions(users))
+        Box::pin(read_sessions(&self.executor, users))
     }
 
     fn listeners(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<ServerId>> {
-        Box::pin(self.tables.read_listeners(conversation))
+        Box::pin(async move {
+            let values = values![conversation, ROWS_MAX];
+            let rows: Vec<(Uuid,)> = self.executor.read(&SELECT_LISTENERS, values).await?;
+            Ok(rows.into_iter().map(|(server,)| ServerId(server)).collect())
+        })
     }
 
     fn put_notice<'a>(
@@ -106,7 +125,11 @@ impl ClusterStore for ClusterDirectory {
         lane: MailboxLane,
         row: &'a MailboxRow,
     ) -> StoreFuture<'a, ()> {
-        Box::pin(self.tables.write_notice(server, lane, row))
+        let written_at = row.id.moment();
+        let minute = minute_of(written_at.micros());
+        let payload = row.payload.clone();
+        let values = values![server.0, lane.number(), minute, row.id, payload, written_at];
+        Box::pin(self.executor.write(&INSERT_NOTICE, values))
     }
 
     fn notices(
@@ -116,7 +139,7 @@ impl ClusterStore for ClusterDirectory {
         after: OrderKey,
         up_to: OrderKey,
     ) -> StoreFuture<'_, Vec<MailboxRow>> {
-        Box::pin(self.tables.read_notices(server, lane, after, up_to))
+        Box::pin(read_notices(&self.executor, server, lane, (after, up_to)))
     }
 
     fn recipients(&self, conversation: ConversationId) -> StoreFuture<'_, Audience> {
@@ -136,6 +159,6 @@ impl ClusterStore for ClusterDirectory {
     }
 
     fn clock_faults(&self) -> usize {
-        self.tables.clock_faults()
+        self.executor.clock_faults()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::admin::{self, Admin};
-use super::cluster::{self, ClusterTables};
+use super::cluster;
 use super::cluster_store::ClusterDirectory;
 use super::driver::executor::Executor;
 use super::driver::nodes::{clocks, watch};
@@ -115,7 +115,7 @@ impl Cql {
         let outbox = Arc::new(Outbox::new(e(), c()));
         let sends = Arc::new(Sends::new(e(), c(), m(), p(), i(), Arc::clone(&outbox)));
         let cluster = Arc::new(ClusterDirectory {
-            tables: ClusterTables::new(e()),
+            executor: e(),
             sends: Arc::clone(&sends),
             clock: Arc::clone(&clock),
         });

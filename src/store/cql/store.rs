@@ -204,7 +204,7 @@ impl Store for Cql {
         &'a self,
         conversations: &'a [ConversationId],
     ) -> StoreFuture<'a, Vec<ConversationProfile>> {
-        Box::pin(self.sends.conversation_profiles(conversations))
+        Box::pin(self.messages.conversation_profiles(conversations))
     }
 
     fn change_conversation_profile<'a>(

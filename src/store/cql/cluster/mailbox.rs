@@ -3,11 +3,10 @@
 
 use scylla::value::CqlTimeuuid;
 
-use super::ClusterTables;
 use crate::model::{OrderKey, TimeUuid};
 use crate::store::Result;
 use crate::store::cluster::{MailboxLane, MailboxRow, ServerId};
-use crate::store::cql::driver::executor::concurrently;
+use crate::store::cql::driver::executor::{Executor, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{time_uuid, time_uuid_bound, values};
 
@@ -23,77 +22,54 @@ statements! {
     SELECT_NOTICES: Poll "SELECT notice_id, payload FROM mailboxes WHERE server_id = ? AND lane = ? AND minute = ? AND notice_id > ? AND notice_id <= ? LIMIT ?";
 }
 
-fn minute_of(micros: i64) -> i32 {
+pub(crate) fn minute_of(micros: i64) -> i32 {
     i32::try_from(micros.div_euclid(MINUTE_MICROS)).unwrap_or(i32::MAX)
 }
 
-impl ClusterTables {
-    pub(crate) async fn write_notice(
-        &self,
-        server: ServerId,
-        lane: MailboxLane,
-        row: &MailboxRow,
-    ) -> Result<()> {
-        let written_at = row.id.moment();
+pub(crate) async fn read_notices(
+    executor: &Executor,
+    server: ServerId,
+    lane: MailboxLane,
+    (after, up_to): (OrderKey, OrderKey),
+) -> Result<Vec<MailboxRow>> {
+    let last = minute_of(up_to.moment().micros());
+    let first = minute_of(after.moment().micros())
+        .max(last.saturating_sub(i32::try_from(MINUTES_MAX).unwrap_or(i32::MAX)));
+    let reads =
+        (first..=last).map(|minute| read_minute(executor, server, lane, minute, (after, up_to)));
+    Ok(concurrently(reads.collect())
+        .await?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+async fn read_minute(
+    executor: &Executor,
+    server: ServerId,
+    lane: MailboxLane,
+    minute: i32,
+    (mut after, up_to): (OrderKey, OrderKey),
+) -> Result<Vec<MailboxRow>> {
+    let mut found = Vec::new();
+    loop {
         let values = values![
             server.0,
             lane.number(),
-            minute_of(written_at.micros()),
-            row.id,
-            row.payload.clone(),
-            written_at
+            minute,
+            time_uuid_bound(after),
+            time_uuid_bound(up_to),
+            ROWS_MAX
         ];
-        self.executor.write(&INSERT_NOTICE, values).await
-    }
-
-    pub(crate) async fn read_notices(
-        &self,
-        server: ServerId,
-        lane: MailboxLane,
-        after: OrderKey,
-        up_to: OrderKey,
-    ) -> Result<Vec<MailboxRow>> {
-        let last = minute_of(up_to.moment().micros());
-        let first = minute_of(after.moment().micros())
-            .max(last.saturating_sub(i32::try_from(MINUTES_MAX).unwrap_or(i32::MAX)));
-        let reads =
-            (first..=last).map(|minute| self.read_minute(server, lane, minute, after, up_to));
-        Ok(concurrently(reads.collect())
-            .await?
-            .into_iter()
-            .flatten()
-            .collect())
-    }
-
-    async fn read_minute(
-        &self,
-        server: ServerId,
-        lane: MailboxLane,
-        minute: i32,
-        mut after: OrderKey,
-        up_to: OrderKey,
-    ) -> Result<Vec<MailboxRow>> {
-        let mut found = Vec::new();
-        loop {
-            let values = values![
-                server.0,
-                lane.number(),
-                minute,
-                time_uuid_bound(after),
-                time_uuid_bound(up_to),
-                ROWS_MAX
-            ];
-            let rows: Vec<(CqlTimeuuid, Vec<u8>)> =
-                self.executor.read(&SELECT_NOTICES, values).await?;
-            let is_last = rows.len() < ROWS_MAX.unsigned_abs() as usize;
-            for (id, payload) in rows {
-                let id: TimeUuid = time_uuid(TABLE, id)?;
-                after = id.order_key();
-                found.push(MailboxRow { id, payload });
-            }
-            if is_last {
-                return Ok(found);
-            }
+        let rows: Vec<(CqlTimeuuid, Vec<u8>)> = executor.read(&SELECT_NOTICES, values).await?;
+        let is_last = rows.len() < ROWS_MAX.unsigned_abs() as usize;
+        for (id, payload) in rows {
+            let id: TimeUuid = time_uuid(TABLE, id)?;
+            after = id.order_key();
+            found.push(MailboxRow { id, payload });
+        }
+        if is_last {
+            return Ok(found);
         }
     }
 }

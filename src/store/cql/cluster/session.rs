@@ -6,11 +6,10 @@
 
 use uuid::Uuid;
 
-use super::ClusterTables;
-use crate::model::{ConversationId, UserId};
+use crate::model::UserId;
 use crate::store::Result;
-use crate::store::cluster::{ServerId, Session, SessionKind, WriteTime};
-use crate::store::cql::driver::executor::concurrently;
+use crate::store::cluster::{ServerId, Session, SessionKind};
+use crate::store::cql::driver::executor::{Executor, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{list, user, values};
 
@@ -19,7 +18,7 @@ const TABLE: &str = "sessions_by_user";
 /// than 20.
 const USERS_AT_ONCE: usize = 16;
 /// Rows of one statement. A user on more servers than these all is on servers that have ended.
-const ROWS_MAX: i32 = 10_000;
+pub(crate) const ROWS_MAX: i32 = 10_000;
 
 statements! {
     INSERT_SESSION: Write "INSERT INTO sessions_by_user (user_id, kind, server_id) VALUES (?, ?, ?) USING TIMESTAMP ?";
@@ -32,99 +31,39 @@ statements! {
 
 type SessionColumns = (String, i8, Uuid);
 
-impl ClusterTables {
-    pub(crate) async fn write_session(
-        &self,
-        server: ServerId,
-        user: &UserId,
-        kind: SessionKind,
-        WriteTime(at): WriteTime,
-    ) -> Result<()> {
-        self.executor
-            .write(&INSERT_SESSION, values![user, kind.number(), server.0, at])
-            .await
-    }
-
-    pub(crate) async fn remove_session(
-        &self,
-        server: ServerId,
-        user: &UserId,
-        kind: SessionKind,
-        WriteTime(at): WriteTime,
-    ) -> Result<()> {
-        self.executor
-            .write(&DELETE_SESSION, values![at, user, kind.number(), server.0])
-            .await
-    }
-
-    pub(crate) async fn read_sessions(&self, users: &[UserId]) -> Result<Vec<Session>> {
-        let reads = users
-            .chunks(USERS_AT_ONCE)
-            .map(|some| self.session_rows(some));
-        let mut sessions = Vec::new();
-        for (name, kind, server) in concurrently(reads.collect()).await?.into_iter().flatten() {
-            // A later version may register for a reason that this one does not know.
-            let Some(kind) = SessionKind::from_number(kind) else {
-                continue;
-            };
-            sessions.push(Session {
-                user: user(TABLE, &name)?,
-                kind,
-                server: ServerId(server),
-            });
-        }
-        Ok(sessions)
-    }
-
-    /// Rows of a few users. An answer that reached its bound may lack some, so each user is read
-    /// alone then.
-    async fn session_rows(&self, users: &[UserId]) -> Result<Vec<SessionColumns>> {
-        let read = |users: &[UserId]| {
-            self.executor
-                .read::<SessionColumns>(&SELECT_SESSIONS, values![list(users.iter()), ROWS_MAX])
+pub(crate) async fn read_sessions(executor: &Executor, users: &[UserId]) -> Result<Vec<Session>> {
+    let reads = users
+        .chunks(USERS_AT_ONCE)
+        .map(|some| session_rows(executor, some));
+    let mut sessions = Vec::new();
+    for (name, kind, server) in concurrently(reads.collect()).await?.into_iter().flatten() {
+        // A later version may register for a reason that this one does not know.
+        let Some(kind) = SessionKind::from_number(kind) else {
+            continue;
         };
-        let rows = read(users).await?;
-        if users.len() == 1 || rows.len() < ROWS_MAX.unsigned_abs() as usize {
-            return Ok(rows);
-        }
-        let alone = users.iter().map(|user| read(std::slice::from_ref(user)));
-        Ok(concurrently(alone.collect())
-            .await?
-            .into_iter()
-            .flatten()
-            .collect())
+        sessions.push(Session {
+            user: user(TABLE, &name)?,
+            kind,
+            server: ServerId(server),
+        });
     }
+    Ok(sessions)
+}
 
-    pub(crate) async fn write_listener(
-        &self,
-        server: ServerId,
-        conversation: ConversationId,
-        WriteTime(at): WriteTime,
-    ) -> Result<()> {
-        self.executor
-            .write(&INSERT_LISTENER, values![conversation, server.0, at])
-            .await
+/// Rows of a few users. An answer that reached its bound may lack some, so each user is read
+/// alone then.
+async fn session_rows(executor: &Executor, users: &[UserId]) -> Result<Vec<SessionColumns>> {
+    let read = |users: &[UserId]| {
+        executor.read::<SessionColumns>(&SELECT_SESSIONS, values![list(users.iter()), ROWS_MAX])
+    };
+    let rows = read(users).await?;
+    if users.len() == 1 || rows.len() < ROWS_MAX.unsigned_abs() as usize {
+        return Ok(rows);
     }
-
-    pub(crate) async fn remove_listener(
-        &self,
-        server: ServerId,
-        conversation: ConversationId,
-        WriteTime(at): WriteTime,
-    ) -> Result<()> {
-        self.executor
-            .write(&DELETE_LISTENER, values![at, conversation, server.0])
-            .await
-    }
-
-    pub(crate) async fn read_listeners(
-        &self,
-        conversation: ConversationId,
-    ) -> Result<Vec<ServerId>> {
-        let rows: Vec<(Uuid,)> = self
-            .executor
-            .read(&SELECT_LISTENERS, values![conversation, ROWS_MAX])
-            .await?;
-        Ok(rows.into_iter().map(|(server,)| ServerId(server)).collect())
-    }
+    let alone = users.iter().map(|user| read(std::slice::from_ref(user)));
+    Ok(concurrently(alone.collect())
+        .await?
+        .into_iter()
+        .flatten()
+        .collect())
 }

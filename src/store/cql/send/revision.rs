@@ -11,8 +11,7 @@ use super::Sends;
 use super::mention::MentionRevision;
 use super::writer_cache::{CachedParticipants, ConversationWriteState};
 use crate::model::{
-    Change, ChangeKind, ConversationId, ConversationProfile, MessageKind, OutboxEvent, OutboxRow,
-    Pin, Revision, UserId,
+    Change, ChangeKind, ConversationId, MessageKind, OutboxEvent, OutboxRow, Pin, Revision, UserId,
 };
 use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::driver::executor::batch::Writes;
@@ -128,13 +127,6 @@ impl Sends {
         self.outbox.write_all(writes, row).await?;
         self.messages.observe_change(conversation, change.id);
         Ok(())
-    }
-
-    pub(crate) async fn conversation_profiles(
-        &self,
-        conversations: &[ConversationId],
-    ) -> Result<Vec<ConversationProfile>> {
-        self.messages.conversation_profiles(conversations).await
     }
 
     /// Changes the profile of a conversation, in the batch of its change, which the inboxes of a small one show.
