@@ -21,7 +21,7 @@ use crate::store::embedded::engine::key::{self, Table};
 use crate::store::embedded::engine::record;
 
 /// Tables with the text of messages, and with its words.
-pub(in crate::store::embedded) const MESSAGE_TABLES: &[Table] = &[Table::Messages, Table::Search];
+pub(crate) const MESSAGE_TABLES: &[Table] = &[Table::Messages, Table::Search];
 
 /// Name of the row that notes tables for a rewrite.
 const NOTE: &str = "rewrite";
@@ -44,7 +44,7 @@ struct PendingRewrite {
 
 /// Schedule of the rewrites.
 #[derive(Debug)]
-pub(in crate::store::embedded) struct Rewrites {
+pub(crate) struct Rewrites {
     pending: Option<PendingRewrite>,
     /// Last rewrites of small tables, and of large ones.
     begun_at: [Option<i64>; 2],
@@ -52,7 +52,7 @@ pub(in crate::store::embedded) struct Rewrites {
 
 impl Rewrites {
     /// The schedule that an earlier process has noted.
-    pub(in crate::store::embedded) fn open(view: &View<'_>) -> Result<Self> {
+    pub(crate) fn open(view: &View<'_>) -> Result<Self> {
         Ok(Self {
             pending: view.record(&key::note(NOTE))?,
             begun_at: [None; 2],
@@ -127,7 +127,7 @@ fn has_passed(since: i64, micros: i64, now: i64) -> bool {
 
 impl OpenStore {
     /// Notes that text leaves these tables: their files are rewritten. A removal calls it before it removes a row.
-    pub(in crate::store::embedded) async fn note_removal(&self, tables: &[Table]) -> Result<()> {
+    pub(crate) async fn note_removal(&self, tables: &[Table]) -> Result<()> {
         let mut rewrites = self.rewrites.lock().await;
         if let Some(noted) = rewrites.with(tables, self.context.clock.now()) {
             self.persist(Some(noted)).await?;
@@ -151,7 +151,7 @@ impl OpenStore {
     }
 
     /// Rewrites all tables now.
-    pub(in crate::store::embedded) async fn rewrite_all(&self) -> Result<()> {
+    pub(crate) async fn rewrite_all(&self) -> Result<()> {
         self.rewrites.lock().await.pending = None;
         self.rewrite(Table::ALL.to_vec()).await
     }
@@ -172,7 +172,7 @@ impl OpenStore {
 }
 
 /// Begins the rewrite that is due, or the compaction of the search index.
-pub(in crate::store::embedded) fn begin_if_due(inner: &Arc<OpenStore>) -> Option<JoinHandle<()>> {
+pub(crate) fn begin_if_due(inner: &Arc<OpenStore>) -> Option<JoinHandle<()>> {
     let (db, now) = (inner.context.db.clone(), inner.context.clock.now());
     // A removal holds the lock while it persists its note. The next tick comes soon.
     let mut rewrites = inner.rewrites.try_lock().ok()?;
@@ -195,21 +195,21 @@ pub(in crate::store::embedded) fn begin_if_due(inner: &Arc<OpenStore>) -> Option
 }
 
 /// When the search index was compacted, and whether blocks were deleted since.
-pub(in crate::store::embedded) struct SearchCompaction {
+pub(crate) struct SearchCompaction {
     at_micros: AtomicI64,
     has_deleted: AtomicBool,
 }
 
 impl SearchCompaction {
     /// An earlier process may have deleted blocks.
-    pub(in crate::store::embedded) fn since(opened: Timestamp) -> Self {
+    pub(crate) fn since(opened: Timestamp) -> Self {
         Self {
             at_micros: AtomicI64::new(opened.micros()),
             has_deleted: AtomicBool::new(true),
         }
     }
 
-    pub(in crate::store::embedded) fn note_deleted(&self) {
+    pub(crate) fn note_deleted(&self) {
         self.has_deleted.store(true, Ordering::Relaxed);
     }
 

@@ -13,7 +13,7 @@ use crate::store::embedded::participant::listed;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::{ImportPositions, Result, activity_to_give};
 
-pub(in crate::store::embedded) fn users(
+pub(crate) fn users(
     context: &ReadContext,
     after: Option<&UserId>,
     limit: usize,
@@ -33,7 +33,7 @@ pub(in crate::store::embedded) fn users(
         .collect()
 }
 
-pub(in crate::store::embedded) fn conversations(
+pub(crate) fn conversations(
     context: &ReadContext,
     after: Option<ConversationId>,
     limit: usize,
@@ -55,7 +55,7 @@ pub(in crate::store::embedded) fn conversations(
         .collect()
 }
 
-pub(in crate::store::embedded) fn participants(
+pub(crate) fn participants(
     context: &ReadContext,
     conversation: ConversationId,
     after: Option<&UserId>,
@@ -85,7 +85,7 @@ pub(in crate::store::embedded) fn participants(
     Ok(found)
 }
 
-pub(in crate::store::embedded) fn reactions(
+pub(crate) fn reactions(
     context: &ReadContext,
     conversation: ConversationId,
     message: MessageId,

@@ -34,16 +34,13 @@ const COMMIT_BYTES_MAX: usize = 8 << 20;
 const PIN_BYTES: usize = 64;
 
 /// ImportCommit of one commit: the first rows of an import.
-pub(in crate::store::embedded) struct ImportCommit {
-    pub(in crate::store::embedded) write: Write,
+pub(crate) struct ImportCommit {
+    pub(crate) write: Write,
     /// Result of each row in the plan.
-    pub(in crate::store::embedded) fates: Vec<Imported>,
+    pub(crate) fates: Vec<Imported>,
 }
 
-pub(in crate::store::embedded) fn plan(
-    context: &ReadContext,
-    rows: &[ImportRow],
-) -> Result<ImportCommit> {
+pub(crate) fn plan(context: &ReadContext, rows: &[ImportRow]) -> Result<ImportCommit> {
     let view = context.view();
     let mut draft = ImportDraft {
         context,

@@ -30,7 +30,7 @@ const SWEEP_BATCHES_MAX: usize = 100;
 const SWEEP_MAX: Duration = Duration::from_secs(30);
 
 /// Free space of the disk.
-pub(in crate::store::embedded) struct Disk {
+pub(crate) struct Disk {
     path: PathBuf,
     free_bytes_min: u64,
     is_short: AtomicBool,
@@ -45,7 +45,7 @@ struct DiskFull {
 }
 
 impl Disk {
-    pub(in crate::store::embedded) fn new(path: PathBuf, free_bytes_min: u64) -> Self {
+    pub(crate) fn new(path: PathBuf, free_bytes_min: u64) -> Self {
         let disk = Self {
             path,
             free_bytes_min,
@@ -77,17 +77,17 @@ impl Disk {
         }
     }
 
-    pub(in crate::store::embedded) fn free_bytes(&self) -> u64 {
+    pub(crate) fn free_bytes(&self) -> u64 {
         self.free_bytes.load(Ordering::Relaxed)
     }
 
     /// Free space above the minimum.
-    pub(in crate::store::embedded) fn room(&self) -> u64 {
+    pub(crate) fn room(&self) -> u64 {
         self.free_bytes().saturating_sub(self.free_bytes_min)
     }
 
     /// Checks that the disk has room for a write.
-    pub(in crate::store::embedded) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.is_short.load(Ordering::Relaxed) {
             return Err(Error::Unavailable(Box::new(DiskFull {
                 free_bytes_min: self.free_bytes_min,
@@ -98,7 +98,7 @@ impl Disk {
 }
 
 /// Runs until the store is dropped.
-pub(in crate::store::embedded) async fn run(store: Weak<OpenStore>) {
+pub(crate) async fn run(store: Weak<OpenStore>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut was_stuck = false;
@@ -130,7 +130,7 @@ pub(in crate::store::embedded) async fn run(store: Weak<OpenStore>) {
 
 /// Sweeper of expired rows, in bounded batches.
 #[derive(Default)]
-pub(in crate::store::embedded) struct Sweep {
+pub(crate) struct Sweep {
     /// Position up to which rows are swept. Without it each sweep would step over the tombstones of earlier ones.
     from: Vec<u8>,
     outbox: OutboxSweep,
@@ -138,7 +138,7 @@ pub(in crate::store::embedded) struct Sweep {
 }
 
 impl Sweep {
-    pub(in crate::store::embedded) async fn run(&mut self, inner: &OpenStore) -> Result<()> {
+    pub(crate) async fn run(&mut self, inner: &OpenStore) -> Result<()> {
         self.run_expiries(inner).await?;
         self.bans.run(inner).await?;
         self.outbox.run(inner, SWEEP_BATCHES_MAX).await
@@ -275,7 +275,7 @@ fn settle(
 }
 
 /// Starts [`run`].
-pub(in crate::store::embedded) fn spawn(inner: &Arc<OpenStore>) -> tokio::task::AbortHandle {
+pub(crate) fn spawn(inner: &Arc<OpenStore>) -> tokio::task::AbortHandle {
     tokio::spawn(run(Arc::downgrade(inner))).abort_handle()
 }
 

@@ -263,7 +263,7 @@ fn rows(view: &View<'_>, live: LiveKey, limit: usize) -> Result<Vec<Key>> {
 
 /// Plans the deletion of a live message whose entry in the expiry index is due, unless it was written to since. False if rows
 /// are left: the entry has to stay.
-pub(in crate::store::embedded) fn expire(
+pub(crate) fn expire(
     view: &View<'_>,
     live: LiveKey,
     now: Timestamp,

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::metrics::CacheCounts;
 
 /// Key of the cache. Most keys hold a random id or a hash.
-pub(in crate::store::embedded) trait CacheKey: Hash + Eq {
+pub(crate) trait CacheKey: Hash + Eq {
     fn shard(&self) -> u8;
 }
 
@@ -23,7 +23,7 @@ struct CacheShard<K: CacheKey, V> {
     values: LruCache<K, V>,
 }
 
-pub(in crate::store::embedded) struct CoherentCache<K: CacheKey, V> {
+pub(crate) struct CoherentCache<K: CacheKey, V> {
     shards: Vec<Mutex<CacheShard<K, V>>>,
     /// Number of the last write or invalidation.
     writes: AtomicU64,
@@ -32,15 +32,11 @@ pub(in crate::store::embedded) struct CoherentCache<K: CacheKey, V> {
 
 /// Position of the writer, taken before a load.
 #[derive(Clone, Copy)]
-pub(in crate::store::embedded) struct Mark(u64);
+pub(crate) struct Mark(u64);
 
 impl<K: CacheKey, V> CoherentCache<K, V> {
     /// Creates a cache. `cache` is its name in the metrics.
-    pub(in crate::store::embedded) fn new(
-        cache: &str,
-        shards: usize,
-        shard_max: NonZeroUsize,
-    ) -> Self {
+    pub(crate) fn new(cache: &str, shards: usize, shard_max: NonZeroUsize) -> Self {
         let shard = |_| {
             Mutex::new(CacheShard {
                 written: 0,
@@ -58,7 +54,7 @@ impl<K: CacheKey, V> CoherentCache<K, V> {
         self.shards[usize::from(key.shard()) % self.shards.len()].lock()
     }
 
-    pub(in crate::store::embedded) fn get(&self, key: &K) -> Option<V>
+    pub(crate) fn get(&self, key: &K) -> Option<V>
     where
         V: Clone,
     {
@@ -67,11 +63,7 @@ impl<K: CacheKey, V> CoherentCache<K, V> {
 
     /// Finds something in a cached value. A value without it counts as not there, and nothing shows that it
     /// is.
-    pub(in crate::store::embedded) fn find<R>(
-        &self,
-        key: &K,
-        found_in: impl FnOnce(&V) -> Option<R>,
-    ) -> Option<R> {
+    pub(crate) fn find<R>(&self, key: &K, found_in: impl FnOnce(&V) -> Option<R>) -> Option<R> {
         let mut shard = self.shard(key);
         let found = shard.values.peek(key).and_then(found_in);
         if found.is_some() {
@@ -81,17 +73,17 @@ impl<K: CacheKey, V> CoherentCache<K, V> {
         self.meter.count(found)
     }
 
-    pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {
+    pub(crate) fn meter(&self) -> &CacheCounts {
         &self.meter
     }
 
     /// Takes a mark. Call it before the snapshot of the load.
-    pub(in crate::store::embedded) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         Mark(self.writes.load(Ordering::SeqCst))
     }
 
     /// Inserts a loaded value, unless a write came since the mark.
-    pub(in crate::store::embedded) fn put_loaded(&self, mark: Mark, key: K, value: V) {
+    pub(crate) fn put_loaded(&self, mark: Mark, key: K, value: V) {
         let mut shard = self.shard(&key);
         if shard.written <= mark.0 {
             shard.values.put(key, value);
@@ -99,23 +91,23 @@ impl<K: CacheKey, V> CoherentCache<K, V> {
     }
 
     /// Writes a committed value through. Call it between commit and acknowledgement, in commit order.
-    pub(in crate::store::embedded) fn put_written(&self, key: K, value: V) {
+    pub(crate) fn put_written(&self, key: K, value: V) {
         self.written(&key).values.put(key, value);
     }
 
     /// Alters a cached value after its commit. Call it between commit and acknowledgement, in commit order.
-    pub(in crate::store::embedded) fn alter_written(&self, key: &K, alter: impl FnOnce(&mut V)) {
+    pub(crate) fn alter_written(&self, key: &K, alter: impl FnOnce(&mut V)) {
         if let Some(value) = self.written(key).values.get_mut(key) {
             alter(value);
         }
     }
 
-    pub(in crate::store::embedded) fn forget(&self, key: &K) {
+    pub(crate) fn forget(&self, key: &K) {
         self.written(key).values.pop(key);
     }
 
     /// Forgets every value, as the engine is opened anew.
-    pub(in crate::store::embedded) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
             shard.written = self.writes.fetch_add(1, Ordering::SeqCst) + 1;

@@ -12,7 +12,7 @@ use crate::store::rules::position_counts::PositionCounts;
 
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
 
-pub(in crate::store::embedded) struct FloorCounts {
+pub(crate) struct FloorCounts {
     counts: Mutex<LruCache<ConversationId, Counts>>,
     /// Imports whose messages every later view has.
     imports: AtomicU64,
@@ -20,11 +20,11 @@ pub(in crate::store::embedded) struct FloorCounts {
 
 /// The version of counts: a later one ends those of an earlier one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::store::embedded) struct CountsVersion {
+pub(crate) struct CountsVersion {
     /// [`FloorCounts::imports`], read before the view that was counted.
-    pub(in crate::store::embedded) imports: u64,
+    pub(crate) imports: u64,
     /// Messages up to here were removed.
-    pub(in crate::store::embedded) removed_up_to: OrderKey,
+    pub(crate) removed_up_to: OrderKey,
 }
 
 /// Counts of one conversation.
@@ -35,24 +35,24 @@ struct Counts {
 }
 
 impl FloorCounts {
-    pub(in crate::store::embedded) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             counts: Mutex::new(LruCache::new(CONVERSATIONS_MAX)),
             imports: AtomicU64::new(0),
         }
     }
 
-    pub(in crate::store::embedded) fn imports(&self) -> u64 {
+    pub(crate) fn imports(&self) -> u64 {
         self.imports.load(Ordering::Acquire)
     }
 
     /// Ends all counts, once an import is applied.
-    pub(in crate::store::embedded) fn end_by_import(&self) {
+    pub(crate) fn end_by_import(&self) {
         self.imports.fetch_add(1, Ordering::Release);
     }
 
     /// The last counted position up to this one, with its count, for a reader of this version.
-    pub(in crate::store::embedded) fn nearest(
+    pub(crate) fn nearest(
         &self,
         conversation: ConversationId,
         version: CountsVersion,
@@ -65,12 +65,12 @@ impl FloorCounts {
         last.unwrap_or((OrderKey::MIN, 0))
     }
 
-    pub(in crate::store::embedded) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.counts.lock().clear();
     }
 
     /// Notes the count of a position, and the checkpoints that the count has passed.
-    pub(in crate::store::embedded) fn put(
+    pub(crate) fn put(
         &self,
         conversation: ConversationId,
         version: CountsVersion,

@@ -27,21 +27,21 @@ impl CacheKey for UserId {
 }
 
 /// Row of a user's lists that a commit wrote or deleted.
-pub(in crate::store::embedded) struct ListingChange {
-    pub(in crate::store::embedded) user: UserId,
-    pub(in crate::store::embedded) conversation: ConversationId,
-    pub(in crate::store::embedded) listing: Listing,
-    pub(in crate::store::embedded) is_listed: bool,
+pub(crate) struct ListingChange {
+    pub(crate) user: UserId,
+    pub(crate) conversation: ConversationId,
+    pub(crate) listing: Listing,
+    pub(crate) is_listed: bool,
 }
 
-pub(in crate::store::embedded) struct InboxIndexes(CoherentCache<UserId, Arc<InboxIndex>>);
+pub(crate) struct InboxIndexes(CoherentCache<UserId, Arc<InboxIndex>>);
 
 impl InboxIndexes {
-    pub(in crate::store::embedded) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(CoherentCache::new("inboxes", SHARDS, SHARD_INDEXES_MAX))
     }
 
-    pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {
+    pub(crate) fn meter(&self) -> &CacheCounts {
         self.0.meter()
     }
 
@@ -50,28 +50,23 @@ impl InboxIndexes {
     }
 
     /// Takes a mark. Call it before the snapshot of the load.
-    pub(in crate::store::embedded) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         self.0.mark()
     }
 
-    pub(in crate::store::embedded) fn get(&self, user: &UserId) -> Option<Arc<InboxIndex>> {
+    pub(crate) fn get(&self, user: &UserId) -> Option<Arc<InboxIndex>> {
         self.0.get(user)
     }
 
     /// Inserts a loaded index, unless it is too large.
-    pub(in crate::store::embedded) fn put_loaded(
-        &self,
-        mark: Mark,
-        user: &UserId,
-        index: InboxIndex,
-    ) {
+    pub(crate) fn put_loaded(&self, mark: Mark, user: &UserId, index: InboxIndex) {
         if index.merged.len() <= MERGED_MAX {
             self.0.put_loaded(mark, user.clone(), Arc::new(index));
         }
     }
 
     /// Follows a commit. Call it between commit and acknowledgement, in commit order.
-    pub(in crate::store::embedded) fn written(&self, mut changes: Vec<ListingChange>) {
+    pub(crate) fn written(&self, mut changes: Vec<ListingChange>) {
         // The changes of one user together: no reader finds a conversation in neither of two lists. It leaves
         // one of them before it enters the other.
         changes.sort_unstable_by(|one, other| {
@@ -93,13 +88,13 @@ impl InboxIndexes {
 
 /// Lists of one user's conversations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store::embedded) struct InboxIndex {
+pub(crate) struct InboxIndex {
     /// Conversations of the activity index in its order, from the latest activity on, without a gap.
-    pub(in crate::store::embedded) active: Vec<InboxKey>,
+    pub(crate) active: Vec<InboxKey>,
     /// Whether no other conversation is in the activity index.
-    pub(in crate::store::embedded) is_whole: bool,
+    pub(crate) is_whole: bool,
     /// Busy and large conversations. Their heads hold the activity.
-    pub(in crate::store::embedded) merged: Vec<ConversationId>,
+    pub(crate) merged: Vec<ConversationId>,
 }
 
 impl InboxIndex {

@@ -14,16 +14,16 @@ use crate::store::{UnreadQuery, UnreadReader};
 const COUNTERS: usize = 1_024;
 
 /// Number of mentions that came late, taken before the snapshot that a list is read from.
-pub(in crate::store::embedded) type MentionVersion = u64;
+pub(crate) type MentionVersion = u64;
 
-pub(in crate::store::embedded) struct MentionLists {
+pub(crate) struct MentionLists {
     lists: LongUnreadLists<MentionVersion>,
     edits: Vec<AtomicU64>,
     imports: AtomicU64,
 }
 
 impl MentionLists {
-    pub(in crate::store::embedded) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             lists: LongUnreadLists::new(),
             edits: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
@@ -32,7 +32,7 @@ impl MentionLists {
     }
 
     /// Forgets every list, as the engine is opened anew.
-    pub(in crate::store::embedded) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.lists.clear();
     }
 
@@ -42,22 +42,22 @@ impl MentionLists {
     }
 
     /// Ends the lists of a conversation. Call it once the edit of an older message is committed.
-    pub(in crate::store::embedded) fn on_edit(&self, id: ConversationId) {
+    pub(crate) fn on_edit(&self, id: ConversationId) {
         self.edits(id).fetch_add(1, Ordering::SeqCst);
     }
 
     /// Ends all lists. Call it once an import or a repair is committed.
-    pub(in crate::store::embedded) fn on_import(&self) {
+    pub(crate) fn on_import(&self) {
         self.imports.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(in crate::store::embedded) fn version(&self, id: ConversationId) -> MentionVersion {
+    pub(crate) fn version(&self, id: ConversationId) -> MentionVersion {
         let edits = self.edits(id).load(Ordering::SeqCst);
         edits + self.imports.load(Ordering::SeqCst)
     }
 
     /// The part of a user's list from which a count continues.
-    pub(in crate::store::embedded) fn rest(
+    pub(crate) fn rest(
         &self,
         reader: UnreadReader<'_>,
         query: &UnreadQuery,
@@ -67,7 +67,7 @@ impl MentionLists {
         rest.filter(|rest| rest.version == version)
     }
 
-    pub(in crate::store::embedded) fn put(
+    pub(crate) fn put(
         &self,
         reader: UnreadReader<'_>,
         conversation: ConversationId,

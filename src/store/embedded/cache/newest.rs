@@ -25,18 +25,18 @@ const AWAITED_MAX: usize = 512;
 /// Bytes of a message besides its content.
 const ROW_BYTES: usize = 256;
 
-pub(in crate::store::embedded) struct NewestMessages {
+pub(crate) struct NewestMessages {
     lists: CoherentCache<ConversationId, NewestList>,
 }
 
 impl NewestMessages {
-    pub(in crate::store::embedded) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             lists: CoherentCache::new("newest", SHARDS, SHARD_LISTS_MAX),
         }
     }
 
-    pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {
+    pub(crate) fn meter(&self) -> &CacheCounts {
         self.lists.meter()
     }
 
@@ -45,12 +45,12 @@ impl NewestMessages {
     }
 
     /// Takes a mark. Call it before the snapshot of the load.
-    pub(in crate::store::embedded) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         self.lists.mark()
     }
 
     /// A page, if the list of the conversation has all of it.
-    pub(in crate::store::embedded) fn page(
+    pub(crate) fn page(
         &self,
         conversation: ConversationId,
         cut: &Cut<OrderKey>,
@@ -60,7 +60,7 @@ impl NewestMessages {
             .find(&conversation, |list| list.page(cut, request))
     }
 
-    pub(in crate::store::embedded) fn message(
+    pub(crate) fn message(
         &self,
         conversation: ConversationId,
         id: MessageId,
@@ -73,17 +73,12 @@ impl NewestMessages {
     }
 
     /// Inserts the messages that were loaded for a page which begins with the newest one.
-    pub(in crate::store::embedded) fn put_loaded(
-        &self,
-        mark: Mark,
-        conversation: ConversationId,
-        list: NewestList,
-    ) {
+    pub(crate) fn put_loaded(&self, mark: Mark, conversation: ConversationId, list: NewestList) {
         self.lists.put_loaded(mark, conversation, list);
     }
 
     /// Notes committed writes to messages. Call it between commit and acknowledgement.
-    pub(in crate::store::embedded) fn written(&self, keys: &[(ConversationId, MessageId)]) {
+    pub(crate) fn written(&self, keys: &[(ConversationId, MessageId)]) {
         for (conversation, id) in keys {
             let mut is_unbroken = true;
             self.lists
@@ -95,7 +90,7 @@ impl NewestMessages {
     }
 
     /// Adds committed messages, after [`NewestMessages::written`].
-    pub(in crate::store::embedded) fn add(&self, messages: &[Arc<Message>]) {
+    pub(crate) fn add(&self, messages: &[Arc<Message>]) {
         for message in messages {
             self.lists
                 .alter_written(&message.conversation, |list| list.add(message));
@@ -104,7 +99,7 @@ impl NewestMessages {
 }
 
 /// Newest messages of one conversation, without a gap.
-pub(in crate::store::embedded) struct NewestList {
+pub(crate) struct NewestList {
     /// The newest first.
     messages: VecDeque<Arc<Message>>,
     bytes: usize,
@@ -117,7 +112,7 @@ pub(in crate::store::embedded) struct NewestList {
 
 impl NewestList {
     /// List of the newest messages, the newest first.
-    pub(in crate::store::embedded) fn of(newest: &[Arc<Message>], is_whole: bool) -> Self {
+    pub(crate) fn of(newest: &[Arc<Message>], is_whole: bool) -> Self {
         let mut list = Self {
             messages: newest.iter().cloned().collect(),
             bytes: newest.iter().map(|message| bytes(message)).sum(),

@@ -22,11 +22,11 @@ const BODY_BYTES_MAX: usize = 1_024;
 
 /// Cells of a user's inbox entry, without the fields of its conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::store::embedded) struct Entry {
-    pub(in crate::store::embedded) marker: ReadMarker,
-    pub(in crate::store::embedded) sent_up_to: Option<MessageId>,
-    pub(in crate::store::embedded) is_sent_by_service: bool,
-    pub(in crate::store::embedded) flags: Flags,
+pub(crate) struct Entry {
+    pub(crate) marker: ReadMarker,
+    pub(crate) sent_up_to: Option<MessageId>,
+    pub(crate) is_sent_by_service: bool,
+    pub(crate) flags: Flags,
 }
 
 impl CacheKey for (UserId, ConversationId) {
@@ -42,24 +42,24 @@ impl CacheKey for (ConversationId, MessageId) {
     }
 }
 
-pub(in crate::store::embedded) struct RowCache {
+pub(crate) struct RowCache {
     entries: CoherentCache<(UserId, ConversationId), Entry>,
     /// Short messages, by their ids.
     messages: CoherentCache<(ConversationId, MessageId), Arc<Message>>,
-    pub(in crate::store::embedded) newest: NewestMessages,
-    pub(in crate::store::embedded) indexes: InboxIndexes,
+    pub(crate) newest: NewestMessages,
+    pub(crate) indexes: InboxIndexes,
 }
 
 /// Position of the writer, taken before a load.
 #[derive(Clone, Copy)]
-pub(in crate::store::embedded) struct Marks {
+pub(crate) struct Marks {
     entries: Mark,
     messages: Mark,
-    pub(in crate::store::embedded) indexes: Mark,
+    pub(crate) indexes: Mark,
 }
 
 impl RowCache {
-    pub(in crate::store::embedded) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             entries: CoherentCache::new("entries", SHARDS, SHARD_ENTRIES_MAX),
             messages: CoherentCache::new("messages", SHARDS, SHARD_MESSAGES_MAX),
@@ -68,7 +68,7 @@ impl RowCache {
         }
     }
 
-    pub(in crate::store::embedded) fn register(&self, metrics: &Metrics) {
+    pub(crate) fn register(&self, metrics: &Metrics) {
         self.entries.meter().register(metrics);
         self.messages.meter().register(metrics);
         self.newest.meter().register(metrics);
@@ -76,7 +76,7 @@ impl RowCache {
     }
 
     /// Forgets every row, as the engine is opened anew.
-    pub(in crate::store::embedded) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.entries.clear();
         self.messages.clear();
         self.newest.clear();
@@ -84,7 +84,7 @@ impl RowCache {
     }
 
     /// Takes a mark. Call it before the snapshot of the load.
-    pub(in crate::store::embedded) fn marks(&self) -> Marks {
+    pub(crate) fn marks(&self) -> Marks {
         Marks {
             entries: self.entries.mark(),
             messages: self.messages.mark(),
@@ -92,7 +92,7 @@ impl RowCache {
         }
     }
 
-    pub(in crate::store::embedded) fn entry_in_memory(
+    pub(crate) fn entry_in_memory(
         &self,
         user: &UserId,
         conversation: ConversationId,
@@ -101,7 +101,7 @@ impl RowCache {
     }
 
     /// Loads a value through the cache.
-    pub(in crate::store::embedded) fn entry(
+    pub(crate) fn entry(
         &self,
         marks: Marks,
         view: &View<'_>,
@@ -117,7 +117,7 @@ impl RowCache {
         Ok(entry)
     }
 
-    pub(in crate::store::embedded) fn message_in_memory(
+    pub(crate) fn message_in_memory(
         &self,
         conversation: ConversationId,
         id: MessageId,
@@ -127,7 +127,7 @@ impl RowCache {
     }
 
     /// Loads a value through the cache.
-    pub(in crate::store::embedded) fn message(
+    pub(crate) fn message(
         &self,
         marks: Marks,
         view: &View<'_>,
@@ -146,7 +146,7 @@ impl RowCache {
     }
 
     /// Writes committed messages through, after [`RowCache::written`].
-    pub(in crate::store::embedded) fn put_messages(&self, messages: Vec<Arc<Message>>) {
+    pub(crate) fn put_messages(&self, messages: Vec<Arc<Message>>) {
         self.newest.add(&messages);
         for message in messages.into_iter().filter(|message| is_kept(message)) {
             self.messages
@@ -155,7 +155,7 @@ impl RowCache {
     }
 
     /// Writes committed rows through. Call it between commit and acknowledgement.
-    pub(in crate::store::embedded) fn written(&self, rows: Touched) {
+    pub(crate) fn written(&self, rows: Touched) {
         for (user, conversation, cell, value) in &rows.entries {
             let key = (user.clone(), *conversation);
             let mut is_read = true;
@@ -184,7 +184,7 @@ fn is_kept(message: &Message) -> bool {
 }
 
 impl Entry {
-    pub(in crate::store::embedded) fn load(
+    pub(crate) fn load(
         view: &View<'_>,
         user: &UserId,
         conversation: ConversationId,
@@ -228,14 +228,14 @@ impl Entry {
 }
 
 /// Rows of one commit that caches hold: of entries, messages and inbox lists.
-pub(in crate::store::embedded) struct Touched {
+pub(crate) struct Touched {
     entries: Vec<(UserId, ConversationId, EntryCell, Option<Vec<u8>>)>,
     messages: Vec<(ConversationId, MessageId)>,
     listings: Vec<ListingChange>,
 }
 
 impl Touched {
-    pub(in crate::store::embedded) fn by(rows: &Rows) -> Self {
+    pub(crate) fn by(rows: &Rows) -> Self {
         const MADE_HERE: &str = "a key that was made here has its form";
         let mut touched = Self {
             entries: Vec::new(),

@@ -18,29 +18,29 @@ const SHARD_STATES_MAX: NonZeroUsize = NonZeroUsize::new(320).expect("it is not 
 
 /// A conversation with its head, participants and membership version.
 #[derive(Debug, Clone)]
-pub(in crate::store::embedded) struct ConversationState {
-    pub(in crate::store::embedded) conversation: Arc<Conversation>,
-    pub(in crate::store::embedded) head: HeadRecord,
+pub(crate) struct ConversationState {
+    pub(crate) conversation: Arc<Conversation>,
+    pub(crate) head: HeadRecord,
     /// Bytes of the head on disk: the precondition of the next write.
-    pub(in crate::store::embedded) head_bytes: Vec<u8>,
+    pub(crate) head_bytes: Vec<u8>,
     /// `None` for a large conversation: its memberships are read one by one.
-    pub(in crate::store::embedded) people: Option<Arc<People>>,
-    pub(in crate::store::embedded) roster: RosterRecord,
+    pub(crate) people: Option<Arc<People>>,
+    pub(crate) roster: RosterRecord,
     /// Effective OWNER if no participant has the stored role.
-    pub(in crate::store::embedded) heir: Option<UserId>,
+    pub(crate) heir: Option<UserId>,
 }
 
 #[derive(Debug)]
-pub(in crate::store::embedded) struct People {
+pub(crate) struct People {
     /// Memberships of the present participants. The others are read by their keys: a conversation has any number of former
     /// and banned users.
-    pub(in crate::store::embedded) memberships: BTreeMap<UserId, Membership>,
-    pub(in crate::store::embedded) joined: Arc<[UserId]>,
+    pub(crate) memberships: BTreeMap<UserId, Membership>,
+    pub(crate) joined: Arc<[UserId]>,
 }
 
 impl People {
     /// The present participants among these users.
-    pub(in crate::store::embedded) fn new(mut memberships: BTreeMap<UserId, Membership>) -> Self {
+    pub(crate) fn new(mut memberships: BTreeMap<UserId, Membership>) -> Self {
         memberships.retain(|_, membership| membership.is_joined());
         let joined = memberships.keys().cloned().collect();
         Self {
@@ -51,10 +51,7 @@ impl People {
 }
 
 impl ConversationState {
-    pub(in crate::store::embedded) fn load(
-        view: &View<'_>,
-        id: ConversationId,
-    ) -> Result<Option<Self>> {
+    pub(crate) fn load(view: &View<'_>, id: ConversationId) -> Result<Option<Self>> {
         let stored = view.decoded(&key::conversation(id), ConversationRecord::decode)?;
         let Some(conversation) = stored else {
             return Ok(None);
@@ -92,7 +89,7 @@ impl ConversationState {
     }
 
     /// Copies the state with another head.
-    pub(in crate::store::embedded) fn with_head(&self, head: HeadRecord) -> Self {
+    pub(crate) fn with_head(&self, head: HeadRecord) -> Self {
         Self {
             head,
             head_bytes: record::encode(&head),
@@ -101,7 +98,7 @@ impl ConversationState {
     }
 
     /// Copies the state with a newer change: a write that was planned on the state before is planned again.
-    pub(in crate::store::embedded) fn changed(&self, change: ChangeId) -> Self {
+    pub(crate) fn changed(&self, change: ChangeId) -> Self {
         let newest_change = self.head.newest_change.max(Some(change));
         self.with_head(HeadRecord {
             newest_change,
@@ -110,18 +107,14 @@ impl ConversationState {
     }
 
     /// Users whose inboxes its messages reach.
-    pub(in crate::store::embedded) fn audience(&self) -> Audience {
+    pub(crate) fn audience(&self) -> Audience {
         Audience {
             users: self.people.as_ref().map(|people| people.joined.clone()),
         }
     }
 
     /// Stored membership of a user. The view is as new as the state.
-    pub(in crate::store::embedded) fn given(
-        &self,
-        view: &View<'_>,
-        user: &UserId,
-    ) -> Result<Option<Membership>> {
+    pub(crate) fn given(&self, view: &View<'_>, user: &UserId) -> Result<Option<Membership>> {
         let people = self.people.as_ref();
         match people.and_then(|people| people.memberships.get(user)) {
             Some(present) => Ok(Some(*present)),
@@ -133,17 +126,13 @@ impl ConversationState {
     }
 
     /// Effective membership of a user, inherited OWNER role included.
-    pub(in crate::store::embedded) fn effective(
-        &self,
-        user: &UserId,
-        stored: Membership,
-    ) -> Membership {
+    pub(crate) fn effective(&self, user: &UserId, stored: Membership) -> Membership {
         succession::effective(self.heir.as_ref(), user, stored)
     }
 }
 
 /// Reads all memberships of a conversation that is not large.
-pub(in crate::store::embedded) fn memberships(
+pub(crate) fn memberships(
     view: &View<'_>,
     id: ConversationId,
 ) -> Result<BTreeMap<UserId, Membership>> {
@@ -174,10 +163,10 @@ impl CacheKey for ConversationId {
     }
 }
 
-pub(in crate::store::embedded) struct States(CoherentCache<ConversationId, Arc<ConversationState>>);
+pub(crate) struct States(CoherentCache<ConversationId, Arc<ConversationState>>);
 
 impl States {
-    pub(in crate::store::embedded) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(CoherentCache::new(
             "conversations",
             SHARDS,
@@ -185,15 +174,12 @@ impl States {
         ))
     }
 
-    pub(in crate::store::embedded) fn get(
-        &self,
-        id: ConversationId,
-    ) -> Option<Arc<ConversationState>> {
+    pub(crate) fn get(&self, id: ConversationId) -> Option<Arc<ConversationState>> {
         self.0.get(&id)
     }
 
     /// A conversation in memory, with the membership of a user who is in it. To anyone else it answers as where there is none.
-    pub(in crate::store::embedded) fn get_with(
+    pub(crate) fn get_with(
         &self,
         id: ConversationId,
         user: &UserId,
@@ -204,31 +190,31 @@ impl States {
         })
     }
 
-    pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {
+    pub(crate) fn meter(&self) -> &CacheCounts {
         self.0.meter()
     }
 
     /// Forgets every state, as the engine is opened anew.
-    pub(in crate::store::embedded) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.0.clear();
     }
 
     /// Takes a mark. Call it before the snapshot of the load.
-    pub(in crate::store::embedded) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         self.0.mark()
     }
 
     /// Inserts a loaded value, unless a write came since the mark.
-    pub(in crate::store::embedded) fn put_loaded(&self, mark: Mark, state: Arc<ConversationState>) {
+    pub(crate) fn put_loaded(&self, mark: Mark, state: Arc<ConversationState>) {
         self.0.put_loaded(mark, state.conversation.id, state);
     }
 
     /// Writes a committed value through. Call it between commit and acknowledgement, in commit order.
-    pub(in crate::store::embedded) fn put_written(&self, state: Arc<ConversationState>) {
+    pub(crate) fn put_written(&self, state: Arc<ConversationState>) {
         self.0.put_written(state.conversation.id, state);
     }
 
-    pub(in crate::store::embedded) fn forget(&self, id: ConversationId) {
+    pub(crate) fn forget(&self, id: ConversationId) {
         self.0.forget(&id);
     }
 }

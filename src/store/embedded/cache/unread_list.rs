@@ -28,10 +28,10 @@ const SHARD_IDS_MAX: usize = 16 * 1_024;
 
 /// Version of the rows that a list is read from, taken before their snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::embedded) struct ListVersion {
-    pub(in crate::store::embedded) head: HeadRecord,
+pub(crate) struct ListVersion {
+    pub(crate) head: HeadRecord,
     /// Number of imports before.
-    pub(in crate::store::embedded) imports: u64,
+    pub(crate) imports: u64,
 }
 
 struct CachedList {
@@ -58,14 +58,14 @@ impl ListShard {
     }
 }
 
-pub(in crate::store::embedded) struct UnreadLists {
+pub(crate) struct UnreadLists {
     shards: Vec<Mutex<ListShard>>,
     imports: AtomicU64,
     meter: CacheCounts,
 }
 
 impl UnreadLists {
-    pub(in crate::store::embedded) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let shard = |_| {
             Mutex::new(ListShard {
                 lists: LruCache::new(SHARD_LISTS_MAX),
@@ -80,7 +80,7 @@ impl UnreadLists {
     }
 
     /// Forgets every list, as the engine is opened anew.
-    pub(in crate::store::embedded) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
             shard.lists.clear();
@@ -93,11 +93,11 @@ impl UnreadLists {
     }
 
     /// Ends all lists. Call it once an import is committed.
-    pub(in crate::store::embedded) fn on_import(&self) {
+    pub(crate) fn on_import(&self) {
         self.imports.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(in crate::store::embedded) fn version(&self, head: &HeadRecord) -> ListVersion {
+    pub(crate) fn version(&self, head: &HeadRecord) -> ListVersion {
         ListVersion {
             head: *head,
             imports: self.imports.load(Ordering::SeqCst),
@@ -105,7 +105,7 @@ impl UnreadLists {
     }
 
     /// Counts from the cached list, if it was read under this head and holds enough.
-    pub(in crate::store::embedded) fn count(
+    pub(crate) fn count(
         &self,
         reader: UnreadReader<'_>,
         query: &UnreadQuery,
@@ -121,7 +121,7 @@ impl UnreadLists {
 
     /// The part of the cached list that a scan after this position may continue, with the head it was read
     /// under.
-    pub(in crate::store::embedded) fn rest(
+    pub(crate) fn rest(
         &self,
         reader: UnreadReader<'_>,
         query: &UnreadQuery,
@@ -134,12 +134,12 @@ impl UnreadLists {
         Some((cached.version.head, rest))
     }
 
-    pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {
+    pub(crate) fn meter(&self) -> &CacheCounts {
         &self.meter
     }
 
     /// Stores a list.
-    pub(in crate::store::embedded) fn put(
+    pub(crate) fn put(
         &self,
         reader: UnreadReader<'_>,
         conversation: ConversationId,

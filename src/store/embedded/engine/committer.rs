@@ -35,7 +35,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(60);
 const DROP_MAX: Duration = Duration::from_secs(2);
 
 /// Operation on one key. A write names each key at most once.
-pub(in crate::store::embedded) enum Op {
+pub(crate) enum Op {
     Put(Key, Vec<u8>),
     Delete(Key),
     /// Maximum register: the greater bytes win.
@@ -43,24 +43,24 @@ pub(in crate::store::embedded) enum Op {
 }
 
 /// Precondition of a write (compare-and-set).
-pub(in crate::store::embedded) enum Condition {
+pub(crate) enum Condition {
     Absent(Key),
     Is(Key, Vec<u8>),
 }
 
 /// Atomic write: operations with their preconditions.
 #[derive(Default)]
-pub(in crate::store::embedded) struct Write {
-    pub(in crate::store::embedded) ops: Vec<Op>,
-    pub(in crate::store::embedded) conditions: Vec<Condition>,
+pub(crate) struct Write {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) conditions: Vec<Condition>,
     /// Greatest id among its rows.
-    pub(in crate::store::embedded) newest_id: Option<TimeUuid>,
+    pub(crate) newest_id: Option<TimeUuid>,
     /// Hook that updates caches between commit and acknowledgement, in commit order.
-    pub(in crate::store::embedded) applied: Option<Box<dyn FnOnce() + Send>>,
+    pub(crate) applied: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Write {
-    pub(in crate::store::embedded) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let of = |key: &Key, value: &[u8]| key.bytes.len() + value.len() + 32;
         let ops = self.ops.iter().map(|op| match op {
             Op::Put(key, value) | Op::Max(key, value) => of(key, value),
@@ -71,14 +71,14 @@ impl Write {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::embedded) enum CommitOutcome {
+pub(crate) enum CommitOutcome {
     Done,
     /// A precondition failed.
     Refused,
 }
 
 #[derive(Debug, Clone, thiserror::Error)]
-pub(in crate::store::embedded) enum CommitError {
+pub(crate) enum CommitError {
     #[error("too many writes are waiting")]
     Full,
     #[error("the store is closed")]
@@ -92,10 +92,10 @@ pub(in crate::store::embedded) enum CommitError {
 }
 
 /// Pending rows of a group: the last value of each key, or `None` for a deletion.
-pub(in crate::store::embedded) type Rows = HashMap<Key, Option<Vec<u8>>>;
+pub(crate) type Rows = HashMap<Key, Option<Vec<u8>>>;
 
 /// Storage under the committer.
-pub(in crate::store::embedded) trait Engine: Send + 'static {
+pub(crate) trait Engine: Send + 'static {
     fn get(&self, key: &Key) -> Result<Option<Slice>>;
     fn commit(&mut self, rows: Rows) -> Result<(), Cause>;
     /// Notes the number of a completed commit outside the engine.
@@ -159,7 +159,7 @@ fn under_way(took: Duration) -> String {
     format!("a commit has been under way for {} s", took.as_secs())
 }
 
-pub(in crate::store::embedded) struct Committer {
+pub(crate) struct Committer {
     progress: Arc<CommitProgress>,
     /// `None` once closed. Dropping the sender ends the thread after the waiting writes.
     queue: Mutex<Option<SyncSender<Request>>>,
@@ -171,10 +171,7 @@ type Ended = Receiver<Result<(), Arc<str>>>;
 
 impl Committer {
     /// Starts the thread. `last` is the engine's last commit.
-    pub(in crate::store::embedded) fn start(
-        engine: impl Engine,
-        last: CommitRecord,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn start(engine: impl Engine, last: CommitRecord) -> std::io::Result<Self> {
         let committer = Self {
             progress: Arc::default(),
             queue: Mutex::default(),
@@ -185,11 +182,7 @@ impl Committer {
     }
 
     /// Starts a thread on an engine in place of the one that was stopped, and accepts writes again.
-    pub(in crate::store::embedded) fn restart(
-        &self,
-        engine: impl Engine,
-        last: CommitRecord,
-    ) -> std::io::Result<()> {
+    pub(crate) fn restart(&self, engine: impl Engine, last: CommitRecord) -> std::io::Result<()> {
         let progress = &self.progress;
         *progress.newest_id.lock() = last.newest_id;
         progress.acknowledged.store(last.number, Ordering::SeqCst);
@@ -218,7 +211,7 @@ impl Committer {
     }
 
     /// Ends the thread after a failure, and so drops its engine. Answers with the number of the last acknowledged commit. Blocks.
-    pub(in crate::store::embedded) fn stop(&self) -> u64 {
+    pub(crate) fn stop(&self) -> u64 {
         if let Some(ended) = self.end() {
             // It answers what waits and ends. An error is the failure that is known.
             let _ = ended.recv();
@@ -227,14 +220,14 @@ impl Committer {
     }
 
     /// Whether the committer waits until the engine is opened again, after a transient fault.
-    pub(in crate::store::embedded) fn is_reopenable(&self) -> bool {
+    pub(crate) fn is_reopenable(&self) -> bool {
         let failure = self.progress.failure();
         failure.is_some_and(|failure| failure.is_transient)
     }
 
     /// Commits a write and waits until it is on disk, without a deadline: a dependent step must not run
     /// while the outcome is open. A caller may stop waiting; the write continues.
-    pub(in crate::store::embedded) async fn commit(&self, write: Write) -> Result<CommitOutcome> {
+    pub(crate) async fn commit(&self, write: Write) -> Result<CommitOutcome> {
         match self.submit(write)?.await {
             Ok(outcome) => outcome,
             Err(_) => Err(Error::OutcomeUnknown(Box::new(CommitError::Failed(
@@ -279,24 +272,24 @@ impl Committer {
         Ok(answer)
     }
 
-    pub(in crate::store::embedded) fn meter(&self) -> &CommitMeter {
+    pub(crate) fn meter(&self) -> &CommitMeter {
         &self.progress.meter
     }
 
     /// Number and bytes of waiting writes.
-    pub(in crate::store::embedded) fn queued(&self) -> (usize, usize) {
+    pub(crate) fn queued(&self) -> (usize, usize) {
         (
             self.progress.queued_writes.load(Ordering::Relaxed),
             self.progress.queued_bytes.load(Ordering::Relaxed),
         )
     }
 
-    pub(in crate::store::embedded) fn newest_id(&self) -> Option<TimeUuid> {
+    pub(crate) fn newest_id(&self) -> Option<TimeUuid> {
         *self.progress.newest_id.lock()
     }
 
     /// Age of the running commit, if it is stuck.
-    pub(in crate::store::embedded) fn stuck(&self) -> Option<Duration> {
+    pub(crate) fn stuck(&self) -> Option<Duration> {
         let began = *self.progress.began.lock();
         began
             .map(|began| began.elapsed())
@@ -305,7 +298,7 @@ impl Committer {
 
     /// Reason why the committer takes no more writes until the process is restarted: a failed commit, or one that does
     /// not end, as when the engine waits for a background thread that has ended.
-    pub(in crate::store::embedded) fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         let failure = self.progress.failure();
         let lasting = failure.filter(|failure| !failure.is_transient);
         let hung = || {
@@ -318,7 +311,7 @@ impl Committer {
             .or_else(hung)
     }
 
-    pub(in crate::store::embedded) fn health(&self) -> Result<(), String> {
+    pub(crate) fn health(&self) -> Result<(), String> {
         if let Some(failure) = self.progress.failure() {
             return Err(CommitError::from(failure).to_string());
         }
@@ -332,7 +325,7 @@ impl Committer {
     }
 
     /// Refuses new writes, commits the waiting ones, and syncs. Blocks.
-    pub(in crate::store::embedded) fn close(&self) -> Result<()> {
+    pub(crate) fn close(&self) -> Result<()> {
         let Some(ended) = self.end() else {
             return Ok(());
         };
@@ -374,7 +367,7 @@ impl Drop for PoisonOnPanic {
 }
 
 /// Key of the row that holds the commit number.
-pub(in crate::store::embedded) const COMMIT: &str = "commit";
+pub(crate) const COMMIT: &str = "commit";
 
 fn unavailable(fault: CommitError) -> Error {
     Error::Unavailable(Box::new(fault))

@@ -31,7 +31,7 @@ const SEARCH_MEMTABLE_BYTES_MAX: u64 = 2 << 20;
 const FLUSH_MAX: Duration = Duration::from_secs(10);
 /// Wait for snapshots before a reopening, in which no read begins.
 const REOPENING_WAIT_MAX: Duration = Duration::from_secs(2);
-pub(in crate::store::embedded) const CACHED_FILES_MAX: usize = 900;
+pub(crate) const CACHED_FILES_MAX: usize = 900;
 const FLUSH_POLL_EVERY: Duration = Duration::from_millis(10);
 /// How long a rewrite waits until the engine has deleted the old journal, and then the old files.
 const RELEASE_MAX: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ const TABLES_FOLDER: &str = "tables";
 
 /// The engine, behind a lock that lets the store open it anew in its place.
 #[derive(Clone)]
-pub(in crate::store::embedded) struct Db(Arc<RwLock<Option<Handles>>>);
+pub(crate) struct Db(Arc<RwLock<Option<Handles>>>);
 
 /// Handles of an open engine. The folder is free once they and every snapshot are dropped.
 struct Handles {
@@ -59,16 +59,16 @@ struct Handles {
 }
 
 /// Exclusive hold of an engine that is opened anew. It waits for every snapshot to end, and new ones wait for it.
-pub(in crate::store::embedded) struct Reopening<'a>(RwLockWriteGuard<'a, Option<Handles>>);
+pub(crate) struct Reopening<'a>(RwLockWriteGuard<'a, Option<Handles>>);
 
 impl Reopening<'_> {
     /// Closes the engine. Blocks until its threads have ended.
-    pub(in crate::store::embedded) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         drop(self.0.take());
     }
 
     /// Takes over the handles of an engine that was opened meanwhile.
-    pub(in crate::store::embedded) fn put(mut self, opened: Db) {
+    pub(crate) fn put(mut self, opened: Db) {
         *self.0 = opened.0.write().take();
     }
 }
@@ -171,13 +171,13 @@ fn wait_for_flushes<'a>(keyspaces: impl IntoIterator<Item = &'a Keyspace>) {
 }
 
 impl Db {
-    pub(in crate::store::embedded) fn open(path: &Path, cache_bytes: u64) -> fjall::Result<Self> {
+    pub(crate) fn open(path: &Path, cache_bytes: u64) -> fjall::Result<Self> {
         let handles = Handles::open(path, cache_bytes)?;
         Ok(Self(Arc::new(RwLock::new(Some(handles)))))
     }
 
     /// Waits for every snapshot to end, and holds the engine. `None` if a snapshot or a compaction lasts: reads go on beside it.
-    pub(in crate::store::embedded) fn begin_reopening(&self) -> Option<Reopening<'_>> {
+    pub(crate) fn begin_reopening(&self) -> Option<Reopening<'_>> {
         self.0.try_write_for(REOPENING_WAIT_MAX).map(Reopening)
     }
 
@@ -191,7 +191,7 @@ impl Db {
     }
 
     /// Reads the newest value. For the committer alone: two such reads are not one snapshot.
-    pub(in crate::store::embedded) fn get(&self, key: &Key) -> Result<Option<Slice>> {
+    pub(crate) fn get(&self, key: &Key) -> Result<Option<Slice>> {
         self.handles()
             .keyspace(key.table)
             .get(&key.bytes)
@@ -199,7 +199,7 @@ impl Db {
     }
 
     /// Takes a snapshot of all keyspaces.
-    pub(in crate::store::embedded) fn view(&self) -> View<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
         let handles = self.handles();
         View {
             snapshot: handles.database.snapshot(),
@@ -208,7 +208,7 @@ impl Db {
     }
 
     /// Commits rows atomically. They are on disk when it returns, and visible only then.
-    pub(in crate::store::embedded) fn commit(
+    pub(crate) fn commit(
         &self,
         rows: impl IntoIterator<Item = (Key, Option<Vec<u8>>)>,
     ) -> fjall::Result<()> {
@@ -222,7 +222,7 @@ impl Db {
     }
 
     /// Approximate number of rows, tombstones included.
-    pub(in crate::store::embedded) fn rows_about(&self) -> usize {
+    pub(crate) fn rows_about(&self) -> usize {
         let handles = self.handles();
         handles
             .keyspaces
@@ -232,24 +232,24 @@ impl Db {
     }
 
     /// Rows that scans returned since the engine was opened.
-    pub(in crate::store::embedded) fn rows_scanned(&self) -> u64 {
+    pub(crate) fn rows_scanned(&self) -> u64 {
         self.handles().scanned.load(Ordering::Relaxed)
     }
 
     /// Bytes on disk, journals included. 0 while the engine is opened anew.
-    pub(in crate::store::embedded) fn disk_bytes(&self) -> u64 {
+    pub(crate) fn disk_bytes(&self) -> u64 {
         let handles = self.0.try_read_recursive();
         let bytes = handles.and_then(|handles| handles.as_ref()?.database.disk_space().ok());
         bytes.unwrap_or_default()
     }
 
     /// Bytes of a table on disk, without journals.
-    pub(in crate::store::embedded) fn bytes_of(&self, table: Table) -> u64 {
+    pub(crate) fn bytes_of(&self, table: Table) -> u64 {
         self.handles().keyspace(table).disk_space()
     }
 
     /// Compacts a table whole: deleted rows and their tombstones leave the disk. Writes go on.
-    pub(in crate::store::embedded) fn compact(&self, table: Table) -> Result<()> {
+    pub(crate) fn compact(&self, table: Table) -> Result<()> {
         let handles = self.handles();
         let keyspace = handles.keyspace(table);
         let compacted = || {
@@ -268,7 +268,7 @@ impl Db {
     /// The engine seals its journal once it has 64 MB, and deletes it once each keyspace has files as new as it. So this
     /// fills the journal up with values that nothing reads, flushes every keyspace until the journal is gone, and compacts
     /// them: not before, because a compaction drops the newest deletions, and files without them look older than the journal.
-    pub(in crate::store::embedded) fn rewrite(&self, tables: &[Table]) -> Result<()> {
+    pub(crate) fn rewrite(&self, tables: &[Table]) -> Result<()> {
         let failed = |error| read_error("removed rows", error);
         let filler = key::meta(FILLER_ROW);
         let handles = self.handles();
@@ -300,13 +300,13 @@ impl Db {
         self.handles().flush_all()
     }
 
-    pub(in crate::store::embedded) fn sync(&self) -> fjall::Result<()> {
+    pub(crate) fn sync(&self) -> fjall::Result<()> {
         self.handles().database.persist(PersistMode::SyncAll)
     }
 }
 
 /// Files of rows that the engine holds open under a limit of open files: its default, and at most a quarter of the limit.
-pub(in crate::store::embedded) fn cached_files_max(limit: u64) -> usize {
+pub(crate) fn cached_files_max(limit: u64) -> usize {
     CACHED_FILES_MAX.min(usize::try_from(limit / 4).unwrap_or(CACHED_FILES_MAX))
 }
 
@@ -317,33 +317,30 @@ fn has_replaced_files(keyspace: &Keyspace) -> bool {
 }
 
 /// Snapshot of all keyspaces. Drop it soon: it pins old versions on disk.
-pub(in crate::store::embedded) struct View<'a> {
+pub(crate) struct View<'a> {
     // Dropped first: the engine's folder is free once no handle is left.
     snapshot: Snapshot,
     handles: MappedRwLockReadGuard<'a, Handles>,
 }
 
 impl View<'_> {
-    pub(in crate::store::embedded) fn get(&self, key: &Key) -> Result<Option<Slice>> {
+    pub(crate) fn get(&self, key: &Key) -> Result<Option<Slice>> {
         self.snapshot
             .get(self.handles.keyspace(key.table), &key.bytes)
             .map_err(|error| read_error(key.table_name(), error))
     }
 
-    pub(in crate::store::embedded) fn has(&self, key: &Key) -> Result<bool> {
+    pub(crate) fn has(&self, key: &Key) -> Result<bool> {
         self.snapshot
             .contains_key(self.handles.keyspace(key.table), &key.bytes)
             .map_err(|error| read_error(key.table_name(), error))
     }
 
-    pub(in crate::store::embedded) fn record<T: DeserializeOwned>(
-        &self,
-        key: &Key,
-    ) -> Result<Option<T>> {
+    pub(crate) fn record<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
         self.decoded(key, record::decode)
     }
 
-    pub(in crate::store::embedded) fn decoded<T>(
+    pub(crate) fn decoded<T>(
         &self,
         key: &Key,
         decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
@@ -355,10 +352,7 @@ impl View<'_> {
     }
 
     /// Iterates over every row of a table.
-    pub(in crate::store::embedded) fn all(
-        &self,
-        table: Table,
-    ) -> impl Iterator<Item = Result<(Slice, Slice)>> {
+    pub(crate) fn all(&self, table: Table) -> impl Iterator<Item = Result<(Slice, Slice)>> {
         let rows = self.snapshot.iter(self.handles.keyspace(table));
         rows.map(move |row| {
             row.into_inner()
@@ -367,7 +361,7 @@ impl View<'_> {
     }
 
     /// Iterates over the rows of a span, from its start or from its end.
-    pub(in crate::store::embedded) fn scan(
+    pub(crate) fn scan(
         &self,
         span: Span,
         direction: Direction,
@@ -411,7 +405,7 @@ impl Drop for ScannedRows<'_> {
     }
 }
 
-pub(in crate::store::embedded) fn corrupt(
+pub(crate) fn corrupt(
     table: &'static str,
     cause: impl std::error::Error + Send + Sync + 'static,
 ) -> Error {
@@ -424,12 +418,12 @@ pub(in crate::store::embedded) fn corrupt(
 /// Error of a key that does not have its table's form.
 #[derive(Debug, thiserror::Error)]
 #[error("the key of the row has an unknown form")]
-pub(in crate::store::embedded) struct MalformedKey;
+pub(crate) struct MalformedKey;
 
 /// Error of a missing row that another row refers to.
 #[derive(Debug, thiserror::Error)]
 #[error("the row is missing")]
-pub(in crate::store::embedded) struct MissingRow;
+pub(crate) struct MissingRow;
 
 fn read_error(table: &'static str, error: fjall::Error) -> Error {
     if let fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) = error {

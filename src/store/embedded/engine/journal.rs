@@ -42,7 +42,7 @@ pub(super) fn open_past_torn_end(
 }
 
 /// Drops the last batch of a closed engine: a write that failed, and whose bytes may be on the disk only in part.
-pub(in crate::store::embedded) fn drop_last_batch(path: &Path) -> io::Result<()> {
+pub(crate) fn drop_last_batch(path: &Path) -> io::Result<()> {
     match JournalEnd::find(path)? {
         Some(end) => {
             end.remove()?;

@@ -18,53 +18,51 @@ mod search;
 
 use uuid::Uuid;
 
-pub(in crate::store::embedded) use self::change::{
+pub(crate) use self::change::{
     change_id, change_of_conversation, change_of_user, changes_of_conversation_after,
     changes_of_user_after,
 };
-pub(in crate::store::embedded) use self::expiry::{expired, expired_key, expiry};
-pub(in crate::store::embedded) use self::inbox::{
+pub(crate) use self::expiry::{expired, expired_key, expiry};
+pub(crate) use self::inbox::{
     activities, activity, activity_place, all_activities, all_busy, all_larges, busy,
     busy_conversation, busy_conversation_id, entries, entry, entry_cell, inbox_key, larges, listed,
     listed_id, listing_of,
 };
-pub(in crate::store::embedded) use self::live::{
+pub(crate) use self::live::{
     LiveCell, due_live, due_live_of, due_lives, live, live_cell, live_cell_of, live_cells,
     live_listing, live_listing_of, live_listings, live_of, live_position_of, live_rows, live_text,
     live_texts,
 };
-pub(in crate::store::embedded) use self::mention::{
+pub(crate) use self::mention::{
     all_everyones, all_mentions, everyone, everyone_in, everyone_of, everyones, mention,
     mention_of, mentioned_at, mentions, mentions_of_user,
 };
-pub(in crate::store::embedded) use self::outbox::{
+pub(crate) use self::outbox::{
     dead_letter, dead_letters, is_dead_letter, outbox_row, outbox_row_of, outbox_rows,
     reader_position,
 };
-pub(in crate::store::embedded) use self::reaction::{
+pub(crate) use self::reaction::{
     ended_reaction, ended_reactions_of, reaction, reaction_of, reaction_to, reactions,
     reactions_after, reactions_in, reactions_of,
 };
-pub(in crate::store::embedded) use self::removal::{
-    due_removal, due_removal_of, due_removals, removed_up_to,
-};
-pub(in crate::store::embedded) use self::row::{
+pub(crate) use self::removal::{due_removal, due_removal_of, due_removals, removed_up_to};
+pub(crate) use self::row::{
     all_pairs, app_key, behind, conversation, conversation_of, conversation_profile,
     conversations_after, ended_job, is_ended_job, is_send_by_key, job, jobs, meta, note,
     notify_all, notify_all_after, notify_all_of, pair, pin_list, pinned_of, pins, roster,
     send_by_key, user, user_of, users_after,
 };
-pub(in crate::store::embedded) use self::safety::{
+pub(crate) use self::safety::{
     all_bans, all_blocks, all_reports, ban, ban_place, banned_of, bans, block, blocked_of,
     blocker_of, blocks, report, report_of, report_resolution, reports, restricted_of, restriction,
     restrictions,
 };
-pub(in crate::store::embedded) use self::search::{search_block, search_directory, search_segment};
+pub(crate) use self::search::{search_block, search_directory, search_segment};
 use crate::model::{ConversationId, MessageId, OrderKey, Timestamp, UserId};
 
 /// Keyspace of the engine: a tree of its own. They are few, because each pins the journal until its flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::store::embedded) enum Table {
+pub(crate) enum Table {
     Messages,
     Heads,
     Participants,
@@ -78,7 +76,7 @@ pub(in crate::store::embedded) enum Table {
 }
 
 impl Table {
-    pub(in crate::store::embedded) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Messages,
         Self::Heads,
         Self::Participants,
@@ -89,7 +87,7 @@ impl Table {
         Self::Search,
     ];
 
-    pub(in crate::store::embedded) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Messages => "messages",
             Self::Heads => "heads",
@@ -147,7 +145,7 @@ enum Tag {
 /// Cells of one participant. Each has its own key, so that concurrent writers never share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(in crate::store::embedded) enum Cell {
+pub(crate) enum Cell {
     Membership = 0,
     ReadUpTo = 1,
     DeliveredUpTo = 2,
@@ -156,20 +154,19 @@ pub(in crate::store::embedded) enum Cell {
 /// Cells of one inbox entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(in crate::store::embedded) enum EntryCell {
+pub(crate) enum EntryCell {
     Marker = 0,
     SentUpTo = 1,
     Flags = 2,
 }
 
 impl EntryCell {
-    pub(in crate::store::embedded) const ALL: [Self; 3] =
-        [Self::Marker, Self::SentUpTo, Self::Flags];
+    pub(crate) const ALL: [Self; 3] = [Self::Marker, Self::SentUpTo, Self::Flags];
 }
 
 /// Index by which a user's inbox lists a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::embedded) enum Listing {
+pub(crate) enum Listing {
     /// Activity index: one row, ordered by the activity.
     Active(Timestamp),
     /// Busy list: the head holds the activity, so that a send moves no row.
@@ -180,14 +177,14 @@ pub(in crate::store::embedded) enum Listing {
 
 /// Key of one value: its table and its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::store::embedded) struct Key {
-    pub(in crate::store::embedded) table: Table,
-    pub(in crate::store::embedded) bytes: Vec<u8>,
+pub(crate) struct Key {
+    pub(crate) table: Table,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Key {
     /// Key of a row of [`Table::Rows`] as a scan returned it.
-    pub(in crate::store::embedded) fn of_row(bytes: &[u8]) -> Self {
+    pub(crate) fn of_row(bytes: &[u8]) -> Self {
         Self {
             table: Table::Rows,
             bytes: bytes.to_vec(),
@@ -195,7 +192,7 @@ impl Key {
     }
 
     /// Name of the table as in CQL, for error messages.
-    pub(in crate::store::embedded) fn table_name(&self) -> &'static str {
+    pub(crate) fn table_name(&self) -> &'static str {
         const NAMES: [&str; 20] = [
             "meta",
             "conversations",
@@ -248,10 +245,10 @@ impl Key {
 
 /// Range of keys of one table: `start` inclusive, `end` exclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store::embedded) struct Span {
-    pub(in crate::store::embedded) table: Table,
-    pub(in crate::store::embedded) start: Vec<u8>,
-    pub(in crate::store::embedded) end: Vec<u8>,
+pub(crate) struct Span {
+    pub(crate) table: Table,
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Vec<u8>,
 }
 
 impl Span {
@@ -284,30 +281,30 @@ impl Span {
         }
     }
 
-    pub(in crate::store::embedded) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.start >= self.end
     }
 
     /// The part after another span.
-    pub(in crate::store::embedded) fn behind(mut self, other: &Self) -> Self {
+    pub(crate) fn behind(mut self, other: &Self) -> Self {
         self.start = self.start.max(other.end.clone());
         self
     }
 
     /// The part before another span.
-    pub(in crate::store::embedded) fn before(mut self, other: &Self) -> Self {
+    pub(crate) fn before(mut self, other: &Self) -> Self {
         self.end = self.end.min(other.start.clone());
         self
     }
 
     /// The part before the end of another span.
-    pub(in crate::store::embedded) fn up_to(mut self, other: &Self) -> Self {
+    pub(crate) fn up_to(mut self, other: &Self) -> Self {
         self.end = self.end.min(other.end.clone());
         self
     }
 
     /// The part from the start of another span on.
-    pub(in crate::store::embedded) fn from(mut self, other: &Self) -> Self {
+    pub(crate) fn from(mut self, other: &Self) -> Self {
         self.start = self.start.max(other.start.clone());
         self
     }
@@ -350,37 +347,34 @@ fn split_name(bytes: &[u8]) -> Option<(UserId, &[u8])> {
 
 // Messages: conversation ‖ inverted order key, so that the newest comes first.
 
-pub(in crate::store::embedded) fn message(conversation: ConversationId, position: OrderKey) -> Key {
+pub(crate) fn message(conversation: ConversationId, position: OrderKey) -> Key {
     Key {
         table: Table::Messages,
         bytes: [*conversation.0.as_bytes(), turned(position.0)].concat(),
     }
 }
 
-pub(in crate::store::embedded) fn message_position(
-    conversation: ConversationId,
-    position: OrderKey,
-) -> Span {
+pub(crate) fn message_position(conversation: ConversationId, position: OrderKey) -> Span {
     Span::of_key(message(conversation, position))
 }
 
-pub(in crate::store::embedded) fn messages(conversation: ConversationId) -> Span {
+pub(crate) fn messages(conversation: ConversationId) -> Span {
     Span::of_prefix(Table::Messages, conversation.0.as_bytes().to_vec())
 }
 
-pub(in crate::store::embedded) fn message_id(bytes: &[u8]) -> Option<MessageId> {
+pub(crate) fn message_id(bytes: &[u8]) -> Option<MessageId> {
     MessageId::from_order_key(OrderKey(turned(bytes.get(16..)?.try_into().ok()?)))
 }
 
 /// Parses a key of a message into its conversation and id.
-pub(in crate::store::embedded) fn message_key(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
+pub(crate) fn message_key(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
     Some((
         ConversationId(Uuid::from_slice(bytes.get(..16)?).ok()?),
         message_id(bytes)?,
     ))
 }
 
-pub(in crate::store::embedded) fn head(conversation: ConversationId) -> Key {
+pub(crate) fn head(conversation: ConversationId) -> Key {
     Key {
         table: Table::Heads,
         bytes: conversation.0.as_bytes().to_vec(),
@@ -389,11 +383,7 @@ pub(in crate::store::embedded) fn head(conversation: ConversationId) -> Key {
 
 // Participants: conversation ‖ name ‖ 0 ‖ cell.
 
-pub(in crate::store::embedded) fn participant(
-    conversation: ConversationId,
-    user: &UserId,
-    cell: Cell,
-) -> Key {
+pub(crate) fn participant(conversation: ConversationId, user: &UserId, cell: Cell) -> Key {
     let mut bytes = conversation.0.as_bytes().to_vec();
     bytes.extend_from_slice(&name(user));
     bytes.push(cell as u8);
@@ -403,31 +393,25 @@ pub(in crate::store::embedded) fn participant(
     }
 }
 
-pub(in crate::store::embedded) fn participants(conversation: ConversationId) -> Span {
+pub(crate) fn participants(conversation: ConversationId) -> Span {
     Span::of_prefix(Table::Participants, conversation.0.as_bytes().to_vec())
 }
 
 /// Range of the participants whose names begin with a prefix.
-pub(in crate::store::embedded) fn participants_with_prefix(
-    conversation: ConversationId,
-    prefix: &str,
-) -> Span {
+pub(crate) fn participants_with_prefix(conversation: ConversationId, prefix: &str) -> Span {
     let mut bytes = conversation.0.as_bytes().to_vec();
     bytes.extend_from_slice(prefix.as_bytes());
     Span::of_prefix(Table::Participants, bytes)
 }
 
-pub(in crate::store::embedded) fn participant_place(
-    conversation: ConversationId,
-    user: &UserId,
-) -> Span {
+pub(crate) fn participant_place(conversation: ConversationId, user: &UserId) -> Span {
     let mut bytes = conversation.0.as_bytes().to_vec();
     bytes.extend_from_slice(&name(user));
     Span::of_prefix(Table::Participants, bytes)
 }
 
 /// Parses a participant key into its user and the number of its [`Cell`].
-pub(in crate::store::embedded) fn participant_cell(bytes: &[u8]) -> Option<(UserId, u8)> {
+pub(crate) fn participant_cell(bytes: &[u8]) -> Option<(UserId, u8)> {
     match split_name(bytes.get(16..)?)? {
         (user, &[cell]) => Some((user, cell)),
         _ => None,

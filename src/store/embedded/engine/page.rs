@@ -6,7 +6,7 @@ use crate::store::Result;
 
 /// Reads a page of the rows in `list`. `position` maps a cursor to its own rows, `has` tests a range for rows,
 /// and `read` reads at most so many rows of a range in a direction.
-pub(in crate::store::embedded) fn read_page<T, K>(
+pub(crate) fn read_page<T, K>(
     list: &Span,
     request: &PageRequest<K>,
     position: impl Fn(&K) -> Span,

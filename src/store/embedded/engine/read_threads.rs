@@ -20,10 +20,10 @@ type WaitingRead = Box<dyn FnOnce() + Send>;
 
 /// Error of a read that panicked.
 #[derive(Debug)]
-pub(in crate::store::embedded) struct Panicked;
+pub(crate) struct Panicked;
 
 /// Dropping it ends the threads after the reads that wait.
-pub(in crate::store::embedded) struct ReadThreads {
+pub(crate) struct ReadThreads {
     pool: Arc<Pool>,
 }
 
@@ -69,7 +69,7 @@ impl State {
 }
 
 impl ReadThreads {
-    pub(in crate::store::embedded) fn new(threads_max: usize) -> Self {
+    pub(crate) fn new(threads_max: usize) -> Self {
         let pool = Arc::new(Pool {
             threads_max,
             state: Mutex::default(),
@@ -78,7 +78,7 @@ impl ReadThreads {
     }
 
     /// Runs a read on a thread. It runs to its end even if its caller no longer waits.
-    pub(in crate::store::embedded) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Panicked> {

@@ -66,7 +66,7 @@ pub(super) fn listen() {
 }
 
 /// Whether a commit failed for want of descriptors or space.
-pub(in crate::store::embedded) fn is_transient(cause: &Cause) -> bool {
+pub(crate) fn is_transient(cause: &Cause) -> bool {
     match cause.downcast_ref::<fjall::Error>() {
         Some(fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error))) => {
             is_shortage(error)
@@ -79,12 +79,12 @@ pub(in crate::store::embedded) fn is_transient(cause: &Cause) -> bool {
 }
 
 /// Whether a commit was refused before it wrote anything.
-pub(in crate::store::embedded) fn is_not_done(cause: &Cause) -> bool {
+pub(crate) fn is_not_done(cause: &Cause) -> bool {
     matches!(cause.downcast_ref(), Some(fjall::Error::Poisoned))
 }
 
 /// Whether the system lacks descriptors or disk space.
-pub(in crate::store::embedded) fn is_shortage(error: &io::Error) -> bool {
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
     let number = error.raw_os_error().map(Errno::from_raw_os_error);
     number.is_some_and(|number| {
         [Errno::MFILE, Errno::NFILE, Errno::NOSPC, Errno::DQUOT].contains(&number)

@@ -13,7 +13,7 @@ use super::db::Db;
 /// Buffer of a keyspace. The engine does not name its type.
 pub(super) type WriteBuffer = Arc<dyn Any + Send + Sync>;
 
-pub(in crate::store::embedded) struct WriteBuffers {
+pub(crate) struct WriteBuffers {
     /// The buffers that take writes, one for each keyspace.
     active: Vec<WriteBuffer>,
     /// Those before them that the engine flushes, or that a snapshot reads.
@@ -21,7 +21,7 @@ pub(in crate::store::embedded) struct WriteBuffers {
 }
 
 impl WriteBuffers {
-    pub(in crate::store::embedded) fn of(db: &Db) -> Self {
+    pub(crate) fn of(db: &Db) -> Self {
         Self {
             active: db.write_buffers(),
             full: Vec::new(),
@@ -29,7 +29,7 @@ impl WriteBuffers {
     }
 
     /// Takes hold of new buffers, and frees those that nobody else holds. Call it after each commit.
-    pub(in crate::store::embedded) fn follow(&mut self, db: &Db) {
+    pub(crate) fn follow(&mut self, db: &Db) {
         for (active, now) in self.active.iter_mut().zip(db.write_buffers()) {
             if !Arc::ptr_eq(active, &now) {
                 self.full.push(replace(active, now));

@@ -15,7 +15,7 @@ use crate::store::{CHANGE_LIFETIME_MICROS, ChangedRow, Result};
 const CHANGES_MAX: usize = 10_000;
 
 /// Operations that log a change of a user's inbox, with its expiry. None for an agent.
-pub(in crate::store::embedded) fn change(
+pub(crate) fn change(
     user: &UserId,
     conversation: ConversationId,
     id: ChangeId,
@@ -54,7 +54,7 @@ impl NewestChanges {
     }
 }
 
-pub(in crate::store::embedded) fn changes(
+pub(crate) fn changes(
     context: &ReadContext,
     user: &UserId,
     after: OrderKey,

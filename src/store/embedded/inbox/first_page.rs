@@ -28,7 +28,7 @@ pub(super) fn keep_index(
 }
 
 /// A page of the inbox from memory alone. `None` if not all of it is there.
-pub(in crate::store::embedded) fn inbox_in_memory(
+pub(crate) fn inbox_in_memory(
     context: &ReadContext,
     user: &UserId,
     request: &PageRequest<InboxKey>,

@@ -238,7 +238,7 @@ fn not_yet_kept(
 }
 
 /// Operations that store an idempotency key, with its expiry.
-pub(in crate::store::embedded) fn send_by_key(
+pub(crate) fn send_by_key(
     message: &Message,
     client_key: &IdempotencyKey,
     input_hash: InputHash,
@@ -260,7 +260,7 @@ pub(in crate::store::embedded) fn send_by_key(
     ]
 }
 
-pub(in crate::store::embedded) fn earlier_sends(
+pub(crate) fn earlier_sends(
     context: &ReadContext,
     conversation: ConversationId,
     keys: &[(UserId, IdempotencyKey)],

@@ -16,11 +16,11 @@ use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended};
 
 /// Result of a change, with its write. `None`: nothing to write.
-pub(in crate::store::embedded) type Plan<T> = (T, Option<Write>);
+pub(crate) type Plan<T> = (T, Option<Write>);
 
 impl Condition {
     /// The value of a key is the one that was seen, or is absent as it was then.
-    pub(in crate::store::embedded) fn unchanged(key: Key, seen: Option<Vec<u8>>) -> Self {
+    pub(crate) fn unchanged(key: Key, seen: Option<Vec<u8>>) -> Self {
         match seen {
             Some(bytes) => Self::Is(key, bytes),
             None => Self::Absent(key),
@@ -30,7 +30,7 @@ impl Condition {
 
 impl Write {
     /// Sets the value of a key, on the condition that it is still the one that was seen.
-    pub(in crate::store::embedded) fn swap(key: Key, seen: Option<Vec<u8>>, to: Vec<u8>) -> Self {
+    pub(crate) fn swap(key: Key, seen: Option<Vec<u8>>, to: Vec<u8>) -> Self {
         Self {
             conditions: vec![Condition::unchanged(key.clone(), seen)],
             ops: vec![Op::Put(key, to)],
@@ -40,7 +40,7 @@ impl Write {
 }
 
 /// Write of operations with the state after them, on the condition that the head is still that of the state before.
-pub(in crate::store::embedded) fn state_write(
+pub(crate) fn state_write(
     context: &ReadContext,
     before: &ConversationState,
     after: ConversationState,

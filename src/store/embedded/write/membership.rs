@@ -27,7 +27,7 @@ use crate::store::{
     TransitionKind, rules,
 };
 
-pub(in crate::store::embedded) fn membership_snapshot(
+pub(crate) fn membership_snapshot(
     context: &ReadContext,
     id: ConversationId,
     users: &[UserId],
@@ -75,7 +75,7 @@ fn owners<'a>(memberships: impl Iterator<Item = &'a Membership>) -> u64 {
         .count() as u64
 }
 
-pub(in crate::store::embedded) fn plan(
+pub(crate) fn plan(
     context: &ReadContext,
     state: &ConversationState,
     change: &MembershipChange,

@@ -21,7 +21,7 @@ use crate::store::rules::pin_list::PinList;
 const TABLE: &str = "pins_by_conversation";
 
 /// Plans a pin, on the condition that the head is that of `state`: no concurrent deletion slips in.
-pub(in crate::store::embedded) fn plan(
+pub(crate) fn plan(
     context: &ReadContext,
     state: &ConversationState,
     is_on: bool,
@@ -55,24 +55,21 @@ pub(in crate::store::embedded) fn plan(
 }
 
 /// The pins of a conversation that are on.
-pub(in crate::store::embedded) fn list(
-    view: &View<'_>,
-    conversation: ConversationId,
-) -> Result<PinList> {
+pub(crate) fn list(view: &View<'_>, conversation: ConversationId) -> Result<PinList> {
     Ok(PinListChange::begin(view, conversation)?.pins)
 }
 
 /// Change of the list of a conversation, on the condition that it is as it was read.
-pub(in crate::store::embedded) struct PinListChange {
-    pub(in crate::store::embedded) key: Key,
+pub(crate) struct PinListChange {
+    pub(crate) key: Key,
     before: Option<Vec<u8>>,
     /// Rows of version 0.2, which go once the list has their pins.
     earlier: Vec<Key>,
-    pub(in crate::store::embedded) pins: PinList,
+    pub(crate) pins: PinList,
 }
 
 impl PinListChange {
-    pub(in crate::store::embedded) fn begin(view: &View<'_>, id: ConversationId) -> Result<Self> {
+    pub(crate) fn begin(view: &View<'_>, id: ConversationId) -> Result<Self> {
         let key = key::pin_list(id);
         if let Some(bytes) = view.get(&key)? {
             return Ok(Self {
@@ -98,7 +95,7 @@ impl PinListChange {
         })
     }
 
-    pub(in crate::store::embedded) fn add_to(self, write: &mut Write) {
+    pub(crate) fn add_to(self, write: &mut Write) {
         let key = self.key.clone();
         write
             .conditions
@@ -108,7 +105,7 @@ impl PinListChange {
     }
 
     /// The rows to write and to delete, of an import, which has a condition of its own.
-    pub(in crate::store::embedded) fn into_rows(self) -> Rows {
+    pub(crate) fn into_rows(self) -> Rows {
         let earlier = self.earlier.into_iter().map(|key| (key, None));
         let list = (self.key, Some(self.pins.encode()));
         earlier.chain([list]).collect()

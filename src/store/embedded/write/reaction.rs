@@ -22,7 +22,7 @@ use crate::store::embedded::read_context::ReadContext;
 const TABLE: &str = "reactions_by_message";
 
 /// Plans a reaction, on the condition that the head is that of `state`: no concurrent deletion slips in.
-pub(in crate::store::embedded) fn plan(
+pub(crate) fn plan(
     context: &ReadContext,
     state: &ConversationState,
     emoji: &Emoji,
@@ -79,7 +79,7 @@ fn register(
     Ok(ops)
 }
 
-pub(in crate::store::embedded) fn reactions(
+pub(crate) fn reactions(
     context: &ReadContext,
     viewer: &UserId,
     messages: &[(ConversationId, MessageId)],
@@ -148,7 +148,7 @@ fn of_emoji(
 }
 
 /// How many kinds of reactions to a message a user took back lately.
-pub(in crate::store::embedded) fn ended_count(
+pub(crate) fn ended_count(
     context: &ReadContext,
     user: &UserId,
     conversation: ConversationId,

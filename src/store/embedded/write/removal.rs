@@ -149,10 +149,7 @@ impl Embedded {
 }
 
 /// The last position up to which messages of a conversation were removed.
-pub(in crate::store::embedded) fn removed_up_to(
-    view: &View<'_>,
-    conversation: ConversationId,
-) -> Result<OrderKey> {
+pub(crate) fn removed_up_to(view: &View<'_>, conversation: ConversationId) -> Result<OrderKey> {
     let key = key::removed_up_to(conversation);
     let Some(bytes) = view.get(&key)? else {
         return Ok(OrderKey::MIN);
@@ -164,7 +161,7 @@ pub(in crate::store::embedded) fn removed_up_to(
 }
 
 /// Operations that list a conversation for removal, where one of these messages opens a bucket of it.
-pub(in crate::store::embedded) fn due(
+pub(crate) fn due(
     context: &ReadContext,
     state: &ConversationState,
     messages: impl IntoIterator<Item = MessageId>,

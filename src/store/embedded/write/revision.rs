@@ -18,7 +18,7 @@ use crate::store::embedded::{mention, message};
 use crate::store::{Audience, CHANGE_LIFETIME_MICROS, Result, Revised};
 
 /// Plans a revision, on the condition that the head is that of `state`. `None` if no such message exists.
-pub(in crate::store::embedded) fn plan(
+pub(crate) fn plan(
     context: &ReadContext,
     state: &ConversationState,
     revision: &Revision,
@@ -91,7 +91,7 @@ fn write(
 }
 
 /// Operations that log a change of a conversation, with its expiry.
-pub(in crate::store::embedded) fn log(id: ConversationId, change: &Change) -> [Op; 2] {
+pub(crate) fn log(id: ConversationId, change: &Change) -> [Op; 2] {
     let key = key::change_of_conversation(id, change.id.order_key());
     let expiry = key::expiry(&key, change.id.moment().plus_micros(CHANGE_LIFETIME_MICROS));
     let entry = ConversationChangeRecord {
@@ -105,7 +105,7 @@ pub(in crate::store::embedded) fn log(id: ConversationId, change: &Change) -> [O
     ]
 }
 
-pub(in crate::store::embedded) fn changes(
+pub(crate) fn changes(
     context: &ReadContext,
     conversation: ConversationId,
     after: OrderKey,

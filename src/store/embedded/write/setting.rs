@@ -14,7 +14,7 @@ use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::{Audience, ConversationProfileChange, Renaming, Result};
 
-pub(in crate::store::embedded) fn rename(
+pub(crate) fn rename(
     context: &ReadContext,
     state: &ConversationState,
     to: &Renaming,
@@ -68,7 +68,7 @@ pub(in crate::store::embedded) fn rename(
     ))
 }
 
-pub(in crate::store::embedded) fn slow_mode(
+pub(crate) fn slow_mode(
     context: &ReadContext,
     state: &ConversationState,
     seconds: u32,
@@ -96,7 +96,7 @@ pub(in crate::store::embedded) fn slow_mode(
     ((), Some(state_write(context, state, after, ops, change.id)))
 }
 
-pub(in crate::store::embedded) fn profiles(
+pub(crate) fn profiles(
     context: &ReadContext,
     ids: &[ConversationId],
 ) -> Result<Vec<ConversationProfile>> {
@@ -107,7 +107,7 @@ pub(in crate::store::embedded) fn profiles(
         .collect()
 }
 
-pub(in crate::store::embedded) fn profile(
+pub(crate) fn profile(
     context: &ReadContext,
     state: &ConversationState,
     to: &ConversationProfileChange,

@@ -9,10 +9,7 @@ const CHANGES_OF_USER: u8 = 1;
 
 // Changes of a conversation: conversation ‖ order key, the oldest first.
 
-pub(in crate::store::embedded) fn change_of_conversation(
-    conversation: ConversationId,
-    change: OrderKey,
-) -> Key {
+pub(crate) fn change_of_conversation(conversation: ConversationId, change: OrderKey) -> Key {
     let bytes = [
         &[CHANGES_OF_CONVERSATION],
         conversation.0.as_bytes().as_slice(),
@@ -25,10 +22,7 @@ pub(in crate::store::embedded) fn change_of_conversation(
     }
 }
 
-pub(in crate::store::embedded) fn changes_of_conversation_after(
-    conversation: ConversationId,
-    after: OrderKey,
-) -> Span {
+pub(crate) fn changes_of_conversation_after(conversation: ConversationId, after: OrderKey) -> Span {
     let prefix = [
         &[CHANGES_OF_CONVERSATION],
         conversation.0.as_bytes().as_slice(),
@@ -40,7 +34,7 @@ pub(in crate::store::embedded) fn changes_of_conversation_after(
 
 // Changes of a user: name ‖ 0 ‖ order key, the oldest first.
 
-pub(in crate::store::embedded) fn change_of_user(user: &UserId, change: OrderKey) -> Key {
+pub(crate) fn change_of_user(user: &UserId, change: OrderKey) -> Key {
     let mut bytes = vec![CHANGES_OF_USER];
     bytes.extend_from_slice(&name(user));
     bytes.extend_from_slice(&change.0);
@@ -50,13 +44,13 @@ pub(in crate::store::embedded) fn change_of_user(user: &UserId, change: OrderKey
     }
 }
 
-pub(in crate::store::embedded) fn changes_of_user_after(user: &UserId, after: OrderKey) -> Span {
+pub(crate) fn changes_of_user_after(user: &UserId, after: OrderKey) -> Span {
     let mut prefix = vec![CHANGES_OF_USER];
     prefix.extend_from_slice(&name(user));
     let position = Span::of_key(change_of_user(user, after));
     Span::of_prefix(Table::Changes, prefix).behind(&position)
 }
 
-pub(in crate::store::embedded) fn change_id(bytes: &[u8]) -> Option<MessageId> {
+pub(crate) fn change_id(bytes: &[u8]) -> Option<MessageId> {
     MessageId::from_order_key(OrderKey(*bytes.last_chunk::<16>()?))
 }

@@ -5,14 +5,14 @@ use crate::model::Timestamp;
 
 // Expiry: hour ‖ table ‖ key of the expiring row. All rows of an hour have expired once it has begun.
 
-pub(in crate::store::embedded) const HOUR_MICROS: i64 = 3_600 * 1_000_000;
+pub(crate) const HOUR_MICROS: i64 = 3_600 * 1_000_000;
 
 fn hour(moment: Timestamp) -> u32 {
     u32::try_from(moment.micros() / HOUR_MICROS)
         .expect("the year 9999 lies within 71 million hours of 1970")
 }
 
-pub(in crate::store::embedded) fn expiry(of: &Key, expires_at: Timestamp) -> Key {
+pub(crate) fn expiry(of: &Key, expires_at: Timestamp) -> Key {
     rows(
         Tag::Expiry,
         &[
@@ -24,7 +24,7 @@ pub(in crate::store::embedded) fn expiry(of: &Key, expires_at: Timestamp) -> Key
 }
 
 /// Range of everything that has expired.
-pub(in crate::store::embedded) fn expired(now: Timestamp) -> Span {
+pub(crate) fn expired(now: Timestamp) -> Span {
     let start = rows(Tag::Expiry, &[]).bytes;
     let end = rows(Tag::Expiry, &[&(hour(now) + 1).to_be_bytes()]).bytes;
     Span {
@@ -35,7 +35,7 @@ pub(in crate::store::embedded) fn expired(now: Timestamp) -> Span {
 }
 
 /// Parses the key that a row of [`expired`] refers to.
-pub(in crate::store::embedded) fn expired_key(bytes: &[u8]) -> Option<Key> {
+pub(crate) fn expired_key(bytes: &[u8]) -> Option<Key> {
     let (table, key) = bytes.get(5..)?.split_first()?;
     let table = *Table::ALL.get(usize::from(*table))?;
     Some(Key {

@@ -10,11 +10,7 @@ use crate::model::{ConversationId, InboxKey, Timestamp, UserId};
 
 // Entries: name ‖ 0 ‖ conversation ‖ cell; their index: name ‖ 0 ‖ inverted activity ‖ inverted conversation.
 
-pub(in crate::store::embedded) fn entry(
-    user: &UserId,
-    conversation: ConversationId,
-    cell: EntryCell,
-) -> Key {
+pub(crate) fn entry(user: &UserId, conversation: ConversationId, cell: EntryCell) -> Key {
     let mut bytes = name(user);
     bytes.extend_from_slice(conversation.0.as_bytes());
     bytes.push(cell as u8);
@@ -25,9 +21,7 @@ pub(in crate::store::embedded) fn entry(
 }
 
 /// Parses an entry key into its user, its conversation and the number of its cell.
-pub(in crate::store::embedded) fn entry_cell(
-    bytes: &[u8],
-) -> Option<(UserId, ConversationId, EntryCell)> {
+pub(crate) fn entry_cell(bytes: &[u8]) -> Option<(UserId, ConversationId, EntryCell)> {
     let (user, rest) = split_name(bytes)?;
     let (conversation, cell) = rest.split_first_chunk::<16>()?;
     let cell = EntryCell::ALL
@@ -36,7 +30,7 @@ pub(in crate::store::embedded) fn entry_cell(
     Some((user, ConversationId(Uuid::from_bytes(*conversation)), cell))
 }
 
-pub(in crate::store::embedded) fn activity(user: &UserId, key: &InboxKey) -> Key {
+pub(crate) fn activity(user: &UserId, key: &InboxKey) -> Key {
     let mut bytes = name(user);
     bytes.extend_from_slice(&(!key.activity.micros().cast_unsigned()).to_be_bytes());
     bytes.extend_from_slice(&turned(*key.conversation.0.as_bytes()));
@@ -46,15 +40,15 @@ pub(in crate::store::embedded) fn activity(user: &UserId, key: &InboxKey) -> Key
     }
 }
 
-pub(in crate::store::embedded) fn activity_place(user: &UserId, key: &InboxKey) -> Span {
+pub(crate) fn activity_place(user: &UserId, key: &InboxKey) -> Span {
     Span::of_key(activity(user, key))
 }
 
-pub(in crate::store::embedded) fn activities(user: &UserId) -> Span {
+pub(crate) fn activities(user: &UserId) -> Span {
     Span::of_prefix(Table::Activity, name(user))
 }
 
-pub(in crate::store::embedded) fn inbox_key(bytes: &[u8]) -> Option<InboxKey> {
+pub(crate) fn inbox_key(bytes: &[u8]) -> Option<InboxKey> {
     let (_, rest) = bytes.split_at_checked(bytes.iter().position(|byte| *byte == 0)? + 1)?;
     let (micros, conversation) = rest.split_first_chunk::<8>()?;
     let activity = Timestamp::from_micros((!u64::from_be_bytes(*micros)).cast_signed());
@@ -65,11 +59,7 @@ pub(in crate::store::embedded) fn inbox_key(bytes: &[u8]) -> Option<InboxKey> {
 }
 
 /// Key of the row that lists a conversation in a user's inbox.
-pub(in crate::store::embedded) fn listed(
-    user: &UserId,
-    conversation: ConversationId,
-    listing: Listing,
-) -> Key {
+pub(crate) fn listed(user: &UserId, conversation: ConversationId, listing: Listing) -> Key {
     match listing {
         Listing::Active(activity) => super::activity(
             user,
@@ -83,17 +73,17 @@ pub(in crate::store::embedded) fn listed(
     }
 }
 
-pub(in crate::store::embedded) fn busy(user: &UserId) -> Span {
+pub(crate) fn busy(user: &UserId) -> Span {
     Span::of_prefix(Table::Rows, rows(Tag::BusyByUser, &[&name(user)]).bytes)
 }
 
 /// Key that schedules a check of a busy conversation, for when it may have become quiet.
-pub(in crate::store::embedded) fn busy_conversation(id: ConversationId) -> Key {
+pub(crate) fn busy_conversation(id: ConversationId) -> Key {
     rows(Tag::Busy, &[id.0.as_bytes()])
 }
 
 /// Parses a key of [`busy_conversation`]. `None` for any other key.
-pub(in crate::store::embedded) fn busy_conversation_id(key: &Key) -> Option<ConversationId> {
+pub(crate) fn busy_conversation_id(key: &Key) -> Option<ConversationId> {
     match (key.table, key.bytes.split_first()) {
         (Table::Rows, Some((&tag, id))) if tag == Tag::Busy as u8 => {
             conversation_id(id.try_into().ok()?)
@@ -102,18 +92,18 @@ pub(in crate::store::embedded) fn busy_conversation_id(key: &Key) -> Option<Conv
     }
 }
 
-pub(in crate::store::embedded) fn larges(user: &UserId) -> Span {
+pub(crate) fn larges(user: &UserId) -> Span {
     Span::of_prefix(Table::Rows, rows(Tag::LargeByUser, &[&name(user)]).bytes)
 }
 
 /// Parses the conversation at the end of a key of [`larges`] or [`busy`].
-pub(in crate::store::embedded) fn listed_id(bytes: &[u8]) -> Option<ConversationId> {
+pub(crate) fn listed_id(bytes: &[u8]) -> Option<ConversationId> {
     conversation_id(bytes.last_chunk::<16>()?)
 }
 
 // Whole lists, for export and verification.
 
-pub(in crate::store::embedded) fn all_activities() -> Span {
+pub(crate) fn all_activities() -> Span {
     Span {
         table: Table::Activity,
         start: Vec::new(),
@@ -121,18 +111,16 @@ pub(in crate::store::embedded) fn all_activities() -> Span {
     }
 }
 
-pub(in crate::store::embedded) fn all_busy() -> Span {
+pub(crate) fn all_busy() -> Span {
     all_after(Tag::BusyByUser, None)
 }
 
-pub(in crate::store::embedded) fn all_larges() -> Span {
+pub(crate) fn all_larges() -> Span {
     all_after(Tag::LargeByUser, None)
 }
 
 /// Parses a list row into its user, its conversation and its list. `None` for any other row.
-pub(in crate::store::embedded) fn listing_of(
-    row: &Key,
-) -> Option<(UserId, ConversationId, Listing)> {
+pub(crate) fn listing_of(row: &Key) -> Option<(UserId, ConversationId, Listing)> {
     if row.table == Table::Activity {
         let (user, _) = split_name(&row.bytes)?;
         let InboxKey {
@@ -153,6 +141,6 @@ pub(in crate::store::embedded) fn listing_of(
 }
 
 /// Range of the cells of all entries of a user.
-pub(in crate::store::embedded) fn entries(user: &UserId) -> Span {
+pub(crate) fn entries(user: &UserId) -> Span {
     Span::of_prefix(Table::Inbox, name(user))
 }

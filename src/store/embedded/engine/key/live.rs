@@ -9,7 +9,7 @@ use crate::model::{ConversationId, LiveExtent, LiveKey, LiveMessageId, OutboxSha
 /// Cells of one live message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(in crate::store::embedded) enum LiveCell {
+pub(crate) enum LiveCell {
     Writers = 0,
     Start = 1,
     Touched = 2,
@@ -39,7 +39,7 @@ const LIVE_BYTES: usize = 33;
 // Live messages: conversation ‖ id, then 0 ‖ cell, or the writer ‖ end ‖ position of a row of text.
 
 /// Key of a whole live message, by which it expires. No row has it.
-pub(in crate::store::embedded) fn live(live: LiveKey) -> Key {
+pub(crate) fn live(live: LiveKey) -> Key {
     rows(
         Tag::Live,
         &[live.conversation.0.as_bytes(), live.id.0.as_bytes()],
@@ -47,7 +47,7 @@ pub(in crate::store::embedded) fn live(live: LiveKey) -> Key {
 }
 
 /// Parses a key of [`live`].
-pub(in crate::store::embedded) fn live_of(key: &Key) -> Option<LiveKey> {
+pub(crate) fn live_of(key: &Key) -> Option<LiveKey> {
     if !has_tag(key, Tag::Live) || key.bytes.len() != LIVE_BYTES {
         return None;
     }
@@ -55,30 +55,26 @@ pub(in crate::store::embedded) fn live_of(key: &Key) -> Option<LiveKey> {
 }
 
 /// All rows of a live message.
-pub(in crate::store::embedded) fn live_rows(of: LiveKey) -> Span {
+pub(crate) fn live_rows(of: LiveKey) -> Span {
     Span::of_prefix(Table::Rows, live(of).bytes)
 }
 
-pub(in crate::store::embedded) fn live_cell(of: LiveKey, cell: LiveCell) -> Key {
+pub(crate) fn live_cell(of: LiveKey, cell: LiveCell) -> Key {
     with(of, &[&[CELLS, cell as u8]])
 }
 
 /// All cells of a live message.
-pub(in crate::store::embedded) fn live_cells(of: LiveKey) -> Span {
+pub(crate) fn live_cells(of: LiveKey) -> Span {
     Span::of_prefix(Table::Rows, with(of, &[&[CELLS]]).bytes)
 }
 
 /// Parses a key of [`live_cells`]. `None` for a cell that this version does not know.
-pub(in crate::store::embedded) fn live_cell_of(bytes: &[u8]) -> Option<LiveCell> {
+pub(crate) fn live_cell_of(bytes: &[u8]) -> Option<LiveCell> {
     let number = bytes.get(LIVE_BYTES + 1)?;
     LiveCell::ALL.get(usize::from(*number)).copied()
 }
 
-pub(in crate::store::embedded) fn live_text(
-    of: LiveKey,
-    writer: WriterNumber,
-    extent: LiveExtent,
-) -> Key {
+pub(crate) fn live_text(of: LiveKey, writer: WriterNumber, extent: LiveExtent) -> Key {
     let LiveExtent { end, position } = extent;
     with(
         of,
@@ -87,17 +83,13 @@ pub(in crate::store::embedded) fn live_text(
 }
 
 /// Rows of a writer's text after an extent.
-pub(in crate::store::embedded) fn live_texts(
-    of: LiveKey,
-    writer: WriterNumber,
-    after: LiveExtent,
-) -> Span {
+pub(crate) fn live_texts(of: LiveKey, writer: WriterNumber, after: LiveExtent) -> Span {
     let all = Span::of_prefix(Table::Rows, with(of, &[&[writer.get()]]).bytes);
     all.behind(&Span::of_key(live_text(of, writer, after)))
 }
 
 /// Parses the position of a key of [`live_texts`].
-pub(in crate::store::embedded) fn live_position_of(bytes: &[u8]) -> Option<u32> {
+pub(crate) fn live_position_of(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.last_chunk::<4>()?))
 }
 
@@ -111,7 +103,7 @@ fn with(of: LiveKey, parts: &[&[u8]]) -> Key {
 
 // List of a conversation: conversation ‖ inverted minute, so that the newest comes first ‖ id.
 
-pub(in crate::store::embedded) fn live_listing(minute: u32, of: LiveKey) -> Key {
+pub(crate) fn live_listing(minute: u32, of: LiveKey) -> Key {
     rows(
         Tag::LiveListing,
         &[
@@ -123,10 +115,7 @@ pub(in crate::store::embedded) fn live_listing(minute: u32, of: LiveKey) -> Key 
 }
 
 /// The list of a conversation from a minute on.
-pub(in crate::store::embedded) fn live_listings(
-    conversation: ConversationId,
-    from_minute: u32,
-) -> Span {
+pub(crate) fn live_listings(conversation: ConversationId, from_minute: u32) -> Span {
     let prefix =
         |parts: &[&[u8]]| Span::of_prefix(Table::Rows, rows(Tag::LiveListing, parts).bytes);
     let id = conversation.0.as_bytes();
@@ -134,7 +123,7 @@ pub(in crate::store::embedded) fn live_listings(
 }
 
 /// Parses a key of [`live_listings`].
-pub(in crate::store::embedded) fn live_listing_of(bytes: &[u8]) -> Option<(u32, LiveKey)> {
+pub(crate) fn live_listing_of(bytes: &[u8]) -> Option<(u32, LiveKey)> {
     let (conversation, rest) = bytes.get(1..)?.split_first_chunk::<16>()?;
     let (minute, id) = rest.split_first_chunk::<4>()?;
     let live = LiveKey {
@@ -146,7 +135,7 @@ pub(in crate::store::embedded) fn live_listing_of(bytes: &[u8]) -> Option<(u32, 
 
 // Due queue: shard ‖ minute ‖ id ‖ conversation.
 
-pub(in crate::store::embedded) fn due_live(minute: u32, of: LiveKey) -> Key {
+pub(crate) fn due_live(minute: u32, of: LiveKey) -> Key {
     let shard = OutboxShard::of(of.conversation).number();
     rows(
         Tag::DueLive,
@@ -160,7 +149,7 @@ pub(in crate::store::embedded) fn due_live(minute: u32, of: LiveKey) -> Key {
 }
 
 /// The entries of a shard in some minutes, both included.
-pub(in crate::store::embedded) fn due_lives(
+pub(crate) fn due_lives(
     shard: OutboxShard,
     (from, up_to): (u32, u32),
     after: Option<(u32, LiveKey)>,
@@ -178,7 +167,7 @@ pub(in crate::store::embedded) fn due_lives(
 }
 
 /// Parses a key of [`due_lives`].
-pub(in crate::store::embedded) fn due_live_of(bytes: &[u8]) -> Option<(u32, LiveKey)> {
+pub(crate) fn due_live_of(bytes: &[u8]) -> Option<(u32, LiveKey)> {
     let (minute, rest) = bytes.get(2..)?.split_first_chunk::<4>()?;
     let (id, conversation) = rest.split_first_chunk::<16>()?;
     let live = LiveKey {

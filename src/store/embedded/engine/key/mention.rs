@@ -6,23 +6,19 @@ use crate::model::{ConversationId, MessageId, OrderKey, UserId};
 
 // Mentions: name ‖ 0 ‖ conversation ‖ order key. Mentions of everyone: conversation ‖ order key.
 
-pub(in crate::store::embedded) fn mention(
-    user: &UserId,
-    conversation: ConversationId,
-    message: OrderKey,
-) -> Key {
+pub(crate) fn mention(user: &UserId, conversation: ConversationId, message: OrderKey) -> Key {
     rows(
         Tag::Mention,
         &[&name(user), conversation.0.as_bytes(), &message.0],
     )
 }
 
-pub(in crate::store::embedded) fn everyone(conversation: ConversationId, message: OrderKey) -> Key {
+pub(crate) fn everyone(conversation: ConversationId, message: OrderKey) -> Key {
     rows(Tag::Everyone, &[conversation.0.as_bytes(), &message.0])
 }
 
 /// Mentions of a user after a position, and up to another one, the oldest first.
-pub(in crate::store::embedded) fn mentions(
+pub(crate) fn mentions(
     user: &UserId,
     conversation: ConversationId,
     (after, up_to): (OrderKey, OrderKey),
@@ -34,7 +30,7 @@ pub(in crate::store::embedded) fn mentions(
 }
 
 /// Mentions of everyone after a position, and up to another one, the oldest first.
-pub(in crate::store::embedded) fn everyones(
+pub(crate) fn everyones(
     conversation: ConversationId,
     (after, up_to): (OrderKey, OrderKey),
 ) -> Span {
@@ -51,39 +47,39 @@ fn between(after: Key, up_to: Key) -> Span {
 }
 
 /// Parses the message at the end of a key of [`mentions`] or [`everyones`].
-pub(in crate::store::embedded) fn mentioned_at(bytes: &[u8]) -> Option<MessageId> {
+pub(crate) fn mentioned_at(bytes: &[u8]) -> Option<MessageId> {
     MessageId::from_order_key(OrderKey(*bytes.last_chunk::<16>()?))
 }
 
-pub(in crate::store::embedded) fn all_mentions() -> Span {
+pub(crate) fn all_mentions() -> Span {
     all_after(Tag::Mention, None)
 }
 
-pub(in crate::store::embedded) fn all_everyones() -> Span {
+pub(crate) fn all_everyones() -> Span {
     all_after(Tag::Everyone, None)
 }
 
 /// Parses the message of a key of [`all_mentions`].
-pub(in crate::store::embedded) fn mention_of(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
+pub(crate) fn mention_of(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
     let (_, rest) = split_name(bytes.get(1..)?)?;
     let (conversation, _) = rest.split_first_chunk::<16>()?;
     Some((conversation_id(conversation)?, mentioned_at(rest)?))
 }
 
 /// Parses a key of [`all_everyones`].
-pub(in crate::store::embedded) fn everyone_of(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
+pub(crate) fn everyone_of(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
     let (conversation, _) = bytes.get(1..)?.split_first_chunk::<16>()?;
     Some((conversation_id(conversation)?, mentioned_at(bytes)?))
 }
 
 /// The message of the key of a mention of everyone.
-pub(in crate::store::embedded) fn everyone_in(key: &Key) -> Option<(ConversationId, MessageId)> {
+pub(crate) fn everyone_in(key: &Key) -> Option<(ConversationId, MessageId)> {
     has_tag(key, Tag::Everyone)
         .then(|| everyone_of(&key.bytes))
         .flatten()
 }
 
 /// Range of all mentions of a user, in all conversations.
-pub(in crate::store::embedded) fn mentions_of_user(user: &UserId) -> Span {
+pub(crate) fn mentions_of_user(user: &UserId) -> Span {
     Span::of_prefix(Table::Rows, rows(Tag::Mention, &[&name(user)]).bytes)
 }

@@ -7,7 +7,7 @@ use crate::store::DeadLetter;
 
 // Outbox: shard ‖ order key of the row ‖ conversation, the oldest first.
 
-pub(in crate::store::embedded) fn outbox_row(
+pub(crate) fn outbox_row(
     shard: OutboxShard,
     position: OrderKey,
     conversation: ConversationId,
@@ -19,11 +19,7 @@ pub(in crate::store::embedded) fn outbox_row(
 }
 
 /// Rows after a position, and up to another one.
-pub(in crate::store::embedded) fn outbox_rows(
-    shard: OutboxShard,
-    after: OrderKey,
-    up_to: OrderKey,
-) -> Span {
+pub(crate) fn outbox_rows(shard: OutboxShard, after: OrderKey, up_to: OrderKey) -> Span {
     let at = |position: OrderKey| {
         let prefix = rows(Tag::Outbox, &[&[shard.number()], &position.0]).bytes;
         Span::of_prefix(Table::Rows, prefix)
@@ -36,9 +32,7 @@ pub(in crate::store::embedded) fn outbox_rows(
 }
 
 /// Parses a key of [`outbox_rows`].
-pub(in crate::store::embedded) fn outbox_row_of(
-    bytes: &[u8],
-) -> Option<(TimeUuid, ConversationId)> {
+pub(crate) fn outbox_row_of(bytes: &[u8]) -> Option<(TimeUuid, ConversationId)> {
     let (position, conversation) = bytes.get(2..)?.split_first_chunk::<16>()?;
     Some((
         TimeUuid::from_order_key(OrderKey(*position))?,
@@ -47,7 +41,7 @@ pub(in crate::store::embedded) fn outbox_row_of(
 }
 
 /// Position of a named reader in one shard: reader ‖ 0 ‖ shard.
-pub(in crate::store::embedded) fn reader_position(reader: &str, shard: OutboxShard) -> Key {
+pub(crate) fn reader_position(reader: &str, shard: OutboxShard) -> Key {
     rows(
         Tag::OutboxPosition,
         &[reader.as_bytes(), &[0, shard.number()]],
@@ -55,7 +49,7 @@ pub(in crate::store::embedded) fn reader_position(reader: &str, shard: OutboxSha
 }
 
 /// Dead letter: reader ‖ 0 ‖ order key of the event ‖ kind ‖ part.
-pub(in crate::store::embedded) fn dead_letter(reader: &str, letter: &DeadLetter) -> Key {
+pub(crate) fn dead_letter(reader: &str, letter: &DeadLetter) -> Key {
     let event = &letter.event;
     rows(
         Tag::OutboxDead,
@@ -70,11 +64,11 @@ pub(in crate::store::embedded) fn dead_letter(reader: &str, letter: &DeadLetter)
 }
 
 /// Dead letters of a reader, those with the oldest events first.
-pub(in crate::store::embedded) fn dead_letters(reader: &str) -> Span {
+pub(crate) fn dead_letters(reader: &str) -> Span {
     let prefix = rows(Tag::OutboxDead, &[reader.as_bytes(), &[0]]).bytes;
     Span::of_prefix(Table::Rows, prefix)
 }
 
-pub(in crate::store::embedded) fn is_dead_letter(key: &Key) -> bool {
+pub(crate) fn is_dead_letter(key: &Key) -> bool {
     has_tag(key, Tag::OutboxDead)
 }

@@ -5,7 +5,7 @@ use crate::model::{ConversationId, Emoji, MessageId, OrderKey, UserId};
 
 // Reactions: conversation ‖ order key ‖ emoji ‖ 0 ‖ name ‖ 0; ended ones with the name before the emoji. No emoji holds a zero byte.
 
-pub(in crate::store::embedded) fn reaction(
+pub(crate) fn reaction(
     conversation: ConversationId,
     message: MessageId,
     emoji: &Emoji,
@@ -24,7 +24,7 @@ pub(in crate::store::embedded) fn reaction(
 }
 
 /// Key of the end of a reaction.
-pub(in crate::store::embedded) fn ended_reaction(
+pub(crate) fn ended_reaction(
     conversation: ConversationId,
     message: MessageId,
     emoji: &Emoji,
@@ -42,16 +42,13 @@ pub(in crate::store::embedded) fn ended_reaction(
     )
 }
 
-pub(in crate::store::embedded) fn reactions(
-    conversation: ConversationId,
-    message: MessageId,
-) -> Span {
+pub(crate) fn reactions(conversation: ConversationId, message: MessageId) -> Span {
     let prefix = [conversation.0.as_bytes(), &message.order_key().0[..]];
     Span::of_prefix(Table::Rows, rows(Tag::Reaction, &prefix).bytes)
 }
 
 /// Range of a user's ended reactions to a message.
-pub(in crate::store::embedded) fn ended_reactions_of(
+pub(crate) fn ended_reactions_of(
     conversation: ConversationId,
     message: MessageId,
     user: &UserId,
@@ -65,7 +62,7 @@ pub(in crate::store::embedded) fn ended_reactions_of(
 }
 
 /// Range of the reactions with one emoji.
-pub(in crate::store::embedded) fn reactions_of(
+pub(crate) fn reactions_of(
     conversation: ConversationId,
     message: MessageId,
     emoji: &Emoji,
@@ -83,7 +80,7 @@ pub(in crate::store::embedded) fn reactions_of(
 }
 
 /// Range of the reactions after one of them.
-pub(in crate::store::embedded) fn reactions_after(
+pub(crate) fn reactions_after(
     conversation: ConversationId,
     message: MessageId,
     after: Option<&(Emoji, UserId)>,
@@ -98,7 +95,7 @@ pub(in crate::store::embedded) fn reactions_after(
 }
 
 /// Range of the reactions of all messages of a conversation.
-pub(in crate::store::embedded) fn reactions_in(conversation: ConversationId) -> Span {
+pub(crate) fn reactions_in(conversation: ConversationId) -> Span {
     Span::of_prefix(
         Table::Rows,
         rows(Tag::Reaction, &[conversation.0.as_bytes()]).bytes,
@@ -106,12 +103,12 @@ pub(in crate::store::embedded) fn reactions_in(conversation: ConversationId) -> 
 }
 
 /// Parses the message of a reaction key.
-pub(in crate::store::embedded) fn reaction_to(bytes: &[u8]) -> Option<MessageId> {
+pub(crate) fn reaction_to(bytes: &[u8]) -> Option<MessageId> {
     MessageId::from_order_key(OrderKey(bytes.get(17..33)?.try_into().ok()?))
 }
 
 /// Parses the emoji and the user of the key of a reaction.
-pub(in crate::store::embedded) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, UserId)> {
+pub(crate) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, UserId)> {
     let rest = bytes.get(33..)?;
     let end = rest.iter().position(|byte| *byte == 0)?;
     let emoji = Emoji::kept(std::str::from_utf8(&rest[..end]).ok()?);

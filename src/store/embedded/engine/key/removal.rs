@@ -5,13 +5,13 @@ use crate::model::{ConversationId, OutboxShard};
 use crate::store::DueRemoval;
 
 /// Key of the last position up to which messages were removed.
-pub(in crate::store::embedded) fn removed_up_to(id: ConversationId) -> Key {
+pub(crate) fn removed_up_to(id: ConversationId) -> Key {
     rows(Tag::Removed, &[id.0.as_bytes()])
 }
 
 // Due removals: shard ‖ hour ‖ conversation.
 
-pub(in crate::store::embedded) fn due_removal(due: DueRemoval) -> Key {
+pub(crate) fn due_removal(due: DueRemoval) -> Key {
     let shard = OutboxShard::of(due.conversation).number();
     rows(
         Tag::DueRemoval,
@@ -24,7 +24,7 @@ pub(in crate::store::embedded) fn due_removal(due: DueRemoval) -> Key {
 }
 
 /// The entries of a shard in some hours, both included.
-pub(in crate::store::embedded) fn due_removals(
+pub(crate) fn due_removals(
     shard: OutboxShard,
     (from, up_to): (u32, u32),
     after: Option<DueRemoval>,
@@ -42,7 +42,7 @@ pub(in crate::store::embedded) fn due_removals(
 }
 
 /// Parses a key of [`due_removals`].
-pub(in crate::store::embedded) fn due_removal_of(bytes: &[u8]) -> Option<DueRemoval> {
+pub(crate) fn due_removal_of(bytes: &[u8]) -> Option<DueRemoval> {
     let (hour, conversation) = bytes.get(2..)?.split_first_chunk::<4>()?;
     Some(DueRemoval {
         hour: u32::from_be_bytes(*hour),

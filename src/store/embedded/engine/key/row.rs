@@ -4,41 +4,41 @@ use super::{Key, Span, Table, Tag, conversation_id, name, rows};
 use crate::model::message::IdempotencyKey;
 use crate::model::{AppKey, ConversationId, JobId, MessageId, OrderKey, UserId};
 
-pub(in crate::store::embedded) fn meta(name: &str) -> Key {
+pub(crate) fn meta(name: &str) -> Key {
     rows(Tag::Meta, &[name.as_bytes()])
 }
 
-pub(in crate::store::embedded) fn note(name: &str) -> Key {
+pub(crate) fn note(name: &str) -> Key {
     rows(Tag::Note, &[name.as_bytes()])
 }
 
-pub(in crate::store::embedded) fn conversation(id: ConversationId) -> Key {
+pub(crate) fn conversation(id: ConversationId) -> Key {
     rows(Tag::Conversation, &[id.0.as_bytes()])
 }
 
-pub(in crate::store::embedded) fn conversation_profile(id: ConversationId) -> Key {
+pub(crate) fn conversation_profile(id: ConversationId) -> Key {
     rows(Tag::ConversationProfile, &[id.0.as_bytes()])
 }
 
-pub(in crate::store::embedded) fn app_key(key: &AppKey) -> Key {
+pub(crate) fn app_key(key: &AppKey) -> Key {
     rows(Tag::AppKey, &[key.as_str().as_bytes()])
 }
 
-pub(in crate::store::embedded) fn conversations_after(after: Option<ConversationId>) -> Span {
+pub(crate) fn conversations_after(after: Option<ConversationId>) -> Span {
     all_after(Tag::Conversation, after.map(conversation))
 }
 
 /// Parses a key of [`conversations_after`].
-pub(in crate::store::embedded) fn conversation_of(bytes: &[u8]) -> Option<ConversationId> {
+pub(crate) fn conversation_of(bytes: &[u8]) -> Option<ConversationId> {
     conversation_id(bytes.get(1..)?.try_into().ok()?)
 }
 
-pub(in crate::store::embedded) fn users_after(after: Option<&UserId>) -> Span {
+pub(crate) fn users_after(after: Option<&UserId>) -> Span {
     all_after(Tag::User, after.map(user))
 }
 
 /// Parses a key of [`users_after`].
-pub(in crate::store::embedded) fn user_of(bytes: &[u8]) -> Option<UserId> {
+pub(crate) fn user_of(bytes: &[u8]) -> Option<UserId> {
     UserId::parse(std::str::from_utf8(bytes.get(1..)?).ok()?).ok()
 }
 
@@ -51,19 +51,19 @@ pub(super) fn all_after(tag: Tag, after: Option<Key>) -> Span {
 }
 
 /// Key of a conversation's membership version and owner count.
-pub(in crate::store::embedded) fn roster(id: ConversationId) -> Key {
+pub(crate) fn roster(id: ConversationId) -> Key {
     rows(Tag::Roster, &[id.0.as_bytes()])
 }
 
-pub(in crate::store::embedded) fn pair(one: &UserId, other: &UserId) -> Key {
+pub(crate) fn pair(one: &UserId, other: &UserId) -> Key {
     rows(Tag::Pair, &[&crate::model::id::pair_key(one, other)])
 }
 
-pub(in crate::store::embedded) fn user(id: &UserId) -> Key {
+pub(crate) fn user(id: &UserId) -> Key {
     rows(Tag::User, &[id.as_str().as_bytes()])
 }
 
-pub(in crate::store::embedded) fn send_by_key(
+pub(crate) fn send_by_key(
     conversation: ConversationId,
     sender: &UserId,
     key: &IdempotencyKey,
@@ -79,14 +79,14 @@ pub(in crate::store::embedded) fn send_by_key(
 }
 
 /// List of the pins of a conversation.
-pub(in crate::store::embedded) fn pin_list(conversation: ConversationId) -> Key {
+pub(crate) fn pin_list(conversation: ConversationId) -> Key {
     rows(Tag::PinList, &[conversation.0.as_bytes()])
 }
 
 // Pins of version 0.2: conversation ‖ order key of the message.
 
 /// Range of the pins of a conversation that has no list yet.
-pub(in crate::store::embedded) fn pins(conversation: ConversationId) -> Span {
+pub(crate) fn pins(conversation: ConversationId) -> Span {
     Span::of_prefix(
         Table::Rows,
         rows(Tag::Pin, &[conversation.0.as_bytes()]).bytes,
@@ -94,16 +94,16 @@ pub(in crate::store::embedded) fn pins(conversation: ConversationId) -> Span {
 }
 
 /// Parses the message of a key of [`pins`].
-pub(in crate::store::embedded) fn pinned_of(bytes: &[u8]) -> Option<MessageId> {
+pub(crate) fn pinned_of(bytes: &[u8]) -> Option<MessageId> {
     MessageId::from_order_key(OrderKey(bytes.get(17..)?.try_into().ok()?))
 }
 
-pub(in crate::store::embedded) fn all_pairs() -> Span {
+pub(crate) fn all_pairs() -> Span {
     all_after(Tag::Pair, None)
 }
 
 /// The part of a range after the key with these bytes.
-pub(in crate::store::embedded) fn behind(span: Span, bytes: Option<Vec<u8>>) -> Span {
+pub(crate) fn behind(span: Span, bytes: Option<Vec<u8>>) -> Span {
     match bytes {
         Some(bytes) => {
             let key = Key {
@@ -116,11 +116,11 @@ pub(in crate::store::embedded) fn behind(span: Span, bytes: Option<Vec<u8>>) -> 
     }
 }
 
-pub(in crate::store::embedded) fn is_send_by_key(key: &Key) -> bool {
+pub(crate) fn is_send_by_key(key: &Key) -> bool {
     has_tag(key, Tag::SendByKey)
 }
 
-pub(in crate::store::embedded) fn is_ended_job(key: &Key) -> bool {
+pub(crate) fn is_ended_job(key: &Key) -> bool {
     has_tag(key, Tag::EndedJob)
 }
 
@@ -130,7 +130,7 @@ pub(super) fn has_tag(key: &Key, tag: Tag) -> bool {
 
 // Users who are notified of all messages: conversation ‖ name.
 
-pub(in crate::store::embedded) fn notify_all(conversation: ConversationId, user: &UserId) -> Key {
+pub(crate) fn notify_all(conversation: ConversationId, user: &UserId) -> Key {
     rows(
         Tag::NotifyAll,
         &[conversation.0.as_bytes(), user.as_str().as_bytes()],
@@ -138,10 +138,7 @@ pub(in crate::store::embedded) fn notify_all(conversation: ConversationId, user:
 }
 
 /// Those of a conversation after a user.
-pub(in crate::store::embedded) fn notify_all_after(
-    conversation: ConversationId,
-    after: Option<&UserId>,
-) -> Span {
+pub(crate) fn notify_all_after(conversation: ConversationId, after: Option<&UserId>) -> Span {
     let all = Span::of_prefix(
         Table::Rows,
         rows(Tag::NotifyAll, &[conversation.0.as_bytes()]).bytes,
@@ -153,21 +150,21 @@ pub(in crate::store::embedded) fn notify_all_after(
 }
 
 /// Parses the user of a key of [`notify_all_after`].
-pub(in crate::store::embedded) fn notify_all_of(bytes: &[u8]) -> Option<UserId> {
+pub(crate) fn notify_all_of(bytes: &[u8]) -> Option<UserId> {
     UserId::parse(std::str::from_utf8(bytes.get(17..)?).ok()?).ok()
 }
 
 // Jobs: those that run, and those that have ended.
 
-pub(in crate::store::embedded) fn job(id: JobId) -> Key {
+pub(crate) fn job(id: JobId) -> Key {
     rows(Tag::Job, &[id.0.as_bytes()])
 }
 
-pub(in crate::store::embedded) fn ended_job(id: JobId) -> Key {
+pub(crate) fn ended_job(id: JobId) -> Key {
     rows(Tag::EndedJob, &[id.0.as_bytes()])
 }
 
 /// Range of the jobs that run.
-pub(in crate::store::embedded) fn jobs() -> Span {
+pub(crate) fn jobs() -> Span {
     all_after(Tag::Job, None)
 }

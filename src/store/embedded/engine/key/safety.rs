@@ -6,17 +6,17 @@ use crate::model::{ConversationId, OrderKey, ReportId, UserId};
 use crate::store::Restricted;
 
 /// Restriction of a user. That of everyone has an empty name, which no user has.
-pub(in crate::store::embedded) fn restriction(restricted: &Restricted) -> Key {
+pub(crate) fn restriction(restricted: &Restricted) -> Key {
     let name = restricted.as_ref().map_or("", UserId::as_str);
     rows(Tag::Restriction, &[name.as_bytes()])
 }
 
-pub(in crate::store::embedded) fn restrictions() -> Span {
+pub(crate) fn restrictions() -> Span {
     all_after(Tag::Restriction, None)
 }
 
 /// Parses a key of [`restrictions`].
-pub(in crate::store::embedded) fn restricted_of(bytes: &[u8]) -> Option<Restricted> {
+pub(crate) fn restricted_of(bytes: &[u8]) -> Option<Restricted> {
     match bytes.get(1..)? {
         [] => Some(None),
         _ => user_of(bytes).map(Some),
@@ -25,35 +25,35 @@ pub(in crate::store::embedded) fn restricted_of(bytes: &[u8]) -> Option<Restrict
 
 // Blocks: name ‖ 0 ‖ blocked name.
 
-pub(in crate::store::embedded) fn block(user: &UserId, blocked: &UserId) -> Key {
+pub(crate) fn block(user: &UserId, blocked: &UserId) -> Key {
     rows(Tag::Block, &[&name(user), blocked.as_str().as_bytes()])
 }
 
-pub(in crate::store::embedded) fn blocks(user: &UserId) -> Span {
+pub(crate) fn blocks(user: &UserId) -> Span {
     Span::of_prefix(Table::Rows, rows(Tag::Block, &[&name(user)]).bytes)
 }
 
 /// Parses the user of a key of [`all_blocks`].
-pub(in crate::store::embedded) fn blocker_of(bytes: &[u8]) -> Option<UserId> {
+pub(crate) fn blocker_of(bytes: &[u8]) -> Option<UserId> {
     Some(split_name(bytes.get(1..)?)?.0)
 }
 
 /// Parses the blocked user of a key of [`blocks`].
-pub(in crate::store::embedded) fn blocked_of(bytes: &[u8]) -> Option<UserId> {
+pub(crate) fn blocked_of(bytes: &[u8]) -> Option<UserId> {
     let (_, blocked) = split_name(bytes.get(1..)?)?;
     UserId::parse(std::str::from_utf8(blocked).ok()?).ok()
 }
 
 // Bans: conversation ‖ name.
 
-pub(in crate::store::embedded) fn ban(conversation: ConversationId, user: &UserId) -> Key {
+pub(crate) fn ban(conversation: ConversationId, user: &UserId) -> Key {
     rows(
         Tag::Ban,
         &[conversation.0.as_bytes(), user.as_str().as_bytes()],
     )
 }
 
-pub(in crate::store::embedded) fn bans(conversation: ConversationId) -> Span {
+pub(crate) fn bans(conversation: ConversationId) -> Span {
     Span::of_prefix(
         Table::Rows,
         rows(Tag::Ban, &[conversation.0.as_bytes()]).bytes,
@@ -61,31 +61,31 @@ pub(in crate::store::embedded) fn bans(conversation: ConversationId) -> Span {
 }
 
 /// Range of the bans of all conversations.
-pub(in crate::store::embedded) fn all_bans() -> Span {
+pub(crate) fn all_bans() -> Span {
     all_after(Tag::Ban, None)
 }
 
-pub(in crate::store::embedded) fn ban_place(conversation: ConversationId, user: &UserId) -> Span {
+pub(crate) fn ban_place(conversation: ConversationId, user: &UserId) -> Span {
     Span::of_key(ban(conversation, user))
 }
 
 /// Parses the user of a key of [`bans`].
-pub(in crate::store::embedded) fn banned_of(bytes: &[u8]) -> Option<UserId> {
+pub(crate) fn banned_of(bytes: &[u8]) -> Option<UserId> {
     UserId::parse(std::str::from_utf8(bytes.get(17..)?).ok()?).ok()
 }
 
 // Reports, and their resolutions: inverted order key, so that the newest comes first.
 
-pub(in crate::store::embedded) fn report(position: OrderKey) -> Key {
+pub(crate) fn report(position: OrderKey) -> Key {
     rows(Tag::Report, &[&turned(position.0)])
 }
 
-pub(in crate::store::embedded) fn report_resolution(position: OrderKey) -> Key {
+pub(crate) fn report_resolution(position: OrderKey) -> Key {
     rows(Tag::ReportResolution, &[&turned(position.0)])
 }
 
 /// Reports before one position and after another one.
-pub(in crate::store::embedded) fn reports(older_than: OrderKey, newer_than: OrderKey) -> Span {
+pub(crate) fn reports(older_than: OrderKey, newer_than: OrderKey) -> Span {
     Span {
         table: Table::Rows,
         start: Span::of_key(report(older_than)).end,
@@ -94,7 +94,7 @@ pub(in crate::store::embedded) fn reports(older_than: OrderKey, newer_than: Orde
 }
 
 /// Range of all reports and all resolutions.
-pub(in crate::store::embedded) fn all_reports() -> Span {
+pub(crate) fn all_reports() -> Span {
     Span {
         table: Table::Rows,
         start: vec![Tag::Report as u8],
@@ -103,10 +103,10 @@ pub(in crate::store::embedded) fn all_reports() -> Span {
 }
 
 /// Parses the report of a key of [`all_reports`].
-pub(in crate::store::embedded) fn report_of(bytes: &[u8]) -> Option<ReportId> {
+pub(crate) fn report_of(bytes: &[u8]) -> Option<ReportId> {
     ReportId::from_order_key(OrderKey(turned(*bytes.last_chunk::<16>()?)))
 }
 
-pub(in crate::store::embedded) fn all_blocks() -> Span {
+pub(crate) fn all_blocks() -> Span {
     all_after(Tag::Block, None)
 }

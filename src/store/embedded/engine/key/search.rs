@@ -4,7 +4,7 @@ use super::{Key, Span, Table};
 use crate::model::ConversationId;
 use crate::store::SearchSegmentKey;
 
-pub(in crate::store::embedded) fn search_directory(conversation: ConversationId) -> Key {
+pub(crate) fn search_directory(conversation: ConversationId) -> Key {
     Key {
         table: Table::Search,
         bytes: conversation.0.as_bytes().to_vec(),
@@ -13,7 +13,7 @@ pub(in crate::store::embedded) fn search_directory(conversation: ConversationId)
 
 // Blocks: conversation ‖ segment ‖ number.
 
-pub(in crate::store::embedded) fn search_block(segment: SearchSegmentKey, block: u32) -> Key {
+pub(crate) fn search_block(segment: SearchSegmentKey, block: u32) -> Key {
     let mut bytes = prefix(segment);
     bytes.extend_from_slice(&block.to_be_bytes());
     Key {
@@ -22,7 +22,7 @@ pub(in crate::store::embedded) fn search_block(segment: SearchSegmentKey, block:
     }
 }
 
-pub(in crate::store::embedded) fn search_segment(segment: SearchSegmentKey) -> Span {
+pub(crate) fn search_segment(segment: SearchSegmentKey) -> Span {
     Span::of_prefix(Table::Search, prefix(segment))
 }
 

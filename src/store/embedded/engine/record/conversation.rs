@@ -12,7 +12,7 @@ use crate::store::rules::import::activity;
 
 /// A conversation without its key.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::store::embedded) struct ConversationRecord {
+pub(crate) struct ConversationRecord {
     kind: ConversationKind,
     name: Option<GroupName>,
     created_at: Timestamp,
@@ -26,7 +26,7 @@ pub(in crate::store::embedded) struct ConversationRecord {
 }
 
 impl ConversationRecord {
-    pub(in crate::store::embedded) fn encode(conversation: &Conversation) -> Vec<u8> {
+    pub(crate) fn encode(conversation: &Conversation) -> Vec<u8> {
         let Conversation {
             id: _,
             kind,
@@ -61,7 +61,7 @@ impl ConversationRecord {
         extended.expect("plain data serialises")
     }
 
-    pub(in crate::store::embedded) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (record, rest) = postcard::take_from_bytes::<Self>(body(bytes)?)?;
         let (slow_mode_seconds, rest) = match rest {
             [] => (0, rest),
@@ -85,7 +85,7 @@ impl ConversationRecord {
         })
     }
 
-    pub(in crate::store::embedded) fn into_conversation(self, id: ConversationId) -> Conversation {
+    pub(crate) fn into_conversation(self, id: ConversationId) -> Conversation {
         let Self {
             kind,
             name,
@@ -112,25 +112,22 @@ impl ConversationRecord {
 
 /// Head of a conversation: the values that its messages and participants change, written as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::store::embedded) struct HeadRecord {
-    pub(in crate::store::embedded) last_message: Option<MessageId>,
+pub(crate) struct HeadRecord {
+    pub(crate) last_message: Option<MessageId>,
     /// Sort key of the inboxes.
-    pub(in crate::store::embedded) last_activity: Timestamp,
+    pub(crate) last_activity: Timestamp,
     /// Activity given by an import: it counts if it is later than the last message.
-    pub(in crate::store::embedded) given_activity: Option<Timestamp>,
-    pub(in crate::store::embedded) message_count: u64,
+    pub(crate) given_activity: Option<Timestamp>,
+    pub(crate) message_count: u64,
     /// Number of current participants.
-    pub(in crate::store::embedded) participant_count: u64,
-    pub(in crate::store::embedded) newest_change: Option<ChangeId>,
+    pub(crate) participant_count: u64,
+    pub(crate) newest_change: Option<ChangeId>,
     /// See [`Listing::Busy`].
-    pub(in crate::store::embedded) is_busy: bool,
+    pub(crate) is_busy: bool,
 }
 
 impl HeadRecord {
-    pub(in crate::store::embedded) fn new(
-        created_at: Timestamp,
-        given_activity: Option<Timestamp>,
-    ) -> Self {
+    pub(crate) fn new(created_at: Timestamp, given_activity: Option<Timestamp>) -> Self {
         Self {
             last_message: None,
             last_activity: activity(created_at, given_activity, None),
@@ -143,7 +140,7 @@ impl HeadRecord {
     }
 
     /// Index that lists the conversation in the inboxes of its participants.
-    pub(in crate::store::embedded) fn listing(&self, is_large: bool) -> Listing {
+    pub(crate) fn listing(&self, is_large: bool) -> Listing {
         match (is_large, self.is_busy) {
             (true, _) => Listing::Large,
             (false, true) => Listing::Busy,
@@ -152,7 +149,7 @@ impl HeadRecord {
     }
 
     /// Counts one more message, at any position. The activity is the time of the last message, or a later given one.
-    pub(in crate::store::embedded) fn count(&mut self, id: MessageId) {
+    pub(crate) fn count(&mut self, id: MessageId) {
         let last = self.last_message.map_or(id, |last| last.max(id));
         self.last_message = Some(last);
         self.last_activity = activity(self.last_activity, self.given_activity, Some(last));
@@ -162,9 +159,9 @@ impl HeadRecord {
 
 /// Membership version and owner count of a conversation. Defaults to no version and no owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(in crate::store::embedded) struct RosterRecord {
+pub(crate) struct RosterRecord {
     /// See [`crate::store::MembershipSnapshot::version`].
-    pub(in crate::store::embedded) version: Option<TimeUuid>,
+    pub(crate) version: Option<TimeUuid>,
     /// Number of current participants whose stored role is OWNER.
-    pub(in crate::store::embedded) owner_count: u64,
+    pub(crate) owner_count: u64,
 }

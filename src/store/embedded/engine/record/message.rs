@@ -37,7 +37,7 @@ fn message_body(bytes: &[u8]) -> Result<(&[u8], u8), DecodeError> {
 
 /// A message without its key. The fields that an unread count needs come first, see [`MessageLead`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::store::embedded) struct MessageRecord {
+pub(crate) struct MessageRecord {
     sender: UserId,
     kind: MessageKind,
     deleted_at: Option<Timestamp>,
@@ -52,7 +52,7 @@ pub(in crate::store::embedded) struct MessageRecord {
 
 /// Prefix of a [`MessageRecord`]: enough for an unread count, without the body.
 #[derive(Debug, Deserialize)]
-pub(in crate::store::embedded) struct MessageLead<'a> {
+pub(crate) struct MessageLead<'a> {
     /// Bytes of the name: a count compares them, and need not check that they are UTF-8.
     sender: &'a [u8],
     kind: MessageKind,
@@ -60,15 +60,12 @@ pub(in crate::store::embedded) struct MessageLead<'a> {
 }
 
 impl<'a> MessageLead<'a> {
-    pub(in crate::store::embedded) fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         Ok(postcard::take_from_bytes(message_body(bytes)?.0)?.0)
     }
 
     /// As [`Message::counts_as_unread_for`].
-    pub(in crate::store::embedded) fn counts_as_unread_for(
-        &self,
-        reader: UnreadReader<'_>,
-    ) -> bool {
+    pub(crate) fn counts_as_unread_for(&self, reader: UnreadReader<'_>) -> bool {
         self.kind == MessageKind::Text
             && self.deleted_at.is_none()
             && reader.counts_bytes(self.sender)
@@ -76,7 +73,7 @@ impl<'a> MessageLead<'a> {
 }
 
 impl MessageRecord {
-    pub(in crate::store::embedded) fn encode(message: &Message) -> Vec<u8> {
+    pub(crate) fn encode(message: &Message) -> Vec<u8> {
         let Message {
             conversation: _,
             id: _,
@@ -116,7 +113,7 @@ impl MessageRecord {
         bytes.expect("plain data serialises")
     }
 
-    pub(in crate::store::embedded) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (body, version) = message_body(bytes)?;
         let (record, rest) = postcard::take_from_bytes::<Self>(body)?;
         match (version, rest) {
@@ -168,11 +165,7 @@ impl MessageRecord {
         }
     }
 
-    pub(in crate::store::embedded) fn into_message(
-        self,
-        conversation: ConversationId,
-        id: MessageId,
-    ) -> Message {
+    pub(crate) fn into_message(self, conversation: ConversationId, id: MessageId) -> Message {
         let Self {
             sender,
             kind,

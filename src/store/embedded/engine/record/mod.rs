@@ -9,11 +9,9 @@ mod user;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub(in crate::store::embedded) use self::conversation::{
-    ConversationRecord, HeadRecord, RosterRecord,
-};
-pub(in crate::store::embedded) use self::message::{MessageLead, MessageRecord};
-pub(in crate::store::embedded) use self::user::{
+pub(crate) use self::conversation::{ConversationRecord, HeadRecord, RosterRecord};
+pub(crate) use self::message::{MessageLead, MessageRecord};
+pub(crate) use self::user::{
     FLAGS, PROFILE, decode_block, decode_flags, decode_membership, decode_profile, encode_block,
     encode_flags, encode_membership, encode_profile,
 };
@@ -26,7 +24,7 @@ use crate::model::{
 const VERSION: u8 = 1;
 
 #[derive(Debug, thiserror::Error)]
-pub(in crate::store::embedded) enum DecodeError {
+pub(crate) enum DecodeError {
     #[error("the value is empty")]
     Empty,
     #[error("the value has the unknown version {0}")]
@@ -41,13 +39,11 @@ pub(in crate::store::embedded) enum DecodeError {
     Postcard(#[from] postcard::Error),
 }
 
-pub(in crate::store::embedded) fn encode(record: &impl Serialize) -> Vec<u8> {
+pub(crate) fn encode(record: &impl Serialize) -> Vec<u8> {
     postcard::to_extend(record, vec![VERSION]).expect("plain data serialises")
 }
 
-pub(in crate::store::embedded) fn decode<T: DeserializeOwned>(
-    bytes: &[u8],
-) -> Result<T, DecodeError> {
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let (record, rest) = postcard::take_from_bytes(body(bytes)?)?;
     if rest.is_empty() {
         Ok(record)
@@ -64,55 +60,54 @@ fn body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     }
 }
 
-pub(in crate::store::embedded) fn encode_position(position: OrderKey) -> Vec<u8> {
+pub(crate) fn encode_position(position: OrderKey) -> Vec<u8> {
     [&[VERSION], position.0.as_slice()].concat()
 }
 
-pub(in crate::store::embedded) fn decode_position(bytes: &[u8]) -> Result<OrderKey, DecodeError> {
+pub(crate) fn decode_position(bytes: &[u8]) -> Result<OrderKey, DecodeError> {
     Ok(OrderKey(
         body(bytes)?.try_into().map_err(|_| DecodeError::Length)?,
     ))
 }
 
-pub(in crate::store::embedded) fn encode_act(act: ActPosition) -> Vec<u8> {
+pub(crate) fn encode_act(act: ActPosition) -> Vec<u8> {
     [&[VERSION], act.to_bytes().as_slice()].concat()
 }
 
-pub(in crate::store::embedded) fn decode_act(bytes: &[u8]) -> Result<ActPosition, DecodeError> {
+pub(crate) fn decode_act(bytes: &[u8]) -> Result<ActPosition, DecodeError> {
     ActPosition::from_bytes(body(bytes)?).ok_or(DecodeError::Length)
 }
 
-pub(in crate::store::embedded) fn encode_marker(marker: ReadMarker) -> Vec<u8> {
+pub(crate) fn encode_marker(marker: ReadMarker) -> Vec<u8> {
     [&[VERSION], marker.to_bytes().as_slice()].concat()
 }
 
-pub(in crate::store::embedded) fn decode_marker(bytes: &[u8]) -> Result<ReadMarker, DecodeError> {
+pub(crate) fn decode_marker(bytes: &[u8]) -> Result<ReadMarker, DecodeError> {
     Ok(ReadMarker::from_bytes(
         body(bytes)?.try_into().map_err(|_| DecodeError::Length)?,
     ))
 }
 
 /// Functions that decode and encode a record.
-pub(in crate::store::embedded) type RecordCodec<T> =
-    (fn(&[u8]) -> Result<T, DecodeError>, fn(&T) -> Vec<u8>);
+pub(crate) type RecordCodec<T> = (fn(&[u8]) -> Result<T, DecodeError>, fn(&T) -> Vec<u8>);
 
 /// A used idempotency key.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::store::embedded) struct SendRecord {
-    pub(in crate::store::embedded) message: MessageId,
-    pub(in crate::store::embedded) input_hash: InputHash,
-    pub(in crate::store::embedded) expires_at: Timestamp,
+pub(crate) struct SendRecord {
+    pub(crate) message: MessageId,
+    pub(crate) input_hash: InputHash,
+    pub(crate) expires_at: Timestamp,
 }
 
 /// A change of a user's inbox other than a new message.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::store::embedded) struct ChangeRecord {
-    pub(in crate::store::embedded) conversation: ConversationId,
-    pub(in crate::store::embedded) kind: LoggedChangeKind,
+pub(crate) struct ChangeRecord {
+    pub(crate) conversation: ConversationId,
+    pub(crate) kind: LoggedChangeKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::store::embedded) enum LoggedChangeKind {
+pub(crate) enum LoggedChangeKind {
     ConversationMade,
     MarkerMoved,
     MessageChanged,
@@ -122,18 +117,18 @@ pub(in crate::store::embedded) enum LoggedChangeKind {
 
 /// A change of a conversation without its key.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::store::embedded) struct ConversationChangeRecord {
-    pub(in crate::store::embedded) kind: model::ChangeKind,
-    pub(in crate::store::embedded) message: MessageId,
-    pub(in crate::store::embedded) user: UserId,
+pub(crate) struct ConversationChangeRecord {
+    pub(crate) kind: model::ChangeKind,
+    pub(crate) message: MessageId,
+    pub(crate) user: UserId,
 }
 
 /// Commit record, written with each commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(in crate::store::embedded) struct CommitRecord {
-    pub(in crate::store::embedded) number: u64,
+pub(crate) struct CommitRecord {
+    pub(crate) number: u64,
     /// Greatest id ever stored.
-    pub(in crate::store::embedded) newest_id: Option<TimeUuid>,
+    pub(crate) newest_id: Option<TimeUuid>,
 }
 
 #[cfg(test)]

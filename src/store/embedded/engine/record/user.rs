@@ -6,7 +6,7 @@ use crate::model::{
 };
 
 /// A block as a maximum register: the id of its last change, and whether it is on.
-pub(in crate::store::embedded) fn encode_block(change: ChangeId, is_on: bool) -> Vec<u8> {
+pub(crate) fn encode_block(change: ChangeId, is_on: bool) -> Vec<u8> {
     [
         &[VERSION],
         change.order_key().0.as_slice(),
@@ -15,9 +15,7 @@ pub(in crate::store::embedded) fn encode_block(change: ChangeId, is_on: bool) ->
     .concat()
 }
 
-pub(in crate::store::embedded) fn decode_block(
-    bytes: &[u8],
-) -> Result<(ChangeId, bool), DecodeError> {
+pub(crate) fn decode_block(bytes: &[u8]) -> Result<(ChangeId, bool), DecodeError> {
     let (change, is_on) = body(bytes)?
         .split_first_chunk::<16>()
         .ok_or(DecodeError::Length)?;
@@ -29,17 +27,17 @@ pub(in crate::store::embedded) fn decode_block(
 }
 
 /// Codec of flags, for a compare-and-set.
-pub(in crate::store::embedded) const FLAGS: RecordCodec<Flags> = (decode_flags, encode_flags);
+pub(crate) const FLAGS: RecordCodec<Flags> = (decode_flags, encode_flags);
 
 /// Flags of an entry. The level follows the flags of the first version, and is left out if it is the
 /// default.
-pub(in crate::store::embedded) fn encode_flags(flags: &Flags) -> Vec<u8> {
+pub(crate) fn encode_flags(flags: &Flags) -> Vec<u8> {
     let mut bytes = encode(flags);
     bytes.extend(flags.level.map(NotificationLevel::number));
     bytes
 }
 
-pub(in crate::store::embedded) fn decode_flags(bytes: &[u8]) -> Result<Flags, DecodeError> {
+pub(crate) fn decode_flags(bytes: &[u8]) -> Result<Flags, DecodeError> {
     let (flags, rest) = postcard::take_from_bytes::<Flags>(body(bytes)?)?;
     let level = match rest {
         [] => None,
@@ -57,7 +55,7 @@ const BOUNDED_MEMBERSHIP_VERSION: u8 = 3;
 type HistoryBounds = (OrderKey, OrderKey, Option<u32>);
 
 /// A membership. The end of a ban and a silence follow the fields of the first version.
-pub(in crate::store::embedded) fn encode_membership(membership: &Membership) -> Vec<u8> {
+pub(crate) fn encode_membership(membership: &Membership) -> Vec<u8> {
     if membership.is_plain() {
         return encode(membership);
     }
@@ -79,9 +77,7 @@ pub(in crate::store::embedded) fn encode_membership(membership: &Membership) -> 
     bytes.expect("plain data serialises")
 }
 
-pub(in crate::store::embedded) fn decode_membership(
-    bytes: &[u8],
-) -> Result<Membership, DecodeError> {
+pub(crate) fn decode_membership(bytes: &[u8]) -> Result<Membership, DecodeError> {
     type Moderated = (
         Membership,
         Option<Timestamp>,
@@ -113,11 +109,10 @@ pub(in crate::store::embedded) fn decode_membership(
 }
 
 /// Codec of profiles, for a compare-and-set.
-pub(in crate::store::embedded) const PROFILE: RecordCodec<Profile> =
-    (decode_profile, encode_profile);
+pub(crate) const PROFILE: RecordCodec<Profile> = (decode_profile, encode_profile);
 
 /// A profile. Its metadata follows the fields of the first version, and is left out where there is none.
-pub(in crate::store::embedded) fn encode_profile(profile: &Profile) -> Vec<u8> {
+pub(crate) fn encode_profile(profile: &Profile) -> Vec<u8> {
     let Profile {
         display_name,
         avatar_url,
@@ -131,7 +126,7 @@ pub(in crate::store::embedded) fn encode_profile(profile: &Profile) -> Vec<u8> {
     }
 }
 
-pub(in crate::store::embedded) fn decode_profile(bytes: &[u8]) -> Result<Profile, DecodeError> {
+pub(crate) fn decode_profile(bytes: &[u8]) -> Result<Profile, DecodeError> {
     let ((display_name, avatar_url, last_seen_at), rest) = postcard::take_from_bytes(body(bytes)?)?;
     let (metadata, rest) = match rest {
         [] => (None, rest),
