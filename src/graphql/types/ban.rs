@@ -10,18 +10,14 @@ use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
 use crate::model::{self, ConversationId};
 
-pub(in crate::graphql) struct Ban {
+pub(crate) struct Ban {
     scope: ViewerScope,
     conversation: ConversationId,
     ban: model::Ban,
 }
 
 impl Ban {
-    pub(in crate::graphql) fn new(
-        scope: &ViewerScope,
-        conversation: ConversationId,
-        ban: model::Ban,
-    ) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, conversation: ConversationId, ban: model::Ban) -> Self {
         Self {
             scope: scope.clone(),
             conversation,
@@ -35,7 +31,7 @@ impl Ban {
 #[Object]
 impl Ban {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.
-    pub(in crate::graphql) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::Ban(self.conversation, self.ban.user.clone()).encode()
     }
 
@@ -67,7 +63,7 @@ impl Ban {
 
 /// Edge of a ban.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct BanEdge {
+pub(crate) struct BanEdge {
     /// Cursor for `after` and `before` of `Conversation.bans`.
     cursor: String,
     /// The ban.
@@ -75,11 +71,7 @@ pub(in crate::graphql) struct BanEdge {
 }
 
 impl BanEdge {
-    pub(in crate::graphql) fn new(
-        scope: &ViewerScope,
-        conversation: ConversationId,
-        ban: model::Ban,
-    ) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, conversation: ConversationId, ban: model::Ban) -> Self {
         Self {
             cursor: ban.user.encode(List::Bans(conversation)),
             node: Ban::new(scope, conversation, ban),

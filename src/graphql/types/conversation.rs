@@ -20,26 +20,20 @@ use crate::graphql::scalar::{DateTime, Json, Uuid};
 use crate::graphql::scope::ViewerScope;
 use crate::model::{self, ConversationId, OrderKey};
 
-pub(in crate::graphql) struct Conversation {
+pub(crate) struct Conversation {
     scope: ViewerScope,
     conversation: Arc<model::Conversation>,
 }
 
 impl Conversation {
-    pub(in crate::graphql) fn new(
-        scope: &ViewerScope,
-        conversation: Arc<model::Conversation>,
-    ) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, conversation: Arc<model::Conversation>) -> Self {
         Self {
             scope: scope.clone(),
             conversation,
         }
     }
 
-    pub(in crate::graphql) async fn load(
-        scope: &ViewerScope,
-        id: ConversationId,
-    ) -> Result<Option<Self>> {
+    pub(crate) async fn load(scope: &ViewerScope, id: ConversationId) -> Result<Option<Self>> {
         Ok(scope
             .loaders
             .conversations
@@ -60,7 +54,7 @@ impl Conversation {
     }
 
     /// Loads a conversation of the viewer. A missing one is an error.
-    pub(in crate::graphql) async fn of(scope: &ViewerScope, id: ConversationId) -> Result<Self> {
+    pub(crate) async fn of(scope: &ViewerScope, id: ConversationId) -> Result<Self> {
         Self::load(scope, id)
             .await?
             .ok_or_else(|| missing("the conversation"))
@@ -94,7 +88,7 @@ impl SyncFields for Conversation {
 #[Object]
 impl Conversation {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.
-    pub(in crate::graphql) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::Conversation(self.conversation.id).encode()
     }
 
@@ -535,11 +529,11 @@ impl Conversation {
 
 /// Edge of a conversation.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct ConversationEdge {
+pub(crate) struct ConversationEdge {
     /// Cursor for `after` of the list.
-    pub(in crate::graphql) cursor: String,
+    pub(crate) cursor: String,
     /// The conversation.
-    pub(in crate::graphql) node: Conversation,
+    pub(crate) node: Conversation,
 }
 
 impl Edge for ConversationEdge {

@@ -15,7 +15,7 @@ use crate::model::{ConversationId, InboxRow, OrderKey};
 
 /// Edge of an inbox entry.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct InboxEntryEdge {
+pub(crate) struct InboxEntryEdge {
     /// Cursor for `after` and `before` of `Query.inbox`: the position of the entry at the time of
     /// this answer.
     cursor: String,
@@ -36,14 +36,14 @@ impl SyncFields for InboxEntryEdge {
 }
 
 impl InboxEntryEdge {
-    pub(in crate::graphql) fn new(scope: &ViewerScope, row: InboxRow) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, row: InboxRow) -> Self {
         Self {
             cursor: row.key().encode(List::Inbox(&scope.viewer)),
             node: InboxEntry::new(scope, row),
         }
     }
 
-    pub(in crate::graphql) async fn load(
+    pub(crate) async fn load(
         scope: &ViewerScope,
         conversation: ConversationId,
     ) -> Result<Option<Self>> {
@@ -52,10 +52,7 @@ impl InboxEntryEdge {
             .map(|row| Self::new(scope, row)))
     }
 
-    pub(in crate::graphql) async fn of_loaded(
-        scope: &ViewerScope,
-        entry: chat::LoadedEntry,
-    ) -> Self {
+    pub(crate) async fn of_loaded(scope: &ViewerScope, entry: chat::LoadedEntry) -> Self {
         Self {
             cursor: entry.row.key().encode(List::Inbox(&scope.viewer)),
             node: InboxEntry::of_loaded(scope, entry).await,
@@ -64,7 +61,7 @@ impl InboxEntryEdge {
 }
 
 /// Page of the viewer's inbox, the most recently active conversation first.
-pub(in crate::graphql) struct InboxEntryConnection {
+pub(crate) struct InboxEntryConnection {
     scope: ViewerScope,
     page: chat::InboxPage,
     /// Position before the read of the page, so that `inboxUpdated` delivers changes during the
@@ -73,7 +70,7 @@ pub(in crate::graphql) struct InboxEntryConnection {
 }
 
 impl InboxEntryConnection {
-    pub(in crate::graphql) fn new(
+    pub(crate) fn new(
         scope: &ViewerScope,
         page: chat::InboxPage,
         updates_position: OrderKey,
@@ -157,7 +154,7 @@ impl InboxEntryConnection {
 
 /// Numbers for the badge of an app.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct InboxSummary {
+pub(crate) struct InboxSummary {
     /// Number of conversations with unread messages, without muted and archived ones. Exact up to
     /// 100, among the 1,000 most recently active entries.
     unread_conversation_count: i32,
@@ -172,7 +169,7 @@ pub(in crate::graphql) struct InboxSummary {
 
 impl InboxSummary {
     /// The counts that a document selects of a summary.
-    pub(in crate::graphql) fn selected(summary: &Lookahead<'_>) -> SummaryFields {
+    pub(crate) fn selected(summary: &Lookahead<'_>) -> SummaryFields {
         SummaryFields {
             mentions: summary.field("mentionedConversationCount").exists(),
             messages: summary.field("unreadMessageCount").exists(),
@@ -195,7 +192,7 @@ impl From<chat::InboxSummary> for InboxSummary {
 /// Filter of inbox entries. An entry must match all given fields. Archived entries are left out by
 /// default.
 #[derive(InputObject, Default)]
-pub(in crate::graphql) struct InboxFilter {
+pub(crate) struct InboxFilter {
     /// DIRECT returns only direct conversations, GROUP only groups.
     kind: Option<ConversationKind>,
     /// True returns only entries with unread messages. False returns all.

@@ -15,7 +15,7 @@ use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
 use crate::model::{self, ConversationId, InboxRow, Unread};
 
-pub(in crate::graphql) struct InboxEntry {
+pub(crate) struct InboxEntry {
     pub(super) scope: ViewerScope,
     pub(super) row: InboxRow,
     pub(super) read: ReadBefore,
@@ -32,7 +32,7 @@ pub(super) struct ReadBefore {
 }
 
 impl InboxEntry {
-    pub(in crate::graphql) fn new(scope: &ViewerScope, row: InboxRow) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, row: InboxRow) -> Self {
         Self {
             scope: scope.clone(),
             row,
@@ -40,7 +40,7 @@ impl InboxEntry {
         }
     }
 
-    pub(in crate::graphql) async fn load(
+    pub(crate) async fn load(
         scope: &ViewerScope,
         conversation: ConversationId,
     ) -> Result<Option<Self>> {
@@ -147,7 +147,7 @@ pub(super) async fn row(
 #[Object]
 impl InboxEntry {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.
-    pub(in crate::graphql) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::InboxEntry(self.row.conversation, self.scope.viewer.clone()).encode()
     }
 

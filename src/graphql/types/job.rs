@@ -11,7 +11,7 @@ use crate::model::{self, JobId};
 /// State of a job.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::JobState")]
-pub(in crate::graphql) enum JobState {
+pub(crate) enum JobState {
     /// The job goes on, also after a restart.
     Running,
     /// The job has done all of its work.
@@ -20,15 +20,15 @@ pub(in crate::graphql) enum JobState {
     Failed,
 }
 
-pub(in crate::graphql) struct Job(model::Job);
+pub(crate) struct Job(model::Job);
 
 impl Job {
-    pub(in crate::graphql) fn new(job: model::Job) -> Self {
+    pub(crate) fn new(job: model::Job) -> Self {
         Self(job)
     }
 
     /// Loads a job, for services that erase. `None` for everyone else.
-    pub(in crate::graphql) async fn load(scope: &ViewerScope, id: JobId) -> Result<Option<Self>> {
+    pub(crate) async fn load(scope: &ViewerScope, id: JobId) -> Result<Option<Self>> {
         let found = scope.chat.erasure.job(&scope.caller, id).await?;
         Ok(found.map(Self))
     }
@@ -39,7 +39,7 @@ impl Job {
 #[Object]
 impl Job {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.
-    pub(in crate::graphql) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::Job(self.0.id).encode()
     }
 

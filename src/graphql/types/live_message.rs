@@ -14,7 +14,7 @@ use crate::model::{self, LiveKey};
 /// State of a live message.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::LiveMessageState")]
-pub(in crate::graphql) enum LiveMessageState {
+pub(crate) enum LiveMessageState {
     /// It is being written.
     Writing,
     /// It has become a message.
@@ -23,13 +23,13 @@ pub(in crate::graphql) enum LiveMessageState {
     Discarded,
 }
 
-pub(in crate::graphql) struct LiveMessage {
+pub(crate) struct LiveMessage {
     scope: ViewerScope,
     view: LiveView,
 }
 
 impl LiveMessage {
-    pub(in crate::graphql) fn new(scope: &ViewerScope, view: LiveView) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, view: LiveView) -> Self {
         Self {
             scope: scope.clone(),
             view,
@@ -37,10 +37,7 @@ impl LiveMessage {
     }
 
     /// Loads a live message if the viewer may see it, ended or not.
-    pub(in crate::graphql) async fn load(
-        scope: &ViewerScope,
-        live: LiveKey,
-    ) -> Result<Option<Self>> {
+    pub(crate) async fn load(scope: &ViewerScope, live: LiveKey) -> Result<Option<Self>> {
         let found = scope.chat.lives.view(&scope.caller, live).await?;
         Ok(found.map(|view| Self::new(scope, view)))
     }
@@ -51,7 +48,7 @@ impl LiveMessage {
 #[Object]
 impl LiveMessage {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.
-    pub(in crate::graphql) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::LiveMessage(self.view.message.key).encode()
     }
 

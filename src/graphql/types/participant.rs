@@ -11,13 +11,13 @@ use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
 use crate::model::{self, OrderKey};
 
-pub(in crate::graphql) struct Participant {
+pub(crate) struct Participant {
     scope: ViewerScope,
     participant: model::Participant,
 }
 
 impl Participant {
-    pub(in crate::graphql) fn new(scope: &ViewerScope, participant: model::Participant) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, participant: model::Participant) -> Self {
         Self {
             scope: scope.clone(),
             participant,
@@ -38,7 +38,7 @@ impl Participant {
 #[Object]
 impl Participant {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.
-    pub(in crate::graphql) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::Participant(self.participant.conversation, self.participant.user.clone()).encode()
     }
 
@@ -106,7 +106,7 @@ impl Participant {
 
 /// Edge of a participant.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct ParticipantEdge {
+pub(crate) struct ParticipantEdge {
     /// Cursor for `after` and `before` of `Conversation.participants`.
     cursor: String,
     /// The participant.
@@ -114,7 +114,7 @@ pub(in crate::graphql) struct ParticipantEdge {
 }
 
 impl ParticipantEdge {
-    pub(in crate::graphql) fn new(scope: &ViewerScope, participant: model::Participant) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, participant: model::Participant) -> Self {
         let cursor = participant
             .user
             .encode(List::Participants(participant.conversation));

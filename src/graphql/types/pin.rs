@@ -14,7 +14,7 @@ use crate::model::{self, PinKey};
 
 /// Edge of a pinned message.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct PinnedMessageEdge {
+pub(crate) struct PinnedMessageEdge {
     /// Cursor for `after` and `before` of `Conversation.pinnedMessages`.
     cursor: String,
     /// The pinned message.
@@ -27,10 +27,7 @@ pub(in crate::graphql) struct PinnedMessageEdge {
 
 impl PinnedMessageEdge {
     /// `None` if the message is not pinned.
-    pub(in crate::graphql) fn of(
-        scope: &ViewerScope,
-        message: &Arc<model::Message>,
-    ) -> Option<Self> {
+    pub(crate) fn of(scope: &ViewerScope, message: &Arc<model::Message>) -> Option<Self> {
         let pin = message.current_pin()?;
         Some(Self {
             cursor: PinKey::of(message.id, pin).encode(List::Pinned(message.conversation)),

@@ -10,7 +10,7 @@ use crate::graphql::error::Result;
 use crate::graphql::scope::ViewerScope;
 use crate::model;
 
-pub(in crate::graphql) struct Reaction {
+pub(crate) struct Reaction {
     scope: ViewerScope,
     all: Arc<[model::Reaction]>,
     index: usize,

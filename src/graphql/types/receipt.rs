@@ -12,7 +12,7 @@ use crate::model::{self, ConversationId};
 /// Delivery status of a message, from least to most advanced.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::DeliveryStatus")]
-pub(in crate::graphql) enum DeliveryStatus {
+pub(crate) enum DeliveryStatus {
     /// Stored by the server, not yet delivered to a device.
     Sent,
     /// Delivered to a device, by `markDelivered`.
@@ -23,7 +23,7 @@ pub(in crate::graphql) enum DeliveryStatus {
 
 /// Delivery status of a message at one participant.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct Receipt {
+pub(crate) struct Receipt {
     /// The participant.
     user: User,
     /// Delivery status at this participant.
@@ -32,7 +32,7 @@ pub(in crate::graphql) struct Receipt {
 
 /// Edge of a receipt.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct ReceiptEdge {
+pub(crate) struct ReceiptEdge {
     /// Cursor for `after` and `before` of `Message.receipts`.
     cursor: String,
     /// The receipt.

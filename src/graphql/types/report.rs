@@ -16,7 +16,7 @@ use crate::model::{self, OrderKey, ReportId};
 /// Reason of a report. A later version may add values: clients need a default branch.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::ReportReason")]
-pub(in crate::graphql) enum ReportReason {
+pub(crate) enum ReportReason {
     /// Unwanted advertising, or the same text again and again.
     Spam,
     /// Harassment or bullying.
@@ -38,7 +38,7 @@ pub(in crate::graphql) enum ReportReason {
 /// State of a report.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::ReportState")]
-pub(in crate::graphql) enum ReportState {
+pub(crate) enum ReportState {
     /// No service has resolved the report.
     Open,
     /// Resolved without an action.
@@ -47,13 +47,13 @@ pub(in crate::graphql) enum ReportState {
     Acted,
 }
 
-pub(in crate::graphql) struct Report {
+pub(crate) struct Report {
     scope: ViewerScope,
     report: model::Report,
 }
 
 impl Report {
-    pub(in crate::graphql) fn new(scope: &ViewerScope, report: model::Report) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, report: model::Report) -> Self {
         Self {
             scope: scope.clone(),
             report,
@@ -61,10 +61,7 @@ impl Report {
     }
 
     /// Loads a report, for services that moderate. `None` for everyone else.
-    pub(in crate::graphql) async fn load(
-        scope: &ViewerScope,
-        id: ReportId,
-    ) -> Result<Option<Self>> {
+    pub(crate) async fn load(scope: &ViewerScope, id: ReportId) -> Result<Option<Self>> {
         let found = scope.chat.reports.report(&scope.caller, id).await?;
         Ok(found.map(|report| Self::new(scope, report)))
     }
@@ -75,7 +72,7 @@ impl Report {
 #[Object]
 impl Report {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.
-    pub(in crate::graphql) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::Report(self.report.id).encode()
     }
 
@@ -165,20 +162,20 @@ impl Report {
 
 /// Edge of a report.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct ReportEdge {
+pub(crate) struct ReportEdge {
     /// Cursor for `after` and `before` of `Query.reports`.
     cursor: String,
     /// The report.
     node: Report,
 }
 
-pub(in crate::graphql) struct ReportConnection {
+pub(crate) struct ReportConnection {
     edges: Vec<ReportEdge>,
     page: PageInfo,
 }
 
 impl ReportConnection {
-    pub(in crate::graphql) fn new(scope: &ViewerScope, page: ReportPage) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, page: ReportPage) -> Self {
         let cursor = |position: OrderKey| position.encode(List::Reports);
         let edge = |report: model::Report| ReportEdge {
             cursor: cursor(report.id.order_key()),

@@ -16,7 +16,7 @@ use crate::graphql::scope::ViewerScope;
 /// Content that a message carries beside its text.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "chat::ContentKind")]
-pub(in crate::graphql) enum MessageContent {
+pub(crate) enum MessageContent {
     /// A link (`http://` or `https://`) in the body.
     Link,
     /// An attachment whose media type is `image/…`.
@@ -31,7 +31,7 @@ pub(in crate::graphql) enum MessageContent {
 
 /// Filter of a search. A message must match all given fields.
 #[derive(InputObject)]
-pub(in crate::graphql) struct MessageFilter {
+pub(crate) struct MessageFilter {
     /// Usernames: only messages of these senders. 1 to 10.
     sender_usernames: Option<Vec<String>>,
     /// Usernames: only messages that mention one of these users, or everyone. 1 to 10.
@@ -62,7 +62,7 @@ impl From<MessageFilter> for chat::SearchFilter {
 
 /// Part of a snippet: a match, or the text between matches.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct SnippetPart {
+pub(crate) struct SnippetPart {
     /// The text, as it stands in the message.
     text: String,
     /// True if the text matches the query: a client highlights it.
@@ -80,7 +80,7 @@ impl From<analysis::SnippetSpan> for SnippetPart {
 
 /// Edge of a message that matches a search.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct MessageMatchEdge {
+pub(crate) struct MessageMatchEdge {
     /// Cursor for `after` of the same search.
     cursor: String,
     /// The message.
@@ -92,7 +92,7 @@ pub(in crate::graphql) struct MessageMatchEdge {
 
 /// Page of messages that match a search, newest first.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct MessageMatchConnection {
+pub(crate) struct MessageMatchConnection {
     /// Edges of this page, newest first. It may hold fewer than requested with `hasNextPage` true:
     /// continue after `endCursor`.
     edges: Vec<MessageMatchEdge>,
@@ -103,19 +103,16 @@ pub(in crate::graphql) struct MessageMatchConnection {
 }
 
 /// Arguments of `searchMessages`.
-pub(in crate::graphql) struct SearchArguments {
-    pub(in crate::graphql) query: Option<String>,
-    pub(in crate::graphql) filter: Option<MessageFilter>,
-    pub(in crate::graphql) first: Option<i32>,
-    pub(in crate::graphql) after: Option<String>,
+pub(crate) struct SearchArguments {
+    pub(crate) query: Option<String>,
+    pub(crate) filter: Option<MessageFilter>,
+    pub(crate) first: Option<i32>,
+    pub(crate) after: Option<String>,
 }
 
 impl MessageMatchConnection {
     /// A page of the viewer's conversations.
-    pub(in crate::graphql) async fn across(
-        scope: &ViewerScope,
-        arguments: SearchArguments,
-    ) -> Result<Self> {
+    pub(crate) async fn across(scope: &ViewerScope, arguments: SearchArguments) -> Result<Self> {
         let (search, page) = arguments.split()?;
         let list = List::Matches(&scope.viewer, search.fingerprint());
         let request = page.request(list)?;
@@ -133,7 +130,7 @@ impl MessageMatchConnection {
     }
 
     /// A page of one conversation, which the viewer may read.
-    pub(in crate::graphql) async fn in_conversation(
+    pub(crate) async fn in_conversation(
         scope: &ViewerScope,
         visible: &VisibleConversation,
         arguments: SearchArguments,

@@ -33,7 +33,7 @@ const FIRST_BYTES_MAX: usize = 16 << 10;
 type Keys<'s> = SmallVec<[&'s str; 16]>;
 
 /// Object with synchronous fields.
-pub(in crate::graphql) trait SyncFields: ContainerType {
+pub(crate) trait SyncFields: ContainerType {
     /// Name of its type, then of its interfaces: the fragment conditions that it matches.
     const TYPES: &'static [&'static str];
 
@@ -51,7 +51,7 @@ impl<T: SyncFields> SyncFields for &T {
 }
 
 /// Object on the fast path.
-pub(in crate::graphql) struct SyncObject<T>(pub(in crate::graphql) T);
+pub(crate) struct SyncObject<T>(pub(crate) T);
 
 impl<T: SyncFields + OutputType> OutputType for SyncObject<T> {
     fn type_name() -> Cow<'static, str> {
@@ -74,7 +74,7 @@ impl<T: SyncFields + OutputType> OutputType for SyncObject<T> {
 }
 
 /// List of objects on the fast path.
-pub(in crate::graphql) struct SyncList<T>(pub(in crate::graphql) Vec<T>);
+pub(crate) struct SyncList<T>(pub(crate) Vec<T>);
 
 impl<T: SyncFields + OutputType> OutputType for SyncList<T> {
     fn type_name() -> Cow<'static, str> {
@@ -112,20 +112,20 @@ impl<T: SyncFields + OutputType> OutputType for SyncList<T> {
 }
 
 /// Writer of JSON text.
-pub(in crate::graphql) struct JsonText {
+pub(crate) struct JsonText {
     text: Vec<u8>,
 }
 
 impl JsonText {
     /// Writes a value. Always returns `true`, as a result of [`SyncFields::write_sync`].
-    pub(in crate::graphql) fn put(&mut self, value: impl Serialize) -> bool {
+    pub(crate) fn put(&mut self, value: impl Serialize) -> bool {
         serde_json::to_writer(&mut self.text, &value)
             .expect("the values of fields have a JSON text");
         true
     }
 
     /// Writes a text. Always returns `true`.
-    pub(in crate::graphql) fn put_text(&mut self, text: &str) -> bool {
+    pub(crate) fn put_text(&mut self, text: &str) -> bool {
         // Most texts have nothing to escape, and a copy costs a fraction of a search byte by byte.
         if is_plain(text) {
             self.put_plain(text)
@@ -135,7 +135,7 @@ impl JsonText {
     }
 
     /// Writes a text or null. Always returns `true`.
-    pub(in crate::graphql) fn put_text_or_null(&mut self, text: Option<&str>) -> bool {
+    pub(crate) fn put_text_or_null(&mut self, text: Option<&str>) -> bool {
         match text {
             Some(text) => self.put_text(text),
             None => self.put(()),
@@ -143,7 +143,7 @@ impl JsonText {
     }
 
     /// Writes an id. Always returns `true`.
-    pub(in crate::graphql) fn put_id(&mut self, id: &GlobalId) -> bool {
+    pub(crate) fn put_id(&mut self, id: &GlobalId) -> bool {
         self.text.push(b'"');
         id.append_to(&mut self.text);
         self.text.push(b'"');
@@ -152,7 +152,7 @@ impl JsonText {
 
     /// Writes a text that JSON does not escape, such as a cursor or the name of an enum value.
     /// Always returns `true`.
-    pub(in crate::graphql) fn put_plain(&mut self, text: &str) -> bool {
+    pub(crate) fn put_plain(&mut self, text: &str) -> bool {
         debug_assert!(is_plain(text), "{text:?} needs escapes");
         self.text.push(b'"');
         self.text.extend_from_slice(text.as_bytes());
@@ -161,12 +161,12 @@ impl JsonText {
     }
 
     /// Writes a value of an enum. Always returns `true`.
-    pub(in crate::graphql) fn put_enum(&mut self, value: impl EnumType) -> bool {
+    pub(crate) fn put_enum(&mut self, value: impl EnumType) -> bool {
         self.put_plain(enum_name(value))
     }
 
     /// Writes a time. Always returns `true`.
-    pub(in crate::graphql) fn put_time(&mut self, time: Timestamp) -> bool {
+    pub(crate) fn put_time(&mut self, time: Timestamp) -> bool {
         self.text.push(b'"');
         self.text.extend_from_slice(time.text().as_bytes());
         self.text.push(b'"');
@@ -174,7 +174,7 @@ impl JsonText {
     }
 
     /// Writes a time or null. Always returns `true`.
-    pub(in crate::graphql) fn put_time_or_null(&mut self, time: Option<Timestamp>) -> bool {
+    pub(crate) fn put_time_or_null(&mut self, time: Option<Timestamp>) -> bool {
         match time {
             Some(time) => self.put_time(time),
             None => self.put(()),
@@ -183,7 +183,7 @@ impl JsonText {
 
     /// Writes an object if all its selected fields are synchronous. Otherwise writes nothing and
     /// returns `false`.
-    pub(in crate::graphql) fn object<T: SyncFields>(&mut self, object: &T, field: &Field) -> bool {
+    pub(crate) fn object<T: SyncFields>(&mut self, object: &T, field: &Field) -> bool {
         let begin = self.text.len();
         let is_plain = self.fields::<T>(&field.selection_set.node, &mut |json, field| {
             object.write_sync(&field.node, json)

@@ -15,7 +15,7 @@ use crate::model::{self, Profile, UserId};
 
 /// Presence of a user.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct Presence {
+pub(crate) struct Presence {
     /// True if the user has a WebSocket or an HTTP stream open on any server, or had one a few
     /// seconds ago.
     is_online: bool,
@@ -36,7 +36,7 @@ impl From<model::Presence> for Presence {
 /// Suspension of a user, who may not sign in or send while it holds, and whom no group adds. A direct
 /// conversation with the user can be started.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct Suspension {
+pub(crate) struct Suspension {
     /// Time of the suspension.
     since: DateTime,
     /// End of the suspension. Null: until a service restores the user.
@@ -55,13 +55,13 @@ impl From<model::Suspension> for Suspension {
     }
 }
 
-pub(in crate::graphql) struct User {
+pub(crate) struct User {
     scope: ViewerScope,
     user: UserId,
 }
 
 impl User {
-    pub(in crate::graphql) fn new(scope: &ViewerScope, user: UserId) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, user: UserId) -> Self {
         Self {
             scope: scope.clone(),
             user,
@@ -84,7 +84,7 @@ impl User {
 #[Object]
 impl User {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.
-    pub(in crate::graphql) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::User(self.user.clone()).encode()
     }
 
@@ -181,16 +181,16 @@ impl SyncFields for User {
 
 /// Edge of a user.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct UserEdge {
+pub(crate) struct UserEdge {
     /// Cursor for `after` and `before` of the list.
-    pub(in crate::graphql) cursor: String,
+    pub(crate) cursor: String,
     /// The user.
-    pub(in crate::graphql) node: User,
+    pub(crate) node: User,
 }
 
 impl UserEdge {
     /// Edge of `Query.blockedUsers`.
-    pub(in crate::graphql) fn of_blocked(scope: &ViewerScope, key: BlockKey) -> Self {
+    pub(crate) fn of_blocked(scope: &ViewerScope, key: BlockKey) -> Self {
         Self {
             cursor: key.encode(List::Blocked(&scope.viewer)),
             node: User::new(scope, key.user),

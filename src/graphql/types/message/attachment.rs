@@ -60,7 +60,7 @@ impl Attachment<'_> {
 /// Attachment of a message. A message has at most 10. Their texts take at most 8 KiB together, each
 /// attachment counting 32 bytes more.
 #[derive(InputObject)]
-pub(in crate::graphql) struct AttachmentInput {
+pub(crate) struct AttachmentInput {
     /// URL of the file: http or https, at most 2,048 bytes.
     url: String,
     /// Media type, such as `image/png`: at most 127 bytes.

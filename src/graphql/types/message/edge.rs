@@ -14,7 +14,7 @@ use crate::model::{self, OrderKey};
 
 /// Edge of a message.
 #[derive(SimpleObject)]
-pub(in crate::graphql) struct MessageEdge {
+pub(crate) struct MessageEdge {
     /// Cursor for `after` and `before` of `Conversation.messages`, and for `messageAdded(after:)`.
     cursor: String,
     /// The message.
@@ -39,10 +39,7 @@ impl Edge for MessageEdge {
     }
 }
 
-pub(in crate::graphql) fn message_edge(
-    scope: &ViewerScope,
-    message: Arc<model::Message>,
-) -> MessageEdge {
+pub(crate) fn message_edge(scope: &ViewerScope, message: Arc<model::Message>) -> MessageEdge {
     message_edge_by(
         &List::Messages(message.conversation).cursors(),
         scope,
@@ -51,7 +48,7 @@ pub(in crate::graphql) fn message_edge(
 }
 
 /// Edge whose cursor resumes a stream of messages at this position.
-pub(in crate::graphql) fn message_edge_at(
+pub(crate) fn message_edge_at(
     scope: &ViewerScope,
     message: Arc<model::Message>,
     position: &OrderKey,

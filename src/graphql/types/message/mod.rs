@@ -12,10 +12,10 @@ use futures_util::future::try_join;
 use serde_json::value::RawValue;
 
 pub(super) use self::attachment::Attachment;
-pub(in crate::graphql) use self::attachment::AttachmentInput;
+pub(crate) use self::attachment::AttachmentInput;
 pub(super) use self::edge::message_edge_by;
-pub(in crate::graphql) use self::edge::{MessageEdge, message_edge, message_edge_at};
-pub(in crate::graphql) use self::step::{MessageStep, MessageStepInput};
+pub(crate) use self::edge::{MessageEdge, message_edge, message_edge_at};
+pub(crate) use self::step::{MessageStep, MessageStepInput};
 use super::reaction::{self, Reaction};
 use super::receipt::{self, DeliveryStatus, ReceiptEdge};
 use super::sync_fields::{JsonText, SyncFields};
@@ -28,13 +28,13 @@ use crate::graphql::scalar::{DateTime, Json, Uuid};
 use crate::graphql::scope::{ExecutionContext, ViewerScope};
 use crate::model::{self, ConversationId, Mentions, MessageId, OrderKey};
 
-pub(in crate::graphql) struct Message {
+pub(crate) struct Message {
     scope: ViewerScope,
     message: Arc<model::Message>,
 }
 
 impl Message {
-    pub(in crate::graphql) fn new(scope: &ViewerScope, message: Arc<model::Message>) -> Self {
+    pub(crate) fn new(scope: &ViewerScope, message: Arc<model::Message>) -> Self {
         Self {
             scope: scope.clone(),
             message,
@@ -43,7 +43,7 @@ impl Message {
 
     /// Loads a message if the viewer may see it. All loads of one request share one check of the
     /// membership.
-    pub(in crate::graphql) async fn load(
+    pub(crate) async fn load(
         scope: &ViewerScope,
         conversation: ConversationId,
         id: MessageId,
@@ -74,7 +74,7 @@ impl Message {
     }
 
     /// Loads the newest message at or before a position. `None` if there is none above the floor.
-    pub(in crate::graphql) async fn at(
+    pub(crate) async fn at(
         scope: &ViewerScope,
         conversation: ConversationId,
         position: OrderKey,
@@ -96,7 +96,7 @@ impl Message {
 #[Object]
 impl Message {
     /// Opaque global id, unique among all objects. `Query.node` accepts it.
-    pub(in crate::graphql) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::Message(self.message.conversation, self.message.id).encode()
     }
 

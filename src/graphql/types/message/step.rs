@@ -7,7 +7,7 @@ use crate::model;
 /// State of a step.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::MessageStepState")]
-pub(in crate::graphql) enum MessageStepState {
+pub(crate) enum MessageStepState {
     /// It is being done.
     Running,
     /// It waits for a person.
@@ -19,7 +19,7 @@ pub(in crate::graphql) enum MessageStepState {
 }
 
 /// Step of the work behind a message, such as a call of a tool. Clients show the steps in the order given.
-pub(in crate::graphql) struct MessageStep<'a>(pub(in crate::graphql) &'a model::MessageStep);
+pub(crate) struct MessageStep<'a>(pub(crate) &'a model::MessageStep);
 
 /// Step of the work behind a message, such as a call of a tool. Clients show the steps in the order given.
 #[Object]
@@ -47,7 +47,7 @@ impl MessageStep<'_> {
 
 /// Step of the work behind a message.
 #[derive(InputObject)]
-pub(in crate::graphql) struct MessageStepInput {
+pub(crate) struct MessageStepInput {
     /// Key of the step: 1 to 64 bytes, different from those of the message's other steps.
     key: String,
     /// Title: 1 to 128 bytes of one line.
