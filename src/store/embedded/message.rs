@@ -103,16 +103,6 @@ pub(super) fn newest_page(
     Ok(Page::from_overread(request, rows, false))
 }
 
-/// A page of the history from memory alone. `None` if not all of it is there.
-pub(super) fn history_in_memory(
-    context: &ReadContext,
-    conversation: ConversationId,
-    cut: &Cut<OrderKey>,
-    request: &PageRequest<OrderKey>,
-) -> Option<Page<Arc<Message>>> {
-    context.rows.newest.page(conversation, cut, request)
-}
-
 fn read<B: AsRef<[u8]>>(
     conversation: ConversationId,
     (key, value): &(B, B),

@@ -446,7 +446,7 @@ impl Store for Embedded {
     ) -> StoreFuture<'a, Page<Arc<Message>>> {
         Box::pin(async move {
             let context = &self.inner.context;
-            if let Some(cached) = message::history_in_memory(context, conversation, cut, page) {
+            if let Some(cached) = context.rows.newest.page(conversation, cut, page) {
                 return Ok(cached);
             }
             let (cut, page) = (cut.clone(), page.clone());

@@ -321,6 +321,11 @@ fn turned(bytes: [u8; 16]) -> [u8; 16] {
     bytes.map(|byte| !byte)
 }
 
+/// Range of the rows of a tag whose keys begin with these parts.
+fn rows_with(tag: Tag, parts: &[&[u8]]) -> Span {
+    Span::of_prefix(Table::Rows, rows(tag, parts).bytes)
+}
+
 fn rows(tag: Tag, parts: &[&[u8]]) -> Key {
     let mut bytes = vec![tag as u8];
     parts.iter().for_each(|part| bytes.extend_from_slice(part));

@@ -4,7 +4,8 @@ use uuid::Uuid;
 
 use super::row::all_after;
 use super::{
-    EntryCell, Key, Listing, Span, Table, Tag, conversation_id, name, rows, split_name, turned,
+    EntryCell, Key, Listing, Span, Table, Tag, conversation_id, name, rows, rows_with, split_name,
+    turned,
 };
 use crate::model::{ConversationId, InboxKey, Timestamp, UserId};
 
@@ -74,7 +75,7 @@ pub(crate) fn listed(user: &UserId, conversation: ConversationId, listing: Listi
 }
 
 pub(crate) fn busy(user: &UserId) -> Span {
-    Span::of_prefix(Table::Rows, rows(Tag::BusyByUser, &[&name(user)]).bytes)
+    rows_with(Tag::BusyByUser, &[&name(user)])
 }
 
 /// Key that schedules a check of a busy conversation, for when it may have become quiet.
@@ -93,7 +94,7 @@ pub(crate) fn busy_conversation_id(key: &Key) -> Option<ConversationId> {
 }
 
 pub(crate) fn larges(user: &UserId) -> Span {
-    Span::of_prefix(Table::Rows, rows(Tag::LargeByUser, &[&name(user)]).bytes)
+    rows_with(Tag::LargeByUser, &[&name(user)])
 }
 
 /// Parses the conversation at the end of a key of [`larges`] or [`busy`].

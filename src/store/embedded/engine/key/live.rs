@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::row::has_tag;
-use super::{Key, Span, Table, Tag, conversation_id, rows};
+use super::{Key, Span, Table, Tag, conversation_id, rows, rows_with};
 use crate::model::{ConversationId, LiveExtent, LiveKey, LiveMessageId, OutboxShard, WriterNumber};
 
 /// Cells of one live message.
@@ -116,8 +116,7 @@ pub(crate) fn live_listing(minute: u32, of: LiveKey) -> Key {
 
 /// The list of a conversation from a minute on.
 pub(crate) fn live_listings(conversation: ConversationId, from_minute: u32) -> Span {
-    let prefix =
-        |parts: &[&[u8]]| Span::of_prefix(Table::Rows, rows(Tag::LiveListing, parts).bytes);
+    let prefix = |parts: &[&[u8]]| rows_with(Tag::LiveListing, parts);
     let id = conversation.0.as_bytes();
     prefix(&[id]).up_to(&prefix(&[id, &(!from_minute).to_be_bytes()]))
 }

@@ -1,7 +1,7 @@
 //! Keys of mentions: those of a user in a conversation, and those of everyone.
 
 use super::row::{all_after, has_tag};
-use super::{Key, Span, Table, Tag, conversation_id, name, rows, split_name};
+use super::{Key, Span, Table, Tag, conversation_id, name, rows, rows_with, split_name};
 use crate::model::{ConversationId, MessageId, OrderKey, UserId};
 
 // Mentions: name ‖ 0 ‖ conversation ‖ order key. Mentions of everyone: conversation ‖ order key.
@@ -81,5 +81,5 @@ pub(crate) fn everyone_in(key: &Key) -> Option<(ConversationId, MessageId)> {
 
 /// Range of all mentions of a user, in all conversations.
 pub(crate) fn mentions_of_user(user: &UserId) -> Span {
-    Span::of_prefix(Table::Rows, rows(Tag::Mention, &[&name(user)]).bytes)
+    rows_with(Tag::Mention, &[&name(user)])
 }

@@ -1,7 +1,7 @@
 //! Keys of the outbox: its rows, the positions of its readers, and their dead letters.
 
 use super::row::has_tag;
-use super::{Key, Span, Table, Tag, conversation_id, rows};
+use super::{Key, Span, Table, Tag, conversation_id, rows, rows_with};
 use crate::model::{ConversationId, OrderKey, OutboxShard, TimeUuid};
 use crate::store::DeadLetter;
 
@@ -20,10 +20,7 @@ pub(crate) fn outbox_row(
 
 /// Rows after a position, and up to another one.
 pub(crate) fn outbox_rows(shard: OutboxShard, after: OrderKey, up_to: OrderKey) -> Span {
-    let at = |position: OrderKey| {
-        let prefix = rows(Tag::Outbox, &[&[shard.number()], &position.0]).bytes;
-        Span::of_prefix(Table::Rows, prefix)
-    };
+    let at = |position: OrderKey| rows_with(Tag::Outbox, &[&[shard.number()], &position.0]);
     Span {
         table: Table::Rows,
         start: at(after).end,
@@ -65,8 +62,7 @@ pub(crate) fn dead_letter(reader: &str, letter: &DeadLetter) -> Key {
 
 /// Dead letters of a reader, those with the oldest events first.
 pub(crate) fn dead_letters(reader: &str) -> Span {
-    let prefix = rows(Tag::OutboxDead, &[reader.as_bytes(), &[0]]).bytes;
-    Span::of_prefix(Table::Rows, prefix)
+    rows_with(Tag::OutboxDead, &[reader.as_bytes(), &[0]])
 }
 
 pub(crate) fn is_dead_letter(key: &Key) -> bool {

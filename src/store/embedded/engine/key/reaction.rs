@@ -1,6 +1,6 @@
 //! Keys of reactions: those of one message lie together, by emoji and by user.
 
-use super::{Key, Span, Table, Tag, name, rows, split_name};
+use super::{Key, Span, Tag, name, rows, rows_with, split_name};
 use crate::model::{ConversationId, Emoji, MessageId, OrderKey, UserId};
 
 // Reactions: conversation ‖ order key ‖ emoji ‖ 0 ‖ name ‖ 0; ended ones with the name before the emoji. No emoji holds a zero byte.
@@ -44,7 +44,7 @@ pub(crate) fn ended_reaction(
 
 pub(crate) fn reactions(conversation: ConversationId, message: MessageId) -> Span {
     let prefix = [conversation.0.as_bytes(), &message.order_key().0[..]];
-    Span::of_prefix(Table::Rows, rows(Tag::Reaction, &prefix).bytes)
+    rows_with(Tag::Reaction, &prefix)
 }
 
 /// Range of a user's ended reactions to a message.
@@ -58,7 +58,7 @@ pub(crate) fn ended_reactions_of(
         &message.order_key().0[..],
         &name(user),
     ];
-    Span::of_prefix(Table::Rows, rows(Tag::EndedReaction, &prefix).bytes)
+    rows_with(Tag::EndedReaction, &prefix)
 }
 
 /// Range of the reactions with one emoji.
@@ -67,7 +67,7 @@ pub(crate) fn reactions_of(
     message: MessageId,
     emoji: &Emoji,
 ) -> Span {
-    let key = rows(
+    rows_with(
         Tag::Reaction,
         &[
             conversation.0.as_bytes(),
@@ -75,8 +75,7 @@ pub(crate) fn reactions_of(
             emoji.as_str().as_bytes(),
             &[0],
         ],
-    );
-    Span::of_prefix(Table::Rows, key.bytes)
+    )
 }
 
 /// Range of the reactions after one of them.
@@ -96,10 +95,7 @@ pub(crate) fn reactions_after(
 
 /// Range of the reactions of all messages of a conversation.
 pub(crate) fn reactions_in(conversation: ConversationId) -> Span {
-    Span::of_prefix(
-        Table::Rows,
-        rows(Tag::Reaction, &[conversation.0.as_bytes()]).bytes,
-    )
+    rows_with(Tag::Reaction, &[conversation.0.as_bytes()])
 }
 
 /// Parses the message of a reaction key.

@@ -1,6 +1,6 @@
 //! Keys of small and rare rows, each behind its tag: conversations, users, pairs, idempotency keys, pins, jobs and settings.
 
-use super::{Key, Span, Table, Tag, conversation_id, name, rows};
+use super::{Key, Span, Table, Tag, conversation_id, name, rows, rows_with};
 use crate::model::message::IdempotencyKey;
 use crate::model::{AppKey, ConversationId, JobId, MessageId, OrderKey, UserId};
 
@@ -87,10 +87,7 @@ pub(crate) fn pin_list(conversation: ConversationId) -> Key {
 
 /// Range of the pins of a conversation that has no list yet.
 pub(crate) fn pins(conversation: ConversationId) -> Span {
-    Span::of_prefix(
-        Table::Rows,
-        rows(Tag::Pin, &[conversation.0.as_bytes()]).bytes,
-    )
+    rows_with(Tag::Pin, &[conversation.0.as_bytes()])
 }
 
 /// Parses the message of a key of [`pins`].
@@ -139,10 +136,7 @@ pub(crate) fn notify_all(conversation: ConversationId, user: &UserId) -> Key {
 
 /// Those of a conversation after a user.
 pub(crate) fn notify_all_after(conversation: ConversationId, after: Option<&UserId>) -> Span {
-    let all = Span::of_prefix(
-        Table::Rows,
-        rows(Tag::NotifyAll, &[conversation.0.as_bytes()]).bytes,
-    );
+    let all = rows_with(Tag::NotifyAll, &[conversation.0.as_bytes()]);
     match after {
         Some(user) => all.behind(&Span::of_key(notify_all(conversation, user))),
         None => all,

@@ -1,7 +1,7 @@
 //! Keys of safety: restrictions, blocks, bans, and reports with their resolutions.
 
 use super::row::{all_after, user_of};
-use super::{Key, Span, Table, Tag, name, rows, split_name, turned};
+use super::{Key, Span, Table, Tag, name, rows, rows_with, split_name, turned};
 use crate::model::{ConversationId, OrderKey, ReportId, UserId};
 use crate::store::Restricted;
 
@@ -30,7 +30,7 @@ pub(crate) fn block(user: &UserId, blocked: &UserId) -> Key {
 }
 
 pub(crate) fn blocks(user: &UserId) -> Span {
-    Span::of_prefix(Table::Rows, rows(Tag::Block, &[&name(user)]).bytes)
+    rows_with(Tag::Block, &[&name(user)])
 }
 
 /// Parses the user of a key of [`all_blocks`].
@@ -54,10 +54,7 @@ pub(crate) fn ban(conversation: ConversationId, user: &UserId) -> Key {
 }
 
 pub(crate) fn bans(conversation: ConversationId) -> Span {
-    Span::of_prefix(
-        Table::Rows,
-        rows(Tag::Ban, &[conversation.0.as_bytes()]).bytes,
-    )
+    rows_with(Tag::Ban, &[conversation.0.as_bytes()])
 }
 
 /// Range of the bans of all conversations.
