@@ -13,6 +13,7 @@ use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::index::SearchIndex;
 use crate::chat::write::WriteService;
+use crate::chat::write::command::erasure::ErasureTarget;
 use crate::model::{
     ConversationId, Cut, Direction, ErasureStep, Job, Message, MessageId, MessageKind, OrderKey,
     PageRequest, Report, UserId, Viewer,
@@ -132,17 +133,15 @@ impl Steps {
         let named = page.items.iter().filter(|message| names(message, user));
         let named: Vec<_> = named.map(|message| message.id).collect();
         if !named.is_empty() {
-            self.writes
-                .erase_from_messages(user, conversation, named)
-                .await?;
+            let target = ErasureTarget::Messages(named);
+            self.writes.erase(user, conversation, target).await?;
         }
         let read = page.items.len();
         if let (true, Some(last)) = (page.has_next, page.items.last()) {
             return Ok((ErasureStep::Messages(conversation, Some(last.id)), read));
         }
-        self.writes
-            .erase_from_conversation(user, conversation)
-            .await?;
+        let target = ErasureTarget::Participant;
+        self.writes.erase(user, conversation, target).await?;
         // It has the user's name and words.
         self.index.drop_all(conversation).await?;
         Ok((ErasureStep::Conversations(Some(conversation)), read))

@@ -101,28 +101,8 @@ impl WriteService {
         Ok(())
     }
 
-    /// Replaces the name of a user in messages.
-    pub(crate) async fn erase_from_messages(
-        &self,
-        user: &UserId,
-        conversation: ConversationId,
-        messages: Vec<MessageId>,
-    ) -> Result<()> {
-        self.run_erasure(user, conversation, ErasureTarget::Messages(messages))
-            .await
-    }
-
-    /// Erases a user who has left from everything in a conversation but its messages.
-    pub(crate) async fn erase_from_conversation(
-        &self,
-        user: &UserId,
-        conversation: ConversationId,
-    ) -> Result<()> {
-        self.run_erasure(user, conversation, ErasureTarget::Participant)
-            .await
-    }
-
-    async fn run_erasure(
+    /// Replaces the name of a user in messages, or erases one who has left from everything in a conversation but its messages.
+    pub(crate) async fn erase(
         &self,
         user: &UserId,
         conversation: ConversationId,
