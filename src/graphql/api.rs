@@ -14,9 +14,10 @@ use super::execution::{
 };
 use super::fanout::{EventContent, EventResponse, SubscriptionGroups, ViewerIndependence};
 use super::outbox_document::{OutboxDocument, RenderedEvent};
+use super::schema::{self, SCHEMA, TYPES};
 use super::scope::ExecutionContext;
 use super::subscription::OutboxHandoff;
-use super::{ChatSchema, OnlineGuard, OperationExecutor, schema};
+use super::{OnlineGuard, OperationExecutor};
 use crate::chat::{Chat, OutboxUpdate, Refusal, RestrictionWatch};
 use crate::metrics::Metrics;
 use crate::model::{Timestamp, Viewer};
@@ -25,23 +26,17 @@ use crate::rate::Pace;
 /// The API over a chat.
 pub struct Api {
     chat: Chat,
-    schema: ChatSchema,
     documents: DocumentCache,
     groups: Arc<SubscriptionGroups>,
 }
 
 impl Api {
     pub fn new(chat: Chat, bounds: DocumentBounds) -> Self {
-        let schema = schema::build();
-        let documents = DocumentCache::new(bounds, &schema.sdl());
-        let open_stream = {
-            let schema = schema.clone();
-            move |request| schema.execute_stream(request).boxed()
-        };
+        let documents = DocumentCache::new(bounds, Arc::clone(&TYPES));
+        let open_stream = |request| SCHEMA.execute_stream(request).boxed();
         let groups = SubscriptionGroups::new(chat.clone(), open_stream);
         Self {
             chat,
-            schema,
             documents,
             groups,
         }
@@ -66,7 +61,7 @@ impl Api {
             .data(ExecutionContext::unpaced(self.chat.clone(), viewer, budget))
             .data(OutboxHandoff::new(Some(update)));
         // The document was validated when it was read.
-        let mut responses = self.schema.execute_stream(request).boxed();
+        let mut responses = SCHEMA.execute_stream(request).boxed();
         responses.next().await.map(RenderedEvent::from)
     }
 
@@ -99,7 +94,7 @@ impl OperationExecutor for Api {
                 .request(variables)
                 .data(self.context(viewer.clone(), limits));
             // Boxed: each wrapper around the library's future would copy it and its response.
-            let execution = self.schema.execute(request);
+            let execution = SCHEMA.execute(request);
             let execution = execution.map(Box::new).boxed();
             let mut response = match &viewer {
                 Some(viewer) => *self.chat.reading_for(&viewer.user, execution).await,
@@ -154,7 +149,7 @@ impl OperationExecutor for Api {
             let request = prepared
                 .request(variables)
                 .data(self.context(viewer.clone(), limits));
-            let responses = self.schema.execute_stream(request);
+            let responses = SCHEMA.execute_stream(request);
             let responses = responses
                 .map(move |response| EventResponse {
                     content: EventContent::own(response, &budget),

@@ -28,7 +28,7 @@ pub use error::{Code, RETRY_AFTER_MS};
 pub use execution::{
     ANSWER_BYTES_MAX, AnswerAccount, AnswerBudget, CoercedVariables, DocumentBounds, DocumentCache,
     Exceeded, ExecutionLimits, HeldBytes, OperationCost, Prepared, RequestError, RequestErrorKind,
-    is_request_error,
+    SchemaTypes, is_request_error,
 };
 pub use fanout::{EventContent, EventResponse, SharedPayload, is_viewer_independent};
 pub use mutation::Mutation;

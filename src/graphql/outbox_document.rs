@@ -1,11 +1,13 @@
 //! Document of a webhook: a subscription on `outbox`, executed once for each event, whose answer is the payload.
 
+use std::sync::Arc;
+
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Response, ServerError, Value, Variables};
 
 use super::error::Code;
 use super::execution::{DocumentBounds, DocumentCache, Prepared, each_field};
-use super::schema;
+use super::schema::TYPES;
 use crate::model::{UserId, Viewer};
 
 /// Longest document in the operator's file.
@@ -30,7 +32,7 @@ impl OutboxDocument {
             bytes: BYTES_MAX,
             ..DocumentBounds::default()
         };
-        let documents = DocumentCache::new(bounds, &schema::build().sdl());
+        let documents = DocumentCache::new(bounds, Arc::clone(&TYPES));
         let prepared = documents
             .prepare(text.unwrap_or(DEFAULT_DOCUMENT), None)
             .map_err(|error| error.to_string())?;

@@ -1,9 +1,11 @@
 //! The schema: its build, and its text.
 
+use std::sync::{Arc, LazyLock};
+
 use async_graphql::parser::types::SelectionSet;
 use async_graphql::{SDLExportOptions, Schema, ValidationMode, Value};
 
-use super::execution::each_field;
+use super::execution::{SchemaTypes, each_field};
 use super::{Mutation, Query, Subscription};
 
 /// First page of the schema's documentation.
@@ -26,13 +28,17 @@ with it as `after`: no event is missed. Each response holds the next cursor in `
 /// The schema that the server serves; `schema.graphql` is its text.
 pub type ChatSchema = Schema<Query, Mutation, Subscription>;
 
-/// Builds the schema. It executes documents that `execution` has validated, and validates nothing.
-pub(super) fn build() -> ChatSchema {
+/// Executes documents that `execution` has validated, and validates nothing. It holds nothing of a server: all of a process share it.
+pub(super) static SCHEMA: LazyLock<ChatSchema> = LazyLock::new(|| {
     Schema::build(Query, Mutation::default(), Subscription)
         .disable_suggestions()
         .validation_mode(ValidationMode::Fast)
         .finish()
-}
+});
+
+/// Types of the schema.
+pub(super) static TYPES: LazyLock<Arc<SchemaTypes>> =
+    LazyLock::new(|| Arc::new(SchemaTypes::of(&SCHEMA.sdl())));
 
 /// Text of the schema in GraphQL's schema definition language, without definitions of built-in
 /// directives, which every tool knows.
@@ -48,7 +54,7 @@ pub fn types_sdl() -> String {
         .use_space_ident()
         .indent_width(2)
         .prefer_single_line_descriptions();
-    let text = build().sdl_with_options(options);
+    let text = SCHEMA.sdl_with_options(options);
     without_built_in_directives(&text)
 }
 

@@ -12,7 +12,7 @@ use futures_util::{StreamExt, future};
 use tokio::sync::watch;
 use wideroom::graphql::{
     self, AnswerBudget, DocumentBounds, DocumentCache, ExecutionLimits, OnlineGuard,
-    OperationExecutor, Prepared, Refusal, RequestError, RestrictionWatch,
+    OperationExecutor, Prepared, Refusal, RequestError, RestrictionWatch, SchemaTypes,
 };
 use wideroom::model::{Timestamp, Viewer};
 
@@ -27,7 +27,10 @@ pub(super) struct TestApi {
 impl TestApi {
     pub(super) fn new(alive: Alive) -> Self {
         let schema = Schema::build(Query, Mutation, Told).data(alive).finish();
-        let documents = DocumentCache::new(DocumentBounds::default(), &schema.sdl());
+        let documents = DocumentCache::new(
+            DocumentBounds::default(),
+            SchemaTypes::of(&schema.sdl()).into(),
+        );
         Self { schema, documents }
     }
 

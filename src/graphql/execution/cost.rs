@@ -283,7 +283,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::graphql::execution::{DocumentBounds, DocumentCache};
+    use std::sync::Arc;
+
+    use crate::graphql::execution::{DocumentBounds, DocumentCache, SchemaTypes};
+    use crate::graphql::schema;
 
     /// Every field that a price names, beside others.
     const SDL: &str = "schema { query: Q mutation: Q subscription: Q }
@@ -298,7 +301,7 @@ mod tests {
         }";
 
     fn cost(text: &str, variables: serde_json::Value) -> OperationCost {
-        let prepared = DocumentCache::new(DocumentBounds::default(), SDL)
+        let prepared = DocumentCache::new(DocumentBounds::default(), SchemaTypes::of(SDL).into())
             .prepare(text, None)
             .unwrap();
         prepared.cost(&Variables::from_json(variables))
@@ -450,8 +453,8 @@ mod tests {
 
     #[tokio::test]
     async fn introspection_costs_about_its_number_of_fields() {
-        let schema = crate::graphql::schema::build();
-        let documents = DocumentCache::new(DocumentBounds::default(), &schema.sdl());
+        let schema = &schema::SCHEMA;
+        let documents = DocumentCache::new(DocumentBounds::default(), Arc::clone(&schema::TYPES));
         for text in [
             SCHEMA,
             "{ __schema { types { fields { name } } } }",

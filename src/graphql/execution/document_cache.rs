@@ -23,7 +23,7 @@ pub struct DocumentCache(Arc<DocumentCacheState>);
 
 pub(super) struct DocumentCacheState {
     pub(super) bounds: DocumentBounds,
-    pub(super) types: SchemaTypes,
+    pub(super) types: Arc<SchemaTypes>,
     cached: WeightedCache<Arc<str>, (Arc<str>, Arc<PreparedDocument>)>,
     counts: CacheCounts,
 }
@@ -36,11 +36,11 @@ impl DocumentCache {
     /// fragments.
     const FIELD_BYTES: usize = 16;
 
-    /// A cache for the documents of this schema.
-    pub fn new(bounds: DocumentBounds, sdl: &str) -> Self {
+    /// A cache for the documents of a schema with these types.
+    pub fn new(bounds: DocumentBounds, types: Arc<SchemaTypes>) -> Self {
         Self(Arc::new(DocumentCacheState {
             bounds,
-            types: SchemaTypes::of(sdl),
+            types,
             cached: WeightedCache::new(Self::ENTRIES_MAX, Self::BYTES_MAX),
             counts: CacheCounts::new("documents"),
         }))
@@ -174,7 +174,7 @@ mod tests {
     const SDL: &str = "schema { query: Q mutation: M subscription: S } type Q { a: Int } type M { b: Int } type S { s: Int }";
 
     fn documents() -> DocumentCache {
-        DocumentCache::new(DocumentBounds::default(), SDL)
+        DocumentCache::new(DocumentBounds::default(), SchemaTypes::of(SDL).into())
     }
 
     fn prepare(text: &str, name: Option<&str>) -> Result<Prepared, RequestError> {

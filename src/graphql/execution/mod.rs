@@ -27,4 +27,5 @@ pub use document::{CoercedVariables, Prepared};
 pub use document_cache::DocumentCache;
 pub use limits::{DocumentBounds, ExecutionLimits};
 pub use request_error::{RequestError, RequestErrorKind, is_request_error};
+pub use schema_types::SchemaTypes;
 pub(in crate::graphql) use selections::{each_field, each_field_of};

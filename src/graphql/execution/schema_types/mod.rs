@@ -18,7 +18,7 @@ pub(super) use self::introspection::IntrospectionSizes;
 const INTROSPECTION_TYPES: &str = include_str!("introspection.graphql");
 
 #[derive(Debug)]
-pub(in crate::graphql) struct SchemaTypes {
+pub struct SchemaTypes {
     pub(in crate::graphql) inputs: InputTypes,
     pub(in crate::graphql) introspection: IntrospectionSizes,
     /// Objects, interfaces and unions.
@@ -45,7 +45,7 @@ pub(super) struct OutputField {
 
 impl SchemaTypes {
     /// Types of the schema with this text.
-    pub(in crate::graphql) fn of(sdl: &str) -> Self {
+    pub fn of(sdl: &str) -> Self {
         let definitions = [sdl, INTROSPECTION_TYPES].map(|text| {
             let document = parse_schema(text).expect("the schema's own text is well-formed");
             document.definitions
@@ -187,7 +187,7 @@ mod tests {
     /// Types of introspection in the text beside the code, and as async-graphql answers them.
     #[tokio::test]
     async fn the_types_of_introspection_are_those_that_are_answered() {
-        let schema = crate::graphql::schema::build();
+        let schema = &crate::graphql::schema::SCHEMA;
         for ty in [
             "__Schema",
             "__Type",

@@ -1,6 +1,6 @@
 //! Tests of validation: each rule with the sentence of its refusal. `tests/clients` compares the verdicts with those of graphql-js.
 
-use crate::graphql::execution::{DocumentBounds, DocumentCache};
+use crate::graphql::execution::{DocumentBounds, DocumentCache, SchemaTypes};
 
 const SDL: &str = "schema { query: Q subscription: S }
     type Q { find(by: By!, n: [Int!]): Q node: Node! any: U id(of: Role = A): ID! name: String at(any: Any): At }
@@ -11,7 +11,7 @@ const SDL: &str = "schema { query: Q subscription: S }
     enum Role { A B } scalar Any input By { name: String!, role: Role, or: By, n: Int! = 3, any: Any }";
 
 fn refusal(text: &str) -> Option<String> {
-    let documents = DocumentCache::new(DocumentBounds::default(), SDL);
+    let documents = DocumentCache::new(DocumentBounds::default(), SchemaTypes::of(SDL).into());
     documents
         .prepare(text, None)
         .err()
