@@ -280,11 +280,11 @@ impl<'a> CostCounter<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
-    use std::sync::Arc;
-
     use crate::graphql::execution::{DocumentBounds, DocumentCache, SchemaTypes};
     use crate::graphql::schema;
 
