@@ -179,6 +179,12 @@ function route() {
   }
 }
 
+/** The browser tells of a new address only a moment later: what is written in that moment must not go to the conversation before. */
+function goTo(address) {
+  location.hash = address;
+  route();
+}
+
 // ---- The agent of the demo runs in the page of the user who asked.
 
 const agent = () => import("./echo.js");
@@ -280,7 +286,7 @@ async function startConversation(event) {
       ? await session.chat.startDirect(names[0])
       : await session.chat.createGroup(part("group-name").value.trim(), names);
     part("dialog").close();
-    location.hash = addressOf(id);
+    goTo(addressOf(id));
   } catch (error) {
     part("dialog-problem").textContent = error.message;
   }
@@ -305,6 +311,12 @@ part("token-form").addEventListener("submit", (event) => {
   signInWith(token);
 });
 addEventListener("hashchange", route);
+addEventListener("click", (event) => {
+  const link = event.target.closest('a[href^="#"]');
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  goTo(link.hash);
+});
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && session?.room && !document.querySelector("dialog[open]")) {
     if (part("sheet").hidden) location.hash = "";
