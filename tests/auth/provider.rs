@@ -1,6 +1,5 @@
 //! Keys of an identity provider that publishes them over https: the server of OpenSSL, and the real program.
 
-use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -8,6 +7,7 @@ use serde_json::{Value, json};
 use super::files::{Folder, Pair, jwks, openssl};
 use crate::support::admin::{Admin, ON};
 use crate::support::client::Caller;
+use crate::support::port;
 use crate::support::program::{Program, Running};
 use crate::support::server::Server;
 
@@ -51,11 +51,7 @@ async fn a_server_fetches_the_keys_of_its_identity_provider() {
     let (own, other) = (Pair::ec(), Pair::ed());
     let secret = json!({ "kty": "oct", "k": "YSBzZWNyZXQgdGhhdCBpcyBubyBrZXkgb2YgYSBwcm92aWRlcg", "kid": "secret" });
     folder.write("jwks.json", jwks(&[own.jwk("own"), secret]));
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = port::free();
     let program = Program::new();
     let url = format!("https://localhost:{port}/jwks.json");
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--jwks-url", &url];

@@ -2,23 +2,29 @@
 //! `everyday.js`, `live.js`, `trust.js`, `expired.js`, `network.js`, `look.js` and `states.js`)
 //! use them as people do, each against a server of its own, with every other host closed.
 //!
-//! It wants node, npm and chromium. Where one is absent a line says so and the test passes, except in CI.
+//! It wants node, npm and Chromium, or its shell without windows. Where one is absent a line says so and the test passes, except in CI.
 
 use std::io::{BufRead as _, BufReader, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::support::node::{self, Node};
-use crate::support::program::{Program, Running};
+use crate::support::port;
+use crate::support::program::Program;
 use crate::support::server::Server;
+use crate::support::tool::{self, Tool};
 
-const INSTALLS_WITHIN: Duration = Duration::from_secs(600);
-const DRIVES_WITHIN: Duration = Duration::from_secs(600);
-const ENDS_WITHIN: Duration = Duration::from_secs(20);
+const ENDS_WITHIN: Duration = Duration::from_secs(120);
 const AGENT: &str = "agent:helper";
+/// The first that is there. The shell is the same browser without its windows, and takes half of the processor.
+const BROWSERS: [&str; 4] = [
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+];
 
 #[test]
 #[ignore = "gate: half a minute in a browser"]
@@ -29,16 +35,8 @@ fn the_graphiql_page_works_in_a_browser() {
     let server_program = Program::new();
     let server = Server::start(&server_program, &["--demo"]);
     let service = server_program.run(&["token", "--service", "backend", "--scope", "act"]);
-    let mut driver = Running::spawn(
-        tools
-            .driver("graphiql.js", &server)
-            .arg(service.stdout.trim_end()),
-    );
-    assert!(
-        ends_well_within(&mut driver, DRIVES_WITHIN),
-        "see above; the screenshots are in {}",
-        tools.screenshots.display()
-    );
+    let mut driver = tools.driver("graphiql.js", &server);
+    tool::run(driver.arg(service.stdout.trim_end()));
 }
 
 #[test]
@@ -49,8 +47,7 @@ fn the_playground_keeps_a_token_no_longer_than_its_window() {
     let server_program = Program::new();
     let token = server_program.token("alice");
     let server = Server::start(&server_program, &[]);
-    let mut driver = Running::spawn(tools.driver("token.js", &server).arg(token));
-    assert!(ends_well_within(&mut driver, DRIVES_WITHIN), "see above");
+    tool::run(tools.driver("token.js", &server).arg(token));
 }
 
 #[test]
@@ -63,7 +60,7 @@ fn the_chat_works_in_two_windows_and_survives_the_death_of_its_server() {
     let arguments = ["--demo", "--rates", "off"];
     let server = Server::start(&server_program, &arguments);
     let driver = tools.driver("demo.js", &server);
-    drive_with_server(&tools, driver, &server_program, server, &arguments);
+    drive_with_server(driver, &server_program, server, &arguments);
 }
 
 #[test]
@@ -79,7 +76,7 @@ fn nothing_that_a_person_trusts_in_breaks() {
     let server = Server::start(&server_program, &arguments);
     let mut driver = tools.driver("trust.js", &server);
     driver.args([service.stdout.trim_end(), &agent]);
-    drive_with_server(&tools, driver, &server_program, server, &arguments);
+    drive_with_server(driver, &server_program, server, &arguments);
 }
 
 #[test]
@@ -88,7 +85,7 @@ fn a_draft_outlives_its_token() {
         return;
     };
     let (server_program, server, driver) = tools.driver_with_expired_token("expired.js");
-    drive_with_server(&tools, driver, &server_program, server, &[]);
+    drive_with_server(driver, &server_program, server, &[]);
 }
 
 #[test]
@@ -99,11 +96,7 @@ fn what_people_see_seldom_is_as_tidy_as_the_rest() {
     };
     let (server_program, _server, mut driver) = tools.driver_with_expired_token("states.js");
     driver.args((0..6).map(|number| server_program.token(&format!("user{number}"))));
-    assert!(
-        ends_well_within(&mut Running::spawn(&mut driver), DRIVES_WITHIN),
-        "see above; the screenshots are in {}",
-        tools.screenshots.display()
-    );
+    tool::run(&mut driver);
 }
 
 #[test]
@@ -127,39 +120,34 @@ fn drive_over_a_bad_network(page: &str, app: Option<&str>) {
         return;
     };
     let server_program = Program::new();
-    let origin = format!("http://127.0.0.1:{}", free_port());
+    let origin = format!("http://127.0.0.1:{}", port::free());
     let arguments = ["--demo", "--rates", "off", "--cors-origins", &origin];
     let server = Server::start(&server_program, &arguments);
     let mut driver = tools.driver("network.js", &server);
     driver.arg(page).args(app).env("APP_ORIGIN", &origin);
-    drive_with_server(&tools, driver, &server_program, server, &arguments);
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    drive_with_server(driver, &server_program, server, &arguments);
 }
 
 /// Runs a driver that says on its output what to do with the server (`kill`, `start`), or asks for a token (`token alice`), which lives for
 /// 20 s. Each line is answered by one.
 fn drive_with_server(
-    tools: &Tools,
     mut driver: Command,
     server_program: &Program,
     server: Server,
     arguments: &[&str],
 ) {
     let address = server.address().to_string();
-    let mut driver = Running::spawn(driver.stdin(Stdio::piped()).stdout(Stdio::piped()));
-    let mut answers = driver.child.stdin.take().unwrap();
+    let mut driver = Tool::spawn_talking(&mut driver);
+    let child = &mut driver.running.child;
+    let mut answers = child.stdin.take().unwrap();
     let (sender, commands) = mpsc::channel();
-    let lines = BufReader::new(driver.child.stdout.take().unwrap()).lines();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     std::thread::spawn(move || {
         lines
             .map_while(Result::ok)
             .try_for_each(|line| sender.send(line))
     });
-    let deadline = Instant::now() + DRIVES_WITHIN;
+    let deadline = Instant::now() + tool::ENDS_WITHIN;
     let mut server = Some(server);
     // It ends with the driver's output, or in time.
     while let Ok(command) =
@@ -177,11 +165,7 @@ fn drive_with_server(
         }
         writeln!(answers, "{answer}").unwrap();
     }
-    assert!(
-        ends_well_within(&mut driver, ENDS_WITHIN),
-        "see above; the screenshots are in {}",
-        tools.screenshots.display()
-    );
+    driver.ends_well(ENDS_WITHIN);
 }
 
 #[test]
@@ -279,12 +263,7 @@ fn drive_on(server_program: &Program, driver: &str, arguments: &[&str]) {
     };
     // The driver writes faster than a person may.
     let server = Server::start(server_program, &["--demo", "--rates", "off"]);
-    let mut driver = Running::spawn(tools.driver(driver, &server).args(arguments));
-    assert!(
-        ends_well_within(&mut driver, DRIVES_WITHIN),
-        "see above; the screenshots are in {}",
-        tools.screenshots.display()
-    );
+    tool::run(tools.driver(driver, &server).args(arguments));
 }
 
 /// Programs that drive a browser.
@@ -344,40 +323,15 @@ fn tools() -> Result<Tools, String> {
     for tool in ["node", "npm"] {
         find(tool).ok_or(format!("{tool} is missing"))?;
     }
-    let chromium = ["chromium", "chromium-browser", "google-chrome"]
+    let chromium = BROWSERS
         .into_iter()
         .find_map(find)
         .ok_or("chromium is missing")?;
 
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
     let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser");
-    let lock = "package-lock.json";
-    let is_installed = std::fs::read(work.join("node_modules/.installed")).ok()
-        == std::fs::read(source.join(lock)).ok();
     node::copy(&source, &work).map_err(|error| error.to_string())?;
-    if !is_installed {
-        let install = [
-            "ci",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-            "--no-update-notifier",
-            "--fetch-retries=1",
-            "--loglevel=error",
-        ];
-        let mut npm = Command::new("npm");
-        let mut npm = Running::spawn(
-            npm.args(install)
-                .current_dir(&work)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null()),
-        );
-        if !ends_well_within(&mut npm, INSTALLS_WITHIN) {
-            return Err("npm could not install playwright-core".to_owned());
-        }
-        std::fs::copy(source.join(lock), work.join("node_modules/.installed"))
-            .map_err(|error| error.to_string())?;
-    }
+    node::install_packages(&work)?;
     let screenshots = work.join("screenshots");
     std::fs::create_dir_all(&screenshots).map_err(|error| error.to_string())?;
     Ok(Tools {
@@ -393,18 +347,4 @@ fn find(tool: &str) -> Option<String> {
         .map(|folder| folder.join(tool))
         .find(|file| file.is_file())
         .map(|file| file.display().to_string())
-}
-
-/// Whether it ended, and well, in this time. If not, it is killed when it is dropped.
-fn ends_well_within(process: &mut Running, time: Duration) -> bool {
-    let deadline = Instant::now() + time;
-    loop {
-        if let Some(status) = process.child.try_wait().unwrap() {
-            return status.success();
-        }
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -129,7 +129,7 @@ fn the_transports_of_pythons_gql_subscribe() {
 }
 
 /// Runs a test of agents against both programs for them.
-fn run_agents(test: &str, time: Duration) {
+fn run_agents(test: &str) {
     let Some(node) = Node::installed() else {
         return;
     };
@@ -144,7 +144,7 @@ fn run_agents(test: &str, time: Duration) {
             let (node, url, alice, token) = (&node, &url, &alice, program.token(agent));
             scope.spawn(move || {
                 let arguments = [&[url, alice, &*token, agent], command].concat();
-                node.run_within(test, &arguments, time);
+                node.run(test, &arguments);
             });
         }
     });
@@ -154,13 +154,13 @@ fn run_agents(test: &str, time: Duration) {
 #[test]
 #[ignore = "gate: programs write for a while"]
 fn agents_write_live_messages_whole_and_once() {
-    run_agents("agent_test.js", Duration::from_secs(60));
+    run_agents("agent_test.js");
 }
 
 #[test]
 #[ignore = "gate: silent for 150 s"]
 fn agents_complete_what_the_server_sent_in_their_silence() {
-    run_agents("agent_silence.js", Duration::from_secs(240));
+    run_agents("agent_silence.js");
 }
 
 /// A reload, a second device, a cut, a request to stop, and an agent that fell silent.
@@ -229,7 +229,7 @@ fn quiet_sockets_and_events_outlive_dev_servers_and_proxies() {
         .collect();
     let held = |url: &str, front: &str| {
         let arguments = [url, &alice, &bob, front, "80000"];
-        node.run_within("proxied.js", &arguments, Duration::from_secs(160));
+        node.run("proxied.js", &arguments);
     };
     std::thread::scope(|scope| {
         for front in ["express", "vite", "webpack"] {

@@ -46,7 +46,7 @@ const devServers = {
     ]);
     const quiet = { stats: "none", infrastructureLogging: { level: "none" } };
     const compiler = webpack({ mode: "development", context: root, entry: "./webpack.config.js", ...quiet });
-    const server = new DevServer({ ...config.devServer, host: "127.0.0.1", port: "auto" }, compiler);
+    const server = new DevServer({ ...config.devServer, host: "127.0.0.1", port: 0 }, compiler);
     await server.start();
     return server.server;
   },

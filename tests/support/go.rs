@@ -5,7 +5,9 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+use super::tool;
 
 /// Oldest version that fetches the one that a module asks for.
 const MINOR_MIN: u32 = 21;
@@ -35,8 +37,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> bool {
     let mut run = Command::new(binary);
     run.args(arguments);
     for mut command in [build, run] {
-        let ended = command.stdin(Stdio::null()).status();
-        assert!(ended.unwrap().success(), "{program}: see above");
+        tool::run(&mut command);
     }
     true
 }

@@ -6,6 +6,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::tool;
+
 /// Runs the class `MainKt` of a program of `tests/clients` to its good end. False where it cannot be run.
 #[track_caller]
 pub(crate) fn run(program: &str, arguments: &[&str]) -> bool {
@@ -36,7 +38,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> bool {
         .arg(format!("-Dbuild.folder={}", folder.display()))
         .arg(format!("-Dmdep.outputFile={}", class_path.display()))
         .current_dir(source);
-    succeed(build, program);
+    tool::run(&mut build);
     let libraries = std::fs::read_to_string(class_path).unwrap();
     let classes = folder.join("classes");
     let mut run = Command::new("java");
@@ -44,14 +46,8 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> bool {
         .arg(format!("{}:{}", classes.display(), libraries.trim()))
         .arg("MainKt")
         .args(arguments);
-    succeed(run, program);
+    tool::run(&mut run);
     true
-}
-
-#[track_caller]
-fn succeed(mut command: Command, program: &str) {
-    let ended = command.stdin(Stdio::null()).status();
-    assert!(ended.unwrap().success(), "{program}: see above");
 }
 
 fn is_installed(tool: &str) -> bool {

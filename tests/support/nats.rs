@@ -1,12 +1,13 @@
 //! A real `nats-server`, that can be killed and started again at the same place.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::port;
 use super::program::Running;
 
-const START_MAX: Duration = Duration::from_secs(20);
+const START_MAX: Duration = Duration::from_secs(120);
 
 pub(crate) struct Nats {
     port: u16,
@@ -32,8 +33,8 @@ impl Nats {
             return None;
         }
         let mut nats = Self {
-            port: free_port(),
-            monitor: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())),
+            port: port::free(),
+            monitor: SocketAddr::from((Ipv4Addr::LOCALHOST, port::free())),
             running: None,
         };
         nats.start_again();
@@ -76,13 +77,4 @@ impl Nats {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-}
-
-/// One that nobody listened on just now.
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }

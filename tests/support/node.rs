@@ -4,15 +4,11 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
-use super::program::Running;
+use super::tool::{self, Tool};
 
-const INSTALLS_WITHIN: Duration = Duration::from_secs(600);
-const RUNS_WITHIN: Duration = Duration::from_secs(180);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOCK: &str = "package-lock.json";
 
 /// The programs, with what they need beside them.
@@ -50,24 +46,12 @@ impl Node {
         self.folder.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Runs a program to its good end. What it says is seen.
+    /// Runs a program to its good end.
     #[track_caller]
     pub(crate) fn run(&self, program: &str, arguments: &[&str]) {
-        self.run_within(program, arguments, RUNS_WITHIN);
-    }
-
-    /// The same where it may take longer, or must not.
-    #[track_caller]
-    pub(crate) fn run_within(&self, program: &str, arguments: &[&str], time: Duration) {
         let mut command = Command::new("node");
-        let mut node = Running::spawn(
-            command
-                .arg(program)
-                .args(arguments)
-                .current_dir(self.folder)
-                .stdin(Stdio::null()),
-        );
-        assert!(ends_well_within(&mut node, time), "{program}: see above");
+        command.arg(program).args(arguments);
+        tool::run(command.current_dir(self.folder));
     }
 }
 
@@ -83,37 +67,37 @@ fn install() -> Result<PathBuf, String> {
         root.join("tests/clients"),
         Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients"),
     );
-    let is_installed = std::fs::read(work.join("node_modules/.installed")).ok()
-        == std::fs::read(source.join(LOCK)).ok();
     let package = root.join("src/server/pages/client");
     let copied = copy(&source, &work)
         .and_then(|()| copy(&package, &work.join("wideroom-client")))
         .and_then(|()| std::fs::copy(root.join("schema.graphql"), work.join("schema.graphql")));
     copied.map_err(|error| error.to_string())?;
-    if !is_installed {
-        let install = [
-            "ci",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-            "--no-update-notifier",
-            "--fetch-retries=1",
-            "--loglevel=error",
-        ];
-        let mut npm = Command::new("npm");
-        let mut npm = Running::spawn(
-            npm.args(install)
-                .current_dir(&work)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null()),
-        );
-        if !ends_well_within(&mut npm, INSTALLS_WITHIN) {
-            return Err("npm could not install the clients".to_owned());
-        }
-        std::fs::copy(source.join(LOCK), work.join("node_modules/.installed"))
-            .map_err(|error| error.to_string())?;
-    }
+    install_packages(&work)?;
     Ok(work)
+}
+
+/// Installs the packages that the lockfile of a folder names, unless they are there.
+pub(crate) fn install_packages(folder: &Path) -> Result<(), String> {
+    let (lock, installed) = (folder.join(LOCK), folder.join("node_modules/.installed"));
+    if std::fs::read(&installed).ok() == std::fs::read(&lock).ok() {
+        return Ok(());
+    }
+    let mut npm = Command::new("npm");
+    npm.args([
+        "ci",
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        "--no-update-notifier",
+        "--fetch-retries=1",
+        "--loglevel=error",
+    ]);
+    Tool::spawn(npm.current_dir(folder))
+        .end(tool::ENDS_WITHIN)
+        .map_err(|said| format!("npm could not install {}: {said}", lock.display()))?;
+    std::fs::copy(lock, installed)
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 /// Copies a folder.
@@ -134,18 +118,4 @@ pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether it ended, and well, in this time. If not, it is killed when it is dropped.
-fn ends_well_within(process: &mut Running, time: Duration) -> bool {
-    let deadline = Instant::now() + time;
-    loop {
-        if let Some(status) = process.child.try_wait().unwrap() {
-            return status.success();
-        }
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
 }

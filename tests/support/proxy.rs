@@ -4,16 +4,17 @@
 //! A line says that one is absent, and the test passes, except in CI.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::port;
 use super::program::{Program, Running};
 
 const NGINX: [&str; 2] = ["/usr/sbin/nginx", "/usr/bin/nginx"];
 const CADDY: [&str; 1] = ["/usr/bin/caddy"];
-const STARTS_WITHIN: Duration = Duration::from_secs(60);
+const STARTS_WITHIN: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) struct Proxy {
@@ -67,11 +68,7 @@ impl Proxy {
             let _ = writeln!(std::io::stderr(), "LEFT OUT: {places:?} is missing");
             return None;
         };
-        // Free now, and taken by nobody else in the moment until the proxy has it.
-        let address = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port::free()));
         let mut command = Command::new(place);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         configure(&mut command, address);

@@ -5,8 +5,10 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
+
+use super::tool::{self, Tool};
 
 /// Packages, each of one version.
 const PACKAGES: [&str; 16] = [
@@ -47,14 +49,8 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> bool {
     };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
     let mut python = Command::new("python3");
-    let ended = python
-        .args(["-B", program])
-        .args(arguments)
-        .current_dir(folder)
-        .env("PYTHONPATH", packages)
-        .stdin(Stdio::null())
-        .status();
-    assert!(ended.unwrap().success(), "{program}: see above");
+    python.args(["-B", program]).args(arguments);
+    tool::run(python.current_dir(folder).env("PYTHONPATH", packages));
     true
 }
 
@@ -66,8 +62,7 @@ fn install() -> Result<PathBuf, String> {
         return Ok(target);
     }
     let mut pip = Command::new("python3");
-    let pip = pip
-        .args(["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"])
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"])
         .args([
             "--disable-pip-version-check",
             "--retries",
@@ -77,15 +72,10 @@ fn install() -> Result<PathBuf, String> {
         ])
         .arg("--target")
         .arg(&target)
-        .args(PACKAGES)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    match pip.status() {
-        Ok(status) if status.success() => {}
-        Ok(_) => return Err("pip could not install the packages".to_owned()),
-        Err(_) => return Err("python3 is missing".to_owned()),
-    }
+        .args(PACKAGES);
+    Tool::spawn(&mut pip)
+        .end(tool::ENDS_WITHIN)
+        .map_err(|said| format!("pip could not install the packages: {said}"))?;
     std::fs::write(&marker, wanted).map_err(|error| error.to_string())?;
     Ok(target)
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::port;
 use super::program::{Program, Running};
 
 /// Against a hang. A server that ends writes what it holds, on a machine that may be busy.
@@ -25,9 +26,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Started on a free port; it answers already.
+    /// Started on a port that stays free where it is killed; it answers already.
     pub(crate) fn start(program: &Program, arguments: &[&str]) -> Self {
-        Self::start_on("127.0.0.1:0", program, arguments)
+        let address = format!("127.0.0.1:{}", port::free());
+        Self::start_on(&address, program, arguments)
     }
 
     /// The same where it is to be found at the address of one before it.

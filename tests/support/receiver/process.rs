@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -14,12 +14,13 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::{Received, ReceiverState, Reply, serve};
+use crate::support::port;
 use crate::support::program::Running;
 
 /// Address, file and behaviour of the receiver that this process is to be.
 const RECEIVER: &str = "WIDEROOM_RECEIVER";
 const PROCESS: &str = "support::receiver::process::receive_until_killed";
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct ReceiverProcess {
     pub(crate) address: SocketAddr,
@@ -32,10 +33,8 @@ pub(crate) struct ReceiverProcess {
 
 impl ReceiverProcess {
     pub(crate) async fn start() -> Self {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let address = TcpListener::bind(any).unwrap().local_addr().unwrap();
         let mut receiver = Self {
-            address,
+            address: SocketAddr::from(([127, 0, 0, 1], port::free())),
             running: None,
             folder: tempfile::tempdir().unwrap(),
             received: Vec::new(),
