@@ -485,11 +485,11 @@ const REAL_CLOCKS: &[&str] = &[
     "support/cassandra/wait.rs",
     "support/cost.rs",
     "support/nats.rs",
-    "support/node.rs",
     "support/proxy.rs",
     "support/receiver/mod.rs",
     "support/receiver/process.rs",
     "support/server.rs",
+    "support/tool.rs",
 ];
 
 #[test]

@@ -34,10 +34,16 @@ const start = async (parts, everyMs) => {
   return { id, child, ended: new Promise((resolve) => child.on("close", resolve)) };
 };
 
-const parts = Array.from({ length: 200 }, (_, number) => `${number} `);
+const parts = Array.from({ length: 600 }, (_, number) => `${number} `);
 const [killed, suspended] = [await start(parts, 50), await start(parts, 50)];
 const working = await start(["before ", "after"], SILENCE + 5_000);
-await wait(4_000);
+const hasText = async ({ id }) => {
+  for (let looks = 0; looks < 240; looks += 1) {
+    if ((await look(id)).live[0]) return;
+    await wait(500);
+  }
+};
+await Promise.all([killed, suspended, working].map(hasText));
 killed.child.kill("SIGKILL");
 suspended.child.kill("SIGSTOP");
 // Appends that were under way are kept.

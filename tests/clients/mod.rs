@@ -13,7 +13,7 @@ use crate::support::client::http;
 use crate::support::node::Node;
 use crate::support::program::Program;
 use crate::support::proxy::Proxy;
-use crate::support::server::Server;
+use crate::support::server::{Server, WARNINGS};
 use crate::support::{go, java, python};
 
 /// The proxies' own time of idle connections ends first, so that none closes under a request.
@@ -39,7 +39,7 @@ fn serve(arguments: &[&str]) -> (Program, Server, [String; 2]) {
     let program = Program::new();
     let server = Server::start(
         &program,
-        &[&["--demo", "--log", "warn"], arguments].concat(),
+        &[&["--demo", "--log", WARNINGS], arguments].concat(),
     );
     let tokens = ["alice", "bob"].map(|name| program.token(name));
     (program, server, tokens)
@@ -207,8 +207,8 @@ fn apollo_kotlin_asks_and_outlives_a_quiet_subscription() {
 /// A server that believes the proxies before it.
 fn serve_behind_proxies() -> (Program, Server, [String; 2]) {
     let program = Program::new();
-    let arguments = "--rates off --trusted-proxies 127.0.0.1 --log warn";
-    let arguments: Vec<_> = arguments.split(' ').collect();
+    let arguments = "--rates off --trusted-proxies 127.0.0.1 --log";
+    let arguments: Vec<_> = arguments.split(' ').chain([WARNINGS]).collect();
     let server = Server::start(&program, &arguments);
     let tokens = ["alice", "bob"].map(|name| program.token(name));
     (program, server, tokens)

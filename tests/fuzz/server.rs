@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::{Caller, Reply};
 use crate::support::program::Program;
-use crate::support::server::Server;
+use crate::support::server::{Server, WARNINGS};
 
 const CODES: [&str; 9] = [
     "UNAUTHENTICATED",
@@ -34,7 +34,7 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn start() -> Self {
         let program = Program::new();
-        let server = Server::start(&program, &["--demo", "--log", "warn", "--rates", "off"]);
+        let server = Server::start(&program, &["--demo", "--log", WARNINGS, "--rates", "off"]);
         let (address, token) = (server.address(), program.token("alice"));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

@@ -14,6 +14,8 @@ use super::program::{Program, Running};
 const DEADLINE: Duration = Duration::from_secs(120);
 /// A server on a cluster prepares some 300 statements on each node first, on a machine that may be busy.
 const START_MAX: Duration = Duration::from_secs(120);
+/// As `--log` has it: all warnings but those of slow requests, which a busy machine has.
+pub(crate) const WARNINGS: &str = "warn,wideroom::server::operation=error";
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 pub(crate) struct Server {

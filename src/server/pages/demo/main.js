@@ -62,7 +62,7 @@ function signInWith(token) {
   });
 }
 
-/** Drafts and unsent messages stay on the device, until this person is back. */
+/** Drafts and unsent messages stay on the device. */
 function leave(problem = "") {
   closeRoom();
   for (const stop of session?.stops ?? []) stop();
@@ -153,7 +153,7 @@ function route() {
   try {
     [id = "", messageId = ""] = location.hash.slice(1).split("/").map(decodeURIComponent);
   } catch {
-    // Somebody else's address: no conversation of ours.
+    // No address of ours.
   }
   // Once it is on its way to the message, the same address can be chosen again.
   if (messageId) history.replaceState(null, "", addressOf(id));
@@ -179,12 +179,6 @@ function route() {
   }
 }
 
-/** The browser tells of a new address only a moment later: what is written in that moment must not go to the conversation before. */
-function goTo(address) {
-  location.hash = address;
-  route();
-}
-
 // ---- The agent of the demo runs in the page of the user who asked.
 
 const agent = () => import("./echo.js");
@@ -197,7 +191,7 @@ function askAgent(conversation, message) {
 
 const SAID_WITHIN = 10_000;
 
-/** Gone when it has been said: it is no second history, and what is deleted must not stay in it. */
+/** Gone once it is said: what is deleted must not stay in it. */
 function announce(words) {
   const line = el("p", {}, words.slice(0, 300));
   part("announcer").append(line);
@@ -286,7 +280,7 @@ async function startConversation(event) {
       ? await session.chat.startDirect(names[0])
       : await session.chat.createGroup(part("group-name").value.trim(), names);
     part("dialog").close();
-    goTo(addressOf(id));
+    location.hash = addressOf(id);
   } catch (error) {
     part("dialog-problem").textContent = error.message;
   }
@@ -311,11 +305,13 @@ part("token-form").addEventListener("submit", (event) => {
   signInWith(token);
 });
 addEventListener("hashchange", route);
+// At once: what is written after a click must not go to the conversation before.
 addEventListener("click", (event) => {
-  const link = event.target.closest('a[href^="#"]');
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  const link = event.target.closest("a[href^='#']");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  goTo(link.hash);
+  location.hash = link.hash;
+  route();
 });
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && session?.room && !document.querySelector("dialog[open]")) {
