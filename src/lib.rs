@@ -138,6 +138,7 @@ pub mod cli;
 pub mod clock;
 pub mod cluster;
 pub mod config;
+mod file_stamp;
 pub mod graphql;
 pub mod load;
 pub mod log_quota;

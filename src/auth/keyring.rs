@@ -5,9 +5,8 @@
 //! triggers a poll too, at most once a second. While a file is broken or missing the previous keys stay in use: a failed
 //! rotation must not take a server down. The log names the fault once for each change of the file, `/readyz` while it lasts.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
@@ -21,6 +20,7 @@ use tokio::sync::Notify;
 use super::KeyFileError;
 use super::exposure::{self, ExposedPath};
 use super::keys::{VerificationKey, parse_keys, parse_secret};
+use crate::file_stamp::FileStamp;
 
 /// Interval of the polls.
 const POLL_EVERY: Duration = Duration::from_secs(5);
@@ -113,7 +113,7 @@ impl Keyring {
     pub(super) fn open(files: Vec<(FileKind, PathBuf)>) -> Result<Arc<Self>, KeyFileError> {
         let mut watched = Vec::new();
         for (kind, path) in files {
-            let stamp = Stamp::of(&path);
+            let stamp = FileStamp::of(&path);
             let keys = read(kind, &path)?;
             watched.push(Watched {
                 kind,
@@ -153,37 +153,11 @@ impl Keyring {
     }
 }
 
-/// Fingerprint of a file's state, which changes when the file changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    /// `None` if the file is missing.
-    fn of(path: &Path) -> Option<Self> {
-        let data = fs::metadata(path).ok()?;
-        let (modified, changed) = (
-            (data.mtime(), data.mtime_nsec()),
-            (data.ctime(), data.ctime_nsec()),
-        );
-        Some(Self {
-            inode: data.ino(),
-            bytes: data.len(),
-            modified,
-            changed,
-        })
-    }
-}
-
 struct Watched {
     kind: FileKind,
     path: PathBuf,
     /// Fingerprint from before the read, so that the next poll finds a change during the read.
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
     keys: Vec<VerificationKey>,
     /// Fault of the file, while the previous keys are in use.
     fault: Option<String>,
@@ -192,7 +166,7 @@ struct Watched {
 impl Watched {
     /// Reloads a changed file. Returns whether the keys changed.
     fn reload_if_changed(&mut self) -> bool {
-        let stamp = Stamp::of(&self.path);
+        let stamp = FileStamp::of(&self.path);
         let is_same = stamp == self.stamp;
         // Retry a file that could not be read: the process may have had too many open files.
         if is_same && self.fault.is_none() {
@@ -289,6 +263,8 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, KeyFileError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const SECRET: &str = "a secret of an issuer, thirty-two bytes and some.";
@@ -301,7 +277,7 @@ mod tests {
         let keys = read(FileKind::Secret, &path).unwrap();
         let mut file = Watched {
             kind: FileKind::Secret,
-            stamp: Stamp::of(&path),
+            stamp: FileStamp::of(&path),
             path: path.clone(),
             keys,
             fault: None,
@@ -320,7 +296,7 @@ mod tests {
         let keys = read(FileKind::Secret, &path).unwrap();
         let mut file = Watched {
             kind: FileKind::Secret,
-            stamp: Stamp::of(&path),
+            stamp: FileStamp::of(&path),
             path: path.clone(),
             keys,
             fault: None,

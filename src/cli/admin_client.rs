@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::error::Error;
+use super::settings::{DATA, SettingFlags};
 use crate::auth::{Auth, BACKUP_AUDIENCE, KEY_FILE, TokenRules};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{self, ADMIN_LISTEN, Config, SettingSource};
@@ -49,19 +50,34 @@ pub(super) fn written_address(data: &Path) -> io::Result<Option<SocketAddr>> {
     }
 }
 
-/// Address of the admin listener: that of the flag, else that of the configuration. An empty variable counts as unset.
-pub(super) fn admin_address(
-    config: &Config,
-    given: Option<&str>,
-) -> Result<Option<SocketAddr>, Error> {
-    let mut config = config.clone();
-    if let Some(text) = given.filter(|text| !text.is_empty()) {
-        let setting = config::settings()
-            .find(|setting| setting.name == ADMIN_LISTEN)
-            .expect("it is one of the settings");
-        config.set(setting, text, &SettingSource::Flag)?;
+/// Flags of a command that asks the admin listener.
+#[derive(clap::Args)]
+pub(super) struct AdminFlags {
+    /// Admin address of the server [default: 127.0.0.1:9090]
+    #[arg(
+        long,
+        env = "WIDEROOM_ADMIN_LISTEN",
+        hide_env_values = true,
+        value_name = "ADDRESS"
+    )]
+    admin_listen: Option<String>,
+    #[command(flatten)]
+    given: SettingFlags<DATA>,
+}
+
+impl AdminFlags {
+    /// The configuration, with the address of the flag where one is given. An empty variable counts as unset.
+    pub(super) fn config(&self) -> Result<Config, Error> {
+        let mut config = self.given.config()?;
+        if let Some(text) = self.admin_listen.as_deref().filter(|text| !text.is_empty()) {
+            let setting = config::settings()
+                .find(|setting| setting.name == ADMIN_LISTEN)
+                .expect("it is one of the settings");
+            config.set(setting, text, &SettingSource::Flag)?;
+        }
+        config.admin_listen = config.admin_listen.map(reachable);
+        Ok(config)
     }
-    Ok(config.admin_listen.map(reachable))
 }
 
 /// Maps the unspecified address of a listener to the loopback address.

@@ -53,7 +53,8 @@ fn parse_service(text: &str) -> Result<UserId, String> {
 fn parse_right(text: &str) -> Result<ServiceRight, &'static str> {
     let name = text.strip_prefix("wideroom:").unwrap_or(text);
     ServiceRight::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .find(|right| right.scope().strip_prefix("wideroom:") == Some(name))
         .ok_or("a scope is outbox, read, act, moderate, users or erase")
 }

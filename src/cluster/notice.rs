@@ -279,7 +279,7 @@ fn decode_event(
     }
     Some(RemoteEvent::Change(Change {
         id,
-        kind: ChangeKind::from_number(kind - 1)?,
+        kind: ChangeKind::from_repr(kind - 1)?,
         message,
         user: user?,
     }))
@@ -287,6 +287,8 @@ fn decode_event(
 
 #[cfg(test)]
 mod tests {
+    use strum::VariantArray as _;
+
     use super::*;
     use crate::model::Timestamp;
 
@@ -314,7 +316,7 @@ mod tests {
                 user: user.clone(),
             })
         };
-        let mut events: Vec<_> = ChangeKind::ALL.into_iter().map(changed).collect();
+        let mut events: Vec<_> = ChangeKind::VARIANTS.iter().copied().map(changed).collect();
         events.push(RemoteEvent::Message(id(4)));
         let notices = [
             RemoteNotice::Events {

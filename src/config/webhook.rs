@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use strum::VariantArray as _;
+
 use crate::chat::{NOTIFICATION, OutboxTypes, ReaderName};
 use crate::model::OutboxEventKind;
 use crate::signed_post::PostTarget;
@@ -89,7 +91,9 @@ fn types_of(names: &[String]) -> Result<OutboxTypes, String> {
         return Err("must not be empty; leave it out for all".to_owned());
     }
     OutboxTypes::parse(names).map_err(|name| {
-        let known = OutboxEventKind::ALL.map(OutboxEventKind::name).join(", ");
+        let known = OutboxEventKind::VARIANTS.iter();
+        let known: Vec<_> = known.map(OutboxEventKind::into_str).collect();
+        let known = known.join(", ");
         format!(
             "`{}` is none of {known}, {NOTIFICATION}",
             name.escape_debug()

@@ -3,12 +3,14 @@
 
 use async_graphql::{ErrorExtensions as _, ServerError};
 use futures_util::FutureExt as _;
+use strum::IntoStaticStr;
 
 use crate::chat;
 use crate::store;
 
 /// Error codes of the contract: a closed list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE", const_into_str)]
 pub enum Code {
     Unauthenticated,
     Forbidden,
@@ -24,18 +26,7 @@ pub enum Code {
 
 impl Code {
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unauthenticated => "UNAUTHENTICATED",
-            Self::Forbidden => "FORBIDDEN",
-            Self::NotFound => "NOT_FOUND",
-            Self::BadUserInput => "BAD_USER_INPUT",
-            Self::Conflict => "CONFLICT",
-            Self::RateLimited => "RATE_LIMITED",
-            Self::CursorExpired => "CURSOR_EXPIRED",
-            Self::Unavailable => "UNAVAILABLE",
-            Self::Internal => "INTERNAL",
-            Self::PersistedQueryNotSupported => "PERSISTED_QUERY_NOT_SUPPORTED",
-        }
+        self.into_str()
     }
 }
 

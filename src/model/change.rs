@@ -1,5 +1,7 @@
 //! Changes: events of a conversation other than a new message.
 
+use strum::{FromRepr, VariantArray};
+
 use super::{ChangeId, Content, Mentions, Message, MessageId, Timestamp, UserId};
 
 /// One change of a conversation. Resumed streams replay changes after their cursor.
@@ -15,7 +17,19 @@ pub struct Change {
 }
 
 /// Stores persist the index in this list, so never reorder it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    FromRepr,
+    VariantArray,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[repr(u8)]
 pub enum ChangeKind {
     MessageEdited,
     MessageDeleted,
@@ -68,22 +82,7 @@ impl Revision {
 }
 
 impl ChangeKind {
-    pub const ALL: [Self; 12] = [
-        Self::MessageEdited,
-        Self::MessageDeleted,
-        Self::ParticipantAdded,
-        Self::ParticipantRemoved,
-        Self::RoleChanged,
-        Self::ConversationRenamed,
-        Self::MessageLate,
-        Self::ReactionsChanged,
-        Self::ParticipantUpdated,
-        Self::ConversationUpdated,
-        Self::PinsChanged,
-        Self::HistoryRaised,
-    ];
-
-    /// Index in the list above.
+    /// Index in the list of variants.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -103,11 +102,6 @@ impl ChangeKind {
     /// Whether the entry of an inbox may show a change of this kind. No entry shows reactions and pins.
     pub const fn shows_in_inboxes(self) -> bool {
         !matches!(self, Self::ReactionsChanged | Self::PinsChanged)
-    }
-
-    /// `None` for a kind of a later version.
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
     }
 }
 
@@ -145,10 +139,10 @@ mod tests {
 
     #[test]
     fn a_kind_is_found_by_its_number() {
-        for (index, kind) in ChangeKind::ALL.into_iter().enumerate() {
+        for (index, kind) in ChangeKind::VARIANTS.iter().copied().enumerate() {
             assert_eq!(usize::from(kind.number()), index);
-            assert_eq!(ChangeKind::from_number(kind.number()), Some(kind));
+            assert_eq!(ChangeKind::from_repr(kind.number()), Some(kind));
         }
-        assert_eq!(ChangeKind::from_number(200), None);
+        assert_eq!(ChangeKind::from_repr(200), None);
     }
 }

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
+use strum::{FromRepr, VariantArray};
+
 use super::{Conversation, ConversationId, Floor, MessageId, OrderKey, Timestamp, UserId};
 
 /// Sort key of an inbox entry: later activity first, then the greater conversation id.
@@ -128,9 +130,22 @@ impl ActPosition {
     }
 }
 
-/// Messages of a conversation that notify a user. A muted entry notifies of nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+/// Messages of a conversation that notify a user. A muted entry notifies of nothing. Stores persist the index in this list, so never
+/// reorder it.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    FromRepr,
+    VariantArray,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[serde(rename_all = "UPPERCASE")]
+#[repr(u8)]
 pub enum NotificationLevel {
     All,
     Mentions,
@@ -138,22 +153,14 @@ pub enum NotificationLevel {
 }
 
 impl NotificationLevel {
-    /// Stores persist the index in this list, so never reorder it.
-    pub const ALL: [Self; 3] = [Self::All, Self::Mentions, Self::None];
-
     /// The level of a user who has set none: in a large conversation only mentions notify.
     pub const fn default_of(is_large: bool) -> Self {
         if is_large { Self::Mentions } else { Self::All }
     }
 
-    /// Index in the list above.
+    /// Index in the list of variants.
     pub const fn number(self) -> u8 {
         self as u8
-    }
-
-    /// `None` for a level of a later version.
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reports of users and messages, for services.
 
+use strum::{FromRepr, VariantArray};
+
 use super::{
     Attachment, ConversationId, Message, MessageId, OrderKey, TimeUuid, Timestamp, UserId,
 };
@@ -7,9 +9,12 @@ use super::{
 /// Id of a report: a timeuuid, so that reports are in the order of their time.
 pub type ReportId = TimeUuid;
 
-/// Reason of a report. Stores persist the index in [`Self::ALL`], so never reorder it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// Reason of a report. Stores persist the index in the list of variants, so never reorder it.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, FromRepr, VariantArray, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[repr(u8)]
 pub enum ReportReason {
     Spam,
     Harassment,
@@ -22,25 +27,13 @@ pub enum ReportReason {
 }
 
 impl ReportReason {
-    pub const ALL: [Self; 8] = [
-        Self::Spam,
-        Self::Harassment,
-        Self::Hate,
-        Self::Sexual,
-        Self::Violence,
-        Self::SelfHarm,
-        Self::Illegal,
-        Self::Other,
-    ];
-
     pub const fn number(self) -> u8 {
         self as u8
     }
 
     /// A reason of a later version is [`Self::Other`].
     pub fn from_number(number: u8) -> Self {
-        let known = Self::ALL.get(usize::from(number));
-        known.copied().unwrap_or(Self::Other)
+        Self::from_repr(number).unwrap_or(Self::Other)
     }
 }
 
@@ -153,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_found_by_its_number() {
-        for (index, reason) in ReportReason::ALL.into_iter().enumerate() {
+        for (index, reason) in ReportReason::VARIANTS.iter().copied().enumerate() {
             assert_eq!(usize::from(reason.number()), index);
             assert_eq!(ReportReason::from_number(reason.number()), reason);
         }

@@ -1,7 +1,6 @@
 //! Signing secrets, and the file that holds them: one `whsec_…` a line, two while a secret rotates.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +12,8 @@ use parking_lot::Mutex;
 use sha2::Sha256;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
+
+use crate::file_stamp::FileStamp;
 
 /// Prefix of a secret in text.
 const PREFIX: &str = "whsec_";
@@ -83,27 +84,6 @@ struct SecretState {
     secrets: Arc<SigningSecrets>,
     stamp: Option<FileStamp>,
     checked_at: Instant,
-}
-
-/// Fingerprint of a file: another one after each change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileStamp {
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl FileStamp {
-    fn of(path: &Path) -> Option<Self> {
-        let data = fs::metadata(path).ok()?;
-        Some(Self {
-            inode: data.ino(),
-            bytes: data.len(),
-            modified: (data.mtime(), data.mtime_nsec()),
-            changed: (data.ctime(), data.ctime_nsec()),
-        })
-    }
 }
 
 impl SecretFile {

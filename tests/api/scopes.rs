@@ -43,7 +43,7 @@ impl Operation {
             let mut next = || parts.next().unwrap();
             let (field, callers, part, document) = (next(), next(), next(), next());
             let right = |right: &ServiceRight| right.scope() == callers;
-            let opens = match (callers, ServiceRight::ALL.into_iter().find(right)) {
+            let opens = match (callers, ServiceRight::ALL.iter().copied().find(right)) {
                 ("everyone", _) => Everyone,
                 ("nobody", _) => Nobody,
                 (_, right) => To(right.unwrap()),
@@ -190,7 +190,7 @@ async fn each_scope_opens_its_root_fields_and_no_others() {
         }
     }
     let is_of_services = |field: &str| of_services.iter().any(|(name, _)| name == field);
-    let scopes = ServiceRight::ALL.map(ServiceRight::scope).into_iter();
+    let scopes = ServiceRight::ALL.iter().map(|right| right.scope());
     for scope in scopes.chain([ServiceRights::ALL_SCOPE, "openid wideroom:admin"]) {
         let rights = ServiceRights::of_scopes(scope);
         let name = format!("worker with {scope}");

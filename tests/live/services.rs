@@ -67,7 +67,7 @@ async fn a_socket_without_the_right_to_act_is_closed() {
     let world = World::start().await;
     let life = std::time::Duration::from_secs(60);
     let (user, service) = (world.token("alice", life), world.service_token("backend"));
-    let others = ServiceRight::ALL.into_iter();
+    let others = ServiceRight::ALL.iter().copied();
     let others = others.filter(|right| *right != ServiceRight::Act).collect();
     let narrow = world.scoped_token("backend", others);
     let long = "x".repeat(129);

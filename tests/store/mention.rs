@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use strum::VariantArray as _;
 use wideroom::clock::Clock as _;
 use wideroom::model::{
     Content, IgnoredSenders, Mentions, Message, MessageId, NotificationLevel, OrderKey, Revision,
@@ -359,7 +360,7 @@ pub async fn a_level_is_set_and_cleared_beside_other_flags(store: &dyn Store) {
     };
     let level = async || row(store, &ann, group).await.flags.level;
     assert_eq!(level().await, None);
-    for (micros, one) in (5..).zip(NotificationLevel::ALL) {
+    for (micros, one) in (5..).zip(NotificationLevel::VARIANTS.iter().copied()) {
         let flags = set(micros, Some(Some(one)), None).await.unwrap();
         assert_eq!((flags.level, level().await), (Some(one), Some(one)));
         assert_eq!(set(micros, Some(Some(one)), None).await, None);

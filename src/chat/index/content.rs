@@ -1,5 +1,7 @@
 //! Contents of messages that a search finds, and the terms by which an index has them beside those of their texts.
 
+use strum::VariantArray;
+
 use crate::model::{Attachment, Content, Message, MessageKind, UserId};
 
 /// First bytes of terms. Those of texts have others.
@@ -9,7 +11,7 @@ const EVERYONE: u8 = b'e';
 const CONTENT_KIND: u8 = b'h';
 
 /// Kind of content that a message carries beside its text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray, serde::Serialize)]
 pub enum ContentKind {
     /// A link in the body.
     Link,
@@ -21,14 +23,6 @@ pub enum ContentKind {
 }
 
 impl ContentKind {
-    const ALL: [Self; 5] = [
-        Self::Link,
-        Self::Image,
-        Self::Video,
-        Self::Audio,
-        Self::File,
-    ];
-
     /// Whether a content carries it.
     pub(crate) fn is_in(self, content: &Content) -> bool {
         if self == Self::Link {
@@ -72,7 +66,7 @@ pub(super) fn terms(searched: &SearchedContent<'_>, mut add: impl FnMut(&[u8])) 
     if mentions.everyone {
         add(&EVERYONE_TERM);
     }
-    for kind in ContentKind::ALL {
+    for kind in ContentKind::VARIANTS.iter().copied() {
         if kind.is_in(content) {
             add(&kind_term(kind));
         }

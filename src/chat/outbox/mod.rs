@@ -90,7 +90,7 @@ impl OutboxTypes {
             if name == NOTIFICATION {
                 types.has_notifications = true;
             } else {
-                let kind = OutboxEventKind::from_name(name).ok_or_else(|| name.clone())?;
+                let kind = name.parse().map_err(|_| name.clone())?;
                 types.kinds.get_or_insert_default().insert(kind);
             }
         }
@@ -99,7 +99,7 @@ impl OutboxTypes {
 
     /// `None`: all but notifications.
     pub fn names(&self) -> Option<Vec<&'static str>> {
-        let kinds = self.kinds.as_ref()?.iter().map(|kind| kind.name());
+        let kinds = self.kinds.as_ref()?.iter().map(|kind| kind.into_str());
         let notification = self.has_notifications.then_some(NOTIFICATION);
         Some(kinds.chain(notification).collect())
     }
@@ -143,7 +143,7 @@ impl OutboxItem {
         if self.piece.is_some() {
             NOTIFICATION
         } else {
-            self.event.kind.name()
+            self.event.kind.into_str()
         }
     }
 }

@@ -17,11 +17,10 @@ use tokio::time::timeout;
 
 use super::dated_backups;
 use crate::auth::{Auth, KEY_FILE, KeyFileError};
-use crate::cli::admin_client::{admin_address, operator_token, reason, request};
+use crate::cli::admin_client::{AdminFlags, operator_token, reason, request};
 use crate::cli::error::Error;
 use crate::cli::print;
 use crate::cli::progress::Reporter;
-use crate::cli::settings::{DATA, SettingFlags};
 use crate::cli::signals::{self, Stop};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
@@ -69,21 +68,12 @@ pub(in crate::cli) struct BackupFlags {
     /// Create a new key for the copy: tokens of the original do not open the copy, nor tokens of the copy the original
     #[arg(long, env = "WIDEROOM_NEW_KEY", hide_env_values = true)]
     new_key: bool,
-    /// Admin address of the server, for metrics, health and backups [default: 127.0.0.1:9090]
-    #[arg(
-        long,
-        env = "WIDEROOM_ADMIN_LISTEN",
-        hide_env_values = true,
-        value_name = "ADDRESS"
-    )]
-    admin_listen: Option<String>,
     #[command(flatten)]
-    given: SettingFlags<DATA>,
+    admin: AdminFlags,
 }
 
 pub(in crate::cli) fn run(flags: &BackupFlags) -> Result<(), Error> {
-    let mut config = flags.given.config()?;
-    config.admin_listen = admin_address(&config, flags.admin_listen.as_deref())?;
+    let config = flags.admin.config()?;
     let (dir, new_key) = (flags.dir.clone(), flags.new_key);
     let Some(keep) = flags.keep else {
         return signals::run(async move |stop| backup(&config, &dir, new_key, stop).await);

@@ -7,10 +7,9 @@ use hyper::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 
-use crate::cli::admin_client::{admin_address, operator_token, reason, request};
+use crate::cli::admin_client::{AdminFlags, operator_token, reason, request};
 use crate::cli::error::Error;
 use crate::cli::print;
-use crate::cli::settings::{DATA, SettingFlags};
 use crate::cli::signals;
 use crate::config::Config;
 
@@ -41,20 +40,6 @@ enum WebhookAction {
     },
 }
 
-#[derive(clap::Args)]
-struct AdminFlags {
-    /// Admin address of the server [default: 127.0.0.1:9090]
-    #[arg(
-        long,
-        env = "WIDEROOM_ADMIN_LISTEN",
-        hide_env_values = true,
-        value_name = "ADDRESS"
-    )]
-    admin_listen: Option<String>,
-    #[command(flatten)]
-    given: SettingFlags<DATA>,
-}
-
 pub(in crate::cli) fn run(flags: &WebhookFlags) -> Result<(), Error> {
     let (admin, method, path) = match &flags.action {
         WebhookAction::List(admin) => (admin, Method::GET, "/webhooks".to_owned()),
@@ -67,8 +52,7 @@ pub(in crate::cli) fn run(flags: &WebhookFlags) -> Result<(), Error> {
             (admin, Method::POST, path)
         }
     };
-    let mut config = admin.given.config()?;
-    config.admin_listen = admin_address(&config, admin.admin_listen.as_deref())?;
+    let config = admin.config()?;
     signals::run(async move |stop| {
         tokio::select! {
             answer = ask(&config, method, &path) => print(answer?.trim_end()),

@@ -3,6 +3,8 @@
 //! A write that persists events also persists one [`OutboxRow`], which names them. A reader loads
 //! the events when it delivers them.
 
+use strum::{EnumString, FromRepr, IntoStaticStr, VariantArray};
+
 use super::super::{
     Change, ChangeId, ChangeKind, ConversationId, Mentions, MessageId, ReportId, Revision,
     TimeUuid, UserId,
@@ -81,8 +83,23 @@ pub struct OutboxEvent {
     pub newly_mentioned: Mentions,
 }
 
-/// Stores persist the index in this list, so never reorder it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Stores persist the index in this list, so never reorder it. The API and the configuration have its names.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    EnumString,
+    FromRepr,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[repr(u8)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE", const_into_str)]
 pub enum OutboxEventKind {
     MessageAdded,
     MessageEdited,
@@ -102,57 +119,9 @@ pub enum OutboxEventKind {
 }
 
 impl OutboxEventKind {
-    pub const ALL: [Self; 15] = [
-        Self::MessageAdded,
-        Self::MessageEdited,
-        Self::MessageDeleted,
-        Self::ReactionsChanged,
-        Self::ParticipantAdded,
-        Self::ParticipantRemoved,
-        Self::RoleChanged,
-        Self::ConversationRenamed,
-        Self::ConversationCreated,
-        Self::ParticipantUpdated,
-        Self::ConversationUpdated,
-        Self::PinsChanged,
-        Self::HistoryExpired,
-        Self::Reported,
-        Self::UserErased,
-    ];
-
-    /// Index in the list above.
+    /// Index in the list of variants.
     pub const fn number(self) -> u8 {
         self as u8
-    }
-
-    /// `None` for a kind of a later version.
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
-    }
-
-    /// Name in the API and in the configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MessageAdded => "MESSAGE_ADDED",
-            Self::MessageEdited => "MESSAGE_EDITED",
-            Self::MessageDeleted => "MESSAGE_DELETED",
-            Self::ReactionsChanged => "REACTIONS_CHANGED",
-            Self::ParticipantAdded => "PARTICIPANT_ADDED",
-            Self::ParticipantRemoved => "PARTICIPANT_REMOVED",
-            Self::RoleChanged => "ROLE_CHANGED",
-            Self::ConversationRenamed => "CONVERSATION_RENAMED",
-            Self::ConversationCreated => "CONVERSATION_CREATED",
-            Self::ParticipantUpdated => "PARTICIPANT_UPDATED",
-            Self::ConversationUpdated => "CONVERSATION_UPDATED",
-            Self::PinsChanged => "PINS_CHANGED",
-            Self::HistoryExpired => "HISTORY_EXPIRED",
-            Self::Reported => "REPORTED",
-            Self::UserErased => "USER_ERASED",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Whether the payload is the message itself.
@@ -291,12 +260,12 @@ mod tests {
 
     #[test]
     fn a_kind_is_found_by_its_number() {
-        for (index, kind) in OutboxEventKind::ALL.into_iter().enumerate() {
+        for (index, kind) in OutboxEventKind::VARIANTS.iter().copied().enumerate() {
             assert_eq!(usize::from(kind.number()), index);
-            assert_eq!(OutboxEventKind::from_number(kind.number()), Some(kind));
-            assert_eq!(OutboxEventKind::from_name(kind.name()), Some(kind));
+            assert_eq!(OutboxEventKind::from_repr(kind.number()), Some(kind));
+            assert_eq!(kind.into_str().parse(), Ok(kind));
         }
-        assert_eq!(OutboxEventKind::from_number(200), None);
+        assert_eq!(OutboxEventKind::from_repr(200), None);
     }
 
     #[test]

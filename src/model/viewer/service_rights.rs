@@ -1,7 +1,9 @@
 //! Rights of a service. Its token names each of them by a scope.
 
+use strum::VariantArray;
+
 /// Right of a service under its own name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
 pub enum ServiceRight {
     /// Receives the events of the outbox, with everything that its document selects.
     Outbox,
@@ -18,14 +20,7 @@ pub enum ServiceRight {
 }
 
 impl ServiceRight {
-    pub const ALL: [Self; 6] = [
-        Self::Outbox,
-        Self::Read,
-        Self::Act,
-        Self::Moderate,
-        Self::Users,
-        Self::Erase,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// Scope that names the right in a token.
     pub fn scope(self) -> &'static str {
@@ -52,7 +47,8 @@ impl ServiceRights {
     /// Rights of the scopes of a token, with spaces between them (RFC 8693, 4.2). Unknown scopes give none.
     pub fn of_scopes(scopes: &str) -> Self {
         let of_scope = |scope| match ServiceRight::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|right| right.scope() == scope)
         {
             Some(right) => Self::of(right),
@@ -68,7 +64,8 @@ impl ServiceRights {
             return Self::ALL_SCOPE.to_owned();
         }
         let rights = ServiceRight::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .filter(|right| self.has(*right));
         rights
             .map(ServiceRight::scope)
@@ -116,10 +113,11 @@ mod tests {
 
     #[test]
     fn a_scope_gives_its_own_right_and_moderate_gives_read_too() {
-        for right in ServiceRight::ALL {
+        for right in ServiceRight::ALL.iter().copied() {
             let rights = ServiceRights::of_scopes(&format!("openid {} email", right.scope()));
             let has: Vec<_> = ServiceRight::ALL
-                .into_iter()
+                .iter()
+                .copied()
                 .filter(|other| rights.has(*other))
                 .collect();
             if right == ServiceRight::Moderate {
@@ -133,7 +131,7 @@ mod tests {
 
     #[test]
     fn one_scope_gives_all_rights_and_unknown_ones_give_none() {
-        let all: ServiceRights = ServiceRight::ALL.into_iter().collect();
+        let all: ServiceRights = ServiceRight::ALL.iter().copied().collect();
         assert_eq!(all, ServiceRights::ALL);
         assert_eq!(ServiceRights::of_scopes("wideroom:service"), all);
         assert_eq!(all.scopes(), "wideroom:service");

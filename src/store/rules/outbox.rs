@@ -81,7 +81,7 @@ pub(in crate::store) fn decode(
         let newly = mentions.iter_mut().find(|(of, _)| *of == index);
         Some(OutboxEvent {
             id: own,
-            kind: OutboxEventKind::from_number(stored.kind)?,
+            kind: OutboxEventKind::from_repr(stored.kind)?,
             message: stored.message.unwrap_or(own),
             user: stored.user,
             newly_mentioned: newly.map_or(Mentions::NONE, |(_, newly)| std::mem::take(newly)),
@@ -224,7 +224,7 @@ pub(in crate::store) fn decode_dead(bytes: &[u8]) -> Result<Option<DeadLetter>> 
     };
     let (stored, mentions) = read().map_err(|error: postcard::Error| corrupt(Box::new(error)))?;
     let newly_mentioned = mentions.into_iter().next();
-    let Some(kind) = OutboxEventKind::from_number(stored.kind) else {
+    let Some(kind) = OutboxEventKind::from_repr(stored.kind) else {
         return Ok(None);
     };
     Ok(Some(DeadLetter {

@@ -59,7 +59,7 @@ pub(crate) fn decode_flags(
         archived_at,
         level: level
             .and_then(|level| u8::try_from(level).ok())
-            .and_then(NotificationLevel::from_number),
+            .and_then(NotificationLevel::from_repr),
     }
 }
 

@@ -105,7 +105,7 @@ impl Messages {
                     continue;
                 };
                 // A change of a kind that a later version writes is passed over.
-                let Some(kind) = ChangeKind::from_number(kind.cast_unsigned()) else {
+                let Some(kind) = ChangeKind::from_repr(kind.cast_unsigned()) else {
                     continue;
                 };
                 changes.push(Change {

@@ -75,7 +75,7 @@ fn tell(inner: &OpenStore, pieces: &mpsc::Sender<Result<Vec<u8>>>) -> Result<()>
     let mut piece = MAGIC.to_vec();
     piece.extend((db.rows_about() as u64).to_be_bytes());
     let mut rows = 0_u64;
-    for table in Table::ALL {
+    for &table in Table::ALL {
         for row in view.all(table) {
             let (key, value) = row?;
             piece.push(table as u8);

@@ -90,14 +90,14 @@ impl Rewrites {
             if begun_at.is_some_and(|at| !has_passed(at, every, now)) {
                 continue;
             }
-            for table in Table::ALL {
+            for &table in Table::ALL {
                 let bytes = bytes_of(table);
                 if noted.tables & bit(table) == 0 || usize::from(bytes > LARGE_BYTES) != class {
                     continue;
                 }
                 *begun_at = Some(now);
                 if bytes > room {
-                    let table = table.name();
+                    let table = table.into_str();
                     tracing::warn!(
                         table,
                         bytes,
@@ -258,7 +258,7 @@ mod tests {
         let due = rewrites.take_due(minute(10), bytes_of, room);
         assert_eq!(due, [Table::Messages, Table::Search, Table::Inbox]);
         assert_eq!(rewrites.pending, None);
-        assert!(note(&mut rewrites, &Table::ALL, 20));
+        assert!(note(&mut rewrites, Table::ALL, 20));
         assert_eq!(rewrites.take_due(minute(69), bytes_of, room), []);
         assert_eq!(rewrites.take_due(minute(70), bytes_of, room).len(), 7);
         assert_eq!(rewrites.take_due(minute(24 * 60), bytes_of, room), []);

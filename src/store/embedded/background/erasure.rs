@@ -125,7 +125,7 @@ impl ErasureStore for Embedded {
         Box::pin(async move {
             if to.finished_at.is_some() {
                 // The erased texts are still in files of every table.
-                self.inner.note_removal(&Table::ALL).await?;
+                self.inner.note_removal(Table::ALL).await?;
             }
             let (running, ended) = (key::job(to.id), key::ended_job(to.id));
             let seen = seen.map(rules::job::encode);

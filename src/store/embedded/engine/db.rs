@@ -99,7 +99,7 @@ impl Handles {
             .map(|table| {
                 let options = KeyspaceCreateOptions::default();
                 let bytes_max = memtable_max(*table);
-                database.keyspace(table.name(), || options.max_memtable_size(bytes_max))
+                database.keyspace(table.into_str(), || options.max_memtable_size(bytes_max))
             })
             .collect::<fjall::Result<_>>()?;
         // The engine syncs the folder of each keyspace, and not the entries of those folders.
@@ -258,7 +258,7 @@ impl Db {
             wait_for_flushes([keyspace]);
             keyspace.major_compact()
         };
-        let failed = |error| read_error(table.name(), error);
+        let failed = |error| read_error(table.into_str(), error);
         compacted().map_err(failed)?;
         handles.release_files().map_err(failed)
     }
@@ -356,7 +356,7 @@ impl View<'_> {
         let rows = self.snapshot.iter(self.handles.keyspace(table));
         rows.map(move |row| {
             row.into_inner()
-                .map_err(|error| read_error(table.name(), error))
+                .map_err(|error| read_error(table.into_str(), error))
         })
     }
 
@@ -366,7 +366,7 @@ impl View<'_> {
         span: Span,
         direction: Direction,
     ) -> impl Iterator<Item = Result<(Slice, Slice)>> {
-        let table = span.table.name();
+        let table = span.table.into_str();
         let rows = (!span.is_empty()).then(|| {
             self.snapshot
                 .range(self.handles.keyspace(span.table), span.start..span.end)

@@ -16,6 +16,7 @@ mod row;
 mod safety;
 mod search;
 
+use strum::{IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
 pub(crate) use self::change::{
@@ -61,7 +62,8 @@ pub(crate) use self::search::{search_block, search_directory, search_segment};
 use crate::model::{ConversationId, MessageId, OrderKey, Timestamp, UserId};
 
 /// Keyspace of the engine: a tree of its own. They are few, because each pins the journal until its flush.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub(crate) enum Table {
     Messages,
     Heads,
@@ -76,29 +78,7 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Messages,
-        Self::Heads,
-        Self::Participants,
-        Self::Inbox,
-        Self::Activity,
-        Self::Changes,
-        Self::Rows,
-        Self::Search,
-    ];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Messages => "messages",
-            Self::Heads => "heads",
-            Self::Participants => "participants",
-            Self::Inbox => "inbox",
-            Self::Activity => "activity",
-            Self::Changes => "changes",
-            Self::Rows => "rows",
-            Self::Search => "search",
-        }
-    }
+    pub(crate) const ALL: &[Self] = Self::VARIANTS;
 }
 
 /// Kind of a row of [`Table::Rows`]. Never renumber it: stores hold these numbers.
@@ -238,7 +218,7 @@ impl Key {
             }
             (Table::Rows, Some(&tag)) if tag == Tag::DueLive as u8 => "due_by_minute",
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),
-            (table, _) => table.name(),
+            (table, _) => table.into_str(),
         }
     }
 }

@@ -96,7 +96,7 @@ fn rows_of(store: &Embedded, user: &UserId) -> usize {
     let (view, name) = (store.inner.context.view(), user.as_str().as_bytes());
     let is_of =
         |key: &[u8]| key.starts_with(name) || key.get(1..).is_some_and(|key| key.starts_with(name));
-    let rows = Table::ALL.into_iter().map(|table| {
+    let rows = Table::ALL.iter().copied().map(|table| {
         let all = Span {
             table,
             start: Vec::new(),

@@ -1,5 +1,6 @@
 //! Keys of live messages: their cells and rows of text, the lists of conversations, and the due queue.
 
+use strum::FromRepr;
 use uuid::Uuid;
 
 use super::row::has_tag;
@@ -7,7 +8,7 @@ use super::{Key, Span, Table, Tag, conversation_id, rows, rows_with};
 use crate::model::{ConversationId, LiveExtent, LiveKey, LiveMessageId, OutboxShard, WriterNumber};
 
 /// Cells of one live message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
 #[repr(u8)]
 pub(crate) enum LiveCell {
     Writers = 0,
@@ -17,18 +18,6 @@ pub(crate) enum LiveCell {
     Steps = 4,
     Stop = 5,
     Discarded = 6,
-}
-
-impl LiveCell {
-    const ALL: [Self; 7] = [
-        Self::Writers,
-        Self::Start,
-        Self::Touched,
-        Self::Status,
-        Self::Steps,
-        Self::Stop,
-        Self::Discarded,
-    ];
 }
 
 /// Number before the cells. No writer has it.
@@ -71,7 +60,7 @@ pub(crate) fn live_cells(of: LiveKey) -> Span {
 /// Parses a key of [`live_cells`]. `None` for a cell that this version does not know.
 pub(crate) fn live_cell_of(bytes: &[u8]) -> Option<LiveCell> {
     let number = bytes.get(LIVE_BYTES + 1)?;
-    LiveCell::ALL.get(usize::from(*number)).copied()
+    LiveCell::from_repr(*number)
 }
 
 pub(crate) fn live_text(of: LiveKey, writer: WriterNumber, extent: LiveExtent) -> Key {

@@ -1,5 +1,7 @@
 //! Tests of the encoding of values.
 
+use strum::VariantArray as _;
+
 use super::message::MENTIONING_MESSAGE_VERSION;
 use super::message::MESSAGE_VERSION;
 use super::message::PARTS_MESSAGE_VERSION;
@@ -135,7 +137,7 @@ fn flags_have_a_level_only_where_it_is_set() {
         ..Flags::default()
     };
     assert_eq!(encode_flags(&flags), encode(&flags));
-    for level in NotificationLevel::ALL {
+    for &level in NotificationLevel::VARIANTS {
         let flags = Flags {
             level: Some(level),
             ..flags

@@ -41,7 +41,7 @@ pub(crate) fn decode_flags(bytes: &[u8]) -> Result<Flags, DecodeError> {
     let (flags, rest) = postcard::take_from_bytes::<Flags>(body(bytes)?)?;
     let level = match rest {
         [] => None,
-        [level] => NotificationLevel::from_number(*level),
+        [level] => NotificationLevel::from_repr(*level),
         _ => return Err(DecodeError::Trailing),
     };
     Ok(Flags { level, ..flags })
