@@ -11,9 +11,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("clock", &["model"]),
     ("metrics", &[]),
     ("log_quota", &[]),
+    ("file_stamp", &[]),
     ("weak_map", &[]),
     ("weighted_cache", &[]),
-    ("signed_post", &[]),
+    ("signed_post", &["file_stamp"]),
     ("store", &["clock", "metrics", "model", "weak_map"]),
     ("bus", &["metrics", "model"]),
     ("rate", &["metrics"]),
@@ -48,7 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "weighted_cache",
         ],
     ),
-    ("auth", &["clock", "model", "signed_post"]),
+    ("auth", &["clock", "file_stamp", "model", "signed_post"]),
     (
         "server",
         &[

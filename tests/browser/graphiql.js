@@ -160,8 +160,13 @@ try {
         editor.setCursor(0, 31);
         editor.focus();
       }, ".graphiql-query-editor .CodeMirror");
-      await page.keyboard.press("Control+Space");
-      await page.locator(".CodeMirror-hint").first().waitFor();
+      // What the page learns meanwhile closes them.
+      const hints = page.locator(".CodeMirror-hint").first();
+      for (let tries = 0; tries < 20 && !(await hints.isVisible()); tries += 1) {
+        await page.keyboard.press("Control+Space");
+        await hints.waitFor({ timeout: 3_000 }).catch(() => {});
+      }
+      await hints.waitFor();
       await look("hints");
       await page.keyboard.press("Escape");
       await page.getByRole("button", { name: /documentation/i }).click();
