@@ -2,9 +2,10 @@
 //! the disk loses there what was not synced. The real program opens what is left, and must have all
 //! that was acknowledged before.
 //!
-//! 50 points by default; `WIDEROOM_POWER_CUTS=500` takes more. Each run prints its seed;
-//! `WIDEROOM_POWER_CUT_SEED` plays the same load, points and losses again, except for the order of
-//! threads. A point that fails leaves its folder, as the cut left it, below `target/tmp`.
+//! 50 points by default, and as many while the store is created; `WIDEROOM_POWER_CUTS=500` takes
+//! more. Each run prints its seed; `WIDEROOM_POWER_CUT_SEED` plays the same load, points and losses
+//! again, except for the order of threads. A point that fails leaves its folder, as the cut left
+//! it, below `target/tmp`.
 
 mod check;
 mod disk;
@@ -48,6 +49,7 @@ async fn a_power_cut_loses_nothing_that_was_acknowledged() {
 
     // A new store, and then a server that starts on what a power cut left of it.
     let first = Recording::make(&Program::new(), Ledger::default(), REQUESTS, seed).await;
+    first.cut_creation(points, dice, report);
     first.cut_at_random((points - of_large) / 2, dice, report);
     let (program, ledger) = first.cut_near_end(dice, report);
     let second = Recording::make(&program, ledger, REQUESTS, seed).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::check::{Outcome, check};
@@ -9,7 +10,7 @@ use super::disk::{Disk, Image};
 use super::file::Odds;
 use super::load::{self, Ledger};
 use super::replay::{Acks, Replay};
-use super::trace::{Trace, traced};
+use super::trace::{Call, Step, Trace, traced};
 use crate::binary::Dice;
 use crate::support::program::Program;
 use crate::support::server::Server;
@@ -96,9 +97,28 @@ impl Recording {
         end.disk.view().files.into_keys().collect()
     }
 
+    /// Cuts the power at random points while the store is created.
+    pub(super) fn cut_creation(&self, count: usize, dice: &mut Dice, report: &mut Report) {
+        let first = |name: &str, path: &[u8]| {
+            let is = |call: &Call| {
+                let mut arguments = call.arguments.iter();
+                call.name.starts_with(name) && arguments.any(|one| one.bytes.ends_with(path))
+            };
+            let begins =
+                |step: &Step| matches!(step, Step::Begin(call) if is(&self.trace.calls[*call]));
+            self.trace.steps.iter().position(begins).unwrap()
+        };
+        let creation = first("mkdir", b"/data/db")..first("unlink", b"/unfinished-creation") + 2;
+        self.cut_within(creation, count, dice, report);
+    }
+
     /// Cuts the power at random points, and checks what is left.
     pub(super) fn cut_at_random(&self, count: usize, dice: &mut Dice, report: &mut Report) {
-        let mut steps: Vec<_> = (0..count).map(|_| self.step(0, dice)).collect();
+        self.cut_within(0..self.trace.steps.len() + 1, count, dice, report);
+    }
+
+    fn cut_within(&self, within: Range<usize>, count: usize, dice: &mut Dice, report: &mut Report) {
+        let mut steps: Vec<_> = (0..count).map(|_| step(within.clone(), dice)).collect();
         steps.sort_unstable();
         let mut replay = self.replay(0);
         let at_once = std::thread::available_parallelism().map_or(1, usize::from);
@@ -124,7 +144,8 @@ impl Recording {
 
     /// Cuts the power shortly before the end and checks what is left: the disk of a new program.
     pub(super) fn cut_near_end(self, dice: &mut Dice, report: &mut Report) -> (Program, Ledger) {
-        let step = self.step(9 * self.trace.steps.len() / 10, dice);
+        let all = self.trace.steps.len();
+        let step = step(9 * all / 10..all + 1, dice);
         let replay = self.replay(step);
         let point = self.point(&replay, step, Odds::MIXED, dice, report);
         report.add(&point, self.check(&point));
@@ -139,11 +160,6 @@ impl Recording {
                 ..self.ledger
             },
         )
-    }
-
-    fn step(&self, from: usize, dice: &mut Dice) -> usize {
-        let count = self.trace.steps.len() + 1 - from;
-        from + usize::try_from(dice.roll(count as u64)).unwrap()
     }
 
     fn point(
@@ -182,6 +198,10 @@ impl Recording {
         let is_found = |error: &String| error.contains("messages lost");
         assert!(outcome.as_ref().is_err_and(is_found), "{outcome:?}");
     }
+}
+
+fn step(within: Range<usize>, dice: &mut Dice) -> usize {
+    within.start + usize::try_from(dice.roll(within.len() as u64)).unwrap()
 }
 
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
-//! Opening of the embedded store: lock, format version, and a check that no acknowledged commit is missing.
+//! Opening of the embedded store: lock, format version, and a check that no acknowledged commit is missing. A store whose
+//! creation was interrupted is created anew.
 
-use std::fs::File;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub(super) const ENGINE_FOLDER: &str = "db";
 pub(super) const NOTE_FILE: &str = "last-commit";
 /// Marker file of an incomplete backup.
 pub(super) const UNFINISHED_FILE: &str = "unfinished-backup";
+/// Marker file of a store that is being created: nothing was acknowledged in it.
+const CREATION_FILE: &str = "unfinished-creation";
 
 /// Why the store was not opened, and what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -104,17 +107,10 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
         path: path.to_owned(),
         source,
     };
-    std::fs::create_dir_all(path).map_err(on_disk)?;
+    fs::create_dir_all(path).map_err(on_disk)?;
     if path.join(UNFINISHED_FILE).try_exists().map_err(on_disk)? {
         return Err(OpenError::Unfinished(path.to_owned()));
     }
-    let db = Db::open(&path.join(ENGINE_FOLDER), cache_bytes)
-        .map_err(|error| open_error(path, error))?;
-    // The engine syncs its own folder. This syncs the entries of its parents.
-    sync_folder(path)
-        .and_then(|()| sync_folder(&path.join("..")))
-        .map_err(on_disk)?;
-    let last = last_commit(path, &db)?;
     let note = File::options()
         .read(true)
         .write(true)
@@ -123,6 +119,23 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
         .custom_flags(OFlags::NOFOLLOW.bits() as i32)
         .open(path.join(NOTE_FILE))
         .map_err(on_disk)?;
+    // The engine's lock is in its folder, which an interrupted creation loses: one process at a time opens.
+    note.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => OpenError::InUse(path.to_owned()),
+        TryLockError::Error(source) => on_disk(source),
+    })?;
+    let is_created = begin_creation(path).map_err(on_disk)?;
+    let db = Db::open(&path.join(ENGINE_FOLDER), cache_bytes)
+        .map_err(|error| open_error(path, error))?;
+    let last = last_commit(path, &db)?;
+    if is_created {
+        fs::remove_file(path.join(CREATION_FILE)).map_err(on_disk)?;
+    }
+    // The engine syncs its own folder. This syncs the entries of its parents.
+    sync_folder(path)
+        .and_then(|()| sync_folder(&path.join("..")))
+        .map_err(on_disk)?;
+    note.unlock().map_err(on_disk)?;
     let noted = read_note(&note).map_err(on_disk)?;
     if let Some(noted) = noted.filter(|noted| *noted > last.number) {
         if !accept_loss {
@@ -154,6 +167,24 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
         engine,
         last,
     })
+}
+
+/// Marks a store that is not there as one that is being created, and removes what an interrupted creation left of it.
+/// Whether there is one to create.
+fn begin_creation(path: &Path) -> io::Result<bool> {
+    let (engine, mark) = (path.join(ENGINE_FOLDER), path.join(CREATION_FILE));
+    if mark.try_exists()? {
+        match fs::remove_dir_all(engine) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => return Ok(true),
+        }
+    }
+    let is_missing = !engine.try_exists()?;
+    if is_missing {
+        File::create(mark)?.sync_all()?;
+        sync_folder(path)?;
+    }
+    Ok(is_missing)
 }
 
 /// Marks the store as an earlier state of itself, for the server that starts on it.
@@ -325,6 +356,32 @@ mod tests {
                 error.needs_operator(),
             );
             assert_eq!(found, expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_store_whose_creation_was_interrupted_is_created_anew_and_no_other_one() {
+        let open = |path: &Path| open(path, 1 << 20, false).map(drop);
+        // What the engine leaves of its folder if its process ends early, or the power does.
+        for left in [&[][..], &["lock", "0.jnl"], &["lock", "0.jnl", "version"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path();
+            fs::create_dir(path.join(ENGINE_FOLDER)).unwrap();
+            for name in left {
+                File::create(path.join(ENGINE_FOLDER).join(name)).unwrap();
+            }
+            if !left.is_empty() {
+                open(path).unwrap_err();
+            }
+            File::create(path.join(CREATION_FILE)).unwrap();
+            let note = File::create(path.join(NOTE_FILE)).unwrap();
+            note.try_lock().unwrap();
+            let in_use = open(path).unwrap_err();
+            assert!(matches!(in_use, OpenError::InUse(_)), "{in_use}");
+            drop(note);
+            open(path).unwrap();
+            assert!(!path.join(CREATION_FILE).exists());
+            open(path).unwrap();
         }
     }
 }
