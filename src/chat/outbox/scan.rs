@@ -157,12 +157,11 @@ impl OutboxScan {
         let due = self.shards.iter_mut().filter(|shard| is_due(shard));
         for (shard, page) in due.zip(pages) {
             shard.read_to = page.read_to;
-            let mut is_new = |row: &OutboxRow| match &mut self.window {
+            let is_new = |row: &OutboxRow| match &mut self.window {
                 Some(window) => window.note(row.id.order_key(), self.is_window.then_some(end)),
                 None => true,
             };
-            let rows = page.rows.into_iter().filter(|row| is_new(row));
-            shard.rows.extend(rows);
+            shard.rows.extend(page.rows.into_iter().filter(is_new));
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ const EMBEDDED: [&[u8]; VENDORED.len()] = [
     include_bytes!(concat!(env!("OUT_DIR"), "/pages/graphiql-3.9.0.js")),
     include_bytes!(concat!(env!("OUT_DIR"), "/pages/graphql-ws-5.16.2.js")),
 ];
-const LICENCES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pages/licences.txt"));
+static LICENCES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pages/licences.txt"));
 
 /// Issues a token for a demo user.
 pub type Issue = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;

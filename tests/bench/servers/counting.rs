@@ -186,7 +186,7 @@ impl CountingStore {
             .collect();
         let heads = self.met(|met| {
             let now = Instant::now();
-            let mut is_stale = |id: &&ConversationId| {
+            let is_stale = |id: &&ConversationId| {
                 let read_at = met.heads.get(*id);
                 let is_fresh = read_at.is_some_and(|at| now.duration_since(*at) < HEAD_FOR);
                 if !is_fresh {
@@ -194,7 +194,7 @@ impl CountingStore {
                 }
                 !is_fresh
             };
-            large.iter().filter(|id| is_stale(id)).count()
+            large.iter().filter(is_stale).count()
         });
         (2 * pieces + heads, some(found) + large.len() + heads)
     }
