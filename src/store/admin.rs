@@ -32,6 +32,8 @@ pub async fn note_restored(store: &dyn StoreAdmin, now: Timestamp) -> Result<()>
 }
 
 store_trait! {
+    implement scan_operations;
+
     /// Scans of whole tables, in an order of the store's own. A scan continues after any key, also one that is gone.
     /// Writes that run meanwhile may show or not.
     pub trait ScanStore: Send + Sync + 'static {
@@ -45,6 +47,8 @@ store_trait! {
 }
 
 store_trait! {
+    implement admin_operations;
+
     /// The operator's side of a store: whole-store reads and writes that no client causes.
     ///
     /// An export reads `all_…` in pieces that continue after any position. Writes that run meanwhile

@@ -66,6 +66,7 @@ pub mod cql;
 pub mod embedded;
 mod error;
 mod forms;
+mod handed_on;
 mod inbox;
 mod intercepted;
 pub mod live;
@@ -90,7 +91,10 @@ pub use self::admin::{
     NOTE_EARLIER_STATE, NOTE_IMPORTED_AT, NOTE_RESTORED_AT, ScanStore, StoreAdmin, StoredMessage,
     Verified, VerifyPosition, activity_to_give, note_restored,
 };
+use self::admin::{admin_operations, scan_operations};
+use self::background::erasure::erasure_operations;
 pub use self::background::erasure::{ConversationsPiece, ErasureStore};
+use self::background::removal::removal_operations;
 pub use self::background::removal::{
     DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RESCHEDULE, RemovalStore, RemovedHistory,
 };
@@ -135,6 +139,8 @@ use crate::model::{
 };
 
 store_trait! {
+    implement store_operations;
+
     /// A store of conversations, messages and inboxes.
     ///
     /// Reads for a loader take a slice of keys and answer in its order; reads for a list take a

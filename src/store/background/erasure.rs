@@ -12,6 +12,8 @@ pub struct ConversationsPiece {
 }
 
 store_trait! {
+    implement erasure_operations;
+
     /// The part of a store that erases users. Every write can be repeated; a repetition changes nothing.
     pub trait ErasureStore: Send + Sync + 'static {
         /// The conversations after one of them that the user takes part in, or ever did: at most `limit`. A piece

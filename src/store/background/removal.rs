@@ -56,6 +56,8 @@ pub struct RemovedHistory {
 }
 
 store_trait! {
+    implement removal_operations;
+
     /// The part of a store that removes history. The chat decides what lies below the floor.
     pub trait RemovalStore: Send + Sync + 'static {
         /// The expiry of the deployment for which every conversation was scheduled. After an import it is

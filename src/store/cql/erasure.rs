@@ -10,9 +10,14 @@ use crate::model::{
     Timestamp, UserId,
 };
 use crate::store::cql::driver::executor::batch::Writes;
-use crate::store::{ConversationsPiece, ErasureStore, StoreFuture};
+use crate::store::{ConversationsPiece, ErasureStore, StoreFuture, erasure_operations};
 
 impl ErasureStore for Cql {
+    erasure_operations! {
+        jobs: jobs as by_ids, running_jobs as running, swap_job as swap;
+        sends: erase_messages;
+    }
+
     fn conversations_of<'a>(
         &'a self,
         user: &'a UserId,
@@ -26,19 +31,6 @@ impl ErasureStore for Cql {
             let next = found.last().copied().filter(|_| found.len() == limit);
             Ok(ConversationsPiece { found, next })
         })
-    }
-
-    fn erase_messages<'a>(
-        &'a self,
-        conversation: ConversationId,
-        user: &'a UserId,
-        messages: &'a [MessageId],
-        change: ChangeId,
-    ) -> StoreFuture<'a, ()> {
-        Box::pin(
-            self.sends
-                .erase_messages(conversation, user, messages, change),
-        )
     }
 
     fn erase_participant<'a>(
@@ -81,17 +73,5 @@ impl ErasureStore for Cql {
                 None => Ok(()),
             }
         })
-    }
-
-    fn jobs<'a>(&'a self, ids: &'a [JobId]) -> StoreFuture<'a, Vec<Option<Job>>> {
-        Box::pin(self.jobs.by_ids(ids))
-    }
-
-    fn running_jobs(&self, limit: usize) -> StoreFuture<'_, Vec<Job>> {
-        Box::pin(self.jobs.running(limit))
-    }
-
-    fn swap_job<'a>(&'a self, seen: Option<&'a Job>, to: &'a Job) -> StoreFuture<'a, bool> {
-        Box::pin(self.jobs.swap(seen, to))
     }
 }

@@ -4,12 +4,18 @@ use super::Cql;
 use crate::model::{ConversationId, TimeUuid};
 use crate::store::{
     DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RemovalStore, RemovedHistory, StoreFuture,
+    removal_operations,
 };
 
 /// Note with the expiry for which all conversations were scheduled, in seconds.
 const NOTE_RETENTION: &str = "scheduled_retention";
 
 impl RemovalStore for Cql {
+    removal_operations! {
+        messages: schedule_removal, due_removals, end_removal, oldest_bucket;
+        sends: remove_history, log_expiry;
+    }
+
     fn set_retention(&self, seconds: Option<u32>) {
         self.sends.set_retention(seconds);
     }
@@ -26,33 +32,5 @@ impl RemovalStore for Cql {
             let note = seconds.map(|seconds| seconds.to_string());
             self.admin.set_note(NOTE_RETENTION, note.as_deref()).await
         })
-    }
-
-    fn schedule_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
-        Box::pin(self.messages.schedule_removal(due))
-    }
-
-    fn due_removals<'a>(&'a self, query: &'a DueQuery) -> StoreFuture<'a, Vec<DueRemoval>> {
-        Box::pin(self.messages.due_removals(query))
-    }
-
-    fn end_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
-        Box::pin(self.messages.end_removal(due))
-    }
-
-    fn oldest_bucket(&self, conversation: ConversationId) -> StoreFuture<'_, Option<OldestBucket>> {
-        Box::pin(self.messages.oldest_bucket(conversation))
-    }
-
-    fn remove_history<'a>(
-        &'a self,
-        conversation: ConversationId,
-        removal: &'a HistoryRemoval,
-    ) -> StoreFuture<'a, RemovedHistory> {
-        Box::pin(self.sends.remove_history(conversation, removal))
-    }
-
-    fn log_expiry(&self, conversation: ConversationId, event: TimeUuid) -> StoreFuture<'_, ()> {
-        Box::pin(self.sends.log_expiry(conversation, event))
     }
 }

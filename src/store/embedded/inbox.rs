@@ -194,7 +194,14 @@ fn entry_of_agent(head: &HeadRecord) -> Entry {
     }
 }
 
-pub(super) fn large_conversations(view: &View<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
+pub(super) fn large_conversations(
+    context: &ReadContext,
+    user: &UserId,
+) -> Result<Vec<ConversationId>> {
+    large_in(&context.view(), user)
+}
+
+fn large_in(view: &View<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
     if user.is_agent() {
         return Ok(Vec::new());
     }
@@ -203,10 +210,15 @@ pub(super) fn large_conversations(view: &View<'_>, user: &UserId) -> Result<Vec<
         .collect()
 }
 
-pub(super) fn conversation_count(view: &View<'_>, user: &UserId, limit: usize) -> Result<usize> {
+pub(super) fn conversation_count(
+    context: &ReadContext,
+    user: &UserId,
+    limit: usize,
+) -> Result<usize> {
     if user.is_agent() {
         return Ok(0);
     }
+    let view = context.view();
     let spans = [key::activities(user), key::busy(user), key::larges(user)];
     let mut keys = spans
         .into_iter()
@@ -217,7 +229,7 @@ pub(super) fn conversation_count(view: &View<'_>, user: &UserId, limit: usize) -
 
 /// The user's large conversations that their inbox shows.
 fn shown_larges(snapshot: &ReadSnapshot<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
-    let mut larges = large_conversations(&snapshot.view, user)?;
+    let mut larges = large_in(&snapshot.view, user)?;
     if larges.len() > Conversation::LARGE_MERGED_MAX {
         let each = |id: &ConversationId| {
             Ok(row(

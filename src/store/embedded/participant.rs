@@ -5,8 +5,8 @@
 
 use super::read_context::ReadContext;
 use crate::model::{
-    ActPosition, ConversationId, Direction, Membership, OrderKey, Page, PageRequest, Participant,
-    UserId,
+    ActPosition, ConversationId, Direction, Membership, MessageId, OrderKey, Page, PageRequest,
+    Participant, UserId,
 };
 use crate::store::Result;
 use crate::store::embedded::cache::state::ConversationState;
@@ -16,8 +16,31 @@ use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{self, HeadRecord};
 use crate::store::rules::former_runs::MetRuns;
 
+/// Reads a page of the present participants whose names begin with a prefix.
+pub(super) fn with_prefix(
+    context: &ReadContext,
+    conversation: ConversationId,
+    prefix: &str,
+    request: &PageRequest<UserId>,
+) -> Result<Page<Participant>> {
+    let is_joined = |one: &Participant| one.membership.is_joined();
+    participants(context, conversation, prefix, request, is_joined)
+}
+
+/// Reads a page of those who receive a message.
+pub(super) fn receivers(
+    context: &ReadContext,
+    conversation: ConversationId,
+    message: MessageId,
+    sender: &UserId,
+    request: &PageRequest<UserId>,
+) -> Result<Page<Participant>> {
+    let receives = |one: &Participant| one.receives(message, sender);
+    participants(context, conversation, "", request, receives)
+}
+
 /// Reads a page of participants by name, filtered by membership.
-pub(super) fn participants(
+fn participants(
     context: &ReadContext,
     conversation: ConversationId,
     prefix: &str,

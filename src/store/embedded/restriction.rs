@@ -35,13 +35,13 @@ impl Embedded {
     }
 }
 
-pub(super) fn of_users(context: &ReadContext, users: Vec<UserId>) -> Result<Vec<Restriction>> {
+pub(super) fn of_users(context: &ReadContext, users: &[UserId]) -> Result<Vec<Restriction>> {
     let view = context.view();
-    let each = |user: UserId| {
-        let found = view.record(&key::restriction(&Some(user)))?;
+    let each = |user: &UserId| {
+        let found = view.record(&key::restriction(&Some(user.clone())))?;
         Ok(found.unwrap_or_default())
     };
-    users.into_iter().map(each).collect()
+    users.iter().map(each).collect()
 }
 
 /// All restrictions that are not empty.

@@ -7,7 +7,6 @@ use tokio::task::spawn_blocking;
 
 use super::engine::committer::{CommitOutcome, Op, Write};
 use super::engine::{key, record};
-use super::read_context::ReadContext;
 use super::write::{append, membership, pin, reaction, revision, setting};
 use super::{
     Busy, Embedded, ban, block, conversation, inbox, mention, message, outbox, outbox_reader,
@@ -26,10 +25,43 @@ use crate::store::{
     MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE, NOTE_RESTORED_AT,
     NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange,
     ReaderPosition, Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, Store,
-    StoreAdmin as _, StoreFuture, UnreadQuery, UnreadReader, rules,
+    StoreAdmin as _, StoreFuture, UnreadQuery, UnreadReader, rules, store_operations,
 };
 
 impl Store for Embedded {
+    store_operations! { reads {
+        direct_conversation: conversation::direct,
+        app_key_claim: conversation::app_key_claim,
+        participants_with_prefix: participant::with_prefix,
+        bans: ban::page,
+        bans_of: ban::of_users,
+        ban_count: ban::count,
+        participants_by_name: participant::participants_by_name,
+        membership_snapshot: membership::membership_snapshot,
+        conversation_profiles: setting::profiles,
+        pins: pin::pins,
+        reactions: reaction::reactions,
+        ended_reaction_count: reaction::ended_count,
+        changes: revision::changes,
+        earlier_sends: append::earlier_sends,
+        outbox: outbox::pages,
+        reader_positions: outbox_reader::positions,
+        dead_letters: outbox_reader::dead_letters,
+        messages_at: message::messages_at,
+        message_counts_after: message::counts_after,
+        inbox_changes: inbox::changes,
+        conversation_count: inbox::conversation_count,
+        large_conversations: inbox::large_conversations,
+        receivers: participant::receivers,
+        notified_of_all: inbox::notified_of_all,
+        restrictions_of: restriction::of_users,
+        restrictions: restriction::all,
+        blocks: block::of_user,
+        reports: report::listed,
+        reports_by_id: report::by_id,
+        report_count: report::count,
+    } }
+
     fn set_outbox_keep(&self, keep: Duration) {
         self.inner.context.outbox.set_keep(keep);
     }
@@ -84,20 +116,6 @@ impl Store for Embedded {
         })
     }
 
-    fn direct_conversation<'a>(
-        &'a self,
-        one: &'a UserId,
-        other: &'a UserId,
-    ) -> StoreFuture<'a, Option<ConversationId>> {
-        let (one, other) = (one.clone(), other.clone());
-        Box::pin(self.read(move |context| conversation::direct(context, &one, &other)))
-    }
-
-    fn app_key_claim<'a>(&'a self, key: &'a AppKey) -> StoreFuture<'a, Option<AppKeyClaim>> {
-        let key = key.clone();
-        Box::pin(self.read(move |context| conversation::app_key_claim(context, &key)))
-    }
-
     fn claim_app_key<'a>(
         &'a self,
         key: &'a AppKey,
@@ -136,50 +154,6 @@ impl Store for Embedded {
         self.participants_with_prefix(conversation, "", page)
     }
 
-    fn participants_with_prefix<'a>(
-        &'a self,
-        conversation: ConversationId,
-        prefix: &'a str,
-        page: &'a PageRequest<UserId>,
-    ) -> StoreFuture<'a, Page<Participant>> {
-        let (prefix, page) = (prefix.to_owned(), page.clone());
-        Box::pin(self.read(move |context| {
-            participant::participants(context, conversation, &prefix, &page, |participant| {
-                participant.membership.is_joined()
-            })
-        }))
-    }
-
-    fn bans<'a>(
-        &'a self,
-        conversation: ConversationId,
-        page: &'a PageRequest<UserId>,
-    ) -> StoreFuture<'a, Page<Ban>> {
-        let page = page.clone();
-        Box::pin(self.read(move |context| ban::page(context, conversation, &page)))
-    }
-
-    fn bans_of<'a>(
-        &'a self,
-        conversation: ConversationId,
-        users: &'a [UserId],
-    ) -> StoreFuture<'a, Vec<Option<Ban>>> {
-        let users = users.to_vec();
-        Box::pin(self.read(move |context| ban::of_users(context, conversation, &users)))
-    }
-
-    fn ban_count(&self, conversation: ConversationId, limit: usize) -> StoreFuture<'_, usize> {
-        Box::pin(self.read(move |context| ban::count(context, conversation, limit)))
-    }
-
-    fn participants_by_name<'a>(
-        &'a self,
-        keys: &'a [(ConversationId, UserId)],
-    ) -> StoreFuture<'a, Vec<Option<Participant>>> {
-        let keys = keys.to_vec();
-        Box::pin(self.read(move |context| participant::participants_by_name(context, &keys)))
-    }
-
     fn participant_counts<'a>(
         &'a self,
         conversations: &'a [ConversationId],
@@ -187,19 +161,6 @@ impl Store for Embedded {
         Box::pin(self.heads(conversations, |head| {
             head.map_or(0, |head| head.participant_count)
         }))
-    }
-
-    fn membership_snapshot<'a>(
-        &'a self,
-        conversation: ConversationId,
-        users: &'a [UserId],
-    ) -> StoreFuture<'a, Option<MembershipSnapshot>> {
-        let users = users.to_vec();
-        Box::pin(
-            self.read(move |context| {
-                membership::membership_snapshot(context, conversation, &users)
-            }),
-        )
     }
 
     fn change_membership<'a>(
@@ -234,14 +195,6 @@ impl Store for Embedded {
         Box::pin(self.carry_out(conversation, move |context, state| {
             Ok(setting::slow_mode(context, state, seconds, &change))
         }))
-    }
-
-    fn conversation_profiles<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<ConversationProfile>> {
-        let conversations: Arc<[_]> = conversations.into();
-        Box::pin(self.read(move |context| setting::profiles(context, &conversations)))
     }
 
     fn change_conversation_profile<'a>(
@@ -301,43 +254,6 @@ impl Store for Embedded {
         }))
     }
 
-    fn pins(&self, conversation: ConversationId) -> StoreFuture<'_, Vec<(MessageId, Pin)>> {
-        Box::pin(
-            self.read(move |context| Ok(pin::list(&context.view(), conversation)?.into_pins())),
-        )
-    }
-
-    fn reactions<'a>(
-        &'a self,
-        viewer: &'a UserId,
-        messages: &'a [(ConversationId, MessageId)],
-    ) -> StoreFuture<'a, Vec<Vec<Reaction>>> {
-        let (viewer, messages) = (viewer.clone(), messages.to_vec());
-        Box::pin(self.read(move |context| reaction::reactions(context, &viewer, &messages)))
-    }
-
-    fn ended_reaction_count<'a>(
-        &'a self,
-        user: &'a UserId,
-        (conversation, message): (ConversationId, MessageId),
-        limit: usize,
-    ) -> StoreFuture<'a, usize> {
-        let user = user.clone();
-        let count = move |context: &ReadContext| {
-            reaction::ended_count(context, &user, conversation, message, limit)
-        };
-        Box::pin(self.read(count))
-    }
-
-    fn changes(
-        &self,
-        conversation: ConversationId,
-        after: OrderKey,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<Change>> {
-        Box::pin(self.read(move |context| revision::changes(context, conversation, after, limit)))
-    }
-
     fn newest_events<'a>(
         &'a self,
         conversations: &'a [ConversationId],
@@ -345,15 +261,6 @@ impl Store for Embedded {
         Box::pin(self.heads(conversations, |head| {
             head.and_then(|head| head.last_message.max(head.newest_change))
         }))
-    }
-
-    fn earlier_sends<'a>(
-        &'a self,
-        conversation: ConversationId,
-        keys: &'a [(UserId, IdempotencyKey)],
-    ) -> StoreFuture<'a, Vec<Option<EarlierSend>>> {
-        let keys = keys.to_vec();
-        Box::pin(self.read(move |context| append::earlier_sends(context, conversation, &keys)))
     }
 
     fn log_late<'a>(&'a self, _: ConversationId, _: &'a [LateChange]) -> StoreFuture<'a, ()> {
@@ -365,24 +272,6 @@ impl Store for Embedded {
             let note = self.note(NOTE_OUTBOX_SINCE).await?;
             Ok(rules::outbox::since(note.as_deref()))
         })
-    }
-
-    fn outbox<'a>(
-        &'a self,
-        reads: &'a [OutboxRead],
-        up_to: OrderKey,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<OutboxPage>> {
-        let reads = reads.to_vec();
-        Box::pin(self.read(move |context| outbox::pages(context, &reads, up_to, limit)))
-    }
-
-    fn reader_positions<'a>(
-        &'a self,
-        reader: &'a str,
-    ) -> StoreFuture<'a, Vec<Option<ReaderPosition>>> {
-        let reader = reader.to_owned();
-        Box::pin(self.read(move |context| outbox_reader::positions(context, &reader)))
     }
 
     fn swap_reader_position<'a>(
@@ -404,15 +293,6 @@ impl Store for Embedded {
         letter: &'a DeadLetter,
     ) -> StoreFuture<'a, ()> {
         Box::pin(self.write_ops(outbox_reader::put_dead_letter(reader, letter), None))
-    }
-
-    fn dead_letters<'a>(
-        &'a self,
-        reader: &'a str,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<DeadLetter>> {
-        let reader = reader.to_owned();
-        Box::pin(self.read(move |context| outbox_reader::dead_letters(context, &reader, limit)))
     }
 
     fn delete_dead_letter<'a>(
@@ -476,14 +356,6 @@ impl Store for Embedded {
         })
     }
 
-    fn messages_at<'a>(
-        &'a self,
-        positions: &'a [(ConversationId, OrderKey)],
-    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>> {
-        let positions = positions.to_vec();
-        Box::pin(self.read(move |context| message::messages_at(context, &positions)))
-    }
-
     fn last_messages<'a>(
         &'a self,
         conversations: &'a [ConversationId],
@@ -498,14 +370,6 @@ impl Store for Embedded {
         Box::pin(self.heads(conversations, |head| {
             head.map_or(0, |head| head.message_count)
         }))
-    }
-
-    fn message_counts_after<'a>(
-        &'a self,
-        positions: &'a [(ConversationId, OrderKey)],
-    ) -> StoreFuture<'a, Vec<u64>> {
-        let positions = positions.to_vec();
-        Box::pin(self.read(move |context| message::counts_after(context, &positions)))
     }
 
     fn inbox<'a>(
@@ -536,26 +400,6 @@ impl Store for Embedded {
             self.read(move |context| inbox::rows(context, &user, &conversations))
                 .await
         })
-    }
-
-    fn inbox_changes<'a>(
-        &'a self,
-        user: &'a UserId,
-        after: OrderKey,
-        limit: usize,
-    ) -> StoreFuture<'a, Option<Vec<ChangedRow>>> {
-        let user = user.clone();
-        Box::pin(self.read(move |context| inbox::changes(context, &user, after, limit)))
-    }
-
-    fn conversation_count<'a>(&'a self, user: &'a UserId, limit: usize) -> StoreFuture<'a, usize> {
-        let user = user.clone();
-        Box::pin(self.read(move |context| inbox::conversation_count(&context.view(), &user, limit)))
-    }
-
-    fn large_conversations<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<ConversationId>> {
-        let user = user.clone();
-        Box::pin(self.read(move |context| inbox::large_conversations(&context.view(), &user)))
     }
 
     fn unread<'a>(
@@ -622,21 +466,6 @@ impl Store for Embedded {
         })
     }
 
-    fn receivers<'a>(
-        &'a self,
-        conversation: ConversationId,
-        message: MessageId,
-        sender: &'a UserId,
-        page: &'a PageRequest<UserId>,
-    ) -> StoreFuture<'a, Page<Participant>> {
-        let (sender, page) = (sender.clone(), page.clone());
-        Box::pin(self.read(move |context| {
-            participant::participants(context, conversation, "", &page, |one| {
-                one.receives(message, &sender)
-            })
-        }))
-    }
-
     fn set_flags<'a>(
         &'a self,
         user: &'a UserId,
@@ -651,18 +480,6 @@ impl Store for Embedded {
             self.change_coded(key, record::FLAGS, apply, || inbox::flags_set(user, to))
                 .await
         })
-    }
-
-    fn notified_of_all<'a>(
-        &'a self,
-        conversation: ConversationId,
-        after: Option<&'a UserId>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<UserId>> {
-        let after = after.cloned();
-        Box::pin(self.read(move |context| {
-            inbox::notified_of_all(context, conversation, after.as_ref(), limit)
-        }))
     }
 
     fn profiles<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Option<Profile>>> {
@@ -713,22 +530,8 @@ impl Store for Embedded {
         Box::pin(self.changed_restriction(restricted, change))
     }
 
-    fn restrictions_of<'a>(&'a self, users: &'a [UserId]) -> StoreFuture<'a, Vec<Restriction>> {
-        let users = users.to_vec();
-        Box::pin(self.read(move |context| restriction::of_users(context, users)))
-    }
-
-    fn restrictions(&self) -> StoreFuture<'_, Vec<(Restricted, Restriction)>> {
-        Box::pin(self.read(restriction::all))
-    }
-
     fn restriction_log(&self, _: Timestamp) -> StoreFuture<'_, Vec<LoggedRestriction>> {
         Box::pin(async move { Ok(Vec::new()) })
-    }
-
-    fn blocks<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<Block>> {
-        let user = user.clone();
-        Box::pin(self.read(move |context| block::of_user(context, &user)))
     }
 
     fn set_block<'a>(&'a self, user: &'a UserId, block: &'a Block) -> StoreFuture<'a, ()> {
@@ -738,20 +541,6 @@ impl Store for Embedded {
     fn add_report<'a>(&'a self, report: &'a Report, _logged_as: TimeUuid) -> StoreFuture<'a, ()> {
         let ops = report::added(&self.inner.context, report);
         Box::pin(self.write_ops(ops, Some(report.id)))
-    }
-
-    fn reports<'a>(&'a self, query: &'a ReportQuery) -> StoreFuture<'a, Vec<Report>> {
-        let query = *query;
-        Box::pin(self.read(move |context| report::listed(context, &query)))
-    }
-
-    fn reports_by_id<'a>(&'a self, ids: &'a [ReportId]) -> StoreFuture<'a, Vec<Option<Report>>> {
-        let ids = ids.to_vec();
-        Box::pin(self.read(move |context| report::by_id(context, &ids)))
-    }
-
-    fn report_count(&self, after: OrderKey, limit: usize) -> StoreFuture<'_, usize> {
-        Box::pin(self.read(move |context| report::count(context, after, limit)))
     }
 
     fn resolve_report<'a>(

@@ -96,8 +96,13 @@ impl<I> fmt::Display for InterceptedStore<I> {
 }
 
 /// Declares a trait of a store, and implements it for [`InterceptedStore`]: each operation by the interceptor, `other` methods as the
-/// last section has them. An operation returns a [`StoreFuture`]; one that is `provided` has a default.
+/// last section has them. An operation returns a [`StoreFuture`]; one that is `provided` has a default. A store that hands operations on
+/// to its parts names a macro for that, as `implement NAME;` before the trait ([`super::handed_on`]).
 macro_rules! store_trait {
+    (implement $implement:ident; $($trait:tt)*) => {
+        $crate::store::intercepted::store_trait! { $($trait)* }
+        $crate::store::handed_on::handed_on! { ($) $implement $($trait)* }
+    };
     (
         $(#[$about:meta])*
         pub trait $trait:ident: $($bound:ident +)+ 'static {

@@ -16,7 +16,9 @@ use uuid::Uuid;
 
 use super::Inboxes;
 use super::row::PIECE;
-use crate::model::{ConversationId, Message, MessageId, OrderKey, Timestamp, Unread, UserId};
+use crate::model::{
+    ConversationId, IgnoredSenders, Message, MessageId, OrderKey, Timestamp, Unread, UserId,
+};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::{Statement, statements};
@@ -253,14 +255,16 @@ impl Inboxes {
 
     pub(crate) async fn mentions(
         &self,
-        reader: UnreadReader<'_>,
+        user: &UserId,
         queries: &[UnreadQuery],
         cap: u32,
+        ignored: &IgnoredSenders,
     ) -> Result<Vec<Unread>> {
+        let reader = UnreadReader { user, ignored };
         let mut conversations: Vec<_> = queries.iter().map(|query| query.conversation).collect();
         conversations.sort_unstable();
         conversations.dedup();
-        let maxima = self.mention_maxima(reader.user, &conversations).await?;
+        let maxima = self.mention_maxima(user, &conversations).await?;
         let each = queries.iter().map(async |query| {
             let newest = maxima.get(&query.conversation);
             if newest.is_none_or(|newest| *newest <= query.after) {

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 
 use super::Inboxes;
-use crate::model::{ConversationId, Direction, Message, MessageId, MessageKind, OrderKey, Unread};
+use crate::model::{
+    ConversationId, Direction, IgnoredSenders, Message, MessageId, MessageKind, OrderKey, Unread,
+    UserId,
+};
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::message::bucket::id_range::IdRange;
 use crate::store::cql::message::bucket::view::IndexView;
@@ -20,10 +23,12 @@ const NEWEST_MAX: usize = 6;
 impl Inboxes {
     pub(crate) async fn previews(
         &self,
-        reader: UnreadReader<'_>,
+        user: &UserId,
         queries: &[PreviewQuery],
         cap: u32,
+        ignored: &IgnoredSenders,
     ) -> Result<Vec<EntryPreview>> {
+        let reader = UnreadReader { user, ignored };
         let counted = queries.iter().filter(|query| query.unread_after.is_some());
         let views = self
             .messages

@@ -167,8 +167,7 @@ impl Messages {
     pub(crate) async fn ended_reaction_count(
         &self,
         user: &UserId,
-        conversation: ConversationId,
-        message: MessageId,
+        (conversation, message): (ConversationId, MessageId),
         limit: usize,
     ) -> Result<usize> {
         let values = values![conversation, message, user, row_limit(limit)];

@@ -12,7 +12,9 @@ use super::bucket::view::IndexView;
 use super::count::SETTLED_MICROS;
 use super::history::MessageSummary;
 use super::silent_runs::SilentRuns;
-use crate::model::{ConversationId, Direction, MessageKind, OrderKey, Timestamp, Unread};
+use crate::model::{
+    ConversationId, Direction, IgnoredSenders, MessageKind, OrderKey, Timestamp, Unread, UserId,
+};
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::unread_list::{LongUnreadList, UnreadList};
 use crate::store::{Result, UnreadQuery, UnreadReader};
@@ -24,10 +26,12 @@ impl Messages {
     /// Unread counts. The caller knows from the inbox row that there is something after the marker, so the head is not read again.
     pub(crate) async fn unread(
         &self,
-        reader: UnreadReader<'_>,
+        user: &UserId,
         queries: &[UnreadQuery],
         cap: u32,
+        ignored: &IgnoredSenders,
     ) -> Result<Vec<Unread>> {
+        let reader = UnreadReader { user, ignored };
         let conversations = queries.iter().map(|query| query.conversation);
         let views = self.index_views(conversations).await?;
         let each = queries.iter().map(async |query| {

@@ -12,29 +12,23 @@ use crate::store::embedded::engine::{key, record};
 use crate::store::embedded::{Embedded, TRIES_MAX, contended, message};
 use crate::store::{
     ImportPositions, ImportRow, Imported, ScanStore, StoreAdmin, StoreFuture, StoredMessage,
-    Verified, VerifyPosition,
+    Verified, VerifyPosition, admin_operations, scan_operations,
 };
 
 impl ScanStore for Embedded {
-    fn all_users<'a>(
-        &'a self,
-        after: Option<&'a UserId>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<(UserId, Profile)>> {
-        let after = after.cloned();
-        Box::pin(self.read(move |context| export::users(context, after.as_ref(), limit)))
-    }
-
-    fn all_conversations(
-        &self,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<(Conversation, Option<Timestamp>)>> {
-        Box::pin(self.read(move |context| export::conversations(context, after, limit)))
-    }
+    scan_operations! { reads {
+        all_users: export::users,
+        all_conversations: export::conversations,
+    } }
 }
 
 impl StoreAdmin for Embedded {
+    admin_operations! { reads {
+        all_participants: export::participants,
+        all_messages: message::stored_messages,
+        all_reactions: export::reactions,
+    } }
+
     fn import<'a>(&'a self, rows: &'a [ImportRow]) -> StoreFuture<'a, Vec<Imported>> {
         Box::pin(async move {
             let _turn = self.inner.import.lock().await;
@@ -61,42 +55,6 @@ impl StoreAdmin for Embedded {
             }
             Ok(fates)
         })
-    }
-
-    fn all_participants<'a>(
-        &'a self,
-        conversation: ConversationId,
-        after: Option<&'a UserId>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<(UserId, Membership, ImportPositions)>> {
-        let after = after.cloned();
-        Box::pin(self.read(move |context| {
-            export::participants(context, conversation, after.as_ref(), limit)
-        }))
-    }
-
-    fn all_messages(
-        &self,
-        conversation: ConversationId,
-        after: Option<MessageId>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<StoredMessage>> {
-        Box::pin(
-            self.read(move |context| message::stored_messages(context, conversation, after, limit)),
-        )
-    }
-
-    fn all_reactions<'a>(
-        &'a self,
-        conversation: ConversationId,
-        message: MessageId,
-        after: Option<&'a (Emoji, UserId)>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<(Emoji, UserId)>> {
-        let after = after.cloned();
-        Box::pin(self.read(move |context| {
-            export::reactions(context, conversation, message, after.as_ref(), limit)
-        }))
     }
 
     fn verify<'a>(

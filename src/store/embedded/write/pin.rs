@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::compare_and_set::{Plan, state_write};
 use super::revision;
-use crate::model::{Change, ConversationId, Direction, Message, Pin};
+use crate::model::{Change, ConversationId, Direction, Message, MessageId, Pin};
 use crate::store::Result;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
@@ -55,8 +55,12 @@ pub(crate) fn plan(
 }
 
 /// The pins of a conversation that are on.
-pub(crate) fn list(view: &View<'_>, conversation: ConversationId) -> Result<PinList> {
-    Ok(PinListChange::begin(view, conversation)?.pins)
+pub(crate) fn pins(
+    context: &ReadContext,
+    conversation: ConversationId,
+) -> Result<Vec<(MessageId, Pin)>> {
+    let list = PinListChange::begin(&context.view(), conversation)?.pins;
+    Ok(list.into_pins())
 }
 
 /// Change of the list of a conversation, on the condition that it is as it was read.

@@ -151,8 +151,7 @@ fn of_emoji(
 pub(crate) fn ended_count(
     context: &ReadContext,
     user: &UserId,
-    conversation: ConversationId,
-    message: MessageId,
+    (conversation, message): (ConversationId, MessageId),
     limit: usize,
 ) -> Result<usize> {
     let (view, ended) = (
