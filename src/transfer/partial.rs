@@ -24,6 +24,13 @@ pub struct Partial {
     journal_path: PathBuf,
 }
 
+/// A write that still runs in the background holds the file open, and would hold the lock.
+impl Drop for Partial {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 impl Partial {
     /// Opens the partial file of an export of this store into that file, and reads the progress of an
     /// earlier run. Blocks.
