@@ -45,7 +45,7 @@ const SHOWN_MAX: Duration = Duration::from_secs(120);
 /// Line of a server that refuses writes.
 const FENCED: &str = "the server is not ready and refuses writes";
 
-/// What a server says to a message. A ring under load may leave the outcome unknown.
+/// Answer of a server to a message. A ring under load may leave the outcome unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Said {
     Kept,
@@ -202,7 +202,7 @@ impl Scene {
         self.place.send_replace(Some(place));
     }
 
-    /// What a server says to a message.
+    /// Sends a message to a server.
     async fn send(&mut self, index: usize) -> Said {
         self.number += 1;
         let user = self.stage.conversations[LARGE_AT].participants[20 + index];

@@ -83,6 +83,7 @@ async fn a_store_that_ends_before_what_it_acknowledged_is_refused_unless_that_is
     make(&store, group, &people).await;
     store.close().await.unwrap();
     drop(store);
+    is_left(&folder).await;
 
     // As if an older copy of the engine's folder were put back.
     let saved = tempfile::tempdir().unwrap();
@@ -91,6 +92,7 @@ async fn a_store_that_ends_before_what_it_acknowledged_is_refused_unless_that_is
     send(&store, group, 1, &people[0]).await;
     store.close().await.unwrap();
     drop(store);
+    is_left(&folder).await;
     std::fs::remove_dir_all(folder.path().join("db")).unwrap();
     copy(&saved.path().join("db"), &folder.path().join("db"));
 
@@ -112,6 +114,14 @@ async fn a_store_that_ends_before_what_it_acknowledged_is_refused_unless_that_is
     store.close().await.unwrap();
     drop(store);
     open(options(&folder)).await.unwrap().close().await.unwrap();
+}
+
+/// Waits until the threads of the engine have ended: until then they rename files of its folder.
+async fn is_left(folder: &tempfile::TempDir) {
+    let lock = std::fs::File::open(folder.path().join("db/lock")).unwrap();
+    while lock.try_lock().is_err() {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn copy(from: &std::path::Path, to: &std::path::Path) {

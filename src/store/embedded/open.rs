@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn a_store_whose_creation_was_interrupted_is_created_anew_and_no_other_one() {
         let open = |path: &Path| open(path, 1 << 20, false).map(drop);
-        // What the engine leaves of its folder if its process ends early, or the power does.
+        // Remains of the engine's folder if its process ends early, or the power does.
         for left in [&[][..], &["lock", "0.jnl"], &["lock", "0.jnl", "version"]] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path();
