@@ -12,7 +12,7 @@ use super::document_cache::DocumentCacheState;
 use super::merged_operation::OperationMerger;
 use super::omission::remove_omitted;
 use super::request_error::RequestError;
-use super::schema_types::{IntrospectionSizes, SchemaTypes};
+use super::schema_types::{IntrospectionSizes, SchemaTypes, innermost};
 use super::selections::each_field;
 
 /// A chosen operation of an executable document.
@@ -108,6 +108,12 @@ impl PreparedOperation {
 impl Prepared {
     pub(in crate::graphql) fn definition(&self) -> &OperationDefinition {
         &self.chosen.definition
+    }
+
+    /// Name of the type of a field's values, without its lists.
+    pub(in crate::graphql) fn type_of(&self, parent: &Name, field: &Name) -> Option<&Name> {
+        let field = self.cache.types.field(parent, field)?;
+        Some(innermost(&field.ty))
     }
 
     /// Values of the declared variables: those of the request, else the defaults. async-graphql
