@@ -16,6 +16,7 @@ use wideroom::store::{ReaderLease, ReaderPosition, Store as _, StoreAdmin};
 
 use super::slow::Slow;
 use crate::store::stage::keyspace;
+use crate::support::cassandra::pool;
 use crate::support::world::{Actor, without_rates};
 
 /// Deadline for writes of one server to reach the other. Usually they take one second.
@@ -25,6 +26,10 @@ pub(super) const SOON: Duration = Duration::from_secs(10);
 pub(super) struct SkewedClock(AtomicI64);
 
 impl SkewedClock {
+    fn by(micros: i64) -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(micros)))
+    }
+
     /// Steps to another skew.
     pub(super) fn set(&self, micros: i64) {
         self.0.store(micros, Ordering::SeqCst);
@@ -51,10 +56,14 @@ impl Server {
         Self::on(Bus::default(), skew_micros).await
     }
 
+    /// One in the keyspace of most tests.
     pub(super) async fn on(bus: Bus, skew_micros: i64) -> Option<Self> {
-        Some(Self::at(keyspace().await?, bus, skew_micros).await)
+        let clock = SkewedClock::by(skew_micros);
+        let cql = pool::open(keyspace().await?, clock.clone()).await;
+        Some(Self::of(cql, bus, clock, Bounds::default()).await)
     }
 
+    /// One that starts as a server does.
     pub(super) async fn at(address: Address, bus: Bus, skew_micros: i64) -> Self {
         Self::within(Bounds::default(), address, bus, skew_micros).await
     }
@@ -66,11 +75,15 @@ impl Server {
         bus: Bus,
         skew_micros: i64,
     ) -> Self {
-        let skewed = Arc::new(SkewedClock(AtomicI64::new(skew_micros)));
-        let clock = Arc::clone(&skewed) as Arc<dyn Clock>;
-        let cql = Arc::new(Cql::open(address, Arc::clone(&clock)).await.unwrap());
+        let clock = SkewedClock::by(skew_micros);
+        let cql = Cql::open(address, clock.clone()).await.unwrap();
+        Self::of(cql, bus, clock, bounds).await
+    }
+
+    async fn of(cql: Cql, bus: Bus, clock: Arc<SkewedClock>, bounds: Bounds) -> Self {
+        let cql = Arc::new(cql);
         let (slow, store) = Slow::before(Arc::clone(&cql) as Arc<dyn StoreAdmin>);
-        let chat = Chat::open(store, bus, clock, without_rates(bounds)).await;
+        let chat = Chat::open(store, bus, clock.clone(), without_rates(bounds)).await;
         let chat = chat.unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
         Self {
@@ -78,7 +91,7 @@ impl Server {
             api,
             cql,
             slow,
-            clock: skewed,
+            clock,
         }
     }
 

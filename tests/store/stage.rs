@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use wideroom::clock::{ManualClock, SystemClock};
-use wideroom::store::cql::{Address, Cql, migrate};
+use wideroom::store::cql::{Address, migrate};
 use wideroom::store::embedded::Options;
 use wideroom::store::{InstrumentedStore, StoreAdmin};
 
 use super::oracle::Naive;
-use crate::support::cassandra::shared;
+use crate::support::cassandra::{pool, shared};
 use crate::support::ground::opened;
 use crate::support::words::{NOW, new_salt, new_salt_among_others};
 
@@ -73,7 +73,7 @@ impl Stage {
     async fn cassandra_at(address: Address) -> Self {
         new_salt_among_others();
         let clock = Arc::new(ManualClock::at(NOW));
-        let store = Arc::new(Cql::open(address, clock.clone()).await.unwrap());
+        let store = Arc::new(pool::open(address, clock.clone()).await);
         let counted = Arc::clone(&store);
         Self {
             store: Box::new(InstrumentedStore::new(store)),

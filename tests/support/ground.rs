@@ -10,10 +10,10 @@ use tempfile::TempDir;
 use wideroom::chat::Bounds;
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::store::StoreAdmin;
-use wideroom::store::cql::{Address, Cql, migrate};
+use wideroom::store::cql::{Address, migrate};
 use wideroom::store::embedded::{Embedded, OpenError, Options};
 
-use super::cassandra::{Shared, session};
+use super::cassandra::{Shared, pool};
 use super::program::Program;
 
 /// The Cassandra on which worlds lie in this process, as `[user:password@]host:port`. Without it they lie in folders.
@@ -56,7 +56,7 @@ impl Ground {
 
     pub(crate) async fn open(&self, clock: Arc<dyn Clock>) -> Arc<dyn StoreAdmin> {
         if let Some(keyspace) = &self.cluster {
-            return Arc::new(Cql::open(keyspace.address(), clock).await.unwrap());
+            return Arc::new(pool::open(keyspace.address(), clock).await);
         }
         let options = Options {
             path: self.folder().to_owned(),
@@ -106,7 +106,7 @@ impl Keyspace {
             "ALTER KEYSPACE \"{}\" WITH durable_writes = false",
             keyspace.name
         );
-        let session = session(&keyspace.authority).await;
+        let session = pool::session(&keyspace.authority).await;
         session.query_unpaged(unlogged, ()).await.unwrap();
         keyspace
     }
@@ -126,7 +126,7 @@ impl Keyspace {
 
     /// Empties the tables that were written to since they were empty: to empty one takes as long as many statements.
     async fn truncate(&self) {
-        let session = session(&self.authority).await;
+        let session = pool::session(&self.authority).await;
         let written = "SELECT table_name, count FROM system_views.local_write_latency WHERE keyspace_name = ?";
         let tables = session
             .query_unpaged(written, (&self.name,))

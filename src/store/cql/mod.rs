@@ -58,13 +58,14 @@ use crate::model::Timestamp;
 
 pub use self::driver::ClusterOpenError;
 pub use self::driver::address::{Address, AddressError};
+pub use self::driver::connection::Connection;
 pub use self::driver::migrate::{Migrated, finish, migrate, record_data_centre};
 #[cfg(debug_assertions)]
 pub use self::driver::next_version::pretend_next_version;
 
 /// The store on a cluster.
 pub struct Cql {
-    address: Address,
+    connection: Arc<Connection>,
     executor: Arc<Executor>,
     messages: Arc<Messages>,
     participants: Arc<Participants>,
@@ -106,6 +107,6 @@ impl Cql {
 
 impl fmt::Display for Cql {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.address.fmt(f)
+        self.connection.address.fmt(f)
     }
 }

@@ -10,7 +10,7 @@ use super::cluster_store::ClusterDirectory;
 use super::driver::executor::Executor;
 use super::driver::nodes::{clocks, watch};
 use super::driver::statement::Statement;
-use super::driver::{connect, migrate, upgrade};
+use super::driver::upgrade;
 use super::inbox::{self, Inboxes};
 use super::message::{self, Messages};
 use super::outbox::{self, Outbox};
@@ -22,7 +22,7 @@ use super::participant::report::ReportTable;
 use super::participant::restriction::RestrictionTable;
 use super::participant::{self, Participants};
 use super::send::{self, Sends};
-use super::{Address, ClusterOpenError, Cql, live, search};
+use super::{Address, ClusterOpenError, Connection, Cql, live, search};
 use crate::clock::{Clock, FollowingClock};
 
 /// The statements of all files.
@@ -92,13 +92,16 @@ pub(super) const STATEMENTS: &[&[&Statement]] = &[
 impl Cql {
     /// Connects to a cluster whose keyspace was migrated.
     pub async fn open(address: Address, clock: Arc<dyn Clock>) -> Result<Self, ClusterOpenError> {
-        let session = connect::connect(&address, connect::KEEPALIVE_MAX).await?;
-        migrate::check(&session, &address).await?;
-        let profiles = connect::profiles(&address);
-        let executor = Executor::new(session, profiles, STATEMENTS).await;
-        let executor = Arc::new(executor.map_err(|error| ClusterOpenError::Prepare {
-            source: Box::new(error),
-        })?);
+        Ok(Self::on(Arc::new(Self::connect(address).await?), clock).await)
+    }
+
+    /// The connection for one or several stores.
+    pub async fn connect(address: Address) -> Result<Connection, ClusterOpenError> {
+        Connection::open(address, STATEMENTS).await
+    }
+
+    pub async fn on(connection: Arc<Connection>, clock: Arc<dyn Clock>) -> Self {
+        let executor = Arc::new(Executor::new(Arc::clone(&connection)));
         let clock = Arc::new(FollowingClock::new(clock));
         let (e, c) = (
             || Arc::clone(&executor),
@@ -127,8 +130,8 @@ impl Cql {
         let reports = ReportTable::new(e(), c());
         let jobs = JobTable::new(e());
         outbox.follow(&admin.outbox_since().await);
-        Ok(Self {
-            address,
+        Self {
+            connection,
             executor,
             messages,
             participants,
@@ -144,6 +147,6 @@ impl Cql {
             admin,
             cluster,
             imported_at: Mutex::default(),
-        })
+        }
     }
 }

@@ -6,6 +6,7 @@
 mod clock;
 mod jars;
 mod net;
+pub(crate) mod pool;
 pub(crate) mod ring;
 mod wait;
 

@@ -7,24 +7,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
-use scylla::client::session::Session;
 use scylla::deserialize::row::DeserializeRow;
-use scylla::errors::{ExecutionError, PrepareError};
+use scylla::errors::ExecutionError;
 use scylla::response::query_result::QueryResult;
 use uuid::Uuid;
 
 use self::batch::Writes;
+use super::connection::Connection;
 use super::error::{corrupt, of_decision, of_read, of_write};
 use super::next_version;
-use super::nodes::clocks::SELECT_CLOCK;
 use super::nodes::table::{Attempt, NodeTable};
-use super::nodes::watch::{NodeWatch, PROBE_NODE};
+use super::nodes::watch::PROBE_NODE;
 use super::request::batch_log::BatchLog;
 use super::request::hedging::Hedging;
 use super::request::metrics::{RequestKind, RequestMetrics};
 use super::request::permits::{RequestPermit, RequestPermits};
 use super::request::range_limiter::{RangeLimiter, RangePermit};
-use super::statement::{ExecutionProfiles, Kind, PreparedStatements, Statement};
+use super::statement::{Kind, Statement};
 use super::value::Values;
 use crate::metrics::Metrics;
 use crate::store::{Error, Result};
@@ -35,14 +34,11 @@ pub(crate) const PARTITIONS_MAX: usize = 16;
 const CONCURRENCY: usize = 32;
 
 pub(crate) struct Executor {
-    session: Arc<Session>,
-    profiles: ExecutionProfiles,
-    prepared: PreparedStatements,
+    connection: Arc<Connection>,
     permits: RequestPermits,
     ranges: RangeLimiter,
     hedging: Hedging,
     batch_log: BatchLog,
-    nodes: Arc<NodeTable>,
     metrics: Arc<RequestMetrics>,
     /// Statements sent, periodic ones apart, by which tests and benchmarks measure the cost of an
     /// operation. A batch is one, and a hedge none.
@@ -50,44 +46,24 @@ pub(crate) struct Executor {
     periodic: AtomicU64,
     /// Rows of the answers to reads.
     rows_read: AtomicU64,
-    _watch: NodeWatch,
 }
 
 impl Executor {
-    pub(crate) async fn new(
-        session: Session,
-        (profiles, nodes): (ExecutionProfiles, Arc<NodeTable>),
-        statements: &[&[&'static Statement]],
-    ) -> Result<Self, PrepareError> {
-        let prepared = PreparedStatements::prepare(&session, &profiles, statements).await?;
-        let session = Arc::new(session);
+    pub(crate) fn new(connection: Arc<Connection>) -> Self {
+        let (session, nodes) = (&connection.session, || Arc::clone(&connection.nodes));
         let metrics = Arc::new(RequestMetrics::default());
-        let watch = NodeWatch::start(
-            Arc::clone(&session),
-            [&PROBE_NODE, &SELECT_CLOCK].map(|one| prepared.get(one).clone()),
-            Arc::clone(&nodes),
-            profiles.data_centre.clone(),
-        );
-        let watch = watch.await;
-        Ok(Self {
+        let attempt_max = connection.profiles.attempt_max;
+        Self {
             permits: RequestPermits::new(),
-            ranges: RangeLimiter::new(Arc::clone(&session), Arc::clone(&nodes)),
-            hedging: Hedging::new(
-                Arc::clone(&nodes),
-                profiles.attempt_max,
-                Arc::clone(&metrics),
-            ),
-            batch_log: BatchLog::new(Arc::clone(&nodes)),
-            session,
-            profiles,
-            prepared,
-            nodes,
+            ranges: RangeLimiter::new(Arc::clone(session), nodes()),
+            hedging: Hedging::new(nodes(), attempt_max, Arc::clone(&metrics)),
+            batch_log: BatchLog::new(nodes()),
+            connection,
             metrics,
             sent: AtomicU64::new(0),
             periodic: AtomicU64::new(0),
             rows_read: AtomicU64::new(0),
-            _watch: watch,
-        })
+        }
     }
 
     /// All rows of a statement, which bounds them by its LIMIT or its keys.
@@ -182,10 +158,10 @@ impl Executor {
         let range = self.admit(&writes.statements, &writes.values)?;
         let (mut batch, values) = self.prepared_batch(writes);
         batch.set_is_idempotent(false);
-        batch.set_execution_profile_handle(Some(self.profiles.conditional.clone()));
+        batch.set_execution_profile_handle(Some(self.connection.profiles.conditional.clone()));
         let attempt = Attempt::first();
         let first = attempt.run(async {
-            let answer = self.session.batch(&batch, &values).await;
+            let answer = self.connection.session.batch(&batch, &values).await;
             answer.map_err(of_decision)
         });
         let never = || std::future::pending().boxed();
@@ -207,10 +183,10 @@ impl Executor {
         values: &Values,
         error_of: fn(ExecutionError) -> Error,
     ) -> Result<QueryResult> {
-        let prepared = self.prepared.get(statement);
+        let prepared = self.connection.prepared.get(statement);
         let send = |attempt: Arc<Attempt>| {
             let answer = async move {
-                let answer = self.session.execute_unpaged(prepared, values);
+                let answer = self.connection.session.execute_unpaged(prepared, values);
                 attempt.run(answer).await.map_err(error_of)
             };
             answer.boxed()
@@ -227,7 +203,9 @@ impl Executor {
         statements: &[&'static Statement],
         values: &[Values],
     ) -> Result<RangePermit<'_>> {
-        let prepared = statements.iter().map(|one| self.prepared.get(one));
+        let prepared = statements
+            .iter()
+            .map(|one| self.connection.prepared.get(one));
         self.ranges.admit(prepared.zip(values), &self.metrics)
     }
 
@@ -259,18 +237,18 @@ impl Executor {
 
     /// How often a node was found to have a wrong clock.
     pub(crate) fn clock_faults(&self) -> usize {
-        self.nodes.clock_faults()
+        self.connection.nodes.clock_faults()
     }
 
     /// `Err` says in one sentence what is wrong.
     pub(crate) fn health(&self) -> std::result::Result<(), String> {
-        self.nodes.health()
+        self.connection.nodes.health()
     }
 
     pub(crate) fn register(&self, metrics: &Metrics) {
         self.metrics.register(metrics);
         let read = |name: &str, help: &str, value: fn(&NodeTable) -> usize| {
-            let nodes = Arc::downgrade(&self.nodes);
+            let nodes = Arc::downgrade(&self.connection.nodes);
             metrics.read(name, help, move || {
                 nodes.upgrade().map_or(0.0, |nodes| value(&nodes) as f64)
             });

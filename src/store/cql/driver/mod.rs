@@ -4,6 +4,7 @@
 
 pub(crate) mod address;
 pub(crate) mod connect;
+pub(crate) mod connection;
 mod data_centre;
 pub(crate) mod error;
 pub(crate) mod executor;

@@ -141,7 +141,7 @@ impl Executor {
     /// logs it.
     async fn after_log(&self, first: &Attempt, batch: &Batch, values: &[Values]) -> Result<()> {
         let beside = Attempt::beside(first);
-        if self.nodes.is_partly_silent() && !self.nodes.is_silent_for(first) {
+        if self.connection.nodes.is_partly_silent() && !self.connection.nodes.is_silent_for(first) {
             self.batch_log.note_stuck();
             return beside.run(self.send_unlogged(batch, values)).await;
         }
@@ -149,7 +149,7 @@ impl Executor {
         let third = || {
             let third = Attempt::beside(&beside);
             async move {
-                if !self.nodes.is_partly_silent() {
+                if !self.connection.nodes.is_partly_silent() {
                     return third.run(self.send_logged(batch, values)).await;
                 }
                 self.batch_log.note_stuck();
@@ -162,7 +162,7 @@ impl Executor {
     }
 
     async fn send_logged(&self, batch: &Batch, values: &[Values]) -> Result<()> {
-        match self.session.batch(batch, values).await {
+        match self.connection.session.batch(batch, values).await {
             Ok(_) => {
                 self.batch_log.note_answer();
                 Ok(())
@@ -182,14 +182,14 @@ impl Executor {
     async fn send_unlogged(&self, logged: &Batch, values: &[Values]) -> Result<()> {
         self.metrics.unlogged_batches.inc();
         let statements = logged.statements.clone();
-        let unlogged = batch_of(BatchType::Unlogged, statements, &self.profiles);
+        let unlogged = batch_of(BatchType::Unlogged, statements, &self.connection.profiles);
         self.send_batch(&unlogged, values)
             .await
             .map_err(Error::after_write)
     }
 
     async fn send_batch(&self, batch: &Batch, values: &[Values]) -> Result<()> {
-        let answer = self.session.batch(batch, values).await;
+        let answer = self.connection.session.batch(batch, values).await;
         answer.map(drop).map_err(of_write)
     }
 
@@ -197,10 +197,10 @@ impl Executor {
         let statements = writes
             .statements
             .into_iter()
-            .map(|statement| self.prepared.get(statement).clone().into())
+            .map(|statement| self.connection.prepared.get(statement).clone().into())
             .collect();
         (
-            batch_of(writes.kind, statements, &self.profiles),
+            batch_of(writes.kind, statements, &self.connection.profiles),
             writes.values,
         )
     }
