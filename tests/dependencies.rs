@@ -94,7 +94,8 @@ fn the_readme_promises_the_version_of_rust_that_is_checked() {
     let run = "cargo test --locked -- --include-ignored --skip nightly";
     for line in [
         "export RUSTUP_TOOLCHAIN=\"$promised\" CI=true\n",
-        &format!("{run} \"${{rings[@]}}\"\n"),
+        &format!("{run} \"$@\" ||"),
+        "bash -c 'rings_then_lints \"$@\"' rings-and-lints \"${rings[@]}\"\n",
         "for name in \"${rings[@]}\"; do skips+=(--skip \"$name\"); done\n",
         &format!("{run} \"${{skips[@]}}\" "),
     ] {

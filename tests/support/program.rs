@@ -84,6 +84,10 @@ impl Program {
         self.store.as_deref().expect("it is not in the data folder")
     }
 
+    pub(crate) fn is_on_cluster(&self) -> bool {
+        self.store.is_some()
+    }
+
     pub(crate) fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
