@@ -11,10 +11,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("clock", &["model"]),
     ("metrics", &[]),
     ("log_quota", &[]),
-    ("file_stamp", &[]),
     ("weak_map", &[]),
     ("weighted_cache", &[]),
-    ("signed_post", &["file_stamp"]),
+    ("watched_file", &[]),
+    ("signed_post", &["watched_file"]),
     ("store", &["clock", "metrics", "model", "weak_map"]),
     ("bus", &["metrics", "model"]),
     ("rate", &["metrics"]),
@@ -49,7 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "weighted_cache",
         ],
     ),
-    ("auth", &["clock", "file_stamp", "model", "signed_post"]),
+    ("auth", &["clock", "model", "signed_post", "watched_file"]),
     (
         "server",
         &[

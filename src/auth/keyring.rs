@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use super::KeyFileError;
 use super::exposure::{self, ExposedPath};
 use super::keys::{VerificationKey, parse_keys, parse_secret};
-use crate::file_stamp::FileStamp;
+use crate::watched_file::WatchedFile;
 
 /// Interval of the polls.
 const POLL_EVERY: Duration = Duration::from_secs(5);
@@ -111,18 +111,10 @@ impl Keyring {
 
     /// Keyring of files, which must be valid now. Blocks.
     pub(super) fn open(files: Vec<(FileKind, PathBuf)>) -> Result<Arc<Self>, KeyFileError> {
-        let mut watched = Vec::new();
-        for (kind, path) in files {
-            let stamp = FileStamp::of(&path);
-            let keys = read(kind, &path)?;
-            watched.push(Watched {
-                kind,
-                path,
-                stamp,
-                keys,
-                fault: None,
-            });
-        }
+        let watched = files.into_iter().map(|(kind, path)| {
+            WatchedFile::open("token keys", &path, Box::new(move |path| read(kind, path)))
+        });
+        let watched: Vec<_> = watched.collect::<Result<_, _>>()?;
         let (ask, asked) = sync_channel(1);
         let ring = Self::new(all(&watched), ask);
         if watched.is_empty() {
@@ -153,47 +145,10 @@ impl Keyring {
     }
 }
 
-struct Watched {
-    kind: FileKind,
-    path: PathBuf,
-    /// Fingerprint from before the read, so that the next poll finds a change during the read.
-    stamp: Option<FileStamp>,
-    keys: Vec<VerificationKey>,
-    /// Fault of the file, while the previous keys are in use.
-    fault: Option<String>,
-}
-
-impl Watched {
-    /// Reloads a changed file. Returns whether the keys changed.
-    fn reload_if_changed(&mut self) -> bool {
-        let stamp = FileStamp::of(&self.path);
-        let is_same = stamp == self.stamp;
-        // Retry a file that could not be read: the process may have had too many open files.
-        if is_same && self.fault.is_none() {
-            return false;
-        }
-        self.stamp = stamp;
-        match read(self.kind, &self.path) {
-            Ok(keys) => {
-                tracing::info!(path = %self.path.display(), keys = keys.len(), "the server reloaded the token keys");
-                self.keys = keys;
-                self.fault = None;
-                true
-            }
-            Err(error) => {
-                let fault = error.to_string();
-                if !is_same || self.fault.as_ref() != Some(&fault) {
-                    tracing::error!(%error, "the server cannot read the changed token keys and uses the previous ones; fix the key file");
-                }
-                self.fault = Some(fault);
-                false
-            }
-        }
-    }
-}
+type KeyFile = WatchedFile<Vec<VerificationKey>, KeyFileError>;
 
 /// Polls the files until the keyring is dropped.
-fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<Watched>) {
+fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<KeyFile>) {
     loop {
         match asked.recv_timeout(POLL_EVERY) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
@@ -211,10 +166,10 @@ fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<Watched>) {
     }
 }
 
-fn all(files: &[Watched]) -> Vec<VerificationKey> {
+fn all(files: &[KeyFile]) -> Vec<VerificationKey> {
     files
         .iter()
-        .flat_map(|file| file.keys.iter().cloned())
+        .flat_map(|file| file.value.iter().cloned())
         .collect()
 }
 
@@ -266,54 +221,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-
-    const SECRET: &str = "a secret of an issuer, thirty-two bytes and some.";
-
-    #[test]
-    fn a_file_is_read_when_it_changes_and_only_then() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("secret");
-        fs::write(&path, SECRET).unwrap();
-        let keys = read(FileKind::Secret, &path).unwrap();
-        let mut file = Watched {
-            kind: FileKind::Secret,
-            stamp: FileStamp::of(&path),
-            path: path.clone(),
-            keys,
-            fault: None,
-        };
-        assert!(!file.reload_if_changed());
-        fs::write(&path, format!("another {SECRET}")).unwrap();
-        assert!(file.reload_if_changed());
-        assert!(!file.reload_if_changed());
-    }
-
-    #[test]
-    fn a_file_that_is_broken_or_gone_leaves_the_keys_from_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("secret");
-        fs::write(&path, SECRET).unwrap();
-        let keys = read(FileKind::Secret, &path).unwrap();
-        let mut file = Watched {
-            kind: FileKind::Secret,
-            stamp: FileStamp::of(&path),
-            path: path.clone(),
-            keys,
-            fault: None,
-        };
-        for broken in ["short", "{\"keys\": []}"] {
-            fs::write(&path, broken).unwrap();
-            assert!(!file.reload_if_changed());
-            assert_eq!(file.keys.len(), 1);
-            assert!(file.fault.is_some());
-        }
-        fs::remove_file(&path).unwrap();
-        assert!(!file.reload_if_changed());
-        assert_eq!(file.keys.len(), 1);
-        fs::write(&path, SECRET).unwrap();
-        assert!(file.reload_if_changed(), "it heals");
-        assert_eq!(file.fault, None);
-    }
 
     #[test]
     fn what_is_too_long_for_keys_is_not_read() {

@@ -13,7 +13,7 @@ use sha2::Sha256;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use crate::file_stamp::FileStamp;
+use crate::watched_file::WatchedFile;
 
 /// Prefix of a secret in text.
 const PREFIX: &str = "whsec_";
@@ -76,63 +76,44 @@ pub struct SecretFileError {
 
 /// Secrets of a file, which is read again after a change. A file that became unusable leaves the previous secrets in use.
 pub struct SecretFile {
-    path: PathBuf,
-    state: Mutex<SecretState>,
-}
-
-struct SecretState {
-    secrets: Arc<SigningSecrets>,
-    stamp: Option<FileStamp>,
-    checked_at: Instant,
+    /// Locked where it may block.
+    file: Arc<Mutex<WatchedFile<Arc<SigningSecrets>, SecretFileError>>>,
+    /// Secrets of the file, and the time of its last check.
+    checked: Mutex<(Arc<SigningSecrets>, Instant)>,
 }
 
 impl SecretFile {
     /// Reads the file. Blocks.
     pub fn open(path: &Path) -> Result<Self, SecretFileError> {
-        // Taken before the read, so that the next check finds a change during it.
-        let stamp = FileStamp::of(path);
-        let secrets = read(path)?;
+        let read = |path: &Path| read(path).map(Arc::new);
+        let file = WatchedFile::open("signing secrets", path, Box::new(read))?;
         Ok(Self {
-            path: path.to_owned(),
-            state: Mutex::new(SecretState {
-                secrets: Arc::new(secrets),
-                stamp,
-                checked_at: Instant::now(),
-            }),
+            checked: Mutex::new((Arc::clone(&file.value), Instant::now())),
+            file: Arc::new(Mutex::new(file)),
         })
     }
 
     /// The present secrets. Checks the file for a change every few seconds.
     pub async fn current(&self) -> Arc<SigningSecrets> {
-        let (present, stamp) = {
-            let mut state = self.state.lock();
-            let present = Arc::clone(&state.secrets);
-            if state.checked_at.elapsed() < CHECK_EVERY {
-                return present;
+        let present = {
+            let (secrets, checked_at) = &mut *self.checked.lock();
+            if checked_at.elapsed() < CHECK_EVERY {
+                return Arc::clone(secrets);
             }
-            state.checked_at = Instant::now();
-            (present, state.stamp)
+            *checked_at = Instant::now();
+            Arc::clone(secrets)
         };
-        let path = self.path.clone();
-        let reread = spawn_blocking(move || {
-            let now = FileStamp::of(&path);
-            (now != stamp).then(|| (now, read(&path)))
+        let file = Arc::clone(&self.file);
+        let reloaded = spawn_blocking(move || {
+            let mut file = file.lock();
+            file.reload_if_changed();
+            Arc::clone(&file.value)
         });
-        let Ok(Some((stamp, secrets))) = reread.await else {
+        let Ok(secrets) = reloaded.await else {
             return present;
         };
-        let mut state = self.state.lock();
-        state.stamp = stamp;
-        match secrets {
-            Ok(secrets) => {
-                tracing::info!(path = %self.path.display(), "the server reloaded a signing secret");
-                state.secrets = Arc::new(secrets);
-            }
-            Err(error) => {
-                tracing::error!(%error, "the server cannot read a changed signing secret and uses the previous one; fix the file");
-            }
-        }
-        Arc::clone(&state.secrets)
+        self.checked.lock().0 = Arc::clone(&secrets);
+        secrets
     }
 }
 
