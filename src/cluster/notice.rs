@@ -4,16 +4,17 @@
 //! The same bytes lie in a mailbox and go over NATS. They begin with a version; a receiver passes
 //! over an event of a kind that it does not know, and refuses a version that it does not know.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::model::{
-    Change, ChangeKind, ConversationId, LiveKey, LiveMessageId, MessageId, OrderKey, TimeUuid,
-    UserId,
+    Change, ChangeKind, ConversationId, LiveKey, MessageId, OrderKey, TimeUuid, UserId,
 };
 use crate::store::cluster::ServerId;
 
 const VERSION: u8 = 1;
 
 /// Notice for one server, with its sender.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RemoteEnvelope {
     /// Identity of the notice: that of the first attempt to deliver it. All attempts, and the copy
     /// over NATS, have the same.
@@ -22,24 +23,18 @@ pub(super) struct RemoteEnvelope {
     pub(super) notice: RemoteNotice,
 }
 
-/// Message of a server to another one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Message of a server to another one. Variants are only ever appended, and none gets another field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RemoteNotice {
     /// Events of one conversation that were persisted in one batch, and the users on the receiving
     /// server whose inboxes they concern.
     Events {
         conversation: ConversationId,
+        #[serde(serialize_with = "encode_events", deserialize_with = "decode_events")]
         events: Vec<RemoteEvent>,
         users: Vec<UserId>,
         /// Whether the conversation is large: then its inbox subscribers listen to itself.
         is_large: bool,
-    },
-    /// A conversation has become large, by this change: from now on the servers with streams of it
-    /// must be registered as its listeners.
-    Growth {
-        conversation: ConversationId,
-        change: TimeUuid,
-        users: Vec<UserId>,
     },
     /// Change of these users' inbox entries that is no event of the conversation: of a flag or a
     /// marker, or a new conversation.
@@ -60,6 +55,13 @@ pub enum RemoteNotice {
         conversation: ConversationId,
         user: UserId,
         is_typing: bool,
+    },
+    /// A conversation has become large, by this change: from now on the servers with streams of it
+    /// must be registered as its listeners.
+    Growth {
+        conversation: ConversationId,
+        change: TimeUuid,
+        users: Vec<UserId>,
     },
     /// A live message has begun, was written to, or was discarded.
     Live(LiveKey),
@@ -121,59 +123,14 @@ impl RemoteNotice {
 
     /// The same notice for some of the users.
     pub(super) fn for_users(&self, some: Vec<UserId>) -> Self {
-        match self.clone() {
-            Self::Events {
-                conversation,
-                events,
-                is_large,
-                ..
-            } => Self::Events {
-                conversation,
-                events,
-                users: some,
-                is_large,
-            },
-            Self::Growth {
-                conversation,
-                change,
-                ..
-            } => Self::Growth {
-                conversation,
-                change,
-                users: some,
-            },
-            Self::Inbox {
-                conversation,
-                change,
-                ..
-            } => Self::Inbox {
-                conversation,
-                change,
-                users: some,
-            },
-            notice @ (Self::Marker { .. }
-            | Self::Presence { .. }
-            | Self::Typing { .. }
-            | Self::Live(_)) => notice,
+        let mut notice = self.clone();
+        if let Self::Events { users, .. } | Self::Growth { users, .. } | Self::Inbox { users, .. } =
+            &mut notice
+        {
+            *users = some;
         }
+        notice
     }
-}
-
-/// Encoding of a notice. Variants are only ever appended.
-#[derive(serde::Serialize, serde::Deserialize)]
-enum Wire {
-    Events(
-        ConversationId,
-        Vec<(u8, TimeUuid, MessageId, Option<UserId>)>,
-        Vec<UserId>,
-        bool,
-    ),
-    Inbox(ConversationId, TimeUuid, Vec<UserId>),
-    Marker(ConversationId, UserId),
-    Presence(Vec<UserId>),
-    Typing(ConversationId, UserId, bool),
-    Growth(ConversationId, TimeUuid, Vec<UserId>),
-    Live(ConversationId, LiveMessageId),
 }
 
 /// Number of a new message among the kinds of events; a change has the index of its kind after it.
@@ -181,41 +138,7 @@ const MESSAGE: u8 = 0;
 
 impl RemoteEnvelope {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let wire = match &self.notice {
-            RemoteNotice::Events {
-                conversation,
-                events,
-                users,
-                is_large,
-            } => Wire::Events(
-                *conversation,
-                events.iter().map(encode_event).collect(),
-                users.clone(),
-                *is_large,
-            ),
-            RemoteNotice::Growth {
-                conversation,
-                change,
-                users,
-            } => Wire::Growth(*conversation, *change, users.clone()),
-            RemoteNotice::Inbox {
-                conversation,
-                change,
-                users,
-            } => Wire::Inbox(*conversation, *change, users.clone()),
-            RemoteNotice::Marker { conversation, user } => {
-                Wire::Marker(*conversation, user.clone())
-            }
-            RemoteNotice::Presence { users } => Wire::Presence(users.clone()),
-            RemoteNotice::Typing {
-                conversation,
-                user,
-                is_typing,
-            } => Wire::Typing(*conversation, user.clone(), *is_typing),
-            RemoteNotice::Live(live) => Wire::Live(live.conversation, live.id),
-        };
-        postcard::to_extend(&(self.delivery, self.sender, wire), vec![VERSION])
-            .expect("plain data serialises")
+        postcard::to_extend(self, vec![VERSION]).expect("plain data serialises")
     }
 
     /// `None` for bytes of another version.
@@ -223,57 +146,36 @@ impl RemoteEnvelope {
         let (&VERSION, rest) = bytes.split_first()? else {
             return None;
         };
-        let (delivery, sender, wire) = postcard::from_bytes(rest).ok()?;
-        let notice = match wire {
-            Wire::Events(conversation, events, users, is_large) => RemoteNotice::Events {
-                conversation,
-                events: events.into_iter().filter_map(decode_event).collect(),
-                users,
-                is_large,
-            },
-            Wire::Growth(conversation, change, users) => RemoteNotice::Growth {
-                conversation,
-                change,
-                users,
-            },
-            Wire::Inbox(conversation, change, users) => RemoteNotice::Inbox {
-                conversation,
-                change,
-                users,
-            },
-            Wire::Marker(conversation, user) => RemoteNotice::Marker { conversation, user },
-            Wire::Presence(users) => RemoteNotice::Presence { users },
-            Wire::Typing(conversation, user, is_typing) => RemoteNotice::Typing {
-                conversation,
-                user,
-                is_typing,
-            },
-            Wire::Live(conversation, id) => RemoteNotice::Live(LiveKey { conversation, id }),
-        };
-        Some(Self {
-            delivery,
-            sender,
-            notice,
-        })
+        postcard::from_bytes(rest).ok()
     }
 }
 
-fn encode_event(event: &RemoteEvent) -> (u8, TimeUuid, MessageId, Option<UserId>) {
-    match event {
-        RemoteEvent::Message(id) => (MESSAGE, *id, *id, None),
-        RemoteEvent::Change(change) => (
-            1 + change.kind.number(),
-            change.id,
-            change.message,
-            Some(change.user.clone()),
-        ),
-    }
+/// Event as it is encoded: the number of its kind, its id, its message and its user.
+type EncodedEvent = (u8, TimeUuid, MessageId, Option<UserId>);
+
+fn encode_events<S: Serializer>(events: &[RemoteEvent], serializer: S) -> Result<S::Ok, S::Error> {
+    let encoded = |event: &RemoteEvent| -> EncodedEvent {
+        match event {
+            RemoteEvent::Message(id) => (MESSAGE, *id, *id, None),
+            RemoteEvent::Change(change) => (
+                1 + change.kind.number(),
+                change.id,
+                change.message,
+                Some(change.user.clone()),
+            ),
+        }
+    };
+    serializer.collect_seq(events.iter().map(encoded))
+}
+
+/// Passes over events of kinds of a later version.
+fn decode_events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RemoteEvent>, D::Error> {
+    let events = Vec::<EncodedEvent>::deserialize(deserializer)?;
+    Ok(events.into_iter().filter_map(decode_event).collect())
 }
 
 /// `None` for an event of a kind of a later version.
-fn decode_event(
-    (kind, id, message, user): (u8, TimeUuid, MessageId, Option<UserId>),
-) -> Option<RemoteEvent> {
+fn decode_event((kind, id, message, user): EncodedEvent) -> Option<RemoteEvent> {
     if kind == MESSAGE {
         return Some(RemoteEvent::Message(id));
     }
@@ -290,7 +192,7 @@ mod tests {
     use strum::VariantArray as _;
 
     use super::*;
-    use crate::model::Timestamp;
+    use crate::model::{LiveMessageId, Timestamp};
 
     fn id(micros: i64) -> TimeUuid {
         TimeUuid::new(Timestamp::from_micros(micros), [7; 8])
@@ -360,9 +262,11 @@ mod tests {
 
     #[test]
     fn an_unknown_kind_of_event_is_passed_over_and_an_unknown_version_refused() {
-        let events = vec![(200, id(1), id(2), None), (MESSAGE, id(3), id(3), None)];
-        let wire = Wire::Events(ConversationId::random(), events, Vec::new(), false);
-        let bytes = postcard::to_extend(&(id(1), ServerId::random(), wire), vec![VERSION]).unwrap();
+        let events: [EncodedEvent; 2] = [(200, id(1), id(2), None), (MESSAGE, id(3), id(3), None)];
+        // Variant 0: a conversation, events, no user, and not large.
+        let notice = (0_u8, ConversationId::random(), &events[..], 0_u8, false);
+        let parts = (id(1), ServerId::random(), notice);
+        let bytes = postcard::to_extend(&parts, vec![VERSION]).unwrap();
         let decoded = RemoteEnvelope::decode(&bytes).unwrap();
         assert!(
             matches!(&decoded.notice, RemoteNotice::Events { events, .. } if *events == [RemoteEvent::Message(id(3))])

@@ -58,7 +58,9 @@ impl fmt::Debug for LiveMessageId {
 }
 
 /// Key of a live message: its conversation and its id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct LiveKey {
     pub conversation: ConversationId,
     pub id: LiveMessageId,
