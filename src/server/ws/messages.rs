@@ -45,7 +45,7 @@ impl Socket {
             None => Err(SocketEnd::Gone),
             Some(Ok(Message::Close(_))) => Err(SocketEnd::Closed),
             // Either the connection is lost, and the close fails too, or the frame was malformed.
-            Some(Err(_)) => Err(Close::broken().into()),
+            Some(Err(_)) => Err(Close::BROKEN.into()),
             // The library answers pings.
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
             Some(Ok(Message::Binary(_))) => Err(Close::invalid("messages are text").into()),
@@ -77,7 +77,7 @@ impl Socket {
     ) -> Result<(), SocketEnd> {
         let handshake = match &self.session {
             SocketSession::Waiting { authorization } => authorization.as_deref(),
-            SocketSession::Open { .. } => return Err(Close::too_many_inits().into()),
+            SocketSession::Open { .. } => return Err(Close::TOO_MANY_INITS.into()),
         };
         // The address paid for this verification when the socket was opened.
         let identity = self.identify(authorization.or(handshake), acted_user)?;
@@ -169,7 +169,7 @@ impl Socket {
 
     fn subscribe(&mut self, id: &str, payload: &RawValue) -> Result<(), SocketEnd> {
         let SocketSession::Open { viewer, trace, .. } = &self.session else {
-            return Err(Close::unauthorized().into());
+            return Err(Close::UNAUTHORIZED.into());
         };
         let (viewer, trace) = (viewer.clone(), trace.clone());
         if self.sources.operations.contains(id) {

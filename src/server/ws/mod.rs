@@ -193,7 +193,7 @@ fn not_a_socket(rejection: &WebSocketUpgradeRejection) -> Response {
 
 /// Closes a socket without our subprotocol. A browser shows a close code, but not the response to a failed upgrade.
 async fn refuse(mut socket: WebSocket, server: Arc<Server>) {
-    let (close, bounds) = (Close::subprotocol(), &server.bounds.sockets);
+    let (close, bounds) = (Close::SUBPROTOCOL, &server.bounds.sockets);
     if timeout(
         bounds.write,
         socket.send(Message::Close(Some(close.frame()))),

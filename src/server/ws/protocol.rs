@@ -26,16 +26,26 @@ pub(super) struct Close {
 }
 
 impl Close {
-    fn new(code: u16, reason: impl Into<Cow<'static, str>>) -> Self {
-        let mut reason = reason.into();
+    const fn fixed(code: u16, reason: &'static str) -> Self {
+        assert!(reason.len() <= REASON_BYTES_MAX);
+        Self {
+            code,
+            reason: Cow::Borrowed(reason),
+        }
+    }
+
+    fn new(code: u16, mut reason: String) -> Self {
         if reason.len() > REASON_BYTES_MAX {
             let end = (0..=REASON_BYTES_MAX)
                 .rev()
                 .find(|&end| reason.is_char_boundary(end))
                 .unwrap_or(0);
-            reason.to_mut().truncate(end);
+            reason.truncate(end);
         }
-        Self { code, reason }
+        Self {
+            code,
+            reason: reason.into(),
+        }
     }
 
     pub(super) fn invalid(why: impl std::fmt::Display) -> Self {
@@ -46,45 +56,33 @@ impl Close {
         Self::new(1009, format!("A message has at most {bytes_max} bytes"))
     }
 
-    pub(super) fn broken() -> Self {
-        Self::new(
-            1002,
-            "The frame breaks the WebSocket protocol, or is far too large",
-        )
-    }
+    pub(super) const BROKEN: Self = Self::fixed(
+        1002,
+        "The frame breaks the WebSocket protocol, or is far too large",
+    );
 
-    pub(super) fn unauthorized() -> Self {
-        Self::new(
-            4401,
-            "Unauthorized: wait for connection_ack before you subscribe",
-        )
-    }
+    pub(super) const UNAUTHORIZED: Self = Self::fixed(
+        4401,
+        "Unauthorized: wait for connection_ack before you subscribe",
+    );
 
     pub(super) fn forbidden(why: &str) -> Self {
         Self::new(4403, format!("Forbidden: {why}"))
     }
 
     /// Close of a socket whose token was revoked: a client comes back with a new token.
-    pub(super) fn revoked() -> Self {
-        Self::new(4403, "Forbidden: the token was revoked")
-    }
+    pub(super) const REVOKED: Self = Self::fixed(4403, "Forbidden: the token was revoked");
 
     /// Close of a socket whose user is suspended. It is final: the usual client does not reconnect.
-    pub(super) fn suspended() -> Self {
-        Self::new(4401, "Unauthorized: the user is suspended")
-    }
+    pub(super) const SUSPENDED: Self = Self::fixed(4401, "Unauthorized: the user is suspended");
 
-    pub(super) fn expired() -> Self {
-        Self::new(4403, "Forbidden: the token has expired")
-    }
+    pub(super) const EXPIRED: Self = Self::fixed(4403, "Forbidden: the token has expired");
 
-    /// Close of a socket whose `connection_init` showed no token, after the same time as [`Close::init_timeout`].
-    pub(super) fn no_viewer() -> Self {
-        Self::new(
-            4403,
-            "Forbidden: no token was shown in connection_init in time; connect with one",
-        )
-    }
+    /// Close of a socket whose `connection_init` showed no token, after the same time as [`Close::INIT_TIMEOUT`].
+    pub(super) const NO_VIEWER: Self = Self::fixed(
+        4403,
+        "Forbidden: no token was shown in connection_init in time; connect with one",
+    );
 
     pub(super) fn too_much_before_init(bytes_max: usize) -> Self {
         Self::new(
@@ -94,44 +92,32 @@ impl Close {
     }
 
     /// The usual client reconnects after it (RFC 6455's registry: try again later).
-    pub(super) fn evicted() -> Self {
-        Self::new(
-            1013,
-            "Sockets are short: one without a viewer makes room for another; try again later",
-        )
-    }
+    pub(super) const EVICTED: Self = Self::fixed(
+        1013,
+        "Sockets are short: one without a viewer makes room for another; try again later",
+    );
 
-    pub(super) fn subprotocol() -> Self {
-        Self::new(
-            4406,
-            "Subprotocol not acceptable: speak graphql-transport-ws",
-        )
-    }
+    pub(super) const SUBPROTOCOL: Self = Self::fixed(
+        4406,
+        "Subprotocol not acceptable: speak graphql-transport-ws",
+    );
 
-    pub(super) fn init_timeout() -> Self {
-        Self::new(4408, "Connection initialisation timeout")
-    }
+    pub(super) const INIT_TIMEOUT: Self = Self::fixed(4408, "Connection initialisation timeout");
 
     /// Not in the protocol; a client reconnects after it, as after the other 4408.
-    pub(super) fn pong_timeout() -> Self {
-        Self::new(4408, "Pong timeout")
-    }
+    pub(super) const PONG_TIMEOUT: Self = Self::fixed(4408, "Pong timeout");
 
     /// Close of a socket whose message began and did not end in time.
-    pub(super) fn message_timeout() -> Self {
-        Self::new(
-            4408,
-            "Message timeout: the rest of a message did not arrive",
-        )
-    }
+    pub(super) const MESSAGE_TIMEOUT: Self = Self::fixed(
+        4408,
+        "Message timeout: the rest of a message did not arrive",
+    );
 
     pub(super) fn duplicate(id: &str) -> Self {
         Self::new(4409, format!("Subscriber for {id} already exists"))
     }
 
-    pub(super) fn too_many_inits() -> Self {
-        Self::new(4429, "Too many initialisation requests")
-    }
+    pub(super) const TOO_MANY_INITS: Self = Self::fixed(4429, "Too many initialisation requests");
 
     /// The usual client does not reconnect after 4429, which is right for one that floods.
     pub(super) fn too_fast(per_second: u32) -> Self {
@@ -151,18 +137,15 @@ impl Close {
         )
     }
 
-    pub(super) fn slow_consumer() -> Self {
-        Self::new(4290, "Slow consumer: resume from your last cursor")
-    }
+    pub(super) const SLOW_CONSUMER: Self =
+        Self::fixed(4290, "Slow consumer: resume from your last cursor");
 
     /// Whether the queued messages are dropped: their reader is too slow, or no longer allowed in.
     pub(super) fn drops_queue(&self) -> bool {
-        [Self::slow_consumer(), Self::revoked(), Self::suspended()].contains(self)
+        [Self::SLOW_CONSUMER, Self::REVOKED, Self::SUSPENDED].contains(self)
     }
 
-    pub(super) fn draining() -> Self {
-        Self::new(1012, "This server is stopping; connect again")
-    }
+    pub(super) const DRAINING: Self = Self::fixed(1012, "This server is stopping; connect again");
 
     pub(super) fn frame(self) -> CloseFrame {
         CloseFrame {
@@ -250,8 +233,8 @@ impl InitPayload {
 impl From<Refusal> for Close {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Revoked => Self::revoked(),
-            Refusal::Suspended => Self::suspended(),
+            Refusal::Revoked => Self::REVOKED,
+            Refusal::Suspended => Self::SUSPENDED,
         }
     }
 }

@@ -80,7 +80,7 @@ impl From<Close> for SocketEnd {
 
 impl From<Full> for SocketEnd {
     fn from(Full: Full) -> Self {
-        Self::Close(Close::slow_consumer())
+        Self::Close(Close::SLOW_CONSUMER)
     }
 }
 
@@ -215,7 +215,7 @@ impl Socket {
         if let Some(eviction) = &mut self.eviction
             && eviction.poll_unpin(cx).is_ready()
         {
-            return Err(Close::evicted().into());
+            return Err(Close::EVICTED.into());
         }
         while self.poll_restrictions(cx).is_ready() {
             self.check_restrictions()?;
@@ -236,7 +236,7 @@ impl Socket {
         self.timers
             .await_message(is_awaited, self.server.bounds.request, Instant::now());
         if self.timers.is_draining() && !self.sources.operations.has_requests() {
-            return Err(Close::draining().into());
+            return Err(Close::DRAINING.into());
         }
         if self.send_queue.is_idle() || self.send_queue.is_held() {
             return Ok(Round::Done);
@@ -312,7 +312,7 @@ impl Socket {
         }
         if self.write_deadline().is_some_and(|by| by <= now) {
             return Err(if self.send_queue.has_events() {
-                Close::slow_consumer().into()
+                Close::SLOW_CONSUMER.into()
             } else {
                 SocketEnd::Gone
             });

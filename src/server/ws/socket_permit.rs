@@ -51,7 +51,7 @@ impl SocketPermit {
 
     /// Protects a socket with a viewer from eviction. Fails if the eviction came first.
     pub(super) fn admit(&self) -> Result<(), Close> {
-        self.permit.set_busy().map_err(|Evicted| Close::evicted())
+        self.permit.set_busy().map_err(|Evicted| Close::EVICTED)
     }
 
     /// Whether the client has exhausted the budget of its bytes.

@@ -104,26 +104,26 @@ impl Timers {
     pub(super) fn due(&mut self, bounds: &SocketBounds, clock: &dyn Clock, now: Instant) -> Due {
         let is_over = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if is_over(self.init_by) {
-            return Due::Close(Close::init_timeout());
+            return Due::Close(Close::INIT_TIMEOUT);
         }
         if is_over(self.viewer_by) {
-            return Due::Close(Close::no_viewer());
+            return Due::Close(Close::NO_VIEWER);
         }
         if is_over(self.drain_by) {
-            return Due::Close(Close::draining());
+            return Due::Close(Close::DRAINING);
         }
         if self
             .expiry
             .as_mut()
             .is_some_and(|expiry| expiry.is_over(clock, now))
         {
-            return Due::Close(Close::expired());
+            return Due::Close(Close::EXPIRED);
         }
         if is_over(self.pong_by) {
-            return Due::Close(Close::pong_timeout());
+            return Due::Close(Close::PONG_TIMEOUT);
         }
         if is_over(self.message_by) {
-            return Due::Close(Close::message_timeout());
+            return Due::Close(Close::MESSAGE_TIMEOUT);
         }
         if is_over(self.ping_at) {
             self.ping_at = Some(now + bounds.ping);
@@ -159,7 +159,7 @@ mod tests {
         let check = timers.next().unwrap();
         assert_eq!(
             timers.due(&bounds, &clock, check),
-            Due::Close(Close::expired())
+            Due::Close(Close::EXPIRED)
         );
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let late = timers.next().unwrap();
         assert_eq!(
             timers.due(&bounds, &clock, late),
-            Due::Close(Close::pong_timeout())
+            Due::Close(Close::PONG_TIMEOUT)
         );
     }
 }
