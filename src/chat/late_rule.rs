@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::chat::in_flight_ids::{IdLease, InFlightIds};
 use crate::cluster::Cluster;
-use crate::model::TimeUuid;
+use crate::model::{ConversationId, TimeUuid};
 use crate::store;
 
 /// Events of one write that the other servers have yet to be notified of.
@@ -72,4 +72,24 @@ pub(crate) async fn notify_in_time(
             return Ok(());
         }
     }
+}
+
+/// Logs an event of the outbox again under later ids until it is in time: readers may have passed a late id.
+pub(crate) async fn log_in_time<F>(
+    in_flight: &InFlightIds,
+    conversation: ConversationId,
+    mut logged: IdLease,
+    log: impl Fn(TimeUuid) -> F,
+) -> store::Result<()>
+where
+    F: Future<Output = store::Result<()>>,
+{
+    while in_flight.is_late(logged.newest(), logged.allocated_at()) {
+        if let Some(cluster) = in_flight.cluster() {
+            cluster.wait_for_clock().await;
+        }
+        logged = in_flight.allocate_late(conversation, 1);
+        log(logged.newest()).await?;
+    }
+    Ok(())
 }

@@ -17,14 +17,14 @@ use futures_util::future::try_join_all;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::blocks::BlockLists;
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::model::{Restriction, ServiceRight, Suspension, Timestamp, UserId, Viewer};
+use crate::model::{Ban, Restriction, ServiceRight, Suspension, Timestamp, UserId, Viewer};
 use crate::store::cluster::{SKEW_MAX, WRITE_ATTEMPT_MAX};
 use crate::store::{self, LoggedRestriction, Restricted, RestrictionChange, Store};
 
@@ -89,15 +89,20 @@ impl RestrictionWatch {
 }
 
 pub struct Restrictions {
+    known: Arc<KnownRestrictions>,
+    poller: Option<AbortOnDropHandle<()>>,
+}
+
+/// Restrictions as this server knows them, and where changes come from and go to.
+struct KnownRestrictions {
     store: Weak<dyn Store>,
     clock: Arc<dyn Clock>,
-    state: Arc<RwLock<RestrictionState>>,
-    changed: Arc<watch::Sender<()>>,
+    state: RwLock<RestrictionState>,
+    changed: watch::Sender<()>,
     /// Longest life of a token. An older revocation refuses no token that is still valid.
     token_life: Option<Duration>,
     /// Block lists of this server, which the poller tells of changes.
-    blocks: Arc<OnceLock<Weak<BlockLists>>>,
-    _poller: Option<DropGuard>,
+    blocks: OnceLock<Weak<BlockLists>>,
 }
 
 /// Restrictions that refuse somebody.
@@ -191,38 +196,41 @@ impl Restrictions {
         // The log is read from before the whole: a change between the two is found by one of them.
         let since = clock.now();
         let state = RestrictionState::new(store.restrictions().await?);
-        let mut restrictions = Self {
+        let known = Arc::new(KnownRestrictions {
             store: Arc::downgrade(store),
             clock,
-            state: Arc::new(RwLock::new(state)),
-            changed: Arc::new(watch::Sender::new(())),
+            state: RwLock::new(state),
+            changed: watch::Sender::new(()),
             token_life: bounds.token_life_max,
-            blocks: Arc::default(),
-            _poller: None,
+            blocks: OnceLock::new(),
+        });
+        let poller = RestrictionPoller {
+            known: Arc::clone(&known),
+            read_from: since,
+            seen: HashSet::new(),
         };
+        let poller = is_shared.then(|| AbortOnDropHandle::new(tokio::spawn(poller.run())));
+        let restrictions = Self { known, poller };
         restrictions.prune();
-        if is_shared {
-            restrictions._poller = Some(restrictions.spawn_poller(since));
-        }
         Ok(restrictions)
     }
 
     /// Makes the poller tell these lists of the changes that it reads.
     pub(crate) fn tell_blocks(&self, blocks: &Arc<BlockLists>) {
         // A chat has one.
-        let _ = self.blocks.set(Arc::downgrade(blocks));
+        let _ = self.known.blocks.set(Arc::downgrade(blocks));
     }
 
     /// Adds the age of the known state to the metrics of the process.
     pub(crate) fn register(&self, metrics: &Metrics) {
-        let state = Arc::clone(&self.state);
-        let is_polled = self._poller.is_some();
+        let known = Arc::clone(&self.known);
+        let is_polled = self.poller.is_some();
         metrics.read(
             "wideroom_restrictions_age_seconds",
             "Seconds since suspensions and revocations were last read from a shared store.",
             move || {
                 if is_polled {
-                    state.read().read_at.elapsed().as_secs_f64()
+                    known.state.read().read_at.elapsed().as_secs_f64()
                 } else {
                     0.0
                 }
@@ -232,8 +240,8 @@ impl Restrictions {
 
     /// Whether a caller with a valid token is refused, and why. Reads memory alone.
     pub fn check(&self, viewer: &Viewer, issued_at: Option<Timestamp>) -> Result<(), Refusal> {
-        let now = self.clock.now();
-        let state = self.state.read();
+        let now = self.known.clock.now();
+        let state = self.known.state.read();
         if state.is_caller_suspended(viewer, now) {
             return Err(Refusal::Suspended);
         }
@@ -247,13 +255,13 @@ impl Restrictions {
     pub(crate) fn admitted(&self, caller: &Viewer) -> AdmittedCaller {
         AdmittedCaller {
             caller: caller.clone(),
-            tokens_from: self.state.read().tokens_from(caller.subject()),
+            tokens_from: self.known.state.read().tokens_from(caller.subject()),
         }
     }
 
     /// Refuses a caller whom a restriction since the admission of the request concerns. Reads memory alone.
     pub(crate) fn require_admitted(&self, admitted: &AdmittedCaller) -> Result<()> {
-        let (now, state) = (self.clock.now(), self.state.read());
+        let (now, state) = (self.known.clock.now(), self.known.state.read());
         if state.is_caller_suspended(&admitted.caller, now) {
             return Err(Error::Forbidden("the user is suspended"));
         }
@@ -274,8 +282,8 @@ impl Restrictions {
         if !caller.may(ServiceRight::Users) {
             return Ok(vec![Restriction::default(); users.len()]);
         }
-        let store = self.store.upgrade().ok_or(Error::Busy)?;
-        let now = self.clock.now();
+        let store = self.known.store.upgrade().ok_or(Error::Busy)?;
+        let now = self.known.clock.now();
         let mut found = store.restrictions_of(users).await?;
         for restriction in &mut found {
             restriction.suspension = restriction
@@ -287,13 +295,13 @@ impl Restrictions {
     }
 
     pub fn watch(&self) -> RestrictionWatch {
-        RestrictionWatch(Some(self.changed.subscribe()))
+        RestrictionWatch(Some(self.known.changed.subscribe()))
     }
 
     /// Whether a user is suspended now.
     pub(crate) fn is_suspended(&self, user: &UserId) -> bool {
-        let now = self.clock.now();
-        self.state.read().is_suspended(user, now)
+        let now = self.known.clock.now();
+        self.known.state.read().is_suspended(user, now)
     }
 
     /// Suspends a user. A second suspension replaces the first.
@@ -305,19 +313,14 @@ impl Restrictions {
         reason: Option<String>,
     ) -> Result<()> {
         require(caller, ServiceRight::Users)?;
-        let now = self.clock.now();
-        if until.is_some_and(|until| until <= now) {
-            return Err(Error::bad_input(
-                &["input", "until"],
-                "until must be in the future",
-            ));
-        }
+        let now = self.known.clock.now();
+        check_until(until, now)?;
         if let Some(reason) = &reason {
             check_reason(reason)?;
         }
         self.prune();
         {
-            let state = self.state.read();
+            let state = self.known.state.read();
             if !state.suspended.contains_key(user) && state.suspended.len() >= SUSPENSIONS_MAX {
                 return Err(Error::Full(
                     "too many users are suspended: restore some of them first",
@@ -349,7 +352,7 @@ impl Restrictions {
         issued_before: Option<Timestamp>,
     ) -> Result<Timestamp> {
         require(caller, ServiceRight::Users)?;
-        let now = self.clock.now();
+        let now = self.known.clock.now();
         let moment = issued_before.unwrap_or(now);
         if moment > now {
             return Err(Error::bad_input(
@@ -363,7 +366,7 @@ impl Restrictions {
         let moment = Timestamp::from_micros(seconds.saturating_mul(SECOND_MICROS));
         if let Some(user) = user {
             self.prune();
-            let state = self.state.read();
+            let state = self.known.state.read();
             if !state.tokens_from.contains_key(user) && state.tokens_from.len() >= REVOCATIONS_MAX {
                 return Err(Error::Full(
                     "too many revocations are held: shorten the life of tokens, or revoke everyone's",
@@ -377,42 +380,23 @@ impl Restrictions {
 
     /// Persists a change, and then applies it on this server. The other servers poll.
     async fn change(&self, restricted: &Restricted, change: &RestrictionChange) -> Result<()> {
-        let store = self.store.upgrade().ok_or(Error::Busy)?;
+        let store = self.known.store.upgrade().ok_or(Error::Busy)?;
         let after = store.restrict(restricted, change).await?;
-        if self.state.write().put(restricted, &after) {
-            self.changed.send_replace(());
+        if self.known.state.write().put(restricted, &after) {
+            self.known.changed.send_replace(());
         }
         Ok(())
     }
 
     fn prune(&self) {
-        let now = self.clock.now();
-        self.state.write().prune(now, self.token_life);
-    }
-
-    fn spawn_poller(&self, since: Timestamp) -> DropGuard {
-        let stop = CancellationToken::new();
-        let poller = RestrictionPoller {
-            store: Weak::clone(&self.store),
-            clock: Arc::clone(&self.clock),
-            state: Arc::clone(&self.state),
-            changed: Arc::clone(&self.changed),
-            blocks: Arc::clone(&self.blocks),
-            read_from: since,
-            seen: HashSet::new(),
-        };
-        tokio::spawn(poller.run(stop.clone()));
-        stop.drop_guard()
+        let now = self.known.clock.now();
+        self.known.state.write().prune(now, self.known.token_life);
     }
 }
 
 /// Polls the log of a shared store for changes by any server.
 struct RestrictionPoller {
-    store: Weak<dyn Store>,
-    clock: Arc<dyn Clock>,
-    state: Arc<RwLock<RestrictionState>>,
-    changed: Arc<watch::Sender<()>>,
-    blocks: Arc<OnceLock<Weak<BlockLists>>>,
+    known: Arc<KnownRestrictions>,
     /// Start of the last read that succeeded.
     read_from: Timestamp,
     /// Entries that were applied, as each is read several times.
@@ -420,16 +404,12 @@ struct RestrictionPoller {
 }
 
 impl RestrictionPoller {
-    async fn run(mut self, stop: CancellationToken) {
+    async fn run(mut self) {
         let mut ticks = interval(POLL_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                _ = ticks.tick() => {}
-            }
-            let Some(store) = self.store.upgrade() else {
+            ticks.tick().await;
+            let Some(store) = self.known.store.upgrade() else {
                 return;
             };
             if let Err(error) = self.poll(&*store).await {
@@ -439,7 +419,7 @@ impl RestrictionPoller {
     }
 
     async fn poll(&mut self, store: &dyn Store) -> store::Result<()> {
-        let now = self.clock.now();
+        let now = self.known.clock.now();
         let since = self.read_from.plus_micros(-OVERLAP_MICROS);
         let logged = store.restriction_log(since).await?;
         let new: Vec<_> = logged
@@ -451,7 +431,7 @@ impl RestrictionPoller {
             // Revocations of everyone are rare: one read of all finds them.
             for (restricted, restriction) in store.restrictions().await? {
                 if restricted.is_none() {
-                    is_changed |= self.state.write().put(&restricted, &restriction);
+                    is_changed |= self.known.state.write().put(&restricted, &restriction);
                 }
             }
         }
@@ -462,25 +442,27 @@ impl RestrictionPoller {
         let users: Vec<_> = users.into_iter().collect();
         let restrictions = store.restrictions_of(&users).await?;
         for (user, restriction) in users.iter().zip(restrictions) {
-            is_changed |= self.state.write().put(&Some(user.clone()), &restriction);
+            is_changed |= self
+                .known
+                .state
+                .write()
+                .put(&Some(user.clone()), &restriction);
         }
         self.follow_blocks(&users).await?;
         self.seen.extend(new);
         self.seen
             .retain(|entry| entry.at >= since.plus_micros(-OVERLAP_MICROS));
         self.read_from = now;
-        self.state.write().read_at = Instant::now();
+        self.known.state.write().read_at = Instant::now();
         if is_changed {
-            self.changed.send_replace(());
+            self.known.changed.send_replace(());
         }
         Ok(())
     }
-}
 
-impl RestrictionPoller {
     /// A logged user has changed a block, or has another restriction.
     async fn follow_blocks(&self, users: &[UserId]) -> store::Result<()> {
-        let Some(blocks) = self.blocks.get().and_then(Weak::upgrade) else {
+        let Some(blocks) = self.known.blocks.get().and_then(Weak::upgrade) else {
             return Ok(());
         };
         let since = self.read_from.plus_micros(-BLOCKS_SINCE_MICROS);
@@ -506,12 +488,21 @@ pub(crate) fn require(caller: &Viewer, right: ServiceRight) -> Result<()> {
     }))
 }
 
-fn check_reason(reason: &str) -> Result<()> {
-    if reason.len() > Suspension::REASON_BYTES_MAX || reason.chars().any(char::is_control) {
-        let message = format!(
-            "a reason has at most {} bytes and no control characters",
-            Suspension::REASON_BYTES_MAX
-        );
+/// The rule of the ends of suspensions, bans and silences.
+pub(crate) fn check_until(until: Option<Timestamp>, now: Timestamp) -> Result<()> {
+    if until.is_some_and(|until| until <= now) {
+        let message = "until must be in the future";
+        return Err(Error::bad_input(&["input", "until"], message));
+    }
+    Ok(())
+}
+
+/// The rule of the reasons of suspensions and bans.
+pub(crate) fn check_reason(reason: &str) -> Result<()> {
+    const BYTES_MAX: usize = Suspension::REASON_BYTES_MAX;
+    const _: () = assert!(BYTES_MAX == Ban::REASON_BYTES_MAX);
+    if reason.len() > BYTES_MAX || reason.chars().any(char::is_control) {
+        let message = format!("a reason has at most {BYTES_MAX} bytes and no control characters");
         return Err(Error::bad_input(&["input", "reason"], message));
     }
     Ok(())

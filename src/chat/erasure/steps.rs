@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use futures_util::{FutureExt as _, StreamExt as _, stream};
+use futures_util::FutureExt as _;
 use tokio::time::sleep;
 
 use crate::chat::access::restrictions::{KNOWN_WITHIN, Restrictions};
@@ -12,8 +11,10 @@ use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::index::SearchIndex;
+use crate::chat::late_rule::log_in_time;
 use crate::chat::write::WriteService;
 use crate::chat::write::command::erasure::ErasureTarget;
+use crate::chat::write::erasure::done;
 use crate::model::{
     ConversationId, Cut, Direction, ErasureStep, Job, Message, MessageId, MessageKind, OrderKey,
     PageRequest, Report, UserId, Viewer,
@@ -26,8 +27,6 @@ const READ_PER_SECOND: f64 = 500.0;
 const MESSAGES: usize = 64;
 const CONVERSATIONS: usize = 64;
 const REPORTS: usize = 100;
-/// Writes of one step in flight.
-const WRITES_AT_ONCE: usize = 8;
 /// Time after which all servers know of a suspension, and have settled the sends from before.
 const SUSPENSION_WAIT: Duration = Duration::from_secs(6);
 const _: () = assert!(SUSPENSION_WAIT.as_secs() > KNOWN_WITHIN.as_secs());
@@ -202,17 +201,10 @@ impl Steps {
         let lease = self.in_flight.allocate(conversation, 1).await?;
         let event = lease.newest();
         let written = self.store.add_user_erased(user, event, event).await;
-        let (mut lease, ()) = lease.if_persisted(written)?;
-        // Readers of the outbox may have passed a late id.
-        while self.in_flight.is_late(lease.newest(), lease.allocated_at()) {
-            if let Some(cluster) = self.in_flight.cluster() {
-                cluster.wait_for_clock().await;
-            }
-            lease = self.in_flight.allocate_late(conversation, 1);
-            let again = self.store.add_user_erased(user, event, lease.newest());
-            again.await.map_err(|_| Error::OutcomeUnknown)?;
-        }
-        Ok(())
+        let (lease, ()) = lease.if_persisted(written)?;
+        let log = |id| self.store.add_user_erased(user, event, id);
+        let logged = log_in_time(&self.in_flight, conversation, lease, log).await;
+        logged.map_err(|_| Error::OutcomeUnknown)
     }
 }
 
@@ -223,16 +215,4 @@ fn names(message: &Message, user: &UserId) -> bool {
         mentions.is_some_and(|mentions| mentions.users().contains(user))
     };
     message.has_reactions || is_mentioned() || message.without_name(user).is_some()
-}
-
-/// Waits for writes, some at once. One that finds nothing to write to is done.
-async fn done(writes: Vec<BoxFuture<'_, Result<()>>>) -> Result<()> {
-    let mut writes = stream::iter(writes).buffer_unordered(WRITES_AT_ONCE);
-    while let Some(written) = writes.next().await {
-        match written {
-            Ok(()) | Err(Error::NotFound(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::time::{MissedTickBehavior, interval};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
 
 use self::feed::RowFeed;
 pub use self::lease::{ReaderName, SavedPosition, ShardLease};
@@ -207,7 +207,7 @@ pub struct OutboxService {
     /// Time of the last import or restoration. Cursors from before it have a gap.
     resumable_since: Timestamp,
     /// Follows the switch of a shared store.
-    _follower: Option<DropGuard>,
+    _follower: Option<AbortOnDropHandle<()>>,
 }
 
 impl OutboxService {
@@ -294,18 +294,12 @@ impl OutboxService {
 }
 
 /// Reads the switch again and again: the writes of this server follow it.
-fn spawn_follower(store: Weak<dyn Store>) -> DropGuard {
-    let stop = CancellationToken::new();
-    let stopped = stop.clone();
-    tokio::spawn(async move {
+fn spawn_follower(store: Weak<dyn Store>) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
         let mut ticks = interval(SWITCH_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                biased;
-                () = stopped.cancelled() => return,
-                _ = ticks.tick() => {}
-            }
+            ticks.tick().await;
             let Some(store) = store.upgrade() else {
                 return;
             };
@@ -313,8 +307,7 @@ fn spawn_follower(store: Weak<dyn Store>) -> DropGuard {
                 tracing::warn!(%error, "the server failed to read whether the outbox is on; it retries, and before long writes rows in any case");
             }
         }
-    });
-    stop.drop_guard()
+    }))
 }
 
 #[cfg(test)]

@@ -42,6 +42,13 @@ enum PendingUpdate {
     },
 }
 
+impl PendingUpdate {
+    fn of_position(position: OrderKey) -> Self {
+        let event = None;
+        Self::Loaded(OutboxUpdate { position, event })
+    }
+}
+
 /// Rows with the messages of their events.
 struct LoadedRows {
     rows: Vec<OutboxRow>,
@@ -76,10 +83,7 @@ impl OutboxUpdates {
             position,
             rows: VecDeque::new(),
             loading: None,
-            pending: VecDeque::from([PendingUpdate::Loaded(OutboxUpdate {
-                position,
-                event: None,
-            })]),
+            pending: VecDeque::from([PendingUpdate::of_position(position)]),
             quiet_since: Instant::now(),
         }
     }
@@ -103,10 +107,8 @@ impl OutboxUpdates {
                 FeedStep::Complete(position) => {
                     self.position = self.position.max(position);
                     if self.quiet_since.elapsed() >= POSITION_INTERVAL {
-                        self.pending.push_back(PendingUpdate::Loaded(OutboxUpdate {
-                            position: self.position,
-                            event: None,
-                        }));
+                        let repeated = PendingUpdate::of_position(self.position);
+                        self.pending.push_back(repeated);
                     } else {
                         self.feed.wait(POSITION_INTERVAL).await;
                     }

@@ -18,6 +18,7 @@ use super::error::Result;
 use crate::chat::access::Access;
 use crate::chat::in_flight_ids::InFlightIds;
 use crate::chat::index::SearchIndex;
+use crate::chat::late_rule::log_in_time;
 use crate::metrics::{self, IntCounter, Metrics};
 use crate::model::{Conversation, ConversationId, OrderKey, Timestamp};
 use crate::store::{
@@ -319,19 +320,13 @@ impl Remover {
         Ok(Some(removal_hour(end, ttl).max(hour_of(now) + 1)))
     }
 
-    /// Persists the event of an expiry. It is repeated if it was late: readers of the outbox may have passed its id.
+    /// Persists the event of an expiry.
     async fn log_expiry(&self, id: ConversationId) -> Result<()> {
         let lease = self.in_flight.allocate(id, 1).await?;
         let written = self.store.log_expiry(id, lease.newest()).await;
-        let (mut lease, ()) = lease.if_persisted(written)?;
-        while self.in_flight.is_late(lease.newest(), lease.allocated_at()) {
-            if let Some(cluster) = self.in_flight.cluster() {
-                cluster.wait_for_clock().await;
-            }
-            lease = self.in_flight.allocate_late(id, 1);
-            self.store.log_expiry(id, lease.newest()).await?;
-        }
-        Ok(())
+        let (lease, ()) = lease.if_persisted(written)?;
+        let log = |event| self.store.log_expiry(id, event);
+        Ok(log_in_time(&self.in_flight, id, lease, log).await?)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::chat::components::Components;
 use crate::chat::error::{Error, Result};
 use crate::chat::history::HistoryService;
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::late_rule::log_in_time;
 use crate::chat::listing::{BoundedScan, FilteredPage};
 use crate::chat::rate_limit::RateLimit;
 use crate::chat::write_tasks::WriteTasks;
@@ -269,19 +270,10 @@ impl ReportService {
                 let lease = reports.in_flight.allocate(conversation, 1).await?;
                 let report = report(lease.newest());
                 let written = reports.store.add_report(&report, report.id).await;
-                let (mut lease, ()) = lease.if_persisted(written)?;
-                // Readers of the outbox may have passed a late id.
-                while reports
-                    .in_flight
-                    .is_late(lease.newest(), lease.allocated_at())
-                {
-                    if let Some(cluster) = reports.in_flight.cluster() {
-                        cluster.wait_for_clock().await;
-                    }
-                    lease = reports.in_flight.allocate_late(conversation, 1);
-                    let again = reports.store.add_report(&report, lease.newest()).await;
-                    again.map_err(|_| Error::OutcomeUnknown)?;
-                }
+                let (lease, ()) = lease.if_persisted(written)?;
+                let log = |id| reports.store.add_report(&report, id);
+                let logged = log_in_time(&reports.in_flight, conversation, lease, log).await;
+                logged.map_err(|_| Error::OutcomeUnknown)?;
                 Ok(report.id)
             })
             .await

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use super::WriteService;
@@ -91,14 +92,7 @@ impl WriteService {
                 taking.push(self.queues.run(conversation, user, draft).boxed());
             }
         }
-        let mut taking = stream::iter(taking).buffer_unordered(WRITES_AT_ONCE);
-        while let Some(taken) = taking.next().await {
-            match taken {
-                Ok(_) | Err(Error::NotFound(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        done(taking).await
     }
 
     /// Replaces the name of a user in messages, or erases one who has left from everything in a conversation but its messages.
@@ -113,4 +107,16 @@ impl WriteService {
         let command = ErasureCommand { user, target };
         self.queues.run(conversation, &erased, command).await
     }
+}
+
+/// Waits for writes, some at once. One that finds nothing to write to is done.
+pub(crate) async fn done<T>(writes: Vec<BoxFuture<'_, Result<T>>>) -> Result<()> {
+    let mut writes = stream::iter(writes).buffer_unordered(WRITES_AT_ONCE);
+    while let Some(written) = writes.next().await {
+        match written {
+            Ok(_) | Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@
 
 use super::WriteService;
 use super::command::group::{BanDraft, BanInput, GroupCommand, parse_username};
+use crate::chat::access::restrictions::{check_reason, check_until};
 use crate::chat::error::{Error, Result};
 use crate::model::{Ban, Conversation, ConversationId, Timestamp, UserId, Viewer};
 use crate::store::FormVersion;
@@ -35,9 +36,9 @@ impl WriteService {
         } = input;
         let caller = &caller.into();
         let user = parse_other(&caller.user, &username)?;
-        self.check_until(until)?;
+        check_until(until, self.context.in_flight.now())?;
         let reason = reason.filter(|reason| !reason.is_empty());
-        check_reason(reason.as_deref())?;
+        reason.as_deref().map(check_reason).transpose()?;
         let access = &self.context.access;
         self.require_governing(caller, conversation).await?;
         access.forms().require(FormVersion::MODERATION).await?;
@@ -109,7 +110,7 @@ impl WriteService {
     ) -> Result<UserId> {
         let caller = &caller.into();
         let user = parse_other(&caller.user, username)?;
-        self.check_until(until)?;
+        check_until(until, self.context.in_flight.now())?;
         let access = &self.context.access;
         self.require_governing(caller, conversation).await?;
         access.forms().require(FormVersion::MODERATION).await?;
@@ -169,16 +170,6 @@ impl WriteService {
             Error::bad_input(&["input", "slowModeSeconds"], message)
         })
     }
-
-    fn check_until(&self, until: Option<Timestamp>) -> Result<()> {
-        if until.is_some_and(|until| until <= self.context.in_flight.now()) {
-            return Err(Error::bad_input(
-                &["input", "until"],
-                "until must be in the future",
-            ));
-        }
-        Ok(())
-    }
 }
 
 fn parse_other(viewer: &UserId, username: &str) -> Result<UserId> {
@@ -190,18 +181,4 @@ fn parse_other(viewer: &UserId, username: &str) -> Result<UserId> {
         ));
     }
     Ok(user)
-}
-
-fn check_reason(reason: Option<&str>) -> Result<()> {
-    let is_text = |reason: &str| {
-        reason.len() <= Ban::REASON_BYTES_MAX && !reason.chars().any(char::is_control)
-    };
-    if reason.is_none_or(is_text) {
-        return Ok(());
-    }
-    let message = format!(
-        "a reason has at most {} bytes and no control characters",
-        Ban::REASON_BYTES_MAX
-    );
-    Err(Error::bad_input(&["input", "reason"], message))
 }

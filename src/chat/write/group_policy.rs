@@ -314,11 +314,16 @@ impl<'a> GroupPolicy<'a> {
     }
 
     /// Adds that the successor becomes OWNER, if the last OWNER goes. An OWNER who removes another one stays.
-    fn inherited(&self, role: Role, mut decision: GroupDecision) -> GroupDecision {
-        if role == Role::Owner
-            && !self.is_own_owner
-            && let Some((next, membership)) = &self.members.successor
-        {
+    fn inherited(&self, role: Role, decision: GroupDecision) -> GroupDecision {
+        match role == Role::Owner && !self.is_own_owner {
+            true => self.succeeded(decision),
+            false => decision,
+        }
+    }
+
+    /// Adds that the successor becomes OWNER.
+    fn succeeded(&self, mut decision: GroupDecision) -> GroupDecision {
+        if let Some((next, membership)) = &self.members.successor {
             let transition = staying(next, *membership, Role::Owner);
             decision.transitions.push(transition);
             let change = (ChangeKind::RoleChanged, next.clone());
@@ -329,22 +334,12 @@ impl<'a> GroupPolicy<'a> {
 
     fn leave(&self) -> GroupDecision {
         let changes = vec![(ChangeKind::ParticipantRemoved, self.actor.clone())];
-        let mut decision = GroupDecision::of_transitions(
-            "left",
-            vec![leaving(self.actor, self.membership)],
-            changes,
-        );
-        if let (Role::Owner, Some((next, membership))) =
-            (self.membership.role, &self.members.successor)
-        {
-            decision
-                .transitions
-                .push(staying(next, *membership, Role::Owner));
-            decision
-                .changes
-                .push((ChangeKind::RoleChanged, next.clone()));
+        let transitions = vec![leaving(self.actor, self.membership)];
+        let decision = GroupDecision::of_transitions("left", transitions, changes);
+        match self.membership.role {
+            Role::Owner => self.succeeded(decision),
+            Role::Admin | Role::Member => decision,
         }
-        decision
     }
 
     /// An erased user leaves without a message: it would name the user, and move everyone's inbox.

@@ -9,7 +9,7 @@ mod completed_change;
 mod conversation_creation;
 mod conversation_queue;
 mod conversation_writer;
-mod erasure;
+pub(crate) mod erasure;
 mod group;
 mod group_change;
 mod group_history;

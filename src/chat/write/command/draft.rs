@@ -1,6 +1,7 @@
 //! Draft of a message: the input of a send, and its validation.
 
 use super::WriterCheck;
+use super::profile::check_web_url;
 use crate::chat::access::authority::Authority;
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
@@ -234,17 +235,10 @@ fn parse_attachment(draft: AttachmentDraft) -> Result<Attachment, String> {
         text::parse_name(name, Attachment::NAME_BYTES_MAX)
             .map_err(|error| format!("an attachment's name {error}"))?;
     }
-    let check_url = |what: &str, text: &str| match url::Url::parse(text) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
-        Ok(_) => Err(format!(
-            "an attachment's {what} begins with https:// or http://"
-        )),
-        Err(_) => Err(format!("an attachment's {what} is not a URL")),
-    };
-    check_url("url", &draft.url)?;
+    check_web_url("an attachment's url", &draft.url)?;
     if let Some(url) = &draft.thumbnail_url {
         check("thumbnailUrl", url, Attachment::URL_BYTES_MAX)?;
-        check_url("thumbnailUrl", url)?;
+        check_web_url("an attachment's thumbnailUrl", url)?;
     }
     if !is_mime_type(&draft.mime_type) {
         return Err("an attachment's mimeType looks like image/png".to_owned());

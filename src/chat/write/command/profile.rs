@@ -58,9 +58,14 @@ pub(crate) fn parse_metadata(metadata: Option<Option<String>>) -> Result<Option<
 fn check_avatar(url: &str) -> Result<(), String> {
     text::parse_line(url, Profile::AVATAR_URL_BYTES_MAX)
         .map_err(|error| format!("the avatarUrl {error}"))?;
+    check_web_url("the avatarUrl", url)
+}
+
+/// The rule of URLs: a browser may load them.
+pub(crate) fn check_web_url(name: &str, url: &str) -> Result<(), String> {
     match url::Url::parse(url) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
-        Ok(_) => Err("the avatarUrl begins with https:// or http://".to_owned()),
-        Err(_) => Err("the avatarUrl is not a URL".to_owned()),
+        Ok(_) => Err(format!("{name} begins with https:// or http://")),
+        Err(_) => Err(format!("{name} is not a URL")),
     }
 }

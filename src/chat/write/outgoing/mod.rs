@@ -289,19 +289,15 @@ impl WriteContext {
 
 impl OutgoingEvent {
     fn of(id: TimeUuid, event: Event) -> Option<Self> {
+        let of_message = |kind, message: &Message| Change {
+            id,
+            kind,
+            message: message.id,
+            user: message.sender.clone(),
+        };
         let change = match &event {
-            Event::MessageAdded(message) => Change {
-                id,
-                kind: ChangeKind::MessageLate,
-                message: message.id,
-                user: message.sender.clone(),
-            },
-            Event::MessageChanged(kind, message) => Change {
-                id,
-                kind: *kind,
-                message: message.id,
-                user: message.sender.clone(),
-            },
+            Event::MessageAdded(message) => of_message(ChangeKind::MessageLate, message),
+            Event::MessageChanged(kind, message) => of_message(*kind, message),
             Event::Changed(_, change) => change.clone(),
             Event::MarkerMoved(..)
             | Event::Inbox(_)
