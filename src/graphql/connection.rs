@@ -8,22 +8,31 @@ use crate::chat::ScanPage;
 use crate::model::{Direction, Page, PageRequest};
 
 /// Page arguments of a connection.
-#[derive(Default)]
 pub(super) struct PageArguments {
-    pub(super) first: Option<i32>,
-    pub(super) after: Option<String>,
-    pub(super) last: Option<i32>,
-    pub(super) before: Option<String>,
+    first: Option<i32>,
+    after: Option<String>,
+    last: Option<i32>,
+    before: Option<String>,
 }
 
 impl PageArguments {
-    /// Arguments of a list that is read forward only.
-    pub(super) fn forward(first: Option<i32>, after: Option<String>) -> Self {
+    pub(super) fn new(
+        first: Option<i32>,
+        after: Option<String>,
+        last: Option<i32>,
+        before: Option<String>,
+    ) -> Self {
         Self {
             first,
             after,
-            ..Self::default()
+            last,
+            before,
         }
+    }
+
+    /// Arguments of a list that is read forward only.
+    pub(super) fn forward(first: Option<i32>, after: Option<String>) -> Self {
+        Self::new(first, after, None, None)
     }
 
     pub(super) fn has_cursor(&self) -> bool {
@@ -88,58 +97,44 @@ pub(super) struct PageInfo {
     pub(super) end_cursor: Option<String>,
 }
 
-/// Edge of a list.
-pub(super) trait Edge: async_graphql::OutputType {
-    fn cursor(&self) -> &str;
-}
-
 /// Page of a list.
 pub(super) struct RelayConnection<E> {
     pub(super) edges: Vec<E>,
-    has_previous: bool,
-    has_next: bool,
-    /// The position that a read reached which may come short. `None`: the last edge.
-    reached: Option<String>,
+    pub(super) page: PageInfo,
 }
 
-impl<E> From<Page<E>> for RelayConnection<E> {
-    fn from(page: Page<E>) -> Self {
+impl<E> RelayConnection<E> {
+    /// `cursor` is the field of an edge.
+    pub(super) fn new(page: Page<E>, cursor: impl Fn(&E) -> &String) -> Self {
         Self {
+            page: PageInfo {
+                has_next_page: page.has_next,
+                has_previous_page: page.has_previous,
+                start_cursor: page.items.first().map(&cursor).cloned(),
+                end_cursor: page.items.last().map(&cursor).cloned(),
+            },
             edges: page.items,
-            has_previous: page.has_previous,
-            has_next: page.has_next,
-            reached: None,
         }
     }
-}
 
-impl<E: Edge> RelayConnection<E> {
-    /// Page of a list that is read forward only.
+    /// Page of a list that is read forward only. Its end is the position that the read reached, which may come short.
     pub(super) fn of_scan<K: CursorKey, T>(
         page: ScanPage<K, T>,
         list: List<'_>,
         edge: impl Fn(String, K, T) -> E,
     ) -> Self {
         let cursors = list.cursors();
-        let edge = |(key, item): (K, T)| edge(cursors.of(&key), key, item);
+        let end = page.end.as_ref().or(page.items.last().map(|(key, _)| key));
         Self {
-            edges: page.items.into_iter().map(edge).collect(),
-            has_previous: false,
-            has_next: page.has_next,
-            reached: page.end.map(|end| cursors.of(&end)),
-        }
-    }
-
-    pub(super) fn page_info(&self) -> PageInfo {
-        let cursor = |edge: &E| edge.cursor().to_owned();
-        PageInfo {
-            has_next_page: self.has_next,
-            has_previous_page: self.has_previous,
-            start_cursor: self.edges.first().map(cursor),
-            end_cursor: self
-                .reached
-                .clone()
-                .or_else(|| self.edges.last().map(cursor)),
+            page: PageInfo {
+                has_next_page: page.has_next,
+                has_previous_page: false,
+                start_cursor: page.items.first().map(|(key, _)| cursors.of(key)),
+                end_cursor: end.map(|end| cursors.of(end)),
+            },
+            edges: (page.items.into_iter())
+                .map(|(key, item)| edge(cursors.of(&key), key, item))
+                .collect(),
         }
     }
 }

@@ -49,52 +49,27 @@ impl GlobalId {
     }
 
     fn bytes(&self) -> KeyBytes {
-        let mut bytes = KeyBytes::new();
-        bytes.push(VERSION);
+        let key = |kind: u8, first: &[u8], second: &[u8]| {
+            let mut bytes = KeyBytes::from_slice(&[VERSION, kind]);
+            bytes.extend_from_slice(first);
+            bytes.extend_from_slice(second);
+            bytes
+        };
+        let in_conversation =
+            |kind, id: &ConversationId, second: &[u8]| key(kind, id.0.as_bytes(), second);
         match self {
-            Self::User(user) => {
-                bytes.push(b'u');
-                bytes.extend_from_slice(user.as_str().as_bytes());
-            }
-            Self::Conversation(conversation) => {
-                bytes.push(b'c');
-                bytes.extend_from_slice(conversation.0.as_bytes());
-            }
-            Self::Message(conversation, message) => {
-                bytes.push(b'm');
-                bytes.extend_from_slice(conversation.0.as_bytes());
-                bytes.extend_from_slice(message.uuid().as_bytes());
-            }
-            Self::Participant(conversation, user) => {
-                bytes.push(b'p');
-                bytes.extend_from_slice(conversation.0.as_bytes());
-                bytes.extend_from_slice(user.as_str().as_bytes());
-            }
-            Self::InboxEntry(conversation, user) => {
-                bytes.push(b'e');
-                bytes.extend_from_slice(conversation.0.as_bytes());
-                bytes.extend_from_slice(user.as_str().as_bytes());
-            }
-            Self::Report(report) => {
-                bytes.push(b'r');
-                bytes.extend_from_slice(report.uuid().as_bytes());
-            }
-            Self::Job(job) => {
-                bytes.push(b'j');
-                bytes.extend_from_slice(job.0.as_bytes());
-            }
+            Self::User(user) => key(b'u', user.as_str().as_bytes(), &[]),
+            Self::Conversation(id) => in_conversation(b'c', id, &[]),
+            Self::Message(id, message) => in_conversation(b'm', id, message.uuid().as_bytes()),
+            Self::Participant(id, user) => in_conversation(b'p', id, user.as_str().as_bytes()),
+            Self::InboxEntry(id, user) => in_conversation(b'e', id, user.as_str().as_bytes()),
+            Self::Report(report) => key(b'r', report.uuid().as_bytes(), &[]),
+            Self::Job(job) => key(b'j', job.0.as_bytes(), &[]),
             Self::LiveMessage(live) => {
-                bytes.push(b'l');
-                bytes.extend_from_slice(live.conversation.0.as_bytes());
-                bytes.extend_from_slice(live.id.0.as_bytes());
+                in_conversation(b'l', &live.conversation, live.id.0.as_bytes())
             }
-            Self::Ban(conversation, user) => {
-                bytes.push(b'b');
-                bytes.extend_from_slice(conversation.0.as_bytes());
-                bytes.extend_from_slice(user.as_str().as_bytes());
-            }
+            Self::Ban(id, user) => in_conversation(b'b', id, user.as_str().as_bytes()),
         }
-        bytes
     }
 
     /// `None` for a text that [`GlobalId::encode`] does not produce.
@@ -105,6 +80,10 @@ impl GlobalId {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (&[VERSION, kind], rest) = bytes.split_first_chunk::<2>()? else {
             return None;
+        };
+        let of_user = |object: fn(ConversationId, UserId) -> Self| {
+            let (conversation, name) = conversation(rest)?;
+            Some(object(conversation, user(name)?))
         };
         match kind {
             b'u' => Some(Self::User(user(rest)?)),
@@ -118,14 +97,9 @@ impl GlobalId {
                     MessageId::from_uuid(Uuid::from_slice(message).ok()?)?,
                 ))
             }
-            b'p' => {
-                let (conversation, name) = conversation(rest)?;
-                Some(Self::Participant(conversation, user(name)?))
-            }
-            b'e' => {
-                let (conversation, name) = conversation(rest)?;
-                Some(Self::InboxEntry(conversation, user(name)?))
-            }
+            b'p' => of_user(Self::Participant),
+            b'e' => of_user(Self::InboxEntry),
+            b'b' => of_user(Self::Ban),
             b'r' => Some(Self::Report(ReportId::from_uuid(
                 Uuid::from_slice(rest).ok()?,
             )?)),
@@ -134,10 +108,6 @@ impl GlobalId {
                 let (conversation, id) = conversation(rest)?;
                 let id = LiveMessageId(Uuid::from_slice(id).ok()?);
                 Some(Self::LiveMessage(LiveKey { conversation, id }))
-            }
-            b'b' => {
-                let (conversation, name) = conversation(rest)?;
-                Some(Self::Ban(conversation, user(name)?))
             }
             _ => None,
         }
@@ -166,12 +136,12 @@ pub(super) fn conversation_of(id: &ID) -> Result<ConversationId> {
     conversation_id(id).ok_or_else(|| Error::not_found("the conversation"))
 }
 
-/// The message that an id names, and its conversation.
-pub(super) fn message_id(id: &ID) -> Option<(ConversationId, MessageId)> {
-    let GlobalId::Message(conversation, message) = GlobalId::decode(id)? else {
-        return None;
-    };
-    Some((conversation, message))
+/// The message that an id names, and its conversation. A malformed id is treated like an unknown one.
+pub(super) fn message_of(id: &ID) -> Result<(ConversationId, MessageId)> {
+    match GlobalId::decode(id) {
+        Some(GlobalId::Message(conversation, message)) => Ok((conversation, message)),
+        _ => Err(Error::not_found("the message")),
+    }
 }
 
 /// The report that an id names.

@@ -70,10 +70,7 @@ impl Query {
     ) -> Nullable<Conversation> {
         nullable(async {
             let scope = ViewerScope::shared(ctx)?;
-            match conversation_id(&id) {
-                Some(id) => Conversation::load(&scope, id).await,
-                None => Ok(None),
-            }
+            Conversation::load(&scope, conversation_id(&id)).await
         })
         .await
     }
@@ -117,13 +114,8 @@ impl Query {
         >,
     ) -> Result<InboxEntryConnection> {
         let scope = ViewerScope::shared(ctx)?;
-        let request = PageArguments {
-            first,
-            after,
-            last,
-            before,
-        }
-        .request(List::Inbox(&scope.viewer))?;
+        let request =
+            PageArguments::new(first, after, last, before).request(List::Inbox(&scope.viewer))?;
         let updates_position = scope.chat.streams.inbox_position(&scope.viewer);
         let page = scope
             .chat
@@ -156,16 +148,11 @@ impl Query {
         before: Option<String>,
     ) -> Result<RelayConnection<UserEdge>> {
         let scope = ViewerScope::shared(ctx)?;
-        let request = PageArguments {
-            first,
-            after,
-            last,
-            before,
-        }
-        .request(List::Blocked(&scope.viewer))?;
+        let request =
+            PageArguments::new(first, after, last, before).request(List::Blocked(&scope.viewer))?;
         let page = scope.chat.blocks.page(&scope.viewer, &request).await?;
         let page = page.map(|key| UserEdge::of_blocked(&scope, key));
-        Ok(page.into())
+        Ok(RelayConnection::new(page, |edge| &edge.cursor))
     }
 
     /// Messages in the viewer's conversations that match, newest first, archived conversations
@@ -216,13 +203,7 @@ impl Query {
         let scope = ViewerScope::shared(ctx)?;
         let restrictions = &scope.chat.restrictions;
         restrictions.require(&scope.caller, ServiceRight::Moderate)?;
-        let request = PageArguments {
-            first,
-            after,
-            last,
-            before,
-        }
-        .request(List::Reports)?;
+        let request = PageArguments::new(first, after, last, before).request(List::Reports)?;
         let state = state.map(Into::into);
         let page = scope.chat.reports.page(&scope.caller, state, &request);
         Ok(ReportConnection::new(&scope, page.await?))

@@ -2,12 +2,11 @@
 
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
-use super::{conversation, entry_edge};
+use super::{conversation, entry_edge, mutate};
 use crate::chat::{ConversationProfileInput, ConversationSettings, GroupInput, PostingRolesInput};
-use crate::graphql::error::{Nullable, Result, nullable};
+use crate::graphql::error::Nullable;
 use crate::graphql::id::conversation_of;
 use crate::graphql::scalar::Json;
-use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{Conversation, HistoryVisibility, InboxEntryEdge, ParticipantRole};
 
 /// Input of `startDirectConversation`.
@@ -130,7 +129,20 @@ impl ConversationMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The other user.")] input: StartDirectConversationInput,
     ) -> Nullable<StartDirectConversationPayload> {
-        nullable(start_direct(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let conversation = scope
+                .chat
+                .writes
+                .start_direct(&scope.caller, &input.username)
+                .await?;
+            let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
+            let conversation = Conversation::new(&scope, conversation);
+            Ok(StartDirectConversationPayload {
+                conversation,
+                inbox_entry_edge,
+            })
+        })
+        .await
     }
 
     /// Creates a group of the viewer and the named users. Bringing in many strangers is
@@ -140,7 +152,32 @@ impl ConversationMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The new group.")] input: CreateGroupConversationInput,
     ) -> Nullable<CreateGroupConversationPayload> {
-        nullable(create(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let group = GroupInput {
+                name: input.name,
+                usernames: input.usernames,
+                idempotency_key: input.idempotency_key,
+                app_key: input.app_key,
+                profile: ConversationProfileInput {
+                    description: input.description.map(Some),
+                    avatar_url: input.avatar_url.map(Some),
+                    metadata: input.metadata.map(|json| Some(json.0)),
+                },
+                roles: PostingRolesInput {
+                    send: input.send_role.map(|role| Some(role.into())),
+                    add: input.add_role.map(|role| Some(role.into())),
+                    pin: input.pin_role.map(|role| Some(role.into())),
+                },
+            };
+            let conversation = scope.chat.writes.create_group_with(&scope.caller, group).await?;
+            let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
+            let conversation = Conversation::new(&scope, conversation);
+            Ok(CreateGroupConversationPayload {
+                conversation,
+                inbox_entry_edge,
+            })
+        })
+        .await
     }
 
     /// Renames a group. Allowed for its OWNERs and ADMINs, else FORBIDDEN. The same name changes
@@ -150,7 +187,17 @@ impl ConversationMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The group and its new name.")] input: RenameConversationInput,
     ) -> Nullable<RenameConversationPayload> {
-        nullable(rename(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            scope
+                .chat
+                .writes
+                .rename(&scope.caller, id, &input.name)
+                .await?;
+            let conversation = conversation(&scope, id).await?;
+            Ok(RenameConversationPayload { conversation })
+        })
+        .await
     }
 
     /// Changes the settings of a group: its history visibility, expiry and posting roles by its OWNERs, the slow mode,
@@ -163,107 +210,33 @@ impl ConversationMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The conversation and its new settings.")] input: UpdateConversationInput,
     ) -> Nullable<UpdateConversationPayload> {
-        nullable(update(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            let visibility = Option::<Option<_>>::from(input.history_visibility);
+            let slow_mode = Option::<Option<_>>::from(input.slow_mode_seconds);
+            let settings = ConversationSettings {
+                visibility: visibility.map(|given| given.map(Into::into).unwrap_or_default()),
+                ttl_seconds: input.message_ttl_seconds.into(),
+                slow_mode_seconds: slow_mode.map(Option::unwrap_or_default),
+                profile: ConversationProfileInput {
+                    description: input.description.into(),
+                    avatar_url: input.avatar_url.into(),
+                    metadata: input.metadata.map_value(|json| json.0).into(),
+                },
+                roles: PostingRolesInput {
+                    send: input.send_role.map_value(Into::into).into(),
+                    add: input.add_role.map_value(Into::into).into(),
+                    pin: input.pin_role.map_value(Into::into).into(),
+                },
+            };
+            scope
+                .chat
+                .writes
+                .update_settings(&scope.caller, id, settings)
+                .await?;
+            let conversation = Conversation::of(&scope, id).await?;
+            Ok(UpdateConversationPayload { conversation })
+        })
+        .await
     }
-}
-
-async fn update(
-    ctx: &Context<'_>,
-    input: UpdateConversationInput,
-) -> Result<Option<UpdateConversationPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    let visibility = Option::<Option<_>>::from(input.history_visibility);
-    let slow_mode = Option::<Option<_>>::from(input.slow_mode_seconds);
-    let settings = ConversationSettings {
-        visibility: visibility.map(|given| given.map(Into::into).unwrap_or_default()),
-        ttl_seconds: input.message_ttl_seconds.into(),
-        slow_mode_seconds: slow_mode.map(Option::unwrap_or_default),
-        profile: ConversationProfileInput {
-            description: input.description.into(),
-            avatar_url: input.avatar_url.into(),
-            metadata: input.metadata.map_value(|json| json.0).into(),
-        },
-        roles: PostingRolesInput {
-            send: input.send_role.map_value(Into::into).into(),
-            add: input.add_role.map_value(Into::into).into(),
-            pin: input.pin_role.map_value(Into::into).into(),
-        },
-    };
-    scope
-        .chat
-        .writes
-        .update_settings(&scope.caller, id, settings)
-        .await?;
-    Ok(Some(UpdateConversationPayload {
-        conversation: Conversation::of(&scope, id).await?,
-    }))
-}
-
-async fn start_direct(
-    ctx: &Context<'_>,
-    input: StartDirectConversationInput,
-) -> Result<Option<StartDirectConversationPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let conversation = scope
-        .chat
-        .writes
-        .start_direct(&scope.caller, &input.username)
-        .await?;
-    let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
-    let conversation = Conversation::new(&scope, conversation);
-    Ok(Some(StartDirectConversationPayload {
-        conversation,
-        inbox_entry_edge,
-    }))
-}
-
-async fn create(
-    ctx: &Context<'_>,
-    input: CreateGroupConversationInput,
-) -> Result<Option<CreateGroupConversationPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let group = GroupInput {
-        name: input.name,
-        usernames: input.usernames,
-        idempotency_key: input.idempotency_key,
-        app_key: input.app_key,
-        profile: ConversationProfileInput {
-            description: input.description.map(Some),
-            avatar_url: input.avatar_url.map(Some),
-            metadata: input.metadata.map(|json| Some(json.0)),
-        },
-        roles: PostingRolesInput {
-            send: input.send_role.map(|role| Some(role.into())),
-            add: input.add_role.map(|role| Some(role.into())),
-            pin: input.pin_role.map(|role| Some(role.into())),
-        },
-    };
-    let conversation = scope
-        .chat
-        .writes
-        .create_group_with(&scope.caller, group)
-        .await?;
-    let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
-    let conversation = Conversation::new(&scope, conversation);
-    Ok(Some(CreateGroupConversationPayload {
-        conversation,
-        inbox_entry_edge,
-    }))
-}
-
-async fn rename(
-    ctx: &Context<'_>,
-    input: RenameConversationInput,
-) -> Result<Option<RenameConversationPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    scope
-        .chat
-        .writes
-        .rename(&scope.caller, id, &input.name)
-        .await?;
-    Ok(Some(RenameConversationPayload {
-        conversation: conversation(&scope, id).await?,
-    }))
 }

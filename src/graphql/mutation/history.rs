@@ -2,10 +2,9 @@
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::{conversation, message_in};
-use crate::graphql::error::{Nullable, Result, nullable};
+use super::{conversation, message_in, mutate};
+use crate::graphql::error::Nullable;
 use crate::graphql::id::conversation_of;
-use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{Conversation, InboxEntry};
 
 /// Input of `clearHistory`.
@@ -50,7 +49,15 @@ impl HistoryMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The conversation.")] input: ClearHistoryInput,
     ) -> Nullable<ClearHistoryPayload> {
-        nullable(clear(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            let writes = &scope.chat.writes;
+            writes.clear_history(&scope.caller, id).await?;
+            let row = scope.chat.inbox.settle_clear(&scope.viewer, id).await?;
+            let inbox_entry = InboxEntry::new(&scope, row);
+            Ok(ClearHistoryPayload { inbox_entry })
+        })
+        .await
     }
 
     /// Removes all messages up to and with this one, for everyone. Allowed for OWNERs of a group, else
@@ -62,31 +69,14 @@ impl HistoryMutation {
         #[graphql(desc = "The conversation and the last message to remove.")]
         input: TruncateConversationInput,
     ) -> Nullable<TruncateConversationPayload> {
-        nullable(truncate(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            let up_to = message_in(id, &input.up_to_message_id)?;
+            let writes = &scope.chat.writes;
+            writes.truncate(&scope.caller, id, up_to).await?;
+            let conversation = conversation(&scope, id).await?;
+            Ok(TruncateConversationPayload { conversation })
+        })
+        .await
     }
-}
-
-async fn clear(ctx: &Context<'_>, input: ClearHistoryInput) -> Result<Option<ClearHistoryPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    let writes = &scope.chat.writes;
-    writes.clear_history(&scope.caller, id).await?;
-    let row = scope.chat.inbox.settle_clear(&scope.viewer, id).await?;
-    Ok(Some(ClearHistoryPayload {
-        inbox_entry: InboxEntry::new(&scope, row),
-    }))
-}
-
-async fn truncate(
-    ctx: &Context<'_>,
-    input: TruncateConversationInput,
-) -> Result<Option<TruncateConversationPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    let up_to = message_in(id, &input.up_to_message_id)?;
-    let writes = &scope.chat.writes;
-    writes.truncate(&scope.caller, id, up_to).await?;
-    Ok(Some(TruncateConversationPayload {
-        conversation: conversation(&scope, id).await?,
-    }))
 }

@@ -2,11 +2,10 @@
 
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
-use super::message_in;
+use super::{message_in, mutate};
 use crate::chat::EntrySettings;
-use crate::graphql::error::{Nullable, Result, nullable};
+use crate::graphql::error::Nullable;
 use crate::graphql::id::conversation_of;
-use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{InboxEntry, NotificationLevel};
 
 /// Input of `markRead`.
@@ -92,8 +91,7 @@ impl InboxMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The conversation and the message.")] input: MarkReadInput,
     ) -> Nullable<MarkReadPayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
+        mutate(ctx, async |scope| {
             let conversation = conversation_of(&input.conversation_id)?;
             let message = input
                 .message_id
@@ -104,9 +102,8 @@ impl InboxMutation {
                 .inbox
                 .mark_read(&scope.caller, conversation, message)
                 .await?;
-            Ok(Some(MarkReadPayload {
-                inbox_entry: InboxEntry::new(&scope, row),
-            }))
+            let inbox_entry = InboxEntry::new(&scope, row);
+            Ok(MarkReadPayload { inbox_entry })
         })
         .await
     }
@@ -119,8 +116,7 @@ impl InboxMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The conversation and the message.")] input: MarkUnreadInput,
     ) -> Nullable<MarkUnreadPayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
+        mutate(ctx, async |scope| {
             let conversation = conversation_of(&input.conversation_id)?;
             let message = message_in(conversation, &input.message_id)?;
             let row = scope
@@ -128,9 +124,8 @@ impl InboxMutation {
                 .inbox
                 .mark_unread(&scope.caller, conversation, message)
                 .await?;
-            Ok(Some(MarkUnreadPayload {
-                inbox_entry: InboxEntry::new(&scope, row),
-            }))
+            let inbox_entry = InboxEntry::new(&scope, row);
+            Ok(MarkUnreadPayload { inbox_entry })
         })
         .await
     }
@@ -142,7 +137,21 @@ impl InboxMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The conversation and the message.")] input: MarkDeliveredInput,
     ) -> Nullable<MarkDeliveredPayload> {
-        nullable(mark_delivered(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let conversation = conversation_of(&input.conversation_id)?;
+            let message = input
+                .message_id
+                .map(|id| message_in(conversation, &id))
+                .transpose()?;
+            let row = scope
+                .chat
+                .inbox
+                .mark_delivered(&scope.caller, conversation, message)
+                .await?;
+            let inbox_entry = InboxEntry::new(&scope, row);
+            Ok(MarkDeliveredPayload { inbox_entry })
+        })
+        .await
     }
 
     /// Changes the settings of the viewer's inbox entry: muted, pinned, archived, and the notification
@@ -153,48 +162,22 @@ impl InboxMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The entry and its new flags.")] input: UpdateInboxEntryInput,
     ) -> Nullable<UpdateInboxEntryPayload> {
-        nullable(update_entry(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let conversation = conversation_of(&input.conversation_id)?;
+            let settings = EntrySettings {
+                muted: input.muted,
+                pinned: input.pinned,
+                archived: input.archived,
+                level: input.notification_level.map_value(Into::into).into(),
+            };
+            let row = scope
+                .chat
+                .inbox
+                .update_entry(&scope.caller, conversation, settings)
+                .await?;
+            let inbox_entry = InboxEntry::new(&scope, row);
+            Ok(UpdateInboxEntryPayload { inbox_entry })
+        })
+        .await
     }
-}
-
-async fn mark_delivered(
-    ctx: &Context<'_>,
-    input: MarkDeliveredInput,
-) -> Result<Option<MarkDeliveredPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let conversation = conversation_of(&input.conversation_id)?;
-    let message = input
-        .message_id
-        .map(|id| message_in(conversation, &id))
-        .transpose()?;
-    let row = scope
-        .chat
-        .inbox
-        .mark_delivered(&scope.caller, conversation, message)
-        .await?;
-    Ok(Some(MarkDeliveredPayload {
-        inbox_entry: InboxEntry::new(&scope, row),
-    }))
-}
-
-async fn update_entry(
-    ctx: &Context<'_>,
-    input: UpdateInboxEntryInput,
-) -> Result<Option<UpdateInboxEntryPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let conversation = conversation_of(&input.conversation_id)?;
-    let settings = EntrySettings {
-        muted: input.muted,
-        pinned: input.pinned,
-        archived: input.archived,
-        level: input.notification_level.map_value(Into::into).into(),
-    };
-    let row = scope
-        .chat
-        .inbox
-        .update_entry(&scope.caller, conversation, settings)
-        .await?;
-    Ok(Some(UpdateInboxEntryPayload {
-        inbox_entry: InboxEntry::new(&scope, row),
-    }))
 }

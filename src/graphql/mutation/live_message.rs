@@ -2,11 +2,10 @@
 
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
-use super::message_in;
+use super::{message_in, mutate};
 use crate::chat::LiveWriteInput;
-use crate::graphql::error::{Error, Nullable, Result, nullable};
+use crate::graphql::error::{Error, Nullable, Result};
 use crate::graphql::id::{conversation_of, live_key};
-use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{LiveMessage, MessageStepInput};
 use crate::model::LiveKey;
 
@@ -86,7 +85,31 @@ impl LiveMessageMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The text, and its position.")] input: WriteLiveMessageInput,
     ) -> Nullable<WriteLiveMessagePayload> {
-        nullable(write(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let conversation = conversation_of(&input.conversation_id)?;
+            let reply_to = input.reply_to_id.as_ref();
+            let steps = input
+                .steps
+                .map(|steps| steps.into_iter().map(Into::into).collect());
+            let input = LiveWriteInput {
+                conversation,
+                key: input.key,
+                writer: input.writer,
+                position: input.position,
+                text: input.text,
+                status: input.status.into(),
+                steps,
+                reply_to: reply_to
+                    .map(|id| message_in(conversation, id))
+                    .transpose()?,
+            };
+            let written = scope.chat.lives.write(&scope.caller, input).await?;
+            Ok(WriteLiveMessagePayload {
+                live_message: LiveMessage::new(&scope, written.view),
+                next_position: i32::try_from(written.next_position).unwrap_or(i32::MAX),
+            })
+        })
+        .await
     }
 
     /// Asks the writer to stop, who hears of it with the next answer. In a direct conversation either may; in a group the sender
@@ -96,12 +119,11 @@ impl LiveMessageMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The live message.")] input: StopLiveMessageInput,
     ) -> Nullable<StopLiveMessagePayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
+        mutate(ctx, async |scope| {
             let live = live_of(&input.live_message_id)?;
             let view = scope.chat.lives.stop(&scope.caller, live).await?;
             let live_message = LiveMessage::new(&scope, view);
-            Ok(Some(StopLiveMessagePayload { live_message }))
+            Ok(StopLiveMessagePayload { live_message })
         })
         .await
     }
@@ -113,44 +135,14 @@ impl LiveMessageMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The live message.")] input: DiscardLiveMessageInput,
     ) -> Nullable<DiscardLiveMessagePayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
+        mutate(ctx, async |scope| {
             let live = live_of(&input.live_message_id)?;
             let view = scope.chat.lives.discard(&scope.caller, live).await?;
             let live_message = LiveMessage::new(&scope, view);
-            Ok(Some(DiscardLiveMessagePayload { live_message }))
+            Ok(DiscardLiveMessagePayload { live_message })
         })
         .await
     }
-}
-
-async fn write(
-    ctx: &Context<'_>,
-    input: WriteLiveMessageInput,
-) -> Result<Option<WriteLiveMessagePayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let conversation = conversation_of(&input.conversation_id)?;
-    let reply_to = input.reply_to_id.as_ref();
-    let steps = input
-        .steps
-        .map(|steps| steps.into_iter().map(Into::into).collect());
-    let input = LiveWriteInput {
-        conversation,
-        key: input.key,
-        writer: input.writer,
-        position: input.position,
-        text: input.text,
-        status: input.status.into(),
-        steps,
-        reply_to: reply_to
-            .map(|id| message_in(conversation, id))
-            .transpose()?,
-    };
-    let written = scope.chat.lives.write(&scope.caller, input).await?;
-    Ok(Some(WriteLiveMessagePayload {
-        live_message: LiveMessage::new(&scope, written.view),
-        next_position: i32::try_from(written.next_position).unwrap_or(i32::MAX),
-    }))
 }
 
 fn live_of(id: &ID) -> Result<LiveKey> {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::{entry_edge, message_in};
+use super::{entry_edge, message_in, mutate};
 use crate::chat::{Draft, DraftInput, EditInput};
-use crate::graphql::error::{Error, Nullable, Result, nullable};
-use crate::graphql::id::{conversation_of, message_id};
+use crate::graphql::error::{Nullable, Result};
+use crate::graphql::id::{conversation_of, message_of};
 use crate::graphql::scalar::Json;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{
@@ -116,17 +116,13 @@ impl MessageMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The message to send.")] input: SendMessageInput,
     ) -> Nullable<SendMessagePayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
+        mutate(ctx, async |scope| {
             let conversation = conversation_of(&input.conversation_id)?;
+            let attachments = input.attachments.into_iter().flatten();
+            let steps = input.steps.into_iter().flatten();
             let draft = DraftInput {
                 body: input.body,
-                attachments: input
-                    .attachments
-                    .unwrap_or_default()
-                    .into_iter()
-                    .map(Into::into)
-                    .collect(),
+                attachments: attachments.map(Into::into).collect(),
                 metadata: input.metadata.map(|metadata| metadata.0),
                 reply_to: input
                     .reply_to_id
@@ -134,12 +130,7 @@ impl MessageMutation {
                     .transpose()?,
                 mentioned_usernames: input.mentioned_usernames.unwrap_or_default(),
                 mentions_everyone: input.mentions_everyone.unwrap_or_default(),
-                steps: input
-                    .steps
-                    .unwrap_or_default()
-                    .into_iter()
-                    .map(Into::into)
-                    .collect(),
+                steps: steps.map(Into::into).collect(),
                 idempotency_key: input.idempotency_key,
             };
             let draft = Draft::parse(draft, scope.chat.bounds())?;
@@ -148,11 +139,11 @@ impl MessageMutation {
                 .writes
                 .send(&scope.caller, conversation, draft)
                 .await?;
-            Ok(Some(SendMessagePayload {
+            Ok(SendMessagePayload {
                 scope,
                 conversation,
                 message,
-            }))
+            })
         })
         .await
     }
@@ -167,10 +158,8 @@ impl MessageMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The message and its new body.")] input: EditMessageInput,
     ) -> Nullable<EditMessagePayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
-            let (conversation, id) =
-                message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
+        mutate(ctx, async |scope| {
+            let (conversation, id) = message_of(&input.message_id)?;
             let edit = EditInput {
                 body: input.body,
                 mentioned_usernames: input.mentioned_usernames,
@@ -181,9 +170,8 @@ impl MessageMutation {
                 .writes
                 .edit(&scope.caller, conversation, id, edit)
                 .await?;
-            Ok(Some(EditMessagePayload {
-                message: Message::new(&scope, message),
-            }))
+            let message = Message::new(&scope, message);
+            Ok(EditMessagePayload { message })
         })
         .await
     }
@@ -196,18 +184,15 @@ impl MessageMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The message to delete.")] input: DeleteMessageInput,
     ) -> Nullable<DeleteMessagePayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
-            let (conversation, id) =
-                message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
+        mutate(ctx, async |scope| {
+            let (conversation, id) = message_of(&input.message_id)?;
             let message = scope
                 .chat
                 .writes
                 .delete(&scope.caller, conversation, id)
                 .await?;
-            Ok(Some(DeleteMessagePayload {
-                message: Message::new(&scope, message),
-            }))
+            let message = Message::new(&scope, message);
+            Ok(DeleteMessagePayload { message })
         })
         .await
     }

@@ -17,7 +17,9 @@ mod safety;
 mod service;
 mod typing;
 
-use async_graphql::{ID, MergedObject};
+use async_graphql::{Context, ID, MergedObject};
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, ready};
 
 use self::conversation::ConversationMutation;
 use self::history::HistoryMutation;
@@ -32,8 +34,8 @@ use self::reaction::ReactionMutation;
 use self::safety::SafetyMutation;
 use self::service::ServiceMutation;
 use self::typing::TypingMutation;
-use super::error::{Error, Result};
-use super::id::message_id;
+use super::error::{Error, Nullable, Result};
+use super::id::message_of;
 use super::scope::ViewerScope;
 use super::types::{Conversation, InboxEntryEdge};
 use crate::model::{ConversationId, MessageId, UserId};
@@ -67,14 +69,26 @@ pub struct Mutation(
     ServiceMutation,
 );
 
+/// Runs a mutation in a scope of its own.
+fn mutate<P, F: Future<Output = Result<P>>>(
+    ctx: &Context<'_>,
+    run: impl FnOnce(ViewerScope) -> F,
+) -> impl Future<Output = Nullable<P>> {
+    let payload = match ViewerScope::fresh(ctx) {
+        Ok(scope) => Either::Left(run(scope)),
+        Err(error) => Either::Right(ready(Err(error))),
+    };
+    payload.map(Some)
+}
+
 fn username(text: &str) -> Result<UserId> {
     UserId::parse_living(text)
         .map_err(|error| Error::bad_input(&["input", "username"], error.to_string()))
 }
 
 fn message_in(conversation: ConversationId, id: &ID) -> Result<MessageId> {
-    match message_id(id) {
-        Some((named, message)) if named == conversation => Ok(message),
+    match message_of(id)? {
+        (named, message) if named == conversation => Ok(message),
         _ => Err(Error::not_found("the message")),
     }
 }

@@ -2,13 +2,12 @@
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::conversation;
 use super::participant::participant;
+use super::{conversation, mutate};
 use crate::chat::BanInput;
-use crate::graphql::error::{Error, Nullable, Result, nullable};
+use crate::graphql::error::Nullable;
 use crate::graphql::id::{GlobalId, conversation_of};
 use crate::graphql::scalar::DateTime;
-use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{BanEdge, Conversation, Participant};
 
 /// Input of `banParticipant`.
@@ -104,7 +103,23 @@ impl ModerationMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The user, the end and the reason.")] input: BanParticipantInput,
     ) -> Nullable<BanParticipantPayload> {
-        nullable(ban(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            let ban = BanInput {
+                username: input.username,
+                until: input.until.map(|until| until.0),
+                reason: input.reason,
+                remove_reactions: input.remove_reactions.unwrap_or_default(),
+            };
+            let banned = scope.chat.writes.ban(&scope.caller, id, ban).await?;
+            let removed = GlobalId::Participant(id, banned.ban.user.clone()).encode();
+            Ok(BanParticipantPayload {
+                conversation: conversation(&scope, id).await?,
+                ban_edge: BanEdge::new(&scope, id, banned.ban),
+                removed_participant_id: banned.was_participant.then_some(removed),
+            })
+        })
+        .await
     }
 
     /// Ends the ban of a user, who may be added again. Allowed for OWNERs and ADMINs of the group,
@@ -114,7 +129,16 @@ impl ModerationMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The banned user.")] input: LiftBanInput,
     ) -> Nullable<LiftBanPayload> {
-        nullable(lift_ban(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            let writes = &scope.chat.writes;
+            let lifted = writes.lift_ban(&scope.caller, id, &input.username).await?;
+            Ok(LiftBanPayload {
+                conversation: conversation(&scope, id).await?,
+                lifted_ban_id: lifted.map(|user| GlobalId::Ban(id, user).encode()),
+            })
+        })
+        .await
     }
 
     /// Makes a participant of a group read but not write until then: they cannot send, edit, react or
@@ -127,7 +151,18 @@ impl ModerationMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The participant and the end.")] input: SilenceParticipantInput,
     ) -> Nullable<SilenceParticipantPayload> {
-        nullable(silence(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            let until = input.until.map(|until| until.0);
+            let user = scope
+                .chat
+                .writes
+                .silence(&scope.caller, id, &input.username, until)
+                .await?;
+            let participant = participant(&scope, id, &user).await?;
+            Ok(SilenceParticipantPayload { participant })
+        })
+        .await
     }
 
     /// Ends the silence of a participant. Allowed as `silenceParticipant` is. Without a silence,
@@ -137,75 +172,16 @@ impl ModerationMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The silenced participant.")] input: UnsilenceParticipantInput,
     ) -> Nullable<UnsilenceParticipantPayload> {
-        nullable(unsilence(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            let user = scope
+                .chat
+                .writes
+                .unsilence(&scope.caller, id, &input.username)
+                .await?;
+            let participant = participant(&scope, id, &user).await?;
+            Ok(UnsilenceParticipantPayload { participant })
+        })
+        .await
     }
-}
-
-async fn ban(
-    ctx: &Context<'_>,
-    input: BanParticipantInput,
-) -> Result<Option<BanParticipantPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    let ban = BanInput {
-        username: input.username,
-        until: input.until.map(|until| until.0),
-        reason: input.reason,
-        remove_reactions: input.remove_reactions.unwrap_or_default(),
-    };
-    let banned = scope.chat.writes.ban(&scope.caller, id, ban).await?;
-    let removed = GlobalId::Participant(id, banned.ban.user.clone()).encode();
-    Ok(Some(BanParticipantPayload {
-        conversation: conversation(&scope, id).await?,
-        ban_edge: BanEdge::new(&scope, id, banned.ban),
-        removed_participant_id: banned.was_participant.then_some(removed),
-    }))
-}
-
-async fn lift_ban(ctx: &Context<'_>, input: LiftBanInput) -> Result<Option<LiftBanPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    let writes = &scope.chat.writes;
-    let lifted = writes.lift_ban(&scope.caller, id, &input.username).await?;
-    Ok(Some(LiftBanPayload {
-        conversation: conversation(&scope, id).await?,
-        lifted_ban_id: lifted.map(|user| GlobalId::Ban(id, user).encode()),
-    }))
-}
-
-async fn silence(
-    ctx: &Context<'_>,
-    input: SilenceParticipantInput,
-) -> Result<Option<SilenceParticipantPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    let until = input.until.map(|until| until.0);
-    let user = scope
-        .chat
-        .writes
-        .silence(&scope.caller, id, &input.username, until)
-        .await?;
-    Ok(Some(SilenceParticipantPayload {
-        participant: participant(&scope, id, &user)
-            .await
-            .map_err(Error::once_done)?,
-    }))
-}
-
-async fn unsilence(
-    ctx: &Context<'_>,
-    input: UnsilenceParticipantInput,
-) -> Result<Option<UnsilenceParticipantPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    let user = scope
-        .chat
-        .writes
-        .unsilence(&scope.caller, id, &input.username)
-        .await?;
-    Ok(Some(UnsilenceParticipantPayload {
-        participant: participant(&scope, id, &user)
-            .await
-            .map_err(Error::once_done)?,
-    }))
 }

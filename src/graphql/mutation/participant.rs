@@ -2,8 +2,8 @@
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::conversation;
-use crate::graphql::error::{Error, Nullable, Result, nullable};
+use super::{conversation, mutate};
+use crate::graphql::error::{Error, Nullable, Result};
 use crate::graphql::id::{GlobalId, conversation_of};
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
@@ -97,7 +97,30 @@ impl ParticipantMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The users to add.")] input: AddParticipantsInput,
     ) -> Nullable<AddParticipantsPayload> {
-        nullable(add(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            let visible_from = input.visible_from.map(|moment| moment.0);
+            let users = scope
+                .chat
+                .writes
+                .add_participants_from(&scope.caller, id, &input.usernames, visible_from)
+                .await?;
+            let participants = scope
+                .chat
+                .participants
+                .named(&scope.caller, id, &users)
+                .await;
+            let participants = participants.map_err(|error| Error::from(error).once_done())?;
+            let participant_edges = participants
+                .into_iter()
+                .map(|participant| ParticipantEdge::new(&scope, participant))
+                .collect();
+            Ok(AddParticipantsPayload {
+                conversation: conversation(&scope, id).await?,
+                participant_edges,
+            })
+        })
+        .await
     }
 
     /// Removes a participant from a group. An OWNER may remove anyone, an ADMIN only MEMBERs, else
@@ -107,7 +130,21 @@ impl ParticipantMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The participant to remove.")] input: RemoveParticipantInput,
     ) -> Nullable<RemoveParticipantPayload> {
-        nullable(remove(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            let removed = scope
+                .chat
+                .writes
+                .remove_participant(&scope.caller, id, &input.username)
+                .await?;
+            let removed_participant_id =
+                removed.map(|user| GlobalId::Participant(id, user).encode());
+            Ok(RemoveParticipantPayload {
+                conversation: conversation(&scope, id).await?,
+                removed_participant_id,
+            })
+        })
+        .await
     }
 
     /// Changes the role of a participant of a group. Allowed for its OWNERs, else FORBIDDEN. The
@@ -117,7 +154,17 @@ impl ParticipantMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The participant and the new role.")] input: SetParticipantRoleInput,
     ) -> Nullable<SetParticipantRolePayload> {
-        nullable(set_role(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            let user = scope
+                .chat
+                .writes
+                .set_role(&scope.caller, id, &input.username, input.role.into())
+                .await?;
+            let participant = participant(&scope, id, &user).await?;
+            Ok(SetParticipantRolePayload { participant })
+        })
+        .await
     }
 
     /// Removes the viewer from a group. When the last OWNER leaves, the ADMIN with the longest
@@ -127,86 +174,18 @@ impl ParticipantMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The group to leave.")] input: LeaveConversationInput,
     ) -> Nullable<LeaveConversationPayload> {
-        nullable(leave(ctx, input)).await
-    }
-}
-
-async fn add(
-    ctx: &Context<'_>,
-    input: AddParticipantsInput,
-) -> Result<Option<AddParticipantsPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    let visible_from = input.visible_from.map(|moment| moment.0);
-    let users = scope
-        .chat
-        .writes
-        .add_participants_from(&scope.caller, id, &input.usernames, visible_from)
-        .await?;
-    let participants = scope
-        .chat
-        .participants
-        .named(&scope.caller, id, &users)
-        .await;
-    let participants = participants.map_err(|error| Error::from(error).once_done())?;
-    let participant_edges = participants
-        .into_iter()
-        .map(|participant| ParticipantEdge::new(&scope, participant))
-        .collect();
-    Ok(Some(AddParticipantsPayload {
-        conversation: conversation(&scope, id).await?,
-        participant_edges,
-    }))
-}
-
-async fn remove(
-    ctx: &Context<'_>,
-    input: RemoveParticipantInput,
-) -> Result<Option<RemoveParticipantPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    let removed = scope
-        .chat
-        .writes
-        .remove_participant(&scope.caller, id, &input.username)
-        .await?;
-    let removed_participant_id = removed.map(|user| GlobalId::Participant(id, user).encode());
-    Ok(Some(RemoveParticipantPayload {
-        conversation: conversation(&scope, id).await?,
-        removed_participant_id,
-    }))
-}
-
-async fn set_role(
-    ctx: &Context<'_>,
-    input: SetParticipantRoleInput,
-) -> Result<Option<SetParticipantRolePayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    let user = scope
-        .chat
-        .writes
-        .set_role(&scope.caller, id, &input.username, input.role.into())
-        .await?;
-    let participant = participant(&scope, id, &user)
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            scope.chat.writes.leave(&scope.caller, id).await?;
+            let left_conversation_id = GlobalId::Conversation(id).encode();
+            let removed_inbox_entry_id = GlobalId::InboxEntry(id, scope.viewer.clone()).encode();
+            Ok(LeaveConversationPayload {
+                left_conversation_id,
+                removed_inbox_entry_id,
+            })
+        })
         .await
-        .map_err(Error::once_done)?;
-    Ok(Some(SetParticipantRolePayload { participant }))
-}
-
-async fn leave(
-    ctx: &Context<'_>,
-    input: LeaveConversationInput,
-) -> Result<Option<LeaveConversationPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    scope.chat.writes.leave(&scope.caller, id).await?;
-    let left_conversation_id = GlobalId::Conversation(id).encode();
-    let removed_inbox_entry_id = GlobalId::InboxEntry(id, scope.viewer.clone()).encode();
-    Ok(Some(LeaveConversationPayload {
-        left_conversation_id,
-        removed_inbox_entry_id,
-    }))
+    }
 }
 
 pub(super) async fn participant(
@@ -214,12 +193,10 @@ pub(super) async fn participant(
     id: ConversationId,
     user: &UserId,
 ) -> Result<Participant> {
-    let found = scope
-        .chat
-        .participants
-        .participant(&scope.caller, id, user)
-        .await?;
+    let participants = &scope.chat.participants;
+    let found = participants.participant(&scope.caller, id, user).await;
+    let found = found.map_err(|error| Error::from(error).once_done())?;
     found
         .map(|participant| Participant::new(scope, participant))
-        .ok_or_else(|| Error::not_found("the participant"))
+        .ok_or_else(|| Error::not_found("the participant").once_done())
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use crate::graphql::error::{Error, Nullable, Result, nullable};
-use crate::graphql::id::message_id;
+use super::mutate;
+use crate::graphql::error::{Error, Nullable, Result};
+use crate::graphql::id::message_of;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{Message, PinnedMessageEdge};
 use crate::model;
@@ -53,7 +54,18 @@ impl PinMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The message.")] input: PinMessageInput,
     ) -> Nullable<PinMessagePayload> {
-        nullable(pin(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let message = change(&scope, &input.message_id, true).await?;
+            // Another server deleted the message at this moment.
+            let edge = PinnedMessageEdge::of(&scope, &message).ok_or_else(|| {
+                Error::bad_input(&["input", "messageId"], "the message is deleted")
+            })?;
+            Ok(PinMessagePayload {
+                message: Message::new(&scope, message),
+                pinned_message_edge: edge,
+            })
+        })
+        .await
     }
 
     /// Unpins a message, with the rights of `pinMessage`. Without effect if the message is not
@@ -63,32 +75,17 @@ impl PinMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The message.")] input: UnpinMessageInput,
     ) -> Nullable<UnpinMessagePayload> {
-        nullable(unpin(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let message = change(&scope, &input.message_id, false).await?;
+            let message = Message::new(&scope, message);
+            Ok(UnpinMessagePayload { message })
+        })
+        .await
     }
 }
 
-async fn pin(ctx: &Context<'_>, input: PinMessageInput) -> Result<Option<PinMessagePayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let message = change(&scope, &input.message_id, true).await?;
-    // Another server deleted the message at this moment.
-    let edge = PinnedMessageEdge::of(&scope, &message)
-        .ok_or_else(|| Error::bad_input(&["input", "messageId"], "the message is deleted"))?;
-    Ok(Some(PinMessagePayload {
-        message: Message::new(&scope, message),
-        pinned_message_edge: edge,
-    }))
-}
-
-async fn unpin(ctx: &Context<'_>, input: UnpinMessageInput) -> Result<Option<UnpinMessagePayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let message = change(&scope, &input.message_id, false).await?;
-    Ok(Some(UnpinMessagePayload {
-        message: Message::new(&scope, message),
-    }))
-}
-
 async fn change(scope: &ViewerScope, message: &ID, is_on: bool) -> Result<Arc<model::Message>> {
-    let (conversation, id) = message_id(message).ok_or_else(|| Error::not_found("the message"))?;
+    let (conversation, id) = message_of(message)?;
     Ok(scope
         .chat
         .writes

@@ -2,9 +2,9 @@
 
 use async_graphql::{Context, InputObject, MaybeUndefined, Object, SimpleObject};
 
+use super::mutate;
 use crate::chat::ProfileInput;
-use crate::graphql::error::{Nullable, Result, nullable};
-use crate::graphql::scope::ViewerScope;
+use crate::graphql::error::Nullable;
 use crate::graphql::types::User;
 
 /// Input of `updateProfile`. Omitted fields stay unchanged; null clears a field.
@@ -35,25 +35,20 @@ impl ProfileMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The new profile fields.")] input: UpdateProfileInput,
     ) -> Nullable<UpdateProfilePayload> {
-        nullable(update_profile(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let profile = ProfileInput {
+                display_name: input.display_name.into(),
+                avatar_url: input.avatar_url.into(),
+                metadata: None,
+            };
+            scope
+                .chat
+                .writes
+                .update_profile(&scope.viewer, profile)
+                .await?;
+            let user = User::new(&scope, scope.viewer.clone());
+            Ok(UpdateProfilePayload { user })
+        })
+        .await
     }
-}
-
-async fn update_profile(
-    ctx: &Context<'_>,
-    input: UpdateProfileInput,
-) -> Result<Option<UpdateProfilePayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let profile = ProfileInput {
-        display_name: input.display_name.into(),
-        avatar_url: input.avatar_url.into(),
-        metadata: None,
-    };
-    scope
-        .chat
-        .writes
-        .update_profile(&scope.viewer, profile)
-        .await?;
-    let user = User::new(&scope, scope.viewer.clone());
-    Ok(Some(UpdateProfilePayload { user }))
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use crate::graphql::error::{Error, Nullable, Result, nullable};
-use crate::graphql::id::message_id;
+use super::mutate;
+use crate::graphql::error::{Nullable, Result};
+use crate::graphql::id::message_of;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::Message;
 use crate::model;
@@ -57,7 +58,12 @@ impl ReactionMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The message and the emoji.")] input: AddReactionInput,
     ) -> Nullable<AddReactionPayload> {
-        nullable(add(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let message = react(&scope, &input.message_id, &input.emoji, true).await?;
+            let message = Message::new(&scope, message);
+            Ok(AddReactionPayload { message })
+        })
+        .await
     }
 
     /// Removes a reaction from a message: the viewer's, or as an OWNER or ADMIN of the group that of
@@ -67,37 +73,22 @@ impl ReactionMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The message and the emoji.")] input: RemoveReactionInput,
     ) -> Nullable<RemoveReactionPayload> {
-        nullable(remove(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let message = match &input.username {
+                None => react(&scope, &input.message_id, &input.emoji, false).await?,
+                Some(username) => {
+                    let (conversation, id) = message_of(&input.message_id)?;
+                    let (writes, emoji) = (&scope.chat.writes, &input.emoji);
+                    writes
+                        .remove_reaction_of(&scope.caller, conversation, id, emoji, username)
+                        .await?
+                }
+            };
+            let message = Message::new(&scope, message);
+            Ok(RemoveReactionPayload { message })
+        })
+        .await
     }
-}
-
-async fn add(ctx: &Context<'_>, input: AddReactionInput) -> Result<Option<AddReactionPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let message = react(&scope, &input.message_id, &input.emoji, true).await?;
-    Ok(Some(AddReactionPayload {
-        message: Message::new(&scope, message),
-    }))
-}
-
-async fn remove(
-    ctx: &Context<'_>,
-    input: RemoveReactionInput,
-) -> Result<Option<RemoveReactionPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let message = match &input.username {
-        None => react(&scope, &input.message_id, &input.emoji, false).await?,
-        Some(username) => {
-            let (conversation, id) =
-                message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
-            let (writes, emoji) = (&scope.chat.writes, &input.emoji);
-            writes
-                .remove_reaction_of(&scope.caller, conversation, id, emoji, username)
-                .await?
-        }
-    };
-    Ok(Some(RemoveReactionPayload {
-        message: Message::new(&scope, message),
-    }))
 }
 
 async fn react(
@@ -106,7 +97,7 @@ async fn react(
     emoji: &str,
     is_on: bool,
 ) -> Result<Arc<model::Message>> {
-    let (conversation, id) = message_id(message).ok_or_else(|| Error::not_found("the message"))?;
+    let (conversation, id) = message_of(message)?;
     Ok(scope
         .chat
         .writes

@@ -2,10 +2,10 @@
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
+use super::mutate;
 use crate::chat::ReportInput;
-use crate::graphql::error::{Error, Nullable, Result, nullable};
-use crate::graphql::id::{GlobalId, conversation_of, message_id};
-use crate::graphql::scope::ViewerScope;
+use crate::graphql::error::{Error, Nullable};
+use crate::graphql::id::{GlobalId, conversation_of, message_of};
 use crate::graphql::types::{InboxEntryEdge, ReportReason, User, UserEdge};
 
 /// Input of `blockUser`.
@@ -98,7 +98,17 @@ impl SafetyMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The user to block.")] input: BlockUserInput,
     ) -> Nullable<BlockUserPayload> {
-        nullable(block(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let blocks = &scope.chat.blocks;
+            let blocked = blocks.block(&scope.viewer, &input.username).await?;
+            let entry_of = |id| GlobalId::InboxEntry(id, scope.viewer.clone()).encode();
+            Ok(BlockUserPayload {
+                user: User::new(&scope, blocked.key.user.clone()),
+                removed_inbox_entry_id: blocked.removed.map(entry_of),
+                blocked_user_edge: UserEdge::of_blocked(&scope, blocked.key),
+            })
+        })
+        .await
     }
 
     /// Ends a block. The direct conversation with the user is in the inbox again, with nothing
@@ -108,7 +118,21 @@ impl SafetyMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The user to unblock.")] input: UnblockUserInput,
     ) -> Nullable<UnblockUserPayload> {
-        nullable(unblock(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let blocks = &scope.chat.blocks;
+            let unblocked = blocks.unblock(&scope.viewer, &input.username).await?;
+            let inbox_entry_edge = match unblocked.direct {
+                Some(direct) => InboxEntryEdge::load(&scope, direct)
+                    .await
+                    .map_err(Error::once_done)?,
+                None => None,
+            };
+            Ok(UnblockUserPayload {
+                user: User::new(&scope, unblocked.user),
+                inbox_entry_edge,
+            })
+        })
+        .await
     }
 
     /// Reports a message of another user to those who run the service, with a copy of its body and
@@ -119,7 +143,20 @@ impl SafetyMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The message, and the reason.")] input: ReportMessageInput,
     ) -> Nullable<ReportMessagePayload> {
-        nullable(report_message(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let (conversation, message) = message_of(&input.message_id)?;
+            let report = ReportInput {
+                reason: input.reason.into(),
+                note: input.note,
+            };
+            let reports = &scope.chat.reports;
+            let id = reports
+                .report_message(&scope.caller, conversation, message, report)
+                .await?;
+            let report_id = GlobalId::Report(id).encode();
+            Ok(ReportMessagePayload { report_id })
+        })
+        .await
     }
 
     /// Reports a user to those who run the service, within the same rates as `reportMessage`. The
@@ -129,74 +166,20 @@ impl SafetyMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The user, and the reason.")] input: ReportUserInput,
     ) -> Nullable<ReportUserPayload> {
-        nullable(report_user(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let conversation = input.conversation_id.as_ref();
+            let conversation = conversation.map(conversation_of).transpose()?;
+            let report = ReportInput {
+                reason: input.reason.into(),
+                note: input.note,
+            };
+            let reports = &scope.chat.reports;
+            let id = reports
+                .report_user(&scope.caller, &input.username, conversation, report)
+                .await?;
+            let report_id = GlobalId::Report(id).encode();
+            Ok(ReportUserPayload { report_id })
+        })
+        .await
     }
-}
-
-async fn block(ctx: &Context<'_>, input: BlockUserInput) -> Result<Option<BlockUserPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let blocks = &scope.chat.blocks;
-    let blocked = blocks.block(&scope.viewer, &input.username).await?;
-    let entry_of = |id| GlobalId::InboxEntry(id, scope.viewer.clone()).encode();
-    Ok(Some(BlockUserPayload {
-        user: User::new(&scope, blocked.key.user.clone()),
-        removed_inbox_entry_id: blocked.removed.map(entry_of),
-        blocked_user_edge: UserEdge::of_blocked(&scope, blocked.key),
-    }))
-}
-
-async fn unblock(ctx: &Context<'_>, input: UnblockUserInput) -> Result<Option<UnblockUserPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let blocks = &scope.chat.blocks;
-    let unblocked = blocks.unblock(&scope.viewer, &input.username).await?;
-    let inbox_entry_edge = match unblocked.direct {
-        Some(direct) => InboxEntryEdge::load(&scope, direct)
-            .await
-            .map_err(Error::once_done)?,
-        None => None,
-    };
-    Ok(Some(UnblockUserPayload {
-        user: User::new(&scope, unblocked.user),
-        inbox_entry_edge,
-    }))
-}
-
-async fn report_message(
-    ctx: &Context<'_>,
-    input: ReportMessageInput,
-) -> Result<Option<ReportMessagePayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let (conversation, message) =
-        message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
-    let report = ReportInput {
-        reason: input.reason.into(),
-        note: input.note,
-    };
-    let reports = &scope.chat.reports;
-    let id = reports
-        .report_message(&scope.caller, conversation, message, report)
-        .await?;
-    Ok(Some(ReportMessagePayload {
-        report_id: GlobalId::Report(id).encode(),
-    }))
-}
-
-async fn report_user(
-    ctx: &Context<'_>,
-    input: ReportUserInput,
-) -> Result<Option<ReportUserPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let conversation = input.conversation_id.as_ref();
-    let conversation = conversation.map(conversation_of).transpose()?;
-    let report = ReportInput {
-        reason: input.reason.into(),
-        note: input.note,
-    };
-    let reports = &scope.chat.reports;
-    let id = reports
-        .report_user(&scope.caller, &input.username, conversation, report)
-        .await?;
-    Ok(Some(ReportUserPayload {
-        report_id: GlobalId::Report(id).encode(),
-    }))
 }

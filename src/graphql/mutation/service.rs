@@ -5,12 +5,12 @@
 
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, SimpleObject};
 
-use super::username;
+use super::{mutate, username};
 use crate::chat::ProfileInput;
-use crate::graphql::error::{Nullable, Result, nullable};
+use crate::graphql::error::Nullable;
 use crate::graphql::id::report_id;
 use crate::graphql::scalar::{DateTime, Json};
-use crate::graphql::scope::{ViewerScope, is_service};
+use crate::graphql::scope::is_service;
 use crate::graphql::types::{Job, Report, ReportState, User};
 use crate::model::ServiceRight;
 
@@ -137,7 +137,25 @@ impl ServiceMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The users, with their new profile fields.")] input: UpsertUsersInput,
     ) -> Nullable<UpsertUsersPayload> {
-        nullable(upsert_users(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let profiles = input.users.into_iter().map(|user| {
+                let profile = ProfileInput {
+                    display_name: user.display_name.into(),
+                    avatar_url: user.avatar_url.into(),
+                    metadata: user.metadata.map_value(|json| json.0).into(),
+                };
+                (user.username, profile)
+            });
+            let users = scope
+                .chat
+                .writes
+                .upsert_users(&scope.caller, profiles.collect())
+                .await?;
+            let users = users.into_iter().map(|user| User::new(&scope, user));
+            let users = users.collect();
+            Ok(UpsertUsersPayload { users })
+        })
+        .await
     }
 
     /// For services with the scope `wideroom:users`. Suspends a user, who may not sign in or send
@@ -149,8 +167,7 @@ impl ServiceMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The user, the end and the reason.")] input: SuspendUserInput,
     ) -> Nullable<SuspendUserPayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
+        mutate(ctx, async |scope| {
             let restrictions = &scope.chat.restrictions;
             restrictions.require(&scope.caller, ServiceRight::Users)?;
             let user = username(&input.username)?;
@@ -158,9 +175,8 @@ impl ServiceMutation {
             restrictions
                 .suspend(&scope.caller, &user, until, input.reason)
                 .await?;
-            Ok(Some(SuspendUserPayload {
-                user: User::new(&scope, user),
-            }))
+            let user = User::new(&scope, user);
+            Ok(SuspendUserPayload { user })
         })
         .await
     }
@@ -172,15 +188,13 @@ impl ServiceMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The user.")] input: RestoreUserInput,
     ) -> Nullable<RestoreUserPayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
+        mutate(ctx, async |scope| {
             let restrictions = &scope.chat.restrictions;
             restrictions.require(&scope.caller, ServiceRight::Users)?;
             let user = username(&input.username)?;
             restrictions.restore(&scope.caller, &user).await?;
-            Ok(Some(RestoreUserPayload {
-                user: User::new(&scope, user),
-            }))
+            let user = User::new(&scope, user);
+            Ok(RestoreUserPayload { user })
         })
         .await
     }
@@ -196,11 +210,10 @@ impl ServiceMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The user.")] input: EraseUserInput,
     ) -> Nullable<EraseUserPayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
+        mutate(ctx, async |scope| {
             let erasure = &scope.chat.erasure;
             let job = erasure.erase(&scope.caller, &input.username).await?;
-            Ok(Some(EraseUserPayload { job: Job::new(job) }))
+            Ok(EraseUserPayload { job: Job::new(job) })
         })
         .await
     }
@@ -213,14 +226,12 @@ impl ServiceMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The report, and its new state.")] input: ResolveReportInput,
     ) -> Nullable<ResolveReportPayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
+        mutate(ctx, async |scope| {
             let (id, state) = (report_id(&input.report_id), input.state.into());
             let reports = &scope.chat.reports;
             let report = reports.resolve(&scope.caller, id, state).await?;
-            Ok(Some(ResolveReportPayload {
-                report: Report::new(&scope, report),
-            }))
+            let report = Report::new(&scope, report);
+            Ok(ResolveReportPayload { report })
         })
         .await
     }
@@ -236,8 +247,7 @@ impl ServiceMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The user and the moment.")] input: RevokeTokensInput,
     ) -> Nullable<RevokeTokensPayload> {
-        nullable(async {
-            let scope = ViewerScope::fresh(ctx)?;
+        mutate(ctx, async |scope| {
             let restrictions = &scope.chat.restrictions;
             restrictions.require(&scope.caller, ServiceRight::Users)?;
             let user = input.username.as_deref().map(username).transpose()?;
@@ -245,34 +255,9 @@ impl ServiceMutation {
             let revoked_before = restrictions
                 .revoke_tokens(&scope.caller, user.as_ref(), moment)
                 .await?;
-            Ok(Some(RevokeTokensPayload {
-                revoked_before: DateTime(revoked_before),
-            }))
+            let revoked_before = DateTime(revoked_before);
+            Ok(RevokeTokensPayload { revoked_before })
         })
         .await
     }
-}
-
-async fn upsert_users(
-    ctx: &Context<'_>,
-    input: UpsertUsersInput,
-) -> Result<Option<UpsertUsersPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let profiles = input.users.into_iter().map(|user| {
-        let profile = ProfileInput {
-            display_name: user.display_name.into(),
-            avatar_url: user.avatar_url.into(),
-            metadata: user.metadata.map_value(|json| json.0).into(),
-        };
-        (user.username, profile)
-    });
-    let users = scope
-        .chat
-        .writes
-        .upsert_users(&scope.caller, profiles.collect())
-        .await?;
-    let users = users.into_iter().map(|user| User::new(&scope, user));
-    Ok(Some(UpsertUsersPayload {
-        users: users.collect(),
-    }))
 }

@@ -2,9 +2,9 @@
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use crate::graphql::error::{Nullable, Result, nullable};
+use super::mutate;
+use crate::graphql::error::Nullable;
 use crate::graphql::id::conversation_of;
-use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::Conversation;
 
 /// Input of `setTyping`.
@@ -37,19 +37,16 @@ impl TypingMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The conversation, and whether the viewer types.")] input: SetTypingInput,
     ) -> Nullable<SetTypingPayload> {
-        nullable(set_typing(ctx, input)).await
+        mutate(ctx, async |scope| {
+            let id = conversation_of(&input.conversation_id)?;
+            scope
+                .chat
+                .typing
+                .set(&scope.caller, id, input.typing)
+                .await?;
+            let conversation = Conversation::of(&scope, id).await?;
+            Ok(SetTypingPayload { conversation })
+        })
+        .await
     }
-}
-
-async fn set_typing(ctx: &Context<'_>, input: SetTypingInput) -> Result<Option<SetTypingPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let id = conversation_of(&input.conversation_id)?;
-    scope
-        .chat
-        .typing
-        .set(&scope.caller, id, input.typing)
-        .await?;
-    Ok(Some(SetTypingPayload {
-        conversation: Conversation::of(&scope, id).await?,
-    }))
 }

@@ -3,7 +3,7 @@
 use async_graphql::{ID, Object, SimpleObject};
 
 use super::User;
-use crate::graphql::connection::{Edge, PageInfo, RelayConnection};
+use crate::graphql::connection::{PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::DateTime;
@@ -65,7 +65,7 @@ impl Ban {
 #[derive(SimpleObject)]
 pub(crate) struct BanEdge {
     /// Cursor for `after` and `before` of `Conversation.bans`.
-    cursor: String,
+    pub(super) cursor: String,
     /// The ban.
     node: Ban,
 }
@@ -79,12 +79,6 @@ impl BanEdge {
     }
 }
 
-impl Edge for BanEdge {
-    fn cursor(&self) -> &str {
-        &self.cursor
-    }
-}
-
 /// A page of bans, ordered by username (bytewise).
 #[Object(name = "BanConnection")]
 impl RelayConnection<BanEdge> {
@@ -95,7 +89,7 @@ impl RelayConnection<BanEdge> {
 
     #[graphql(name = "pageInfo")]
     /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
+    async fn page(&self) -> &PageInfo {
+        &self.page
     }
 }

@@ -12,10 +12,10 @@ use super::{
     PinnedMessageEdge, SearchArguments, User, message::message_edge_by, missing, receipt,
 };
 use crate::chat::{HistoryRequest, VisibleConversation};
-use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
+use crate::graphql::connection::{PageArguments, PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Nullable, Result, nullable};
-use crate::graphql::id::{GlobalId, message_id};
+use crate::graphql::id::{GlobalId, message_of};
 use crate::graphql::scalar::{DateTime, Json, Uuid};
 use crate::graphql::scope::ViewerScope;
 use crate::model::{self, ConversationId, OrderKey};
@@ -33,13 +33,16 @@ impl Conversation {
         }
     }
 
-    pub(crate) async fn load(scope: &ViewerScope, id: ConversationId) -> Result<Option<Self>> {
-        Ok(scope
-            .loaders
-            .conversations
-            .load(id)
-            .await?
-            .map(|visible| Self::new(scope, visible.conversation)))
+    /// Loads a conversation if there is one that the viewer may see.
+    pub(crate) async fn load(
+        scope: &ViewerScope,
+        id: impl Into<Option<ConversationId>>,
+    ) -> Result<Option<Self>> {
+        let Some(id) = id.into() else {
+            return Ok(None);
+        };
+        let visible = scope.loaders.conversations.load(id).await?;
+        Ok(visible.map(|visible| Self::new(scope, visible.conversation)))
     }
 
     /// The conversation with the viewer's floor, which lies beside the membership.
@@ -58,6 +61,16 @@ impl Conversation {
         Self::load(scope, id)
             .await?
             .ok_or_else(|| missing("the conversation"))
+    }
+
+    /// Newest message that has this status at every other participant.
+    async fn newest_with(&self, status: model::DeliveryStatus) -> Nullable<Message> {
+        nullable(receipt::newest_with(
+            &self.scope,
+            self.conversation.id,
+            status,
+        ))
+        .await
     }
 
     pub(super) fn creation_time(&self) -> DateTime {
@@ -206,21 +219,13 @@ impl Conversation {
         #[graphql(desc = "Cursor of an edge: returns only earlier ones.")] before: Option<String>,
     ) -> Nullable<RelayConnection<BanEdge>> {
         nullable(async {
-            let arguments = PageArguments {
-                first,
-                after,
-                last,
-                before,
-            };
+            let arguments = PageArguments::new(first, after, last, before);
             let (scope, id) = (&self.scope, self.conversation.id);
             let request = arguments.request(List::Bans(id))?;
             let page = scope.chat.participants.bans(&scope.caller, id, &request);
             let page = page.await?;
-            Ok(
-                page.map(|page| {
-                    RelayConnection::from(page.map(|ban| BanEdge::new(scope, id, ban)))
-                }),
-            )
+            let edges = page.map(|page| page.map(|ban| BanEdge::new(scope, id, ban)));
+            Ok(edges.map(|page| RelayConnection::new(page, |edge| &edge.cursor)))
         })
         .await
     }
@@ -244,12 +249,7 @@ impl Conversation {
         )]
         username_prefix: Option<String>,
     ) -> Result<RelayConnection<ParticipantEdge>> {
-        let arguments = PageArguments {
-            first,
-            after,
-            last,
-            before,
-        };
+        let arguments = PageArguments::new(first, after, last, before);
         let request = arguments.request(List::Participants(self.conversation.id))?;
         let page = self
             .scope
@@ -262,7 +262,7 @@ impl Conversation {
             )
             .await?;
         let page = page.map(|participant| ParticipantEdge::new(&self.scope, participant));
-        Ok(page.into())
+        Ok(RelayConnection::new(page, |edge| &edge.cursor))
     }
 
     /// Messages of this conversation that match, newest first. A page may hold fewer messages than
@@ -373,12 +373,7 @@ impl Conversation {
         )]
         around: Option<ID>,
     ) -> Result<RelayConnection<MessageEdge>> {
-        let arguments = PageArguments {
-            first,
-            after,
-            last,
-            before,
-        };
+        let arguments = PageArguments::new(first, after, last, before);
         let request = match around {
             None => HistoryRequest::Page {
                 page: arguments.request(List::Messages(self.conversation.id))?,
@@ -393,9 +388,10 @@ impl Conversation {
             }
             Some(id) => {
                 let (_, count) = arguments.direction_and_count()?;
-                let message = message_id(&id)
-                    .filter(|(conversation, _)| *conversation == self.conversation.id);
-                let (_, message) = message.ok_or_else(|| missing("the message"))?;
+                let (conversation, message) = message_of(&id)?;
+                if conversation != self.conversation.id {
+                    return Err(missing("the message"));
+                }
                 HistoryRequest::Around { message, count }
             }
         };
@@ -410,7 +406,7 @@ impl Conversation {
             .await?;
         let cursors = List::Messages(self.conversation.id).cursors();
         let page = page.map(|message| message_edge_by(&cursors, &self.scope, message));
-        Ok(page.into())
+        Ok(RelayConnection::new(page, |edge| &edge.cursor))
     }
 
     /// Exact number of messages that the viewer sees, including deleted ones.
@@ -429,16 +425,9 @@ impl Conversation {
     /// Newest message that the viewer sees. Null if there is none.
     async fn last_message(&self) -> Nullable<Message> {
         nullable(async {
-            match self
-                .scope
-                .loaders
-                .last_messages
-                .load(self.conversation.id)
-                .await?
-            {
-                Some(id) => Message::load(&self.scope, self.conversation.id, id).await,
-                None => Ok(None),
-            }
+            let id = self.conversation.id;
+            let last = self.scope.loaders.last_messages.load(id).await?;
+            Message::load(&self.scope, id, last).await
         })
         .await
     }
@@ -447,31 +436,19 @@ impl Conversation {
     /// the status DELIVERED exactly up to it. Null if a participant has received none, without
     /// others, and in a large conversation.
     async fn delivered_to_all_up_to(&self) -> Nullable<Message> {
-        let status = model::DeliveryStatus::Delivered;
-        nullable(receipt::newest_with(
-            &self.scope,
-            self.conversation.id,
-            status,
-        ))
-        .await
+        self.newest_with(model::DeliveryStatus::Delivered).await
     }
 
     /// Newest message that every other participant has read, agents not counted: a message of the viewer has the status
     /// READ exactly up to it. Null if a participant has read none, without others, and in a large
     /// conversation.
     async fn read_by_all_up_to(&self) -> Nullable<Message> {
-        let status = model::DeliveryStatus::Read;
-        nullable(receipt::newest_with(
-            &self.scope,
-            self.conversation.id,
-            status,
-        ))
-        .await
+        self.newest_with(model::DeliveryStatus::Read).await
     }
 
     /// The viewer's inbox entry of this conversation.
     async fn inbox_entry(&self) -> Nullable<InboxEntry> {
-        nullable(async { InboxEntry::load(&self.scope, self.conversation.id).await }).await
+        nullable(InboxEntry::load(&self.scope, self.conversation.id)).await
     }
 
     /// Pinned messages, the last pinned first: at most 100. Without `first` and `last` a page has 20.
@@ -490,24 +467,19 @@ impl Conversation {
         #[graphql(desc = "Cursor of a message: returns only messages that were pinned later.")]
         before: Option<String>,
     ) -> Result<RelayConnection<PinnedMessageEdge>> {
-        let arguments = PageArguments {
-            first,
-            after,
-            last,
-            before,
-        };
+        let arguments = PageArguments::new(first, after, last, before);
         let id = self.conversation.id;
         let request = arguments.request(List::Pinned(id))?;
         let floor = self.visible().await?.floor;
         let history = &self.scope.chat.history;
         let page = history.pinned_page(id, floor, &request).await?;
         let edge = |message| PinnedMessageEdge::of(&self.scope, &message);
-        Ok(model::Page {
+        let page = model::Page {
             items: page.items.into_iter().filter_map(edge).collect(),
             has_previous: page.has_previous,
             has_next: page.has_next,
-        }
-        .into())
+        };
+        Ok(RelayConnection::new(page, |edge| &edge.cursor))
     }
 
     /// Current position of the event stream. Fetch it with the data or before it, then subscribe to
@@ -536,12 +508,6 @@ pub(crate) struct ConversationEdge {
     pub(crate) node: Conversation,
 }
 
-impl Edge for ConversationEdge {
-    fn cursor(&self) -> &str {
-        &self.cursor
-    }
-}
-
 /// A page of conversations. It may hold fewer than requested with `hasNextPage` true; `endCursor` is
 /// then further on.
 #[Object(name = "ConversationConnection")]
@@ -553,7 +519,7 @@ impl RelayConnection<ConversationEdge> {
 
     #[graphql(name = "pageInfo")]
     /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
+    async fn page(&self) -> &PageInfo {
+        &self.page
     }
 }

@@ -165,10 +165,8 @@ impl InboxEntry {
             if let Some(known) = &self.read.last_message {
                 return Ok(Some(Message::new(&self.scope, Arc::clone(known))));
             }
-            match self.row.visible_last_message() {
-                Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
-                None => Ok(None),
-            }
+            let last = self.row.visible_last_message();
+            Message::load(&self.scope, self.row.conversation, last).await
         })
         .await
     }
@@ -194,10 +192,8 @@ impl InboxEntry {
     /// Oldest unread message. Null if nothing is unread.
     async fn first_unread_message(&self) -> Nullable<Message> {
         nullable(async {
-            match self.unread().await?.first {
-                Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
-                None => Ok(None),
-            }
+            let first = self.unread().await?.first;
+            Message::load(&self.scope, self.row.conversation, first).await
         })
         .await
     }
@@ -205,10 +201,8 @@ impl InboxEntry {
     /// Newest message that the viewer has read. Null if the viewer has read none, marked all as unread,
     /// or does not see it any more.
     async fn read_up_to(&self) -> Nullable<Message> {
-        nullable(async {
-            Message::at(&self.scope, self.row.conversation, self.row.read_up_to()).await
-        })
-        .await
+        let Self { scope, row, .. } = self;
+        nullable(Message::at(scope, row.conversation, row.read_up_to())).await
     }
 
     /// Number of unread messages that mention the viewer or everyone. Exact up to the cap of the server
@@ -225,10 +219,8 @@ impl InboxEntry {
     /// Oldest unread message that mentions the viewer or everyone. Null if there is none.
     async fn first_unread_mention(&self) -> Nullable<Message> {
         nullable(async {
-            match self.mentions().await?.first {
-                Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
-                None => Ok(None),
-            }
+            let first = self.mentions().await?.first;
+            Message::load(&self.scope, self.row.conversation, first).await
         })
         .await
     }

@@ -64,14 +64,9 @@ impl LiveMessage {
 
     /// Message that it replies to. Null if it is no reply, and if the viewer does not see that message.
     async fn reply_to(&self) -> Nullable<Message> {
-        nullable(async {
-            let message = &self.view.message;
-            match message.start.reply_to {
-                Some(id) => Message::load(&self.scope, message.key.conversation, id).await,
-                None => Ok(None),
-            }
-        })
-        .await
+        let message = &self.view.message;
+        let (conversation, id) = (message.key.conversation, message.start.reply_to);
+        nullable(Message::load(&self.scope, conversation, id)).await
     }
 
     /// Text so far: at most 16 KiB of UTF-8.
@@ -113,15 +108,7 @@ impl LiveMessage {
 
     /// The message that it became. Null unless it is SENT.
     async fn message(&self) -> Nullable<Message> {
-        nullable(async {
-            match self.view.sent {
-                Some(id) => {
-                    let conversation = self.view.message.key.conversation;
-                    Message::load(&self.scope, conversation, id).await
-                }
-                None => Ok(None),
-            }
-        })
-        .await
+        let conversation = self.view.message.key.conversation;
+        nullable(Message::load(&self.scope, conversation, self.view.sent)).await
     }
 }

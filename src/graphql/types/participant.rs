@@ -3,7 +3,7 @@
 use async_graphql::{ID, Object, SimpleObject};
 
 use super::{Conversation, Message, ParticipantRole, User};
-use crate::graphql::connection::{Edge, PageInfo, RelayConnection};
+use crate::graphql::connection::{PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
@@ -108,7 +108,7 @@ impl Participant {
 #[derive(SimpleObject)]
 pub(crate) struct ParticipantEdge {
     /// Cursor for `after` and `before` of `Conversation.participants`.
-    cursor: String,
+    pub(super) cursor: String,
     /// The participant.
     node: Participant,
 }
@@ -125,12 +125,6 @@ impl ParticipantEdge {
     }
 }
 
-impl Edge for ParticipantEdge {
-    fn cursor(&self) -> &str {
-        &self.cursor
-    }
-}
-
 /// A page of participants, ordered by username (bytewise).
 #[Object(name = "ParticipantConnection")]
 impl RelayConnection<ParticipantEdge> {
@@ -141,7 +135,7 @@ impl RelayConnection<ParticipantEdge> {
 
     #[graphql(name = "pageInfo")]
     /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
+    async fn page(&self) -> &PageInfo {
+        &self.page
     }
 }

@@ -6,7 +6,7 @@ use async_graphql::{Object, SimpleObject};
 
 use super::sync_fields::SyncObject;
 use super::{Message, User};
-use crate::graphql::connection::{Edge, PageInfo, RelayConnection};
+use crate::graphql::connection::{PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
@@ -16,7 +16,7 @@ use crate::model::{self, PinKey};
 #[derive(SimpleObject)]
 pub(crate) struct PinnedMessageEdge {
     /// Cursor for `after` and `before` of `Conversation.pinnedMessages`.
-    cursor: String,
+    pub(super) cursor: String,
     /// The pinned message.
     node: SyncObject<Message>,
     /// User who pinned the message.
@@ -38,12 +38,6 @@ impl PinnedMessageEdge {
     }
 }
 
-impl Edge for PinnedMessageEdge {
-    fn cursor(&self) -> &str {
-        &self.cursor
-    }
-}
-
 /// Page of pinned messages, the last pinned first.
 #[Object(name = "PinnedMessageConnection")]
 impl RelayConnection<PinnedMessageEdge> {
@@ -54,7 +48,7 @@ impl RelayConnection<PinnedMessageEdge> {
 
     #[graphql(name = "pageInfo")]
     /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
+    async fn page(&self) -> &PageInfo {
+        &self.page
     }
 }

@@ -52,11 +52,7 @@ impl Reaction {
         &self,
         #[graphql(desc = "Number of users: 0 to 100. Default: 20.")] first: Option<i32>,
     ) -> Result<Vec<User>> {
-        let (_, count) = PageArguments {
-            first,
-            ..PageArguments::default()
-        }
-        .direction_and_count()?;
+        let (_, count) = PageArguments::forward(first, None).direction_and_count()?;
         Ok(self
             .reaction()
             .users

@@ -3,7 +3,7 @@
 use async_graphql::{Enum, Object, SimpleObject};
 
 use super::{Message, User};
-use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
+use crate::graphql::connection::{PageArguments, PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorKey, List};
 use crate::graphql::error::Result;
 use crate::graphql::scope::ViewerScope;
@@ -37,12 +37,6 @@ pub(crate) struct ReceiptEdge {
     cursor: String,
     /// The receipt.
     node: Receipt,
-}
-
-impl Edge for ReceiptEdge {
-    fn cursor(&self) -> &str {
-        &self.cursor
-    }
 }
 
 /// Least advanced status among the receivers of a message.
@@ -94,7 +88,7 @@ pub(super) async fn receipts(
             user: User::new(scope, participant.user),
         },
     });
-    Ok(page.into())
+    Ok(RelayConnection::new(page, |edge| &edge.cursor))
 }
 
 /// A page of receipts, ordered by username (bytewise).
@@ -107,7 +101,7 @@ impl RelayConnection<ReceiptEdge> {
 
     #[graphql(name = "pageInfo")]
     /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
+    async fn page(&self) -> &PageInfo {
+        &self.page
     }
 }

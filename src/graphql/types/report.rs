@@ -101,11 +101,9 @@ impl Report {
     /// The reported message in its current state. Null without one.
     async fn message(&self) -> Nullable<Message> {
         nullable(async {
-            match (self.report.conversation, self.report.message) {
-                (Some(conversation), Some(message)) => {
-                    Message::load(&self.scope, conversation, message).await
-                }
-                (_, _) => Ok(None),
+            match self.report.conversation {
+                Some(id) => Message::load(&self.scope, id, self.report.message).await,
+                None => Ok(None),
             }
         })
         .await
@@ -113,13 +111,7 @@ impl Report {
 
     /// The conversation that the reporter named, or that of the message. Null without one.
     async fn conversation(&self) -> Nullable<Conversation> {
-        nullable(async {
-            match self.report.conversation {
-                Some(conversation) => Conversation::load(&self.scope, conversation).await,
-                None => Ok(None),
-            }
-        })
-        .await
+        nullable(Conversation::load(&self.scope, self.report.conversation)).await
     }
 
     /// Body of the message at the time of the report: at most its first 4 KiB. Null without a

@@ -5,7 +5,7 @@ use async_graphql::parser::types::Field;
 use async_graphql::{ID, Object, SimpleObject};
 
 use super::sync_fields::{JsonText, SyncFields};
-use crate::graphql::connection::{Edge, PageInfo, RelayConnection};
+use crate::graphql::connection::{PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
@@ -198,12 +198,6 @@ impl UserEdge {
     }
 }
 
-impl Edge for UserEdge {
-    fn cursor(&self) -> &str {
-        &self.cursor
-    }
-}
-
 /// A page of users.
 #[Object(name = "UserConnection")]
 impl RelayConnection<UserEdge> {
@@ -214,7 +208,7 @@ impl RelayConnection<UserEdge> {
 
     #[graphql(name = "pageInfo")]
     /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
+    async fn page(&self) -> &PageInfo {
+        &self.page
     }
 }

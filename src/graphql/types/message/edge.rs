@@ -6,7 +6,7 @@ use async_graphql::parser::types::Field;
 use async_graphql::{Object, SimpleObject};
 
 use super::Message;
-use crate::graphql::connection::{Edge, PageInfo, RelayConnection};
+use crate::graphql::connection::{PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorEncoder, List};
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::sync_fields::{JsonText, SyncFields, SyncList, SyncObject};
@@ -16,7 +16,7 @@ use crate::model::{self, OrderKey};
 #[derive(SimpleObject)]
 pub(crate) struct MessageEdge {
     /// Cursor for `after` and `before` of `Conversation.messages`, and for `messageAdded(after:)`.
-    cursor: String,
+    pub(in crate::graphql::types) cursor: String,
     /// The message.
     node: SyncObject<Message>,
 }
@@ -33,18 +33,9 @@ impl SyncFields for MessageEdge {
     }
 }
 
-impl Edge for MessageEdge {
-    fn cursor(&self) -> &str {
-        &self.cursor
-    }
-}
-
 pub(crate) fn message_edge(scope: &ViewerScope, message: Arc<model::Message>) -> MessageEdge {
-    message_edge_by(
-        &List::Messages(message.conversation).cursors(),
-        scope,
-        message,
-    )
+    let position = message.id.order_key();
+    message_edge_at(scope, message, &position)
 }
 
 /// Edge whose cursor resumes a stream of messages at this position.
@@ -82,7 +73,7 @@ impl RelayConnection<MessageEdge> {
 
     #[graphql(name = "pageInfo")]
     /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
+    async fn page(&self) -> &PageInfo {
+        &self.page
     }
 }

@@ -41,13 +41,16 @@ impl Message {
         }
     }
 
-    /// Loads a message if the viewer may see it. All loads of one request share one check of the
+    /// Loads a message if there is one that the viewer may see. All loads of one request share one check of the
     /// membership.
     pub(crate) async fn load(
         scope: &ViewerScope,
         conversation: ConversationId,
-        id: MessageId,
+        id: impl Into<Option<MessageId>>,
     ) -> Result<Option<Self>> {
+        let Some(id) = id.into() else {
+            return Ok(None);
+        };
         let loaders = &scope.loaders;
         let (seen, message) = try_join(
             loaders.conversations.load(conversation),
@@ -167,13 +170,8 @@ impl Message {
     /// Message that this one replies to. Null if it is no reply, and if the viewer does not see that
     /// message: it has expired, was truncated or cleared, or is older than what the viewer sees.
     async fn reply_to(&self) -> Nullable<Self> {
-        nullable(async {
-            match self.message.reply_to {
-                Some(id) => Self::load(&self.scope, self.message.conversation, id).await,
-                None => Ok(None),
-            }
-        })
-        .await
+        let Self { scope, message } = self;
+        nullable(Self::load(scope, message.conversation, message.reply_to)).await
     }
 
     /// The `idempotencyKey` of `sendMessage`, by which a client matches its optimistic message.
@@ -292,12 +290,7 @@ impl Message {
         receipt::receipts(
             &self.scope,
             &self.message,
-            &PageArguments {
-                first,
-                after,
-                last,
-                before,
-            },
+            &PageArguments::new(first, after, last, before),
         )
         .await
     }
