@@ -126,105 +126,71 @@ impl OutboxEventKind {
 
     /// Whether the payload is the message itself.
     pub const fn has_message(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::MessageAdded
-            | Self::MessageEdited
-            | Self::MessageDeleted
-            | Self::ReactionsChanged
-            | Self::PinsChanged => true,
-            Self::ParticipantAdded
-            | Self::ParticipantRemoved
-            | Self::RoleChanged
-            | Self::ConversationRenamed
-            | Self::ConversationCreated
-            | Self::ParticipantUpdated
-            | Self::ConversationUpdated
-            | Self::HistoryExpired
-            | Self::Reported
-            | Self::UserErased => false,
-        }
+                | Self::MessageEdited
+                | Self::MessageDeleted
+                | Self::ReactionsChanged
+                | Self::PinsChanged
+        )
     }
 
     /// Whether the payload is a participant.
     pub const fn has_user(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::ParticipantAdded
-            | Self::ParticipantRemoved
-            | Self::RoleChanged
-            | Self::ParticipantUpdated => true,
-            Self::MessageAdded
-            | Self::MessageEdited
-            | Self::MessageDeleted
-            | Self::ReactionsChanged
-            | Self::PinsChanged
-            | Self::ConversationRenamed
-            | Self::ConversationCreated
-            | Self::ConversationUpdated
-            | Self::HistoryExpired
-            | Self::Reported
-            | Self::UserErased => false,
-        }
+                | Self::ParticipantRemoved
+                | Self::RoleChanged
+                | Self::ParticipantUpdated
+        )
     }
 }
 
 impl OutboxEvent {
-    pub const fn message_added(message: MessageId) -> Self {
+    const fn new(kind: OutboxEventKind, id: TimeUuid) -> Self {
         Self {
-            id: message,
-            kind: OutboxEventKind::MessageAdded,
-            message,
+            id,
+            kind,
+            message: id,
             user: None,
             newly_mentioned: Mentions::NONE,
         }
+    }
+
+    pub const fn message_added(message: MessageId) -> Self {
+        Self::new(OutboxEventKind::MessageAdded, message)
     }
 
     /// The creation of a conversation under this id.
     pub const fn conversation_created(change: ChangeId) -> Self {
-        Self {
-            id: change,
-            kind: OutboxEventKind::ConversationCreated,
-            message: change,
-            user: None,
-            newly_mentioned: Mentions::NONE,
-        }
+        Self::new(OutboxEventKind::ConversationCreated, change)
     }
 
     /// A report, whose id is the event's.
     pub const fn reported(report: ReportId) -> Self {
-        Self {
-            id: report,
-            kind: OutboxEventKind::Reported,
-            message: report,
-            user: None,
-            newly_mentioned: Mentions::NONE,
-        }
+        Self::new(OutboxEventKind::Reported, report)
     }
 
     /// Messages of a conversation have expired.
     pub const fn history_expired(id: TimeUuid) -> Self {
-        Self {
-            id,
-            kind: OutboxEventKind::HistoryExpired,
-            message: id,
-            user: None,
-            newly_mentioned: Mentions::NONE,
-        }
+        Self::new(OutboxEventKind::HistoryExpired, id)
     }
 
     /// The end of an erasure.
-    pub const fn user_erased(id: TimeUuid, user: UserId) -> Self {
+    pub fn user_erased(id: TimeUuid, user: UserId) -> Self {
         Self {
-            id,
-            kind: OutboxEventKind::UserErased,
-            message: id,
             user: Some(user),
-            newly_mentioned: Mentions::NONE,
+            ..Self::new(OutboxEventKind::UserErased, id)
         }
     }
 
     pub fn of_change(change: &Change) -> Self {
         let kind = match change.kind {
-            ChangeKind::MessageLate => return Self::message_added(change.message),
+            ChangeKind::MessageLate => {
+                return Self::message_added(change.message);
+            }
             ChangeKind::MessageEdited => OutboxEventKind::MessageEdited,
             ChangeKind::MessageDeleted => OutboxEventKind::MessageDeleted,
             ChangeKind::ReactionsChanged => OutboxEventKind::ReactionsChanged,
@@ -238,11 +204,9 @@ impl OutboxEvent {
             ChangeKind::HistoryRaised => OutboxEventKind::HistoryExpired,
         };
         Self {
-            id: change.id,
-            kind,
             message: change.message,
             user: kind.has_user().then(|| change.user.clone()),
-            newly_mentioned: Mentions::NONE,
+            ..Self::new(kind, change.id)
         }
     }
 
