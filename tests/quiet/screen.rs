@@ -83,7 +83,7 @@ impl Screen {
         let mut opened = streams
             .lives(self.user.clone(), self.on, after.clone())
             .await?;
-        let first = opened.next().await.unwrap()?;
+        let first = opened.next().await?.unwrap();
         assert!(first.change.is_none(), "the first payload is a position");
         if let Some(after) = after {
             assert_eq!(first.cursor, after);
@@ -91,7 +91,7 @@ impl Screen {
         self.cursor = Some(first.cursor);
         let (sender, updates) = mpsc::channel(UPDATES_MAX);
         let reader = tokio::spawn(async move {
-            while let Some(update) = opened.next().await {
+            while let Some(update) = opened.next().await.transpose() {
                 sender.send(update).await.unwrap();
             }
         });

@@ -340,7 +340,7 @@ async fn the_membership_changes_on_one_while_the_other_sends() {
     let mut inbox = other.inbox(ida).await;
     one.remove(&anna, conversation, ida).await;
     let removed_at = Instant::now();
-    soon(async { while messages.next().await.is_some() {} }).await;
+    soon(async { while messages.next().await.unwrap().is_some() {} }).await;
     receive_event(
         &mut events,
         |event| matches!(event, ConversationEvent::ParticipantRemoved(user) if user == ida),
@@ -350,7 +350,7 @@ async fn the_membership_changes_on_one_while_the_other_sends() {
         "one who was removed heard of it on the other server after {:?}",
         removed_at.elapsed()
     );
-    soon(async { while events.next().await.is_some() {} }).await;
+    soon(async { while events.next().await.unwrap().is_some() {} }).await;
     soon(async {
         loop {
             receive_entry(&mut inbox, conversation).await;

@@ -120,81 +120,65 @@ impl ConversationUpdates {
 
     /// The next update. A viewer who no longer takes part receives their own removal, and then
     /// `None`.
-    pub async fn next(&mut self) -> Option<Result<ConversationUpdate>> {
+    pub async fn next(&mut self) -> Result<Option<ConversationUpdate>> {
         if self.has_ended {
-            return None;
+            return Ok(None);
         }
-        let update = loop {
-            let update = match self.replay_or_receive().await? {
-                Ok(update) => update,
-                Err(error) => return Some(Err(error)),
-            };
-            match self.source.guard.may_still_see().await {
-                Ok(true) if !update.is_visible_to(&self.source.guard) => {}
-                may_see => break (update, may_see),
-            }
-        };
-        let (update, may_see) = update;
-        match may_see {
-            Ok(true) => Some(Ok(update)),
-            Ok(false) => {
-                self.has_ended = true;
-                match self.source.guard.is_hidden().await {
-                    // The viewer still takes part, and has blocked the other participant.
-                    Ok(true) => return None,
-                    Ok(false) => {}
-                    Err(error) => return Some(Err(error)),
+        while let Some(update) = self.replay_or_receive().await? {
+            let guard = &mut self.source.guard;
+            if guard.may_still_see().await? {
+                if update.is_visible_to(guard) {
+                    return Ok(Some(update));
                 }
-                let event =
-                    ConversationEvent::ParticipantRemoved(self.source.guard.viewer().clone());
-                Some(Ok(ConversationUpdate {
-                    event: Some(event),
-                    key: None,
-                    logged_at: None,
-                    ..update
-                }))
+                continue;
             }
-            Err(error) => Some(Err(error)),
+            self.has_ended = true;
+            // A viewer who has blocked the other participant still takes part.
+            let is_removed = !guard.is_hidden().await?;
+            let event = ConversationEvent::ParticipantRemoved(guard.viewer().clone());
+            return Ok(is_removed.then_some(ConversationUpdate {
+                event: Some(event),
+                key: None,
+                logged_at: None,
+                ..update
+            }));
         }
+        Ok(None)
     }
 
-    async fn replay_or_receive(&mut self) -> Option<Result<ConversationUpdate>> {
+    async fn replay_or_receive(&mut self) -> Result<Option<ConversationUpdate>> {
         loop {
             if let Some(mut update) = self.pending.pop_front() {
                 self.quiet.record_delivery();
                 update.is_live = self.is_live;
-                return Some(Ok(update));
+                return Ok(Some(update));
             }
             if self.is_behind {
                 // Boxed: every live stream would reserve the size of the future.
-                match Box::pin(self.read_next_page()).await {
-                    Ok(()) => continue,
-                    Err(error) => return Some(Err(error)),
-                }
+                Box::pin(self.read_next_page()).await?;
+                continue;
             }
             if !std::mem::replace(&mut self.is_live, true) {
-                return Some(Ok(ConversationUpdate::of_position(self.position)));
+                return Ok(Some(ConversationUpdate::of_position(self.position)));
             }
             let received = tokio::select! {
                 biased;
-                received = self.source.subscription.next() => Some(received),
-                () = self.quiet.wait() => None,
-            };
-            match received {
-                Some(received) => {
-                    let received = received?;
-                    if let Received::Notice(notice) = &received
-                        && self.source.guard.is_own_block(&notice.event)
-                    {
-                        match self.source.guard.is_hidden().await {
-                            Ok(true) => return None,
-                            Ok(false) => continue,
-                            Err(error) => return Some(Err(error)),
-                        }
-                    }
-                    self.accept(received);
+                received = self.source.subscription.next() => received,
+                () = self.quiet.wait() => {
+                    self.repeat_position();
+                    continue;
                 }
-                None => self.repeat_position(),
+            };
+            let Some(received) = received else {
+                return Ok(None);
+            };
+            match &received {
+                Received::Notice(notice) if self.source.guard.is_own_block(&notice.event) => {
+                    if self.source.guard.is_hidden().await? {
+                        return Ok(None);
+                    }
+                }
+                Received::Notice(_) | Received::Lagged => self.accept(received),
             }
         }
     }

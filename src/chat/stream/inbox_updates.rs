@@ -183,15 +183,15 @@ impl InboxUpdates {
         self
     }
 
-    pub async fn next(&mut self) -> Option<Result<InboxUpdate>> {
+    pub async fn next(&mut self) -> Result<Option<InboxUpdate>> {
         loop {
             if let Some(mut update) = self.pending.pop_front() {
                 self.quiet.record_delivery();
                 update.is_live = self.is_live;
-                return Some(Ok(update));
+                return Ok(Some(update));
             }
             if !std::mem::replace(&mut self.is_live, true) {
-                return Some(Ok(InboxUpdate::of_position(self.position)));
+                return Ok(Some(InboxUpdate::of_position(self.position)));
             }
             let receive = select_all(
                 self.subscriptions
@@ -204,12 +204,10 @@ impl InboxUpdates {
                 () = self.quiet.wait() => None,
             };
             // Boxed: every quiet stream would reserve the size of the future.
-            let accepted = match received {
-                Some(received) => Box::pin(self.accept(received?)).await,
-                None => Box::pin(self.repeat_position()).await,
-            };
-            if let Err(error) = accepted {
-                return Some(Err(error));
+            match received {
+                Some(Some(received)) => Box::pin(self.accept(received)).await?,
+                Some(None) => return Ok(None),
+                None => Box::pin(self.repeat_position()).await?,
             }
         }
     }

@@ -13,7 +13,6 @@ use super::update_key::UpdateKey;
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::error::{Error, Result};
-use crate::chat::in_flight_ids::CURSOR_AHEAD_MAX_MICROS;
 use crate::chat::live_feed::{LiveFeed, SILENCE_MICROS};
 use crate::model::{
     ConversationId, Event, LiveCursor, LiveKey, LiveMessageId, LivePosition, LiveStep, Timestamp,
@@ -112,35 +111,30 @@ impl StreamService {
 
     /// Refuses cursors whose texts may be gone, or were others before the store was restored.
     fn check_live_cursor(&self, after: &LiveCursor) -> Result<()> {
-        let now = self.in_flight.now();
-        let oldest = now.plus_micros(-LiveCursor::LIFETIME_MICROS);
-        let newest = now.plus_micros(CURSOR_AHEAD_MAX_MICROS);
-        let is_ahead = self.is_shared() && after.at > newest;
-        if after.at < oldest.max(self.resumable_since) || is_ahead {
+        let oldest = self
+            .in_flight
+            .now()
+            .plus_micros(-LiveCursor::LIFETIME_MICROS);
+        if after.at < oldest.max(self.resumable_since) {
             return Err(Error::CursorExpired);
         }
-        Ok(())
+        self.check_cursor_ahead(after.at)
     }
 }
 
 impl LiveUpdates {
     /// The next update. `None` once the viewer no longer takes part.
-    pub async fn next(&mut self) -> Option<Result<LiveUpdate>> {
-        loop {
-            let next = match self.next_step().await? {
-                Ok(next) => next,
-                Err(error) => return Some(Err(error)),
-            };
-            match self.update_of(next).await {
-                Ok(Some(Some(update))) => {
-                    self.quiet.record_delivery();
-                    return Some(Ok(update));
-                }
-                Ok(Some(None)) => {}
-                Ok(None) => return None,
-                Err(error) => return Some(Err(error)),
+    pub async fn next(&mut self) -> Result<Option<LiveUpdate>> {
+        while let Some(next) = self.next_step().await? {
+            if !self.guard.may_still_see().await? {
+                break;
+            }
+            if let Some(update) = self.update_of(next).await? {
+                self.quiet.record_delivery();
+                return Ok(Some(update));
             }
         }
+        Ok(None)
     }
 
     pub fn guard(&self) -> &MembershipGuard {
@@ -152,72 +146,67 @@ impl LiveUpdates {
         !self.steps.is_empty()
     }
 
-    /// The update of a step, unless the viewer sees nothing of it. `None` once the viewer no longer takes part.
+    /// The update of a step, unless the viewer sees nothing of it.
     async fn update_of(
         &mut self,
         next: Option<(Arc<LiveStep>, UpdateKey)>,
-    ) -> Result<Option<Option<LiveUpdate>>> {
-        if !self.guard.may_still_see().await? {
-            return Ok(None);
-        }
+    ) -> Result<Option<LiveUpdate>> {
         let Some((step, key)) = next else {
             let cursor = self.position.take();
-            return Ok(Some(cursor.map(|cursor| LiveUpdate {
+            return Ok(cursor.map(|cursor| LiveUpdate {
                 cursor,
                 change: None,
-            })));
+            }));
         };
         let sender = &step.view.message.start.sender;
         if self.guard.has_blocked(sender).await? {
-            return Ok(Some(None));
+            return Ok(None);
         }
         let silent_at = step.view.message.touched_at.plus_micros(SILENCE_MICROS);
         // A step may come after the last one of its live message.
         let may_begin =
             silent_at > self.streams.in_flight.now() && self.feed.has(step.view.message.key.id);
-        Ok(Some(self.shown.advance(step, key, may_begin)))
+        Ok(self.shown.advance(step, key, may_begin))
     }
 
-    /// The next step. `Some(Ok(None))` stands for a position. `None` once a block hides the conversation.
-    async fn next_step(&mut self) -> Option<Result<Option<(Arc<LiveStep>, UpdateKey)>>> {
+    /// The next step. `Some(None)` stands for a position. `None` once a block hides the conversation.
+    async fn next_step(&mut self) -> Result<Option<Option<(Arc<LiveStep>, UpdateKey)>>> {
         loop {
             if self.position.is_some() {
-                return Some(Ok(None));
+                return Ok(Some(None));
             }
             if let Some(next) = self.steps.pop_front() {
-                return Some(Ok(Some(next)));
+                return Ok(Some(Some(next)));
             }
             if self.is_behind {
                 // Boxed: every waiting stream would reserve the size of the future.
-                match Box::pin(self.catch_up()).await {
-                    Ok(()) => continue,
-                    Err(error) => return Some(Err(error)),
-                }
+                Box::pin(self.catch_up()).await?;
+                continue;
             }
             let received = tokio::select! {
                 biased;
-                received = self.subscription.next() => received?,
+                received = self.subscription.next() => received,
                 () = self.quiet.wait() => {
                     self.repeat_position();
                     continue;
                 }
             };
             match received {
-                Received::Notice(notice) => {
+                Some(Received::Notice(notice)) => {
                     if let Event::LiveStepped(step) = &notice.event {
                         let step = Arc::clone(step);
-                        return Some(Ok(Some((step, UpdateKey::of_notice(notice)))));
+                        return Ok(Some(Some((step, UpdateKey::of_notice(notice)))));
                     }
                     if self.guard.is_own_block(&notice.event) {
-                        match self.guard.is_hidden().await {
-                            Ok(true) => return None,
-                            // A user who is blocked no more has written meanwhile.
-                            Ok(false) => self.is_behind = true,
-                            Err(error) => return Some(Err(error)),
+                        if self.guard.is_hidden().await? {
+                            return Ok(None);
                         }
+                        // A user who is blocked no more has written meanwhile.
+                        self.is_behind = true;
                     }
                 }
-                Received::Lagged => (self.is_behind, self.has_gap) = (true, true),
+                Some(Received::Lagged) => (self.is_behind, self.has_gap) = (true, true),
+                None => return Ok(None),
             }
         }
     }

@@ -50,7 +50,7 @@ impl StreamService {
     ) -> Result<MessageUpdates> {
         let caller = &caller.into();
         if let Some(after) = after {
-            self.check_cursor_ahead(after)?;
+            self.check_cursor_ahead(after.moment())?;
         }
         let source = ConversationSource::open(self, caller, conversation).await?;
         let last = match after {
@@ -74,22 +74,17 @@ impl StreamService {
 
 impl MessageUpdates {
     /// The next message. `None` once the viewer no longer takes part.
-    pub async fn next(&mut self) -> Option<Result<MessageUpdate>> {
-        loop {
-            let update = match self.replay_or_receive().await? {
-                Ok(update) => update,
-                Err(error) => return Some(Err(error)),
-            };
-            match self.source.guard.may_still_see().await {
-                Ok(true) if self.source.guard.floor().shows(update.message.id) => {
-                    return Some(Ok(update));
-                }
-                // Below the floor nothing exists.
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(error) => return Some(Err(error)),
+    pub async fn next(&mut self) -> Result<Option<MessageUpdate>> {
+        while let Some(update) = self.replay_or_receive().await? {
+            if !self.source.guard.may_still_see().await? {
+                break;
+            }
+            // Below the floor nothing exists.
+            if self.source.guard.floor().shows(update.message.id) {
+                return Ok(Some(update));
             }
         }
+        Ok(None)
     }
 
     /// Whether a message of a replay is at hand.
@@ -103,12 +98,12 @@ impl MessageUpdates {
         &self.source.guard
     }
 
-    async fn replay_or_receive(&mut self) -> Option<Result<MessageUpdate>> {
+    async fn replay_or_receive(&mut self) -> Result<Option<MessageUpdate>> {
         loop {
             while let Some(replay) = &mut self.replay {
                 match replay.pop_front() {
                     Some(update) if self.accept(&update.message, update.position) => {
-                        return Some(Ok(update));
+                        return Ok(Some(update));
                     }
                     Some(_) => {}
                     None => self.replay = None,
@@ -116,29 +111,28 @@ impl MessageUpdates {
             }
             if self.is_behind {
                 // Boxed: every live stream would reserve the size of the future.
-                match Box::pin(self.read_next_page()).await {
-                    Ok(()) => continue,
-                    Err(error) => return Some(Err(error)),
-                }
+                Box::pin(self.read_next_page()).await?;
+                continue;
             }
-            match self.source.subscription.next().await? {
+            let Some(received) = self.source.subscription.next().await else {
+                return Ok(None);
+            };
+            match received {
                 Received::Notice(notice) => {
                     if let Event::MessageAdded(message) = &notice.event {
                         let position = message.id.order_key().min(notice.position_max);
                         if self.accept(message, position) {
                             let message = Arc::clone(message);
-                            return Some(Ok(MessageUpdate {
+                            return Ok(Some(MessageUpdate {
                                 position,
                                 message,
                                 key: UpdateKey::of_notice(notice),
                             }));
                         }
-                    } else if self.may_end_with(&notice.event) {
-                        match self.source.guard.may_still_see().await {
-                            Ok(true) => {}
-                            Ok(false) => return None,
-                            Err(error) => return Some(Err(error)),
-                        }
+                    } else if self.may_end_with(&notice.event)
+                        && !self.source.guard.may_still_see().await?
+                    {
+                        return Ok(None);
                     }
                 }
                 Received::Lagged => {

@@ -146,14 +146,14 @@ impl StreamService {
         if after.moment() < oldest {
             return Err(Error::CursorExpired);
         }
-        self.check_cursor_ahead(after)
+        self.check_cursor_ahead(after.moment())
     }
 
     /// Refuses cursors that no server of a cluster has returned: ids and cursors are ahead of the
     /// clocks by less.
-    fn check_cursor_ahead(&self, after: OrderKey) -> Result<()> {
+    fn check_cursor_ahead(&self, after: Timestamp) -> Result<()> {
         let latest = self.in_flight.now().plus_micros(CURSOR_AHEAD_MAX_MICROS);
-        if self.is_shared() && after.moment() > latest {
+        if self.is_shared() && after > latest {
             return Err(Error::CursorExpired);
         }
         Ok(())

@@ -159,23 +159,20 @@ fn parse_followed(usernames: &[String]) -> Result<Vec<UserId>> {
 
 impl PresenceUpdates {
     /// The next update. `None` only for an empty list of users.
-    pub async fn next(&mut self) -> Option<Result<PresenceUpdate>> {
+    pub async fn next(&mut self) -> Result<Option<PresenceUpdate>> {
         if self.followed.is_empty() {
-            return None;
+            return Ok(None);
         }
         loop {
-            if let Err(error) = self.register_followed().await {
-                return Some(Err(error));
-            }
+            self.register_followed().await?;
             while let Some(user) = self.pending.pop_front() {
-                match self.read_presence(&user).await {
-                    Ok(Some(presence)) => return Some(Ok(PresenceUpdate { user, presence })),
-                    Ok(None) => {}
-                    Err(error) => return Some(Err(error)),
+                if let Some(presence) = self.read_presence(&user).await? {
+                    return Ok(Some(PresenceUpdate { user, presence }));
                 }
             }
-            if let Err(error) = self.wait().await? {
-                return Some(Err(error));
+            match self.wait().await {
+                Some(waited) => waited?,
+                None => return Ok(None),
             }
         }
     }

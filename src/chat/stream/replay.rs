@@ -14,6 +14,7 @@ use super::update_key::ReadIdentity;
 use crate::bus::{Sequence, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::error::Result;
+use crate::chat::replay_limiter::ReplayPermit;
 use crate::chat::single_flight::{ReadKey, SingleFlight};
 use crate::model::{
     Change, ChangeKind, Conversation, ConversationId, Cut, Message, OrderKey, PageRequest,
@@ -61,7 +62,9 @@ impl ReplayKey {
 /// Result of a replay read.
 trait ReplayResult {
     /// Whether the result reaches beyond a position.
-    fn reaches_beyond(&self, position: OrderKey) -> bool;
+    fn reaches_beyond(&self, _: OrderKey) -> bool {
+        true
+    }
 }
 
 impl<T: ReplayResult> ReadKey<T> for ReplayKey {
@@ -88,7 +91,7 @@ pub(crate) struct Replays {
     late: SingleFlight<ReplayKey, LateReplay>,
     events: SingleFlight<ReplayKey, EventReplay>,
     markers: SingleFlight<ReplayKey, MarkerReplay>,
-    positions: SingleFlight<ReplayKey, StreamPosition>,
+    positions: SingleFlight<ReplayKey, OrderKey>,
 }
 
 impl Replays {
@@ -157,20 +160,10 @@ pub(crate) struct MarkerReplay {
     pub(crate) users: Vec<UserId>,
 }
 
-impl ReplayResult for MarkerReplay {
-    fn reaches_beyond(&self, _: OrderKey) -> bool {
-        true
-    }
-}
+impl ReplayResult for MarkerReplay {}
 
 /// Position of a conversation's event stream.
-struct StreamPosition(OrderKey);
-
-impl ReplayResult for StreamPosition {
-    fn reaches_beyond(&self, _: OrderKey) -> bool {
-        true
-    }
-}
+impl ReplayResult for OrderKey {}
 
 /// Source of one stream of a conversation: the bus, and the store for events that the stream has missed.
 pub(super) struct ConversationSource {
@@ -219,29 +212,27 @@ impl ConversationSource {
         }
     }
 
+    /// A replay reads much, so the limiter admits a few of a viewer at a time.
+    async fn permit(&self) -> Result<ReplayPermit> {
+        let limiter = &self.streams.replay_limiter;
+        limiter.acquire(self.guard.viewer()).await
+    }
+
     /// Messages after a position.
     pub(crate) async fn messages(&self, from: OrderKey) -> Result<Arc<MessageReplay>> {
         let read = async |key: ReplayKey| {
-            let _permit = self
-                .streams
-                .replay_limiter
-                .acquire(self.guard.viewer())
-                .await?;
+            let _permit = self.permit().await?;
             let cut = Cut {
                 start: Bound::Excluded(key.from),
                 end: Bound::Unbounded,
             };
             // The list is the newest first, so the oldest missed messages are its last page.
-            let page = self
-                .streams
-                .store
-                .history(self.conversation, &cut, &PageRequest::last(PAGE))
-                .await?;
-            let has_more = page.has_previous;
+            let (store, request) = (&self.streams.store, PageRequest::last(PAGE));
+            let page = store.history(self.conversation, &cut, &request).await?;
             Ok(MessageReplay {
                 identity: ReadIdentity::default(),
                 messages: page.items.into_iter().rev().collect(),
-                has_more,
+                has_more: page.has_previous,
             })
         };
         let replays = &self.streams.replays;
@@ -251,11 +242,7 @@ impl ConversationSource {
     /// Late messages that were logged after a position.
     pub(crate) async fn late(&self, from: OrderKey) -> Result<Arc<LateReplay>> {
         let read = async |key: ReplayKey| {
-            let _permit = self
-                .streams
-                .replay_limiter
-                .acquire(self.guard.viewer())
-                .await?;
+            let _permit = self.permit().await?;
             let store = &self.streams.store;
             let changes = store.changes(self.conversation, key.from, PAGE).await?;
             let next = changes.get(PAGE - 1).map(|change| change.id.order_key());
@@ -280,11 +267,7 @@ impl ConversationSource {
     /// below a floor.
     pub(crate) async fn events(&self, from: OrderKey, floor: OrderKey) -> Result<Arc<EventReplay>> {
         let read = async |key: ReplayKey| {
-            let _permit = self
-                .streams
-                .replay_limiter
-                .acquire(self.guard.viewer())
-                .await?;
+            let _permit = self.permit().await?;
             self.read_events(key.from, key.floor).await
         };
         let key = ReplayKey {
@@ -410,20 +393,10 @@ impl ConversationSource {
 
     /// Current position of the conversation's event stream, for a new subscriber.
     pub(crate) async fn position(&self) -> Result<OrderKey> {
-        let read = async |_| {
-            let position = self
-                .streams
-                .history
-                .events_position(self.conversation)
-                .await?;
-            Ok(StreamPosition(position))
-        };
-        let replays = &self.streams.replays;
-        let position = replays
-            .positions
-            .read(self.key(OrderKey::MIN), read)
-            .await?;
-        Ok(position.0)
+        let history = &self.streams.history;
+        let read = async |_| history.events_position(self.conversation).await;
+        let positions = &self.streams.replays.positions;
+        Ok(*positions.read(self.key(OrderKey::MIN), read).await?)
     }
 }
 
@@ -445,9 +418,8 @@ mod tests {
             registered_at: None,
             began_at: Instant::now(),
         };
-        let may_share = |later: &ReplayKey, started: &ReplayKey| {
-            ReadKey::<StreamPosition>::may_share(later, started)
-        };
+        let may_share =
+            |later: &ReplayKey, started: &ReplayKey| ReadKey::<OrderKey>::may_share(later, started);
         let first = bus.subscribe(topic.clone());
         let started = request(&first);
         assert!(may_share(&request(&first), &started));
@@ -476,9 +448,8 @@ mod tests {
             registered_at: registered_at.map(|at| moment + Duration::from_secs(at)),
             began_at: moment + Duration::from_secs(began_at),
         };
-        let may_share = |later: &ReplayKey, started: &ReplayKey| {
-            ReadKey::<StreamPosition>::may_share(later, started)
-        };
+        let may_share =
+            |later: &ReplayKey, started: &ReplayKey| ReadKey::<OrderKey>::may_share(later, started);
         assert!(!may_share(&request(Some(2), 3), &request(Some(0), 1)));
         assert!(may_share(&request(Some(2), 3), &request(Some(0), 2)));
         assert!(may_share(&request(None, 3), &request(None, 1)));

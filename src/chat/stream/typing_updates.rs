@@ -59,39 +59,34 @@ impl StreamService {
 
 impl TypingUpdates {
     /// The next update. `None` once the viewer no longer takes part.
-    pub async fn next(&mut self) -> Option<Result<TypingUpdate>> {
-        loop {
-            let update = match self.receive_or_expire().await? {
-                Ok(update) => update,
-                Err(error) => return Some(Err(error)),
-            };
-            match self.is_shown(&update).await {
-                Ok(Some(true)) => return Some(Ok(update)),
-                // No end is delivered for it either.
-                Ok(Some(false)) => drop(self.typing.remove(&update.user)),
-                Ok(None) => return None,
-                Err(error) => return Some(Err(error)),
+    pub async fn next(&mut self) -> Result<Option<TypingUpdate>> {
+        while let Some(update) = self.receive_or_expire().await? {
+            if !self.guard.may_still_see().await? {
+                break;
             }
+            if self.is_shown(&update).await? {
+                return Ok(Some(update));
+            }
+            // No end is delivered for it either.
+            self.typing.remove(&update.user);
         }
+        Ok(None)
     }
 
     /// Whether the viewer sees an update: not the typing of a user whom they block, or who blocks them. The end
-    /// of one that was shown before the block is. `None` once the viewer no longer takes part.
-    async fn is_shown(&mut self, update: &TypingUpdate) -> Result<Option<bool>> {
-        if !self.guard.may_still_see().await? {
-            return Ok(None);
-        }
+    /// of one that was shown before the block is.
+    async fn is_shown(&self, update: &TypingUpdate) -> Result<bool> {
         let (guard, user) = (&self.guard, &update.user);
         let is_blocked = update.is_typing
             && (guard.has_blocked(user).await? || guard.is_blocked_by(user).await?);
-        Ok(Some(!is_blocked))
+        Ok(!is_blocked)
     }
 
     pub fn guard(&self) -> &MembershipGuard {
         &self.guard
     }
 
-    async fn receive_or_expire(&mut self) -> Option<Result<TypingUpdate>> {
+    async fn receive_or_expire(&mut self) -> Result<Option<TypingUpdate>> {
         loop {
             let first_end = self
                 .typing
@@ -100,19 +95,16 @@ impl TypingUpdates {
                 .copied()
                 .unwrap_or_else(|| Instant::now() + IDLE_WAIT);
             match timeout_at(first_end, self.subscription.next()).await {
-                Ok(received) => {
-                    let received = received?;
+                Ok(None) => return Ok(None),
+                Ok(Some(received)) => {
                     if let Some(update) = self.accept(&received) {
-                        return Some(Ok(update));
+                        return Ok(Some(update));
                     }
                     if let Received::Notice(notice) = &received
                         && self.guard.is_own_block(&notice.event)
+                        && self.guard.is_hidden().await?
                     {
-                        match self.guard.is_hidden().await {
-                            Ok(true) => return None,
-                            Ok(false) => {}
-                            Err(error) => return Some(Err(error)),
-                        }
+                        return Ok(None);
                     }
                 }
                 Err(_) => {
@@ -124,7 +116,7 @@ impl TypingUpdates {
                         .map(|(user, _)| user.clone());
                     if let Some(user) = expired {
                         self.typing.remove(&user);
-                        return Some(Ok(TypingUpdate {
+                        return Ok(Some(TypingUpdate {
                             user,
                             is_typing: false,
                             key: None,

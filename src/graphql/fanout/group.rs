@@ -85,7 +85,7 @@ impl SubscriptionGroup {
         // Not `unfold`: it reserves room for each place that it moves its state through.
         let responses = stream! {
             loop {
-                let Some(update) = updates.next().await else {
+                let Some(update) = updates.next().await.transpose() else {
                     break;
                 };
                 let content = match update {

@@ -64,8 +64,8 @@ impl UpdatePlace {
 }
 
 impl UpdateStream {
-    pub(in crate::graphql) async fn next(&mut self) -> Option<chat::Result<StreamUpdate>> {
-        Some(match self {
+    pub(in crate::graphql) async fn next(&mut self) -> chat::Result<Option<StreamUpdate>> {
+        Ok(match self {
             Self::Messages(updates) => updates.next().await?.map(StreamUpdate::Message),
             Self::Events(updates) => updates.next().await?.map(StreamUpdate::Event),
             Self::Typing(updates) => updates.next().await?.map(StreamUpdate::Typing),

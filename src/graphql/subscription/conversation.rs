@@ -7,13 +7,13 @@ use async_graphql::{Object, SimpleObject, Union};
 use super::payload_stream::SharedUpdate;
 use crate::chat::{self, ConversationUpdate, VisibleConversation};
 use crate::graphql::cursor::{CursorKey as _, List};
-use crate::graphql::error::{Error, Result};
+use crate::graphql::error::Result;
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{
     Conversation, Message, MessageEdge, Participant, PinnedMessageEdge, User, message_edge,
 };
-use crate::model::{self, ChangeKind, ConversationId, OrderKey, UserId};
+use crate::model::{self, ChangeKind, ConversationId, UserId};
 
 /// Payload of `conversationEvents`: an event, or only the position of the stream.
 #[derive(SimpleObject)]
@@ -315,16 +315,4 @@ pub(super) async fn participant_or_gone(
         .current_or_former(&scope.caller, conversation, user)
         .await?;
     Ok(found.map(|participant| Participant::new(scope, participant)))
-}
-
-/// Position of a cursor of events. A cursor of messages is refused: earlier messages may have
-/// changed after it.
-pub(super) fn event_position(conversation: ConversationId, cursor: &str) -> Result<OrderKey> {
-    let position = OrderKey::decode(cursor, List::Events(conversation));
-    position.ok_or_else(|| {
-        Error::bad_input(
-            &["after"],
-            "`after` is neither an eventsCursor of this conversation nor a cursor of this subscription",
-        )
-    })
 }

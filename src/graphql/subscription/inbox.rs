@@ -8,12 +8,11 @@ use tokio::time::Instant;
 
 use crate::chat::{InboxUpdate, InboxUpdates, SharedSummary};
 use crate::graphql::cursor::{CursorKey as _, List};
-use crate::graphql::error::{Error, Nullable, Result, nullable};
+use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::execution::ExecutionLimits;
 use crate::graphql::id::GlobalId;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{InboxEntryEdge, InboxSummary, User};
-use crate::model::OrderKey;
 
 /// Payload of `inboxUpdated`: an event, or only the position of the stream.
 pub(super) struct InboxUpdatedPayload {
@@ -96,22 +95,16 @@ pub(super) fn payloads(
 ) -> impl Stream<Item = Result<InboxUpdatedPayload>> + use<> {
     limits.budget.track(List::Updates(&scope.viewer).cursors());
     let summary = scope.chat.inbox.shared_summary(&scope.viewer);
-    stream::unfold(Some((updates, scope, limits)), move |state| {
-        let summary = Arc::clone(&summary);
-        async move {
-            let (mut updates, scope, mut limits) = state?;
-            let payload = match updates.next().await? {
-                Ok(update) => {
-                    // Pays before it reads the entry, which would be stale after a wait.
-                    let _ = limits.pace.pay().await;
-                    limits.budget.pass(update.position);
-                    payload(&scope.renewed(), update, summary).await
-                }
-                Err(error) => Err(error.into()),
-            };
-            let state = payload.is_ok().then_some((updates, scope, limits));
-            Some((payload, state))
-        }
+    let state = (updates, scope, limits, summary);
+    stream::try_unfold(state, async |(mut updates, scope, mut limits, summary)| {
+        let Some(update) = updates.next().await? else {
+            return Ok(None);
+        };
+        // Pays before it reads the entry, which would be stale after a wait.
+        let _ = limits.pace.pay().await;
+        limits.budget.pass(update.position);
+        let payload = payload(&scope.renewed(), update, Arc::clone(&summary)).await?;
+        Ok(Some((payload, (updates, scope, limits, summary))))
     })
 }
 
@@ -152,15 +145,4 @@ impl InboxEvent {
             }),
         }))
     }
-}
-
-/// Position of a cursor of this subscription.
-pub(super) fn inbox_position(scope: &ViewerScope, cursor: &str) -> Result<OrderKey> {
-    let position = OrderKey::decode(cursor, List::Updates(&scope.viewer));
-    position.ok_or_else(|| {
-        Error::bad_input(
-            &["after"],
-            "`after` is neither an updatesCursor nor a cursor of this subscription",
-        )
-    })
 }

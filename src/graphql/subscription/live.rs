@@ -5,10 +5,10 @@ use async_graphql::SimpleObject;
 use super::payload_stream::SharedUpdate;
 use crate::chat::LiveUpdate;
 use crate::graphql::cursor::{CursorKey as _, List};
-use crate::graphql::error::{Error, Result};
+use crate::graphql::error::Result;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::LiveMessage;
-use crate::model::{ConversationId, LiveCursor};
+use crate::model::ConversationId;
 
 /// Payload of `liveMessages`: text to append to the part of this live message that the subscriber has. With `isWhole`
 /// it takes the place of that part.
@@ -54,15 +54,4 @@ impl SharedUpdate for LiveUpdate {
             },
         })
     }
-}
-
-/// Position of a cursor of this subscription.
-pub(super) fn live_position(conversation: ConversationId, cursor: &str) -> Result<LiveCursor> {
-    let position = LiveCursor::decode(cursor, List::Lives(conversation));
-    position.ok_or_else(|| {
-        Error::bad_input(
-            &["after"],
-            "`after` is no cursor of this subscription to this conversation",
-        )
-    })
 }

@@ -4,11 +4,11 @@ use async_graphql::SimpleObject;
 
 use super::payload_stream::SharedUpdate;
 use crate::chat::MessageUpdate;
-use crate::graphql::cursor::{CursorKey as _, List};
-use crate::graphql::error::{Error, Result};
+use crate::graphql::cursor::List;
+use crate::graphql::error::Result;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{MessageEdge, message_edge_at};
-use crate::model::{ConversationId, OrderKey};
+use crate::model::ConversationId;
 
 /// Payload of `messageAdded`.
 #[derive(SimpleObject)]
@@ -29,18 +29,4 @@ impl SharedUpdate for MessageUpdate {
             message_edge: message_edge_at(scope, self.message, &self.position),
         })
     }
-}
-
-/// Position of a cursor of messages or of events.
-pub(super) fn message_position(conversation: ConversationId, cursor: &str) -> Result<OrderKey> {
-    let lists = [List::Messages(conversation), List::Events(conversation)];
-    let position = lists
-        .into_iter()
-        .find_map(|list| OrderKey::decode(cursor, list));
-    position.ok_or_else(|| {
-        Error::bad_input(
-            &["after"],
-            "`after` is neither a cursor of this conversation's messages nor its eventsCursor",
-        )
-    })
 }

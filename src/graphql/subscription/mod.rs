@@ -15,16 +15,17 @@ use futures_util::Stream;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 
-use self::conversation::{ConversationEventPayload, event_position};
-use self::inbox::{InboxUpdatedPayload, inbox_position};
-use self::live::{LiveMessagePayload, live_position};
-use self::message::{MessageAddedPayload, message_position};
+use self::conversation::ConversationEventPayload;
+use self::inbox::InboxUpdatedPayload;
+use self::live::LiveMessagePayload;
+use self::message::MessageAddedPayload;
 pub(super) use self::outbox::OutboxHandoff;
-use self::outbox::{OutboxEventType, OutboxPayload, outbox_position, outbox_types};
+use self::outbox::{OutboxEventType, OutboxPayload, outbox_types};
 use self::payload_stream::{limits_of, payloads};
 use self::presence::PresencePayload;
 use self::typing::TypingPayload;
-use super::error::Result;
+use super::cursor::{CursorKey, List};
+use super::error::{Error, Result};
 use super::id::conversation_of;
 use super::scope::{ViewerScope, is_service};
 use crate::chat::{ConversationUpdate, LiveUpdate, MessageUpdate, OutboxFilter, TypingUpdate};
@@ -33,6 +34,20 @@ use crate::model::ServiceRight;
 /// Whether the document asks where a replay ends. Only such a stream announces it.
 fn selects_is_live(ctx: &Context<'_>) -> bool {
     ctx.look_ahead().field("isLive").exists()
+}
+
+/// Position of a cursor of one of these lists.
+fn resume<K: CursorKey>(
+    after: Option<String>,
+    lists: &[List<'_>],
+    otherwise: &str,
+) -> Result<Option<K>> {
+    let Some(cursor) = after else {
+        return Ok(None);
+    };
+    let position = lists.iter().find_map(|list| K::decode(&cursor, *list));
+    let position = position.ok_or_else(|| Error::bad_input(&["after"], otherwise));
+    position.map(Some)
 }
 
 pub struct Subscription;
@@ -59,9 +74,10 @@ impl Subscription {
         after: Option<String>,
     ) -> Result<BoxStream<'static, Result<MessageAddedPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
-        let after = after
-            .map(|cursor| message_position(conversation, &cursor))
-            .transpose()?;
+        let lists = [List::Messages(conversation), List::Events(conversation)];
+        let otherwise =
+            "`after` is neither a cursor of this conversation's messages nor its eventsCursor";
+        let after = resume(after, &lists, otherwise)?;
         let open = async |scope: &ViewerScope| {
             scope
                 .chat
@@ -87,9 +103,8 @@ impl Subscription {
         after: Option<String>,
     ) -> Result<BoxStream<'static, Result<ConversationEventPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
-        let after = after
-            .map(|cursor| event_position(conversation, &cursor))
-            .transpose()?;
+        let otherwise = "`after` is neither an eventsCursor of this conversation nor a cursor of this subscription";
+        let after = resume(after, &[List::Events(conversation)], otherwise)?;
         let announces_live = after.is_some() && selects_is_live(ctx);
         let open = async |scope: &ViewerScope| {
             let streams = &scope.chat.streams;
@@ -118,9 +133,8 @@ impl Subscription {
         after: Option<String>,
     ) -> Result<impl Stream<Item = Result<InboxUpdatedPayload>> + use<>> {
         let scope = ViewerScope::fresh(ctx)?;
-        let after = after
-            .map(|cursor| inbox_position(&scope, &cursor))
-            .transpose()?;
+        let otherwise = "`after` is neither an updatesCursor nor a cursor of this subscription";
+        let after = resume(after, &[List::Updates(&scope.viewer)], otherwise)?;
         let mut updates = scope.chat.streams.inbox(&scope.viewer, after).await?;
         if after.is_some() && selects_is_live(ctx) {
             updates = updates.announcing_live();
@@ -158,7 +172,8 @@ impl Subscription {
         let restrictions = &scope.chat.restrictions;
         restrictions.require(&scope.caller, ServiceRight::Outbox)?;
         let filter = OutboxFilter::parse(outbox_types(types), shard, shards)?;
-        let after = after.map(|cursor| outbox_position(&cursor)).transpose()?;
+        let otherwise = "`after` is not a cursor of this subscription";
+        let after = resume(after, &[List::Outbox], otherwise)?;
         let updates = scope
             .chat
             .outbox
@@ -197,9 +212,8 @@ impl Subscription {
         after: Option<String>,
     ) -> Result<BoxStream<'static, Result<LiveMessagePayload>>> {
         let conversation = conversation_of(&conversation_id)?;
-        let after = after
-            .map(|cursor| live_position(conversation, &cursor))
-            .transpose()?;
+        let otherwise = "`after` is no cursor of this subscription to this conversation";
+        let after = resume(after, &[List::Lives(conversation)], otherwise)?;
         let open = async |scope: &ViewerScope| {
             scope
                 .chat

@@ -6,6 +6,7 @@ use async_graphql::{Context, Enum, ID, Object, Union};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream, Stream};
 use parking_lot::Mutex;
+use strum::IntoStaticStr;
 
 use super::conversation::{
     ConversationRenamedEvent, ConversationUpdatedEvent, HistoryExpiredEvent, MessageAddedEvent,
@@ -16,7 +17,7 @@ use super::conversation::{
 use super::notification::NotificationEvent;
 use crate::chat::{LoadedEvent, OutboxItem, OutboxTypes, OutboxUpdate, OutboxUpdates};
 use crate::graphql::cursor::{CursorKey as _, List};
-use crate::graphql::error::{Error, Nullable, Result, nullable};
+use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::execution::ExecutionLimits;
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::ViewerScope;
@@ -24,7 +25,8 @@ use crate::graphql::types::{Conversation, Message, Report, User, message_edge};
 use crate::model::{ConversationId, OrderKey, OutboxEventKind};
 
 /// Type of an event in the outbox.
-#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE", const_into_str)]
 pub(super) enum OutboxEventType {
     /// A message was sent, or the server announces a change of the conversation.
     MessageAdded,
@@ -67,31 +69,12 @@ pub(super) fn outbox_types(types: Option<Vec<OutboxEventType>>) -> OutboxTypes {
     let Some(types) = types else {
         return OutboxTypes::default();
     };
+    // Kinds have the names of their types; a notification is of no kind.
+    let kinds = types.iter().filter_map(|kind| kind.into_str().parse().ok());
     OutboxTypes {
         has_notifications: types.contains(&OutboxEventType::Notification),
-        kinds: Some(types.into_iter().filter_map(kind_of).collect()),
+        kinds: Some(kinds.collect()),
     }
-}
-
-fn kind_of(kind: OutboxEventType) -> Option<OutboxEventKind> {
-    Some(match kind {
-        OutboxEventType::MessageAdded => OutboxEventKind::MessageAdded,
-        OutboxEventType::MessageEdited => OutboxEventKind::MessageEdited,
-        OutboxEventType::MessageDeleted => OutboxEventKind::MessageDeleted,
-        OutboxEventType::ReactionsChanged => OutboxEventKind::ReactionsChanged,
-        OutboxEventType::ParticipantAdded => OutboxEventKind::ParticipantAdded,
-        OutboxEventType::ParticipantRemoved => OutboxEventKind::ParticipantRemoved,
-        OutboxEventType::RoleChanged => OutboxEventKind::RoleChanged,
-        OutboxEventType::ConversationRenamed => OutboxEventKind::ConversationRenamed,
-        OutboxEventType::ConversationCreated => OutboxEventKind::ConversationCreated,
-        OutboxEventType::ParticipantUpdated => OutboxEventKind::ParticipantUpdated,
-        OutboxEventType::ConversationUpdated => OutboxEventKind::ConversationUpdated,
-        OutboxEventType::PinsChanged => OutboxEventKind::PinsChanged,
-        OutboxEventType::HistoryExpired => OutboxEventKind::HistoryExpired,
-        OutboxEventType::Reported => OutboxEventKind::Reported,
-        OutboxEventType::UserErased => OutboxEventKind::UserErased,
-        OutboxEventType::Notification => return None,
-    })
 }
 
 /// Payload of `outbox`: an event, or only the position of the stream.
@@ -126,13 +109,8 @@ impl OutboxPayload {
     /// Conversation of the event, in its current state. Null without an event, for a report
     /// without a conversation, and for an erasure.
     async fn conversation(&self) -> Nullable<Conversation> {
-        nullable(async {
-            match &self.source {
-                Some((_, conversation)) => Conversation::load(&self.scope, *conversation).await,
-                None => Ok(None),
-            }
-        })
-        .await
+        let id = self.source.as_ref().map(|(_, conversation)| *conversation);
+        nullable(Conversation::load(&self.scope, id)).await
     }
 
     /// The event. Null in the first payload, and in the one that an idle stream sends about once an
@@ -213,18 +191,15 @@ pub(super) fn payloads(
 ) -> impl Stream<Item = Result<OutboxPayload>> + use<> {
     limits.budget.track(List::Outbox.cursors());
     // A service that reads all events does not pay for each: the reads of its socket are its pace.
-    stream::unfold(Some((updates, scope, limits)), async |state| {
-        let (mut updates, scope, limits) = state?;
-        let payload = match updates.next().await {
-            Ok(update) => {
-                limits.budget.pass(update.position);
-                OutboxPayload::load(&scope.renewed(), update).await
-            }
-            Err(error) => Err(error.into()),
-        };
-        let state = payload.is_ok().then_some((updates, scope, limits));
-        Some((payload, state))
-    })
+    stream::try_unfold(
+        (updates, scope, limits),
+        async |(mut updates, scope, limits)| {
+            let update = updates.next().await?;
+            limits.budget.pass(update.position);
+            let payload = OutboxPayload::load(&scope.renewed(), update).await?;
+            Ok(Some((payload, (updates, scope, limits))))
+        },
+    )
 }
 
 impl OutboxPayload {
@@ -251,7 +226,7 @@ impl OutboxEvent {
     /// exists.
     async fn load(scope: &ViewerScope, loaded: LoadedEvent) -> Result<Option<Self>> {
         let LoadedEvent {
-            conversation,
+            conversation: id,
             item: OutboxItem { event, .. },
             message,
             recipients,
@@ -260,92 +235,51 @@ impl OutboxEvent {
             let event = NotificationEvent::new(scope, Arc::clone(message), recipients);
             return Ok(Some(Self::Notification(event)));
         }
-        if let Some(message) = message {
-            return Ok(Self::of_message(scope, event.kind, message));
-        }
-        if let Some(user) = event.user {
-            if event.kind == OutboxEventKind::UserErased {
-                let username = user.as_str().to_owned();
-                return Ok(Some(Self::UserErased(UserErasedEvent { username })));
-            }
-            if event.kind == OutboxEventKind::ParticipantRemoved {
-                let user = User::new(scope, user);
-                return Ok(Some(Self::ParticipantRemoved(ParticipantRemovedEvent {
-                    user,
-                })));
-            }
-            let participant = participant_or_gone(scope, conversation, &user).await?;
-            return Ok(participant.map(|participant| {
-                if event.kind == OutboxEventKind::RoleChanged {
-                    Self::RoleChanged(RoleChangedEvent { participant })
-                } else if event.kind == OutboxEventKind::ParticipantUpdated {
-                    Self::ParticipantUpdated(ParticipantUpdatedEvent { participant })
-                } else {
-                    Self::ParticipantAdded(ParticipantAddedEvent { participant })
-                }
-            }));
-        }
-        if event.kind == OutboxEventKind::HistoryExpired {
-            let event = HistoryExpiredEvent::load(scope, conversation).await?;
-            return Ok(event.map(Self::HistoryExpired));
-        }
-        if event.kind == OutboxEventKind::Reported {
-            let report = Report::load(scope, event.id).await?;
-            return Ok(report.map(|report| Self::Reported(ReportedEvent { report })));
-        }
-        let conversation = Conversation::load(scope, conversation).await?;
-        Ok(conversation.map(|conversation| {
-            if event.kind == OutboxEventKind::ConversationRenamed {
-                Self::Renamed(ConversationRenamedEvent { conversation })
-            } else if event.kind == OutboxEventKind::ConversationUpdated {
-                Self::ConversationUpdated(ConversationUpdatedEvent { conversation })
-            } else {
-                Self::Created(ConversationCreatedEvent { conversation })
-            }
-        }))
-    }
-
-    fn of_message(
-        scope: &ViewerScope,
-        kind: OutboxEventKind,
-        message: Arc<crate::model::Message>,
-    ) -> Option<Self> {
+        let edge = |message| message_edge(scope, message);
         let shown = |message| Message::new(scope, message);
-        match kind {
-            OutboxEventKind::MessageAdded => Some(Self::MessageAdded(MessageAddedEvent {
-                message_edge: message_edge(scope, message),
-            })),
-            OutboxEventKind::MessageEdited => Some(Self::MessageEdited(MessageEditedEvent {
-                message: shown(message),
-            })),
-            OutboxEventKind::MessageDeleted => Some(Self::MessageDeleted(MessageDeletedEvent {
-                message: shown(message),
-            })),
-            OutboxEventKind::ReactionsChanged => {
-                Some(Self::ReactionsChanged(ReactionsChangedEvent {
-                    message: shown(message),
-                }))
-            }
+        let conversation = || Conversation::load(scope, id);
+        let user = event.user;
+        let participant = async || match &user {
+            Some(user) => participant_or_gone(scope, id, user).await,
+            None => Ok(None),
+        };
+        Ok(match event.kind {
+            OutboxEventKind::MessageAdded => (message.map(edge))
+                .map(|message_edge| Self::MessageAdded(MessageAddedEvent { message_edge })),
+            OutboxEventKind::MessageEdited => (message.map(shown))
+                .map(|message| Self::MessageEdited(MessageEditedEvent { message })),
+            OutboxEventKind::MessageDeleted => (message.map(shown))
+                .map(|message| Self::MessageDeleted(MessageDeletedEvent { message })),
+            OutboxEventKind::ReactionsChanged => (message.map(shown))
+                .map(|message| Self::ReactionsChanged(ReactionsChangedEvent { message })),
             OutboxEventKind::PinsChanged => {
-                Some(Self::PinsChanged(PinsChangedEvent::new(scope, message)))
+                message.map(|message| Self::PinsChanged(PinsChangedEvent::new(scope, message)))
             }
-            // Only the kinds above are loaded with a message.
-            OutboxEventKind::ParticipantAdded
-            | OutboxEventKind::ParticipantRemoved
-            | OutboxEventKind::RoleChanged
-            | OutboxEventKind::ConversationRenamed
-            | OutboxEventKind::ConversationCreated
-            | OutboxEventKind::ParticipantUpdated
-            | OutboxEventKind::ConversationUpdated
-            | OutboxEventKind::HistoryExpired
-            | OutboxEventKind::Reported
-            | OutboxEventKind::UserErased => None,
-        }
+            OutboxEventKind::ParticipantAdded => (participant().await?)
+                .map(|participant| Self::ParticipantAdded(ParticipantAddedEvent { participant })),
+            OutboxEventKind::ParticipantRemoved => user
+                .map(|user| User::new(scope, user))
+                .map(|user| Self::ParticipantRemoved(ParticipantRemovedEvent { user })),
+            OutboxEventKind::RoleChanged => (participant().await?)
+                .map(|participant| Self::RoleChanged(RoleChangedEvent { participant })),
+            OutboxEventKind::ParticipantUpdated => (participant().await?).map(|participant| {
+                Self::ParticipantUpdated(ParticipantUpdatedEvent { participant })
+            }),
+            OutboxEventKind::ConversationRenamed => (conversation().await?)
+                .map(|conversation| Self::Renamed(ConversationRenamedEvent { conversation })),
+            OutboxEventKind::ConversationCreated => (conversation().await?)
+                .map(|conversation| Self::Created(ConversationCreatedEvent { conversation })),
+            OutboxEventKind::ConversationUpdated => (conversation().await?).map(|conversation| {
+                Self::ConversationUpdated(ConversationUpdatedEvent { conversation })
+            }),
+            OutboxEventKind::HistoryExpired => HistoryExpiredEvent::load(scope, id)
+                .await?
+                .map(Self::HistoryExpired),
+            OutboxEventKind::Reported => (Report::load(scope, event.id).await?)
+                .map(|report| Self::Reported(ReportedEvent { report })),
+            OutboxEventKind::UserErased => user
+                .map(|user| user.as_str().to_owned())
+                .map(|username| Self::UserErased(UserErasedEvent { username })),
+        })
     }
-}
-
-/// Position of a cursor of this subscription.
-pub(super) fn outbox_position(cursor: &str) -> Result<OrderKey> {
-    OrderKey::decode(cursor, List::Outbox)
-        .ok_or_else(|| Error::bad_input(&["after"], "`after` is not a cursor of this subscription"))
 }

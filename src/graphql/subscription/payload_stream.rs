@@ -70,8 +70,8 @@ fn received<U: SharedUpdate>(
     stream::unfold(feed, move |feed| async move {
         let mut feed = feed?;
         let (scope, update) = feed.recv().await?;
-        let payload = match update.map(U::from_update) {
-            Ok(update) => update?.payload(&scope, conversation).await,
+        let payload = match update {
+            Ok(update) => U::from_update(update)?.payload(&scope, conversation).await,
             Err(error) => Err(error.into()),
         };
         Some((payload, Some(feed)))
@@ -87,29 +87,23 @@ fn own<U: SharedUpdate>(
     updates: UpdateStream,
     limits: ExecutionLimits,
 ) -> BoxStream<'static, Result<U::Payload>> {
-    stream::unfold(
-        Some((updates, scope, limits)),
-        move |state: Option<(UpdateStream, ViewerScope, ExecutionLimits)>| async move {
-            let (mut updates, scope, mut limits) = state?;
-            let payload = loop {
-                match updates.next().await? {
-                    Ok(update) => {
-                        let paid = limits.pace.pay().await;
-                        if !updates.may_deliver(&update, paid).await {
-                            continue;
-                        }
-                        if let Some(position) = update.position() {
-                            limits.budget.pass(position);
-                        }
-                        let update = U::from_update(update)?;
-                        break update.payload(&scope.renewed(), conversation).await;
-                    }
-                    Err(error) => break Err(error.into()),
-                }
+    let state = (updates, scope, limits);
+    let payloads = stream::try_unfold(state, move |(mut updates, scope, mut limits)| async move {
+        while let Some(update) = updates.next().await? {
+            let paid = limits.pace.pay().await;
+            if !updates.may_deliver(&update, paid).await {
+                continue;
+            }
+            if let Some(position) = update.position() {
+                limits.budget.pass(position);
+            }
+            let Some(update) = U::from_update(update) else {
+                break;
             };
-            let state = payload.is_ok().then_some((updates, scope, limits));
-            Some((payload, state))
-        },
-    )
-    .boxed()
+            let payload = update.payload(&scope.renewed(), conversation).await?;
+            return Ok(Some((payload, (updates, scope, limits))));
+        }
+        Ok(None)
+    });
+    payloads.boxed()
 }

@@ -23,19 +23,17 @@ pub(super) fn payloads(
     scope: ViewerScope,
     pace: Pace,
 ) -> impl Stream<Item = Result<PresencePayload>> + use<> {
-    stream::unfold(Some((updates, scope, pace)), async |state| {
-        let (mut updates, scope, mut pace) = state?;
+    let state = (updates, scope, pace);
+    stream::try_unfold(state, async |(mut updates, scope, mut pace)| {
         // Pays before it takes the state, which would be stale after a wait.
         let _ = pace.pay().await;
-        match updates.next().await? {
-            Ok(PresenceUpdate { user, presence }) => {
-                let payload = PresencePayload {
-                    user: User::new(&scope.renewed(), user),
-                    presence: presence.into(),
-                };
-                Some((Ok(payload), Some((updates, scope, pace))))
-            }
-            Err(error) => Some((Err(error.into()), None)),
-        }
+        let Some(PresenceUpdate { user, presence }) = updates.next().await? else {
+            return Ok(None);
+        };
+        let payload = PresencePayload {
+            user: User::new(&scope.renewed(), user),
+            presence: presence.into(),
+        };
+        Ok(Some((payload, (updates, scope, pace))))
     })
 }
