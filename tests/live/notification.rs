@@ -17,6 +17,7 @@ use crate::support::client::Socket;
 use crate::support::node::Node;
 use crate::support::program::Running;
 use crate::support::receiver::{Received, Receiver, SECRET};
+use crate::support::world::group_of;
 
 /// Short, so that the tests are.
 const NOTIFY_AFTER: Duration = Duration::from_millis(700);
@@ -133,7 +134,7 @@ async fn a_stranger_notifies_once_a_minute_and_a_service_each_time() {
     let service = Viewer::service(UserId::parse("backend").unwrap());
     let writes = &server.chat.writes;
     let dave = ["dave".to_owned()];
-    let news = writes.create_group(&service, "news", &dave, None);
+    let news = writes.create_group(&service, group_of("news", &dave, None));
     let news = news.await.unwrap().id;
     for number in 0..2 {
         let input = DraftInput {

@@ -55,7 +55,7 @@ async fn a_stream_of_an_agent_follows_a_conversation_that_becomes_large() {
     let names: Vec<_> = (0..40).map(|n| format!("{n:02}-{anna}")).collect();
     let writes = &one.chat.writes;
     writes
-        .add_participants(&anna, conversation, &names)
+        .add_participants(&anna, conversation, &names, None)
         .await
         .unwrap();
     let sent = one.send(&anna, conversation, "to all of you").await;

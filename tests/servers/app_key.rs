@@ -37,7 +37,7 @@ async fn create(
             app_key: Some(key.to_owned()),
             ..GroupInput::default()
         };
-        last = chat.writes.create_group_with(caller.clone(), input).await;
+        last = chat.writes.create_group(caller.clone(), input).await;
         if last.is_ok() {
             break;
         }

@@ -11,6 +11,7 @@ use wideroom::store::{NewMessage, Store as _};
 use super::pair::{SOON, Server, people, two, two_with_group};
 use crate::support::cost::least_time;
 use crate::support::words::content;
+use crate::support::world::group_of;
 
 const SECOND: i64 = 1_000_000;
 /// A server refuses at once what its clock forbids.
@@ -75,7 +76,9 @@ async fn a_server_whose_clock_is_a_minute_off_refuses_writes_and_nobody_else_doe
         assert!(is_refused(&wrong, &anna, conversation).await);
         let (writes, inbox) = (&wrong.chat.writes, &wrong.chat.inbox);
         let others: &[String] = &[ben.as_str().to_owned()];
-        let group = writes.create_group(&anna, "a group", others, None).await;
+        let group = writes
+            .create_group(&anna, group_of("a group", others, None))
+            .await;
         assert!(matches!(group, Err(Error::Busy)), "{group:?}");
         let mark = inbox.mark_read(&ben, conversation, Some(first.id)).await;
         assert!(matches!(mark, Err(Error::Busy)), "{mark:?}");

@@ -21,6 +21,7 @@ use super::pair::{SOON, Server, crowd, people, two, two_with_group};
 use super::updates::{is_added, receive, receive_entry, receive_event, receive_within};
 use crate::support::cost::least_time;
 use crate::support::words::content;
+use crate::support::world::group_of;
 
 /// A server that was ended finds that out with its next poll, and its streams read within 5 s.
 const AFTER_AN_END: Duration = Duration::from_secs(20);
@@ -317,7 +318,7 @@ async fn a_repeated_creation_shows_the_conversation_in_every_live_inbox() {
         let again = if is_group {
             let others = [ben.as_str().to_owned()];
             writes
-                .create_group(&anna, "club", &others, Some("key"))
+                .create_group(&anna, group_of("club", &others, Some("key")))
                 .await
         } else {
             // From either side.
@@ -356,7 +357,7 @@ async fn a_group_whose_making_took_eight_seconds_is_in_every_live_inbox() {
     let writes = &one.chat.writes;
     let others = [ben.as_str().to_owned()];
     let made = writes
-        .create_group(&anna, "slow", &others, Some("key"))
+        .create_group(&anna, group_of("slow", &others, Some("key")))
         .await;
     assert!(matches!(made, Err(Error::OutcomeUnknown)), "{made:?}");
     let conversation = ConversationId::group(&anna, "key");
@@ -433,7 +434,7 @@ async fn streams_go_on_when_their_conversation_becomes_large() {
         writer
             .chat
             .writes
-            .add_participants(&anna, conversation, &[name])
+            .add_participants(&anna, conversation, &[name], None)
             .await
             .unwrap();
         for sender in [&one, &other] {

@@ -68,7 +68,7 @@ async fn a_silence_and_a_ban_hold_on_every_server_and_are_told_there() {
     let added = [name.to_owned()];
     let other_writes = &other.chat.writes;
     other_writes
-        .add_participants(&anna, conversation, &added)
+        .add_participants(&anna, conversation, &added, None)
         .await
         .unwrap();
     let refused = other.try_send(&ben, conversation, "x", None).await;
@@ -141,7 +141,7 @@ async fn a_user_who_is_added_and_banned_at_once_is_not_both() {
             other
                 .chat
                 .writes
-                .add_participants(&anna, conversation, &added),
+                .add_participants(&anna, conversation, &added, None),
             other.try_send(&ben, conversation, "x", None),
         );
         banned.unwrap();

@@ -10,7 +10,7 @@ use wideroom::model::UserId;
 use super::keyspace::run_shared;
 use super::pair::{SOON, Server, people, two_with_group};
 use crate::store::stage::keyspace;
-use crate::support::world::{Actor, PATIENCE};
+use crate::support::world::{Actor, PATIENCE, group_of};
 
 /// More than the age at which an event is late, and less than the longest wait for an outcome.
 const LATE: Duration = Duration::from_millis(4_200);
@@ -272,7 +272,9 @@ async fn beyond_the_bound_on_unsettled_creations_nothing_is_begun() {
     let names = [ben.as_str().to_owned()];
     let create = async || {
         let writes = &server.chat.writes;
-        writes.create_group(&anna, "a group", &names, None).await
+        writes
+            .create_group(&anna, group_of("a group", &names, None))
+            .await
     };
     server.slow.refuse("log_late", usize::MAX);
     server.slow.set_creation_delay(LATE);

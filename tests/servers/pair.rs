@@ -17,7 +17,7 @@ use wideroom::store::{ReaderLease, ReaderPosition, Store as _, StoreAdmin};
 use super::slow::Slow;
 use crate::store::stage::keyspace;
 use crate::support::cassandra::pool;
-use crate::support::world::{Actor, without_rates};
+use crate::support::world::{Actor, group_of, without_rates};
 
 /// Deadline for writes of one server to reach the other. Usually they take one second.
 pub(super) const SOON: Duration = Duration::from_secs(10);
@@ -183,7 +183,10 @@ impl Server {
 
     pub(super) async fn add(&self, by: &UserId, conversation: ConversationId, user: &UserId) {
         let names = [user.as_str().to_owned()];
-        let added = self.chat.writes.add_participants(by, conversation, &names);
+        let added = self
+            .chat
+            .writes
+            .add_participants(by, conversation, &names, None);
         added.await.unwrap();
     }
 
@@ -202,7 +205,7 @@ impl Server {
         let names: Vec<_> = others.iter().map(|user| user.as_str().to_owned()).collect();
         self.chat
             .writes
-            .create_group(owner, "a group", &names, None)
+            .create_group(owner, group_of("a group", &names, None))
             .await
             .unwrap()
             .id

@@ -10,7 +10,7 @@ use wideroom::model::{ConversationId, Message, Role, UserId};
 use super::pair::people;
 use super::slow::Slow;
 use crate::support::ground::Ground;
-use crate::support::world::{PATIENCE, chat_on};
+use crate::support::world::{PATIENCE, chat_on, group_of};
 
 async fn send(
     chat: &Chat,
@@ -79,7 +79,7 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
     let names = [ben.as_str().to_owned(), gus.as_str().to_owned()];
     let conversation = chat
         .writes
-        .create_group(&anna, "a group", &names, None)
+        .create_group(&anna, group_of("a group", &names, None))
         .await
         .unwrap()
         .id;
@@ -169,7 +169,9 @@ async fn beyond_the_backlog_of_all_conversations_nothing_is_begun() {
     let names = [ben.as_str().to_owned()];
     let mut conversations = Vec::new();
     for _ in 0..3 {
-        let made = chat.writes.create_group(&anna, "a group", &names, None);
+        let made = chat
+            .writes
+            .create_group(&anna, group_of("a group", &names, None));
         conversations.push(made.await.unwrap().id);
     }
     slow.hold();

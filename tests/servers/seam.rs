@@ -441,7 +441,7 @@ async fn an_inbox_goes_on_hearing_of_a_conversation_that_becomes_large() {
     );
     one.chat
         .writes
-        .add_participants(&anna, conversation, &[format!("31-{anna}")])
+        .add_participants(&anna, conversation, &[format!("31-{anna}")], None)
         .await
         .unwrap();
     assert!(

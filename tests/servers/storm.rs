@@ -19,7 +19,7 @@ use wideroom::store::embedded::{Embedded, Options};
 
 use super::slow::Slow;
 use crate::support::client::Socket;
-use crate::support::world::{Actor, chat_on};
+use crate::support::world::{Actor, chat_on, group_of};
 
 const PEOPLE: usize = 30;
 const SOCKETS_EACH: usize = 5;
@@ -64,7 +64,7 @@ impl Server {
             .collect();
         let conversation = chat
             .writes
-            .create_group(&people[0], "a crowd", &names, None)
+            .create_group(&people[0], group_of("a crowd", &names, None))
             .await
             .unwrap()
             .id;

@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat, RateBounds};
+use wideroom::chat::{Bounds, Chat, GroupInput, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{
     Api, DocumentBounds, EventContent, EventResponse, ExecutionLimits, OperationExecutor,
@@ -69,6 +69,16 @@ pub(crate) fn without_rates(bounds: Bounds) -> Bounds {
         ..bounds.rates
     };
     Bounds { rates, ..bounds }
+}
+
+/// A group with these users beside its creator.
+pub(crate) fn group_of(name: &str, usernames: &[String], key: Option<&str>) -> GroupInput {
+    GroupInput {
+        name: name.to_owned(),
+        usernames: usernames.to_vec(),
+        idempotency_key: key.map(ToOwned::to_owned),
+        ..GroupInput::default()
+    }
 }
 
 /// A chat with these bounds and without rates.

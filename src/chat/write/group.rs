@@ -26,23 +26,6 @@ impl WriteService {
     pub async fn create_group(
         self: &Arc<Self>,
         caller: impl Into<Viewer>,
-        name: &str,
-        usernames: &[String],
-        key: Option<&str>,
-    ) -> Result<Arc<Conversation>> {
-        let input = GroupInput {
-            name: name.to_owned(),
-            usernames: usernames.to_vec(),
-            idempotency_key: key.map(ToOwned::to_owned),
-            ..GroupInput::default()
-        };
-        self.create_group_with(caller, input).await
-    }
-
-    /// The same with a profile and posting roles.
-    pub async fn create_group_with(
-        self: &Arc<Self>,
-        caller: impl Into<Viewer>,
         input: GroupInput,
     ) -> Result<Arc<Conversation>> {
         let caller = &caller.into();
@@ -224,20 +207,9 @@ impl WriteService {
     }
 
     /// Adds users to a group as MEMBERs. Users who take part already keep their roles. The new ones see
-    /// the history as its visibility says. Returns all named users.
+    /// the history from a moment, but never before that from which the viewer sees it by joining; without one, as its
+    /// visibility says. Returns all named users.
     pub async fn add_participants(
-        &self,
-        caller: impl Into<Viewer>,
-        conversation: ConversationId,
-        usernames: &[String],
-    ) -> Result<Vec<UserId>> {
-        self.add_participants_from(caller, conversation, usernames, None)
-            .await
-    }
-
-    /// The same with the moment from which the new ones see the history: never before that from which
-    /// the viewer sees it by joining.
-    pub async fn add_participants_from(
         &self,
         caller: impl Into<Viewer>,
         conversation: ConversationId,

@@ -169,7 +169,7 @@ impl ConversationMutation {
                     pin: input.pin_role.map(|role| Some(role.into())),
                 },
             };
-            let conversation = scope.chat.writes.create_group_with(&scope.caller, group).await?;
+            let conversation = scope.chat.writes.create_group(&scope.caller, group).await?;
             let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
             let conversation = Conversation::new(&scope, conversation);
             Ok(CreateGroupConversationPayload {

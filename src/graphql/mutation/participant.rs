@@ -103,7 +103,7 @@ impl ParticipantMutation {
             let users = scope
                 .chat
                 .writes
-                .add_participants_from(&scope.caller, id, &input.usernames, visible_from)
+                .add_participants(&scope.caller, id, &input.usernames, visible_from)
                 .await?;
             let participants = scope
                 .chat

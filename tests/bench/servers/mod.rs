@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use wideroom::bus::Bus;
-use wideroom::chat::Chat;
+use wideroom::chat::{Chat, GroupInput};
 use wideroom::clock::SystemClock;
 use wideroom::model::{ConversationId, UserId};
 use wideroom::store::Store;
@@ -164,10 +164,15 @@ async fn converse(store: &Arc<Embedded>, scale: &Scale) -> Conversations {
             // A call names at most 50.
             let (first, rest) = names.split_at(names.len().min(50));
             let owner = name(people[0]);
-            let group = chat.writes.create_group(&owner, "a group", first, None);
-            let id = group.await.unwrap().id;
+            let group = GroupInput {
+                name: "a group".to_owned(),
+                usernames: first.to_vec(),
+                ..GroupInput::default()
+            };
+            let group = chat.writes.create_group(&owner, group).await.unwrap();
+            let id = group.id;
             for some in rest.chunks(50) {
-                let added = chat.writes.add_participants(&owner, id, some);
+                let added = chat.writes.add_participants(&owner, id, some, None);
                 added.await.unwrap();
             }
             made.push((id, people));
