@@ -254,9 +254,13 @@ mod tests {
                 id: LiveMessageId(uuid::Uuid::from_u128(8)),
             }),
         ];
-        for notice in notices {
+        // The version, the delivery of 16 bytes, the sender of 17, then the number of the kind: servers of versions before know these.
+        let kinds = [0, 5, 1, 2, 3, 4, 6];
+        for (notice, kind) in notices.into_iter().zip(kinds) {
             let envelope = envelope(notice);
-            assert_eq!(RemoteEnvelope::decode(&envelope.encode()), Some(envelope));
+            let bytes = envelope.encode();
+            assert_eq!(bytes[1 + 16 + 17], kind);
+            assert_eq!(RemoteEnvelope::decode(&bytes), Some(envelope));
         }
     }
 
