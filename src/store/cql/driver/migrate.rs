@@ -19,7 +19,7 @@ use super::next_version::migrations;
 use super::open_error::ClusterOpenError;
 use super::schema::{
     AddedColumns, Migration, OLDEST_SERVER_MIN, OLDEST_SERVER_SINCE, SCHEMA_MIGRATIONS,
-    SpeculativeRetry, in_keyspace, with_options,
+    in_keyspace, is_speculative, speculation_of, with_options,
 };
 use super::scylladb;
 use super::unprepared::{self, STATEMENT_MAX, patient};
@@ -96,7 +96,7 @@ pub async fn migrate(
             continue;
         }
         for statement in migration.statements {
-            let statement = in_keyspace(&with_options(statement, migrations()), keyspace);
+            let statement = in_keyspace(&with_options(statement), keyspace);
             session
                 .query_unpaged(patient(&statement), ())
                 .await
@@ -105,8 +105,9 @@ pub async fn migrate(
         for added in migration.columns {
             add_columns(&session, keyspace, added).await?;
         }
-        if let Some(speculation) = &migration.speculation {
-            set_speculation(&session, keyspace, speculation).await?;
+        let speculative = migration.speculative_tables();
+        if !speculative.is_empty() {
+            set_speculation(&session, keyspace, &speculative).await?;
         }
         record(&session, keyspace, migration, is_new, clock)
             .await
@@ -288,18 +289,18 @@ async fn add_columns(
 async fn set_speculation(
     session: &Session,
     keyspace: &str,
-    speculation: &SpeculativeRetry,
+    tables: &[&str],
 ) -> Result<(), ClusterOpenError> {
     let read =
         "SELECT table_name, speculative_retry FROM system_schema.tables WHERE keyspace_name = ?";
     let rows = unprepared::read::<(String, Option<String>)>(session, read, (keyspace,)).await?;
     let present: HashMap<_, _> = rows.into_iter().collect();
-    for table in speculation.tables {
+    for table in tables {
         let option = present.get(*table).and_then(Option::as_deref);
-        if option.is_some_and(|option| speculation.is_set(option)) {
+        if option.is_some_and(is_speculative) {
             continue;
         }
-        let statement = patient(&in_keyspace(&speculation.statement(table), keyspace));
+        let statement = patient(&in_keyspace(&speculation_of(table), keyspace));
         session
             .query_unpaged(statement, ())
             .await

@@ -13,7 +13,7 @@ use scylla::value::{CqlTimeuuid, CqlValue, MaybeUnset};
 use uuid::Uuid;
 
 use super::schema::migrations::MIGRATIONS;
-use super::schema::{AddedColumns, Migration};
+use super::schema::{Migration, columns};
 use super::value::{Value, Values};
 
 /// First byte of a cell in a form of the next version. Forms of real versions count up from 1.
@@ -22,21 +22,17 @@ const NEXT_FORM: u8 = 127;
 const NEXT_KIND: i8 = 99;
 
 /// A step that only adds something, so that this version may serve beside it.
-static NEXT_MIGRATION: Migration = Migration {
-    version: MIGRATIONS[MIGRATIONS.len() - 1].version + 1,
-    statements: &[],
-    columns: &[
-        AddedColumns {
-            table: "messages_by_conversation",
-            columns: &[("next_column", "text")],
-        },
-        AddedColumns {
-            table: "participants_by_conversation",
-            columns: &[("next_cell", "blob static")],
-        },
+static NEXT_MIGRATION: Migration = Migration::new(
+    MIGRATIONS[MIGRATIONS.len() - 1].version + 1,
+    &[],
+    &[
+        columns("messages_by_conversation", &[("next_column", "text")]),
+        columns(
+            "participants_by_conversation",
+            &[("next_cell", "blob static")],
+        ),
     ],
-    speculation: None,
-};
+);
 
 static IS_PRETENDED: AtomicBool = AtomicBool::new(false);
 

@@ -6,6 +6,7 @@ mod tables;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use self::migrations::MIGRATIONS;
 pub(crate) use self::tables::SCHEMA_MIGRATIONS;
 
 /// The migration that begins to record the oldest server.
@@ -17,36 +18,63 @@ pub(crate) const OLDEST_SERVER_SINCE: i32 = 5;
 /// known by all: version 0.1 hears nothing of the others.
 pub(crate) const OLDEST_SERVER_MIN: i32 = OLDEST_SERVER_SINCE;
 
+/// The migration that sets [`SPECULATIVE_RETRY`].
+const SPECULATIVE_RETRY_SINCE: i32 = 6;
+/// The coordinator of a read asks a third replica after 50 ms. By default it waits for the latency
+/// that one read of a hundred exceeds: seconds in a table that was rarely read, or just after a
+/// node hung. A table that lacks the option is altered; a new one is created with it.
+const SPECULATIVE_RETRY: &str = "speculative_retry = '50ms'";
+/// Tables that answer no client.
+const RARELY_READ: [&str; 2] = ["wakes", "notes"];
+
 pub(crate) struct Migration {
     pub(crate) version: i32,
     pub(crate) statements: &'static [&'static str],
     pub(crate) columns: &'static [AddedColumns],
-    pub(crate) speculation: Option<SpeculativeRetry>,
 }
 
-/// Time after which the coordinator of a read asks another replica: an option of tables. A table
-/// that lacks it is altered; a new one is created with it.
-pub(crate) struct SpeculativeRetry {
-    pub(crate) tables: &'static [&'static str],
-    millis: u32,
+impl Migration {
+    pub(crate) const fn new(
+        version: i32,
+        statements: &'static [&'static str],
+        columns: &'static [AddedColumns],
+    ) -> Self {
+        Self {
+            version,
+            statements,
+            columns,
+        }
+    }
+
+    /// Tables that this migration creates.
+    fn tables(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let creations = self.statements.iter().filter(|text| is_creation(text));
+        creations.map(|text| table_of(text))
+    }
+
+    /// Tables that get [`SPECULATIVE_RETRY`] by this migration: its own, and those that are older than the option.
+    pub(crate) fn speculative_tables(&self) -> Vec<&'static str> {
+        let sources = match self.version {
+            ..SPECULATIVE_RETRY_SINCE => 0..0,
+            SPECULATIVE_RETRY_SINCE => 1..self.version,
+            version => version..version + 1,
+        };
+        let migrations = MIGRATIONS.iter();
+        let migrations = migrations.filter(|one| sources.contains(&one.version));
+        let tables = migrations.flat_map(Migration::tables);
+        tables
+            .filter(|table| !RARELY_READ.contains(table))
+            .collect()
+    }
 }
 
-impl SpeculativeRetry {
-    fn clause(&self) -> String {
-        format!("speculative_retry = '{}ms'", self.millis)
-    }
+pub(crate) fn speculation_of(table: &str) -> String {
+    format!("ALTER TABLE {{keyspace}}.{table} WITH {SPECULATIVE_RETRY}")
+}
 
-    pub(crate) fn statement(&self, table: &str) -> String {
-        format!("ALTER TABLE {{keyspace}}.{table} WITH {}", self.clause())
-    }
-
-    /// Whether a table has the option. Some versions name it `50.0ms`.
-    pub(crate) fn is_set(&self, present: &str) -> bool {
-        let millis = present
-            .strip_suffix("ms")
-            .and_then(|text| text.parse().ok());
-        millis.is_some_and(|millis: f64| (millis - f64::from(self.millis)).abs() < 0.5)
-    }
+/// Whether a table's option is [`SPECULATIVE_RETRY`]. Some versions name it `50.0ms`.
+pub(crate) fn is_speculative(present: &str) -> bool {
+    matches!(present, "50ms" | "50.0ms")
 }
 
 /// Columns that a migration adds to a table. Not every cluster knows `ADD IF NOT EXISTS`, so only those that the table lacks are added.
@@ -54,6 +82,13 @@ pub(crate) struct AddedColumns {
     pub(crate) table: &'static str,
     /// Each with its type.
     pub(crate) columns: &'static [(&'static str, &'static str)],
+}
+
+pub(crate) const fn columns(
+    table: &'static str,
+    columns: &'static [(&'static str, &'static str)],
+) -> AddedColumns {
+    AddedColumns { table, columns }
 }
 
 impl AddedColumns {
@@ -88,11 +123,9 @@ impl Migration {
             hash.update(statement.as_bytes());
             hash.update([0]);
         }
-        if let Some(speculation) = &self.speculation {
-            for table in speculation.tables {
-                hash.update(speculation.statement(table).as_bytes());
-                hash.update([0]);
-            }
+        for table in self.speculative_tables() {
+            hash.update(speculation_of(table).as_bytes());
+            hash.update([0]);
         }
         hash.finalize()[..8]
             .iter()
@@ -119,26 +152,21 @@ fn table_of(statement: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// The statement of a migration, with the options that later migrations set if it creates a table.
-pub(crate) fn with_options<'a>(
-    statement: &str,
-    migrations: impl Iterator<Item = &'a Migration>,
-) -> String {
-    let mut text = statement.to_owned();
-    if text.starts_with("CREATE TABLE") {
-        let table = table_of(statement);
-        let speculations = migrations.filter_map(|migration| migration.speculation.as_ref());
-        for speculation in speculations.filter(|one| one.tables.contains(&table)) {
-            text.push_str(" AND ");
-            text.push_str(&speculation.clause());
-        }
+fn is_creation(statement: &str) -> bool {
+    statement.starts_with("CREATE TABLE")
+}
+
+/// The statement of a migration, with the option that it or a later migration sets if it creates a table.
+pub(crate) fn with_options(statement: &str) -> String {
+    if is_creation(statement) && !RARELY_READ.contains(&table_of(statement)) {
+        format!("{statement} AND {SPECULATIVE_RETRY}")
+    } else {
+        statement.to_owned()
     }
-    text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::migrations::{DESCRIPTION_CELLS, MIGRATIONS, QUICK_THIRD_REPLICA};
     use super::*;
 
     #[test]
@@ -151,10 +179,42 @@ mod tests {
     }
 
     #[test]
+    fn a_released_migration_never_changes() {
+        let released = [
+            "2da5914078ad2240",
+            "ba7da37c47aaeac3",
+            "d5d231d64b1de6bb",
+            "b0eb01fdf2395c14",
+            "0f018ac0fea4eff5",
+            "b18d3db47ae2c1d5",
+            "cd35db7be9334cbd",
+            "e0c1089ff124e790",
+            "1b8606db340ae822",
+            "a47a99ecd07a08a6",
+            "56c45eb0d8191d9f",
+            "dde6e3fc768db3d4",
+            "efb5ffa6ab2b277c",
+            "5dc0e98d0c8a28ac",
+            "f7be395d27af1a44",
+            "7a49a0d8827728c7",
+            "f8282c99556f7b84",
+            "7ab861dc428a77c7",
+            "12f6bd46db339c92",
+            "e3b0c44298fc1c14",
+            "9fe87a1a6d7ac60d",
+            "aed394b4c9160a72",
+            "b2928011e1e8fe9a",
+            "97db74fc702f13a2",
+        ];
+        let checksums: Vec<_> = MIGRATIONS.iter().map(Migration::checksum).collect();
+        assert_eq!(checksums[..released.len()], released);
+    }
+
+    #[test]
     fn only_columns_that_a_table_lacks_are_added() {
         let added = |present: &[&str]| {
             let present: Vec<_> = present.iter().map(|name| (*name).to_owned()).collect();
-            DESCRIPTION_CELLS.statement(&present)
+            MIGRATIONS[1].columns[0].statement(&present)
         };
         let table = "ALTER TABLE {keyspace}.participants_by_conversation";
         assert_eq!(
@@ -170,35 +230,16 @@ mod tests {
 
     #[test]
     fn every_table_that_answers_clients_has_a_quick_third_replica() {
-        let rarely_read = ["wakes", "notes"];
-        let tables: Vec<_> = MIGRATIONS
+        let tables: Vec<_> = MIGRATIONS.iter().flat_map(Migration::tables).collect();
+        let quick: Vec<_> = MIGRATIONS
             .iter()
-            .flat_map(|migration| migration.statements)
-            .filter(|statement| statement.starts_with("CREATE TABLE"))
-            .map(|statement| {
-                (
-                    table_of(statement),
-                    with_options(statement, MIGRATIONS.iter()),
-                )
-            })
-            .filter(|(table, _)| !rarely_read.contains(table))
+            .flat_map(Migration::speculative_tables)
             .collect();
-        let quick = MIGRATIONS.iter().filter_map(|one| one.speculation.as_ref());
-        assert_eq!(
-            tables.len(),
-            quick.map(|one| one.tables.len()).sum::<usize>()
-        );
-        for (table, text) in tables {
-            assert!(
-                text.ends_with(" AND speculative_retry = '50ms'"),
-                "{table}: {text}"
-            );
-        }
-        for present in ["50ms", "50.0ms"] {
-            assert!(QUICK_THIRD_REPLICA.is_set(present), "{present}");
-        }
-        for present in ["99p", "5ms", "500ms", "NONE"] {
-            assert!(!QUICK_THIRD_REPLICA.is_set(present), "{present}");
+        assert_eq!(tables.len(), quick.len() + RARELY_READ.len());
+        for statement in MIGRATIONS.iter().flat_map(|one| one.statements) {
+            let is_quick = with_options(statement).ends_with(" AND speculative_retry = '50ms'");
+            let is_listed = is_creation(statement) && quick.contains(&table_of(statement));
+            assert_eq!(is_quick, is_listed, "{statement}");
         }
     }
 
@@ -207,7 +248,7 @@ mod tests {
         let all: Vec<_> = MIGRATIONS
             .iter()
             .flat_map(|migration| migration.statements)
-            .filter(|statement| statement.starts_with("CREATE TABLE"))
+            .filter(|statement| is_creation(statement))
             .chain([&SCHEMA_MIGRATIONS])
             .collect();
         let made = |keyspace| {
