@@ -4,7 +4,7 @@ pub(crate) mod completion;
 
 use crate::model::{
     Ban, Change, ChangeId, ChangeKind, ConversationId, HistorySettings, Membership, Message,
-    PostingRoles, TimeUuid, UserId,
+    TimeUuid, UserId,
 };
 use crate::store::cql::driver::error::{corrupt, unavailable};
 use crate::store::cql::message::bucket::Bucket;
@@ -24,6 +24,7 @@ const VERSION_4: u8 = 4;
 const UNVERSIONED: u8 = 16;
 
 /// Everything that a decided change still has to write. It stays in the partition until the next change.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct PendingChange {
     conversation: ConversationId,
     pub(super) version: TimeUuid,
@@ -31,9 +32,12 @@ pub(super) struct PendingChange {
     pub(super) was_large: bool,
     transitions: Vec<PendingTransition>,
     changes: Vec<(ChangeId, ChangeKind, UserId)>,
+    #[serde(skip)]
     bans: Vec<BanChange>,
+    #[serde(skip)]
     history: Option<HistorySettings>,
     /// The users who have cleared the history.
+    #[serde(skip)]
     cleared: Vec<UserId>,
 }
 
@@ -48,72 +52,18 @@ struct PendingTransition {
     membership: Membership,
 }
 
-/// Encoding of the first version.
-#[derive(serde::Serialize, serde::Deserialize)]
-struct AnnouncedChange {
-    message: Message,
-    bucket: (i8, i64),
-    was_large: bool,
-    transitions: Vec<PendingTransition>,
-    changes: Vec<(ChangeId, ChangeKind, UserId)>,
-}
-
-/// Encoding of the second version.
-#[derive(serde::Serialize, serde::Deserialize)]
-struct ModerationChange {
-    conversation: ConversationId,
-    version: TimeUuid,
-    announcement: Option<Announcement>,
-    was_large: bool,
-    transitions: Vec<PendingTransition>,
-    changes: Vec<(ChangeId, ChangeKind, UserId)>,
-    set_bans: Vec<Ban>,
-    lifted_bans: Vec<UserId>,
-}
-
-/// Encoding of the third version.
-type HistoryChange = (ModerationChange, Option<HistorySettings>, Vec<UserId>);
-/// Encoding of the fourth version.
-type PostingChange = (
-    ModerationChange,
-    Option<HistorySettings>,
-    Vec<UserId>,
-    PostingRoles,
+/// Encoding of the first version: the message, its bucket, whether the conversation was large, and the same as in the others.
+type AnnouncedChange = (
+    Message,
+    (i8, i64),
+    bool,
+    Vec<PendingTransition>,
+    Vec<(ChangeId, ChangeKind, UserId)>,
 );
-
-impl From<AnnouncedChange> for PendingChange {
-    fn from(change: AnnouncedChange) -> Self {
-        Self {
-            conversation: change.message.conversation,
-            version: change.message.id,
-            announcement: Some((change.message, change.bucket)),
-            was_large: change.was_large,
-            transitions: change.transitions,
-            changes: change.changes,
-            bans: Vec::new(),
-            history: None,
-            cleared: Vec::new(),
-        }
-    }
-}
-
-impl From<ModerationChange> for PendingChange {
-    fn from(change: ModerationChange) -> Self {
-        let set = change.set_bans.into_iter().map(BanChange::Set);
-        let lifted = change.lifted_bans.into_iter().map(BanChange::Lift);
-        Self {
-            conversation: change.conversation,
-            version: change.version,
-            announcement: change.announcement,
-            was_large: change.was_large,
-            transitions: change.transitions,
-            changes: change.changes,
-            bans: set.chain(lifted).collect(),
-            history: None,
-            cleared: Vec::new(),
-        }
-    }
-}
+/// Encoding of the second version: the bans that are set, and those that are lifted, follow the change.
+type ModerationChange = (PendingChange, Vec<Ban>, Vec<UserId>);
+/// What follows it in the third version: the settings of the history, and who has cleared it.
+type HistoryBounds = (Option<HistorySettings>, Vec<UserId>);
 
 impl PendingChange {
     pub(super) fn of(
@@ -170,43 +120,28 @@ impl PendingChange {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let (transitions, changes) = (self.transitions.clone(), self.changes.clone());
-        let bytes = match (&self.announcement, self.bans.as_slice()) {
-            (Some((message, bucket)), []) if !self.bounds_history() => {
-                let change = AnnouncedChange {
-                    message: message.clone(),
-                    bucket: *bucket,
-                    was_large: self.was_large,
-                    transitions,
-                    changes,
-                };
+        let bytes = match &self.announcement {
+            Some((message, bucket)) if self.bans.is_empty() && !self.bounds_history() => {
+                let (transitions, changes) = (&self.transitions, &self.changes);
+                let change = (message, bucket, self.was_large, transitions, changes);
                 postcard::to_extend(&change, vec![VERSION])
             }
-            (announcement, bans) => {
-                let mut change = ModerationChange {
-                    conversation: self.conversation,
-                    version: self.version,
-                    announcement: announcement.clone(),
-                    was_large: self.was_large,
-                    transitions,
-                    changes,
-                    set_bans: Vec::new(),
-                    lifted_bans: Vec::new(),
-                };
-                for ban in bans {
+            Some(_) | None => {
+                let (mut set, mut lifted) = (Vec::new(), Vec::new());
+                for ban in &self.bans {
                     match ban {
-                        BanChange::Set(ban) => change.set_bans.push(ban.clone()),
-                        BanChange::Lift(user) => change.lifted_bans.push(user.clone()),
+                        BanChange::Set(ban) => set.push(ban),
+                        BanChange::Lift(user) => lifted.push(user),
                     }
                 }
+                let change = (self, set, lifted);
+                let bounds = (&self.history, &self.cleared);
                 let roles = self.history.map(|history| history.roles);
                 let roles = roles.filter(|roles| !roles.is_default());
                 if let Some(roles) = roles {
-                    let change = (change, &self.history, &self.cleared, roles);
-                    postcard::to_extend(&change, vec![VERSION_4])
+                    postcard::to_extend(&(change, bounds, roles), vec![VERSION_4])
                 } else if self.bounds_history() {
-                    let change = (change, &self.history, &self.cleared);
-                    postcard::to_extend(&change, vec![VERSION_3])
+                    postcard::to_extend(&(change, bounds), vec![VERSION_3])
                 } else {
                     postcard::to_extend(&change, vec![VERSION_2])
                 }
@@ -216,32 +151,10 @@ impl PendingChange {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self> {
-        let broken = |error| corrupt(TABLE, error);
-        let announced = match bytes.split_first() {
-            Some((&VERSION, body)) => body,
-            Some((&UNVERSIONED, _)) => bytes,
-            Some((&VERSION_2, body)) => {
-                let change = postcard::from_bytes::<ModerationChange>(body);
-                return change.map(Self::from).map_err(broken);
-            }
-            Some((&VERSION_3, body)) => {
-                let decoded = postcard::from_bytes::<HistoryChange>(body);
-                let (change, history, cleared) = decoded.map_err(broken)?;
-                return Ok(Self {
-                    history,
-                    cleared,
-                    ..Self::from(change)
-                });
-            }
-            Some((&VERSION_4, body)) => {
-                let decoded = postcard::from_bytes::<PostingChange>(body);
-                let (change, history, cleared, roles) = decoded.map_err(broken)?;
-                return Ok(Self {
-                    history: history.map(|history| HistorySettings { roles, ..history }),
-                    cleared,
-                    ..Self::from(change)
-                });
-            }
+        let decoded = match bytes.split_first() {
+            Some((&VERSION, body)) => Self::decode_announced(body),
+            Some((&UNVERSIONED, _)) => Self::decode_announced(bytes),
+            Some((version @ VERSION_2..=VERSION_4, body)) => Self::decode_since_2(*version, body),
             Some((version, _)) if *version > VERSION_4 => {
                 return Err(unavailable("a later version has to complete a change"));
             }
@@ -249,8 +162,38 @@ impl PendingChange {
                 return Err(corrupt(TABLE, "a pending change begins with its version"));
             }
         };
-        let change = postcard::from_bytes::<AnnouncedChange>(announced);
-        change.map(Self::from).map_err(broken)
+        decoded.map_err(|error| corrupt(TABLE, error))
+    }
+
+    fn decode_announced(body: &[u8]) -> postcard::Result<Self> {
+        let (message, bucket, was_large, transitions, changes) =
+            postcard::from_bytes::<AnnouncedChange>(body)?;
+        let none = Self::forgotten(message.conversation, message.id);
+        Ok(Self {
+            announcement: Some((message, bucket)),
+            was_large,
+            transitions,
+            changes,
+            ..none
+        })
+    }
+
+    fn decode_since_2(version: u8, body: &[u8]) -> postcard::Result<Self> {
+        let ((change, set, lifted), rest) = postcard::take_from_bytes::<ModerationChange>(body)?;
+        let ((mut history, cleared), rest) = match version {
+            VERSION_2 => (HistoryBounds::default(), rest),
+            _ => postcard::take_from_bytes(rest)?,
+        };
+        if let (VERSION_4, Some(history)) = (version, &mut history) {
+            history.roles = postcard::from_bytes(rest)?;
+        }
+        let set = set.into_iter().map(BanChange::Set);
+        Ok(Self {
+            bans: set.chain(lifted.into_iter().map(BanChange::Lift)).collect(),
+            history,
+            cleared,
+            ..change
+        })
     }
 
     /// Whether it changes the settings of the history, or a user has cleared it.
@@ -279,36 +222,33 @@ impl PendingChange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{MessageKind, Role, Timestamp};
+    use crate::model::{MessageKind, PostingRoles, Role, Timestamp};
 
     #[test]
     fn a_pending_change_is_read_with_and_without_its_version() {
         let id = TimeUuid::new(Timestamp::from_micros(7), [0; 8]);
         let user = UserId::parse("anna").unwrap();
-        let announced = AnnouncedChange {
-            message: Message {
-                conversation: ConversationId::random(),
-                id,
-                sender: user.clone(),
-                kind: MessageKind::System,
-                content: None,
-                reply_to: None,
-                client_key: None,
-                deleted_at: None,
-                has_reactions: false,
-                pin: None,
-            },
-            bucket: (1, 2),
-            was_large: false,
-            transitions: vec![PendingTransition {
-                user: user.clone(),
-                joins: Some(true),
-                membership: Membership::joined(Role::Member),
-            }],
-            changes: vec![(id, ChangeKind::ParticipantAdded, user.clone())],
+        let message = Message {
+            conversation: ConversationId::random(),
+            id,
+            sender: user.clone(),
+            kind: MessageKind::System,
+            content: None,
+            reply_to: None,
+            client_key: None,
+            deleted_at: None,
+            has_reactions: false,
+            pin: None,
         };
+        let transition = PendingTransition {
+            user: user.clone(),
+            joins: Some(true),
+            membership: Membership::joined(Role::Member),
+        };
+        let changes = vec![(id, ChangeKind::ParticipantAdded, user.clone())];
+        let announced: AnnouncedChange = (message, (1, 2), false, vec![transition], changes);
         let earlier = postcard::to_stdvec(&announced).unwrap();
-        let pending = PendingChange::from(announced);
+        let pending = PendingChange::decode_announced(&earlier).unwrap();
         let present = pending.encode();
         assert_eq!(present[0], VERSION);
         assert_eq!(earlier[0], UNVERSIONED);
