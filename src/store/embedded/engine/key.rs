@@ -16,7 +16,7 @@ mod row;
 mod safety;
 mod search;
 
-use strum::{IntoStaticStr, VariantArray};
+use strum::{FromRepr, IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
 pub(crate) use self::change::{
@@ -81,44 +81,76 @@ impl Table {
     pub(crate) const ALL: &[Self] = Self::VARIANTS;
 }
 
-/// Kind of a row of [`Table::Rows`]. Never renumber it: stores hold these numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Kind of a row of [`Table::Rows`], with the name of its table in CQL. Never renumber it: stores hold these numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr, IntoStaticStr)]
 #[repr(u8)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 enum Tag {
     Meta = 0,
+    #[strum(serialize = "conversations")]
     Conversation = 1,
+    #[strum(serialize = "direct_by_pair")]
     Pair = 2,
+    #[strum(serialize = "users")]
     User = 3,
+    #[strum(serialize = "sends_by_key")]
     SendByKey = 4,
+    #[strum(serialize = "large_conversations_by_user")]
     LargeByUser = 5,
     Expiry = 6,
+    #[strum(serialize = "notes")]
     Note = 7,
+    #[strum(serialize = "busy_conversations_by_user")]
     BusyByUser = 8,
+    #[strum(serialize = "busy_conversations")]
     Busy = 9,
+    #[strum(serialize = "rosters")]
     Roster = 10,
+    #[strum(serialize = "reactions_by_message")]
     Reaction = 11,
+    #[strum(serialize = "restrictions")]
     Restriction = 12,
+    #[strum(serialize = "blocks_by_user")]
     Block = 13,
     Outbox = 14,
+    #[strum(serialize = "bans_by_conversation")]
     Ban = 15,
+    #[strum(serialize = "pins_by_conversation")]
     Pin = 17,
+    #[strum(serialize = "mentions_by_entry")]
     Mention = 18,
+    #[strum(serialize = "everyone_by_conversation")]
     Everyone = 19,
+    #[strum(serialize = "outbox_positions")]
     OutboxPosition = 21,
     OutboxDead = 22,
+    #[strum(serialize = "reports_by_week")]
     Report = 23,
+    #[strum(serialize = "reports_by_week")]
     ReportResolution = 24,
+    #[strum(serialize = "notify_all_by_conversation")]
     NotifyAll = 28,
+    #[strum(serialize = "removed_histories")]
     Removed = 44,
+    #[strum(serialize = "expiries_by_hour")]
     DueRemoval = 45,
+    #[strum(serialize = "jobs")]
     Job = 36,
+    #[strum(serialize = "jobs")]
     EndedJob = 37,
+    #[strum(serialize = "ended_reactions_by_message")]
     EndedReaction = 50,
+    #[strum(serialize = "pinned_by_conversation")]
     PinList = 51,
+    #[strum(serialize = "profiles_by_conversation")]
     ConversationProfile = 60,
+    #[strum(serialize = "conversations_by_app_key")]
     AppKey = 61,
+    #[strum(serialize = "live_texts")]
     Live = 62,
+    #[strum(serialize = "live_messages_by_conversation")]
     LiveListing = 63,
+    #[strum(serialize = "due_by_minute")]
     DueLive = 64,
 }
 
@@ -173,51 +205,8 @@ impl Key {
 
     /// Name of the table as in CQL, for error messages.
     pub(crate) fn table_name(&self) -> &'static str {
-        const NAMES: [&str; 20] = [
-            "meta",
-            "conversations",
-            "direct_by_pair",
-            "users",
-            "sends_by_key",
-            "large_conversations_by_user",
-            "expiry",
-            "notes",
-            "busy_conversations_by_user",
-            "busy_conversations",
-            "rosters",
-            "reactions_by_message",
-            "restrictions",
-            "blocks_by_user",
-            "outbox",
-            "bans_by_conversation",
-            "rows",
-            "pins_by_conversation",
-            "mentions_by_entry",
-            "everyone_by_conversation",
-        ];
         match (self.table, self.bytes.first()) {
-            (Table::Rows, Some(&tag)) if tag == Tag::OutboxPosition as u8 => "outbox_positions",
-            (Table::Rows, Some(&tag)) if tag == Tag::OutboxDead as u8 => "outbox_dead",
-            (Table::Rows, Some(&tag)) if tag == Tag::Report as u8 => "reports_by_week",
-            (Table::Rows, Some(&tag)) if tag == Tag::NotifyAll as u8 => {
-                "notify_all_by_conversation"
-            }
-            (Table::Rows, Some(&tag)) if tag == Tag::PinList as u8 => "pinned_by_conversation",
-            (Table::Rows, Some(&tag)) if tag == Tag::ConversationProfile as u8 => {
-                "profiles_by_conversation"
-            }
-            (Table::Rows, Some(&tag)) if tag == Tag::AppKey as u8 => "conversations_by_app_key",
-            (Table::Rows, Some(&tag)) if tag == Tag::Removed as u8 => "removed_histories",
-            (Table::Rows, Some(&tag)) if tag == Tag::DueRemoval as u8 => "expiries_by_hour",
-            (Table::Rows, Some(&tag)) if tag == Tag::Job as u8 || tag == Tag::EndedJob as u8 => {
-                "jobs"
-            }
-            (Table::Rows, Some(&tag)) if tag == Tag::Live as u8 => "live_texts",
-            (Table::Rows, Some(&tag)) if tag == Tag::LiveListing as u8 => {
-                "live_messages_by_conversation"
-            }
-            (Table::Rows, Some(&tag)) if tag == Tag::DueLive as u8 => "due_by_minute",
-            (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),
+            (Table::Rows, Some(&tag)) => Tag::from_repr(tag).map_or("rows", |tag| tag.into_str()),
             (table, _) => table.into_str(),
         }
     }

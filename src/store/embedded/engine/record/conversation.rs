@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DecodeError, body, encode};
+use super::{DecodeError, body, encode, end, take, take_optional};
 use crate::model::{
     ChangeId, Conversation, ConversationId, ConversationKind, HistorySettings, InputHash,
     MessageId, PostingRoles, TimeUuid, Timestamp, UserId, conversation::GroupName,
@@ -62,22 +62,12 @@ impl ConversationRecord {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (record, rest) = postcard::take_from_bytes::<Self>(body(bytes)?)?;
-        let (slow_mode_seconds, rest) = match rest {
-            [] => (0, rest),
-            rest => postcard::take_from_bytes(rest)?,
-        };
-        let (history, rest) = match rest {
-            [] => (HistorySettings::default(), rest),
-            rest => postcard::take_from_bytes(rest)?,
-        };
-        let (roles, rest) = match rest {
-            [] => (PostingRoles::DEFAULT, rest),
-            rest => postcard::take_from_bytes(rest)?,
-        };
-        if !rest.is_empty() {
-            return Err(DecodeError::Trailing);
-        }
+        let mut rest = body(bytes)?;
+        let record: Self = take(&mut rest)?;
+        let slow_mode_seconds = take_optional(&mut rest)?.unwrap_or_default();
+        let history: HistorySettings = take_optional(&mut rest)?.unwrap_or_default();
+        let roles = take_optional(&mut rest)?.unwrap_or(PostingRoles::DEFAULT);
+        end(rest)?;
         Ok(Self {
             slow_mode_seconds,
             history: HistorySettings { roles, ..history },

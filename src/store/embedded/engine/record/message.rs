@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DecodeError, VERSION};
+use super::{DecodeError, VERSION, end, take};
 use crate::model::{
-    Content, ConversationId, IdempotencyKey, Mentions, Message, MessageId, MessageKind, Parts, Pin,
+    Content, ConversationId, IdempotencyKey, Message, MessageId, MessageKind, Parts, Pin,
     Timestamp, UserId,
 };
 use crate::store::UnreadReader;
@@ -23,14 +23,7 @@ pub(super) const PARTS_MESSAGE_VERSION: u8 = 5;
 fn message_body(bytes: &[u8]) -> Result<(&[u8], u8), DecodeError> {
     match bytes.split_first() {
         None => Err(DecodeError::Empty),
-        Some((
-            version @ (&VERSION
-            | &MESSAGE_VERSION
-            | &PINNED_MESSAGE_VERSION
-            | &MENTIONING_MESSAGE_VERSION
-            | &PARTS_MESSAGE_VERSION),
-            body,
-        )) => Ok((body, *version)),
+        Some((version @ VERSION..=PARTS_MESSAGE_VERSION, body)) => Ok((body, *version)),
         Some((version, _)) => Err(DecodeError::Version(*version)),
     }
 }
@@ -114,55 +107,38 @@ impl MessageRecord {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (body, version) = message_body(bytes)?;
-        let (record, rest) = postcard::take_from_bytes::<Self>(body)?;
-        match (version, rest) {
-            (VERSION, []) => Ok(record),
-            (MESSAGE_VERSION, [has_reactions @ (0 | 1)]) => Ok(Self {
-                has_reactions: *has_reactions == 1,
-                ..record
-            }),
-            (PINNED_MESSAGE_VERSION, [has_reactions @ (0 | 1), pin @ ..]) => {
-                let (pin, rest) = postcard::take_from_bytes(pin)?;
-                if !rest.is_empty() {
-                    return Err(DecodeError::Trailing);
-                }
-                Ok(Self {
-                    has_reactions: *has_reactions == 1,
-                    pin: Some(pin),
-                    ..record
-                })
+        let (mut rest, version) = message_body(bytes)?;
+        let record: Self = take(&mut rest)?;
+        let has_reactions = version > VERSION && take(&mut rest)?;
+        let pin = match version {
+            VERSION | MESSAGE_VERSION => None,
+            PINNED_MESSAGE_VERSION => Some(take(&mut rest)?),
+            _ => take(&mut rest)?,
+        };
+        let mentions = match version {
+            MENTIONING_MESSAGE_VERSION => Some(take(&mut rest)?),
+            PARTS_MESSAGE_VERSION => take(&mut rest)?,
+            _ => None,
+        };
+        let parts: Option<Parts> = match version {
+            PARTS_MESSAGE_VERSION => take(&mut rest)?,
+            _ => None,
+        };
+        end(rest)?;
+        let with_tail = |content| {
+            let mentions = mentions.unwrap_or_default();
+            Content {
+                mentions,
+                ..content
             }
-            (
-                MENTIONING_MESSAGE_VERSION | PARTS_MESSAGE_VERSION,
-                [has_reactions @ (0 | 1), rest @ ..],
-            ) => {
-                let ((pin, mentions, parts), rest) = if version == PARTS_MESSAGE_VERSION {
-                    type Tail = (Option<Box<Pin>>, Option<Mentions>, Option<Parts>);
-                    postcard::take_from_bytes::<Tail>(rest)?
-                } else {
-                    let ((pin, mentions), rest) =
-                        postcard::take_from_bytes::<(Option<Box<Pin>>, Mentions)>(rest)?;
-                    ((pin, Some(mentions), None), rest)
-                };
-                let Some(content) = record.content.filter(|_| rest.is_empty()) else {
-                    return Err(DecodeError::Trailing);
-                };
-                Ok(Self {
-                    has_reactions: *has_reactions == 1,
-                    pin,
-                    content: Some(
-                        Content {
-                            mentions: mentions.unwrap_or_default(),
-                            ..content
-                        }
-                        .with_parts(parts.unwrap_or_default())?,
-                    ),
-                    ..record
-                })
-            }
-            _ => Err(DecodeError::Trailing),
-        }
+            .with_parts(parts.unwrap_or_default())
+        };
+        Ok(Self {
+            has_reactions,
+            pin,
+            content: record.content.map(with_tail).transpose()?,
+            ..record
+        })
     }
 
     pub(crate) fn into_message(self, conversation: ConversationId, id: MessageId) -> Message {

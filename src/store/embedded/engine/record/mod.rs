@@ -44,9 +44,28 @@ pub(crate) fn encode(record: &impl Serialize) -> Vec<u8> {
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
-    let (record, rest) = postcard::take_from_bytes(body(bytes)?)?;
+    let mut rest = body(bytes)?;
+    let record = take(&mut rest)?;
+    end(rest)?;
+    Ok(record)
+}
+
+/// Takes the next field of a value.
+fn take<T: DeserializeOwned>(rest: &mut &[u8]) -> Result<T, DecodeError> {
+    let (field, behind) = postcard::take_from_bytes(rest)?;
+    *rest = behind;
+    Ok(field)
+}
+
+/// Takes a field that follows those of the first version, and is left out where it has its default.
+fn take_optional<T: DeserializeOwned>(rest: &mut &[u8]) -> Result<Option<T>, DecodeError> {
+    (!rest.is_empty()).then(|| take(rest)).transpose()
+}
+
+/// The end of a value, behind its last field.
+fn end(rest: &[u8]) -> Result<(), DecodeError> {
     if rest.is_empty() {
-        Ok(record)
+        Ok(())
     } else {
         Err(DecodeError::Trailing)
     }

@@ -1,6 +1,6 @@
 //! Records of users: their profiles and blocks, and their flags and memberships in a conversation.
 
-use super::{DecodeError, RecordCodec, VERSION, body, decode, encode};
+use super::{DecodeError, RecordCodec, VERSION, body, decode, encode, end, take, take_optional};
 use crate::model::{
     ChangeId, Flags, Membership, NotificationLevel, OrderKey, Profile, Silence, Timestamp,
 };
@@ -38,7 +38,8 @@ pub(crate) fn encode_flags(flags: &Flags) -> Vec<u8> {
 }
 
 pub(crate) fn decode_flags(bytes: &[u8]) -> Result<Flags, DecodeError> {
-    let (flags, rest) = postcard::take_from_bytes::<Flags>(body(bytes)?)?;
+    let mut rest = body(bytes)?;
+    let flags: Flags = take(&mut rest)?;
     let level = match rest {
         [] => None,
         [level] => NotificationLevel::from_repr(*level),
@@ -83,21 +84,17 @@ pub(crate) fn decode_membership(bytes: &[u8]) -> Result<Membership, DecodeError>
         Option<Timestamp>,
         Option<(Timestamp, Option<Timestamp>)>,
     );
-    let Some((&version @ (MEMBERSHIP_VERSION | BOUNDED_MEMBERSHIP_VERSION), body)) =
+    let Some((&version @ (MEMBERSHIP_VERSION | BOUNDED_MEMBERSHIP_VERSION), mut rest)) =
         bytes.split_first()
     else {
         return decode(bytes);
     };
-    let ((membership, banned_until, silence), rest) = postcard::take_from_bytes::<Moderated>(body)?;
-    let (bounds, rest) = if version == BOUNDED_MEMBERSHIP_VERSION {
-        postcard::take_from_bytes::<HistoryBounds>(rest)?
-    } else {
-        (HistoryBounds::default(), rest)
+    let (membership, banned_until, silence): Moderated = take(&mut rest)?;
+    let (visible_from, cleared_up_to, asked_ttl_seconds) = match version {
+        BOUNDED_MEMBERSHIP_VERSION => take(&mut rest)?,
+        _ => HistoryBounds::default(),
     };
-    if !rest.is_empty() {
-        return Err(DecodeError::Trailing);
-    }
-    let (visible_from, cleared_up_to, asked_ttl_seconds) = bounds;
+    end(rest)?;
     Ok(Membership {
         banned_until,
         silence: silence.map(|(since, until)| Silence { since, until }),
@@ -127,17 +124,10 @@ pub(crate) fn encode_profile(profile: &Profile) -> Vec<u8> {
 }
 
 pub(crate) fn decode_profile(bytes: &[u8]) -> Result<Profile, DecodeError> {
-    let ((display_name, avatar_url, last_seen_at), rest) = postcard::take_from_bytes(body(bytes)?)?;
-    let (metadata, rest) = match rest {
-        [] => (None, rest),
-        rest => {
-            let (metadata, rest) = postcard::take_from_bytes(rest)?;
-            (Some(metadata), rest)
-        }
-    };
-    if !rest.is_empty() {
-        return Err(DecodeError::Trailing);
-    }
+    let mut rest = body(bytes)?;
+    let (display_name, avatar_url, last_seen_at) = take(&mut rest)?;
+    let metadata = take_optional(&mut rest)?;
+    end(rest)?;
     Ok(Profile {
         display_name,
         avatar_url,
