@@ -8,6 +8,10 @@ use crate::model::{ConversationId, MessageId, OrderKey};
 ///
 /// - `PART: OPERATION, OPERATION as METHOD; …` calls a method of a field of the store, with the arguments of the operation.
 /// - `reads { OPERATION: FUNCTION, … }` calls a function with what the store's own `read` gives it, and these arguments ([`ReadArgument`]).
+/// - `cached { OPERATION: CACHED, FUNCTION; … }` is a read, unless the first function finds the answer in memory.
+/// - `plans { OPERATION: FUNCTION, … }` has the store's own `carry_out` commit what a function plans from the same arguments. The
+///   first one is the conversation.
+/// - `METHOD { OPERATION: VALUE, … }` calls a method of the store with these arguments, and a value.
 macro_rules! handed_on {
     (
         ($d:tt) $implement:ident
@@ -40,11 +44,48 @@ macro_rules! handed_on {
                     Box::pin($this.$d part.$d method($($given),*))
                 }
             };)*)?
+            $((@cached $name $d cached:expr, $d function:expr) => {
+                fn $name<'a>(&'a $self $(, $argument: $type)*) -> $crate::store::StoreFuture<'a, $answer> {
+                    Box::pin(async move {
+                        if let Some(cached) = ($d cached)($self.context() $(, $argument)*) {
+                            return Ok(cached);
+                        }
+                        $(let $argument = $crate::store::handed_on::ReadArgument::keep($argument);)*
+                        let read = $self.read(move |context| {
+                            ($d function)(context $(, <$type as $crate::store::handed_on::ReadArgument>::lend(&$argument))*)
+                        });
+                        read.await
+                    })
+                }
+            };
+            (@plan $name $d function:expr) => {
+                fn $name<'a>(&'a $self $(, $argument: $type)*) -> $crate::store::StoreFuture<'a, $answer> {
+                    let kept = std::sync::Arc::new(($($crate::store::handed_on::ReadArgument::keep($argument),)*));
+                    Box::pin($self.carry_out(kept.0, move |context, state| {
+                        let ($($argument,)*) = &*kept;
+                        ($d function)(context, state $(, <$type as $crate::store::handed_on::ReadArgument>::lend($argument))*)
+                    }))
+                }
+            };
+            (@with $d method:ident $name $d value:expr) => {
+                fn $name<'a>(&'a $self $(, $argument: $type)*) -> $crate::store::StoreFuture<'a, $answer> {
+                    Box::pin($self.$d method($($argument,)* $d value))
+                }
+            };)*
             (@part $d part:ident $d name:ident) => {
                 $implement! { @part $d part $d name $d name }
             };
             (reads { $d($d name:ident: $d function:expr,)+ }) => {
                 $d($implement! { @read $d name $d function })+
+            };
+            (cached { $d($d name:ident: $d cached:expr, $d function:expr;)+ }) => {
+                $d($implement! { @cached $d name $d cached, $d function })+
+            };
+            (plans { $d($d name:ident: $d function:expr,)+ }) => {
+                $d($implement! { @plan $d name $d function })+
+            };
+            ($d method:ident { $d($d name:ident: $d value:expr,)+ }) => {
+                $d($implement! { @with $d method $d name $d value })+
             };
             ($d($d part:ident: $d($d name:ident $d(as $d method:ident)?),+;)+) => {
                 $d($d($implement! { @part $d part $d name $d($d method)? })+)+
@@ -57,7 +98,7 @@ pub(super) use handed_on;
 
 /// An argument of an operation, kept for a read that outlives the call.
 pub(crate) trait ReadArgument {
-    type Kept: Send + 'static;
+    type Kept: Send + Sync + 'static;
     type Lent<'a>;
 
     fn keep(self) -> Self::Kept;
@@ -65,7 +106,7 @@ pub(crate) trait ReadArgument {
     fn lend(kept: &Self::Kept) -> Self::Lent<'_>;
 }
 
-impl<T: ToOwned<Owned: Send> + ?Sized + 'static> ReadArgument for &T {
+impl<T: ToOwned<Owned: Send + Sync> + ?Sized + 'static> ReadArgument for &T {
     type Kept = T::Owned;
     type Lent<'a> = &'a T;
 
@@ -108,6 +149,8 @@ macro_rules! copied {
     };
 }
 copied!(
+    bool,
+    u32,
     usize,
     ConversationId,
     Option<ConversationId>,

@@ -98,6 +98,7 @@ use self::background::removal::removal_operations;
 pub use self::background::removal::{
     DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RESCHEDULE, RemovalStore, RemovedHistory,
 };
+use self::background::search::search_operations;
 pub use self::background::search::{DirectoryChange, SearchSegmentKey, SearchStore};
 use self::cluster::ClusterStore;
 pub use self::conversation::{Created, NewConversation, Participation};
@@ -113,6 +114,7 @@ pub use self::intercepted::{
     InstrumentedStore, InterceptedStore, OperationMetrics, StoreInterceptor, StoreOperation,
 };
 pub use self::live::LiveStore;
+use self::live::live_operations;
 pub use self::membership::{
     BanChange, LastMembershipChange, MembershipChange, MembershipSnapshot, MembershipTransition,
     MembershipVersion, Renaming, TransitionKind,

@@ -22,6 +22,8 @@ pub struct DirectoryChange {
 }
 
 store_trait! {
+    implement search_operations;
+
     /// The part of a store that holds the search index: a directory for each conversation, and the blocks of segments.
     pub trait SearchStore: Send + Sync + 'static {
         /// The directories of these conversations. `None` where there was never one.

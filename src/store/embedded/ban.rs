@@ -9,7 +9,7 @@ use super::OpenStore;
 use super::read_context::ReadContext;
 use crate::model::{Ban, ConversationId, Direction, Page, PageRequest, Timestamp, UserId};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key::{self, Key, Span};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::{Result, rules};
@@ -93,7 +93,7 @@ fn listed(
 
 /// `None` for a ban that a later version wrote.
 fn decode((key, value): &(Slice, Slice)) -> Result<Option<Ban>> {
-    let user = key::banned_of(key).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
+    let user = key::banned_of(key).in_table(TABLE)?;
     rules::ban::decode(user, value)
 }
 

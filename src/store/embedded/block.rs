@@ -9,7 +9,7 @@ use super::{TRIES_MAX, contended};
 use crate::model::{Block, ChangeId, Direction, Profile, Timestamp, UserId};
 use crate::store::Result;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record;
 
@@ -85,11 +85,9 @@ fn rows(view: &View<'_>, user: &UserId) -> Result<Vec<BlockRow>> {
     let decoded = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (bytes, value) = row?;
         let key = Key::of_row(&bytes);
-        let blocked =
-            key::blocked_of(&key.bytes).ok_or_else(|| corrupt(key.table_name(), MalformedKey))?;
+        let blocked = key::blocked_of(&key.bytes).in_table(key.table_name())?;
         let value = value.to_vec();
-        let (change, is_on) =
-            record::decode_block(&value).map_err(|error| corrupt(key.table_name(), error))?;
+        let (change, is_on) = record::decode_block(&value).in_table(key.table_name())?;
         let block = Block {
             blocked,
             is_on,

@@ -8,7 +8,7 @@ use super::read_context::ReadContext;
 use crate::model::{
     AppKey, AppKeyClaim, Conversation, ConversationId, Membership, OutboxEvent, Role, UserId,
 };
-use crate::store::embedded::cache::state::{ConversationState, People, States};
+use crate::store::embedded::cache::state::{ConversationState, People};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::{MissingRow, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell};
@@ -102,7 +102,7 @@ pub(super) fn create(context: &ReadContext, new: &NewConversation) -> Write {
         ops,
         conditions,
         newest_id: Some(new.change),
-        applied: Some(Box::new(move || states.put_written(state))),
+        applied: Some(Box::new(move || states.put_written(id, state))),
     }
 }
 
@@ -157,10 +157,10 @@ pub(super) fn read(
 
 /// The same, where memory has all of them.
 pub(super) fn in_memory(
-    states: &States,
+    context: &ReadContext,
     conversations: &[ConversationId],
 ) -> Option<Vec<Option<Arc<Conversation>>>> {
-    let each = |id: &ConversationId| Some(Some(states.get(*id)?.conversation.clone()));
+    let each = |id: &ConversationId| Some(Some(context.states.get(id)?.conversation.clone()));
     conversations.iter().map(each).collect()
 }
 
@@ -216,12 +216,12 @@ fn participation(state: &ConversationState, viewer: &UserId, given: Membership) 
 
 /// The same, where memory has all of it and the viewer is in all of them, or was.
 pub(super) fn participations_in_memory(
-    states: &States,
+    context: &ReadContext,
     viewer: &UserId,
     conversations: &[ConversationId],
 ) -> Option<Vec<Option<Participation>>> {
     let each = |id: &ConversationId| {
-        let (state, given) = states.get_with(*id, viewer)?;
+        let (state, given) = context.states.get_with(*id, viewer)?;
         Some(Some(participation(&state, viewer, given)))
     };
     conversations.iter().map(each).collect()
@@ -241,12 +241,12 @@ pub(super) fn heads<T>(
 
 /// Answers the same from the caches alone. `None` on a miss.
 pub(super) fn heads_in_memory<T>(
-    states: &States,
+    context: &ReadContext,
     conversations: &[ConversationId],
     of: impl Fn(Option<&HeadRecord>) -> T,
 ) -> Option<Vec<T>> {
     conversations
         .iter()
-        .map(|id| states.get(*id).map(|state| of(Some(&state.head))))
+        .map(|id| Some(of(Some(&context.states.get(id)?.head))))
         .collect()
 }

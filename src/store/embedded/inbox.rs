@@ -16,7 +16,7 @@ use crate::model::{
 };
 use crate::store::embedded::cache::row::Entry;
 use crate::store::embedded::engine::committer::{Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, MissingRow, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, MissingRow, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Listing, Span};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{self, HeadRecord, LoggedChangeKind};
@@ -131,8 +131,7 @@ pub(super) fn notified_of_all(
     let span = key::notify_all_after(conversation, after);
     let user = |row: Result<_>| {
         let (bytes, _) = row?;
-        key::notify_all_of(AsRef::<[u8]>::as_ref(&bytes))
-            .ok_or_else(|| corrupt("notify_all_by_conversation", MalformedKey))
+        key::notify_all_of(AsRef::<[u8]>::as_ref(&bytes)).in_table("notify_all_by_conversation")
     };
     let view = context.view();
     let users = view.scan(span, Direction::Forward).take(limit).map(user);
@@ -247,7 +246,7 @@ fn shown_larges(snapshot: &ReadSnapshot<'_>, user: &UserId) -> Result<Vec<Conver
 fn listed(view: &View<'_>, span: Span) -> impl Iterator<Item = Result<ConversationId>> {
     view.scan(span, Direction::Forward).map(|row| {
         let (key, _) = row?;
-        key::listed_id(&key).ok_or_else(|| corrupt("conversations_by_user", MalformedKey))
+        key::listed_id(&key).in_table("conversations_by_user")
     })
 }
 
@@ -280,7 +279,7 @@ fn indexed(
     direction: Direction,
 ) -> impl Iterator<Item = Result<InboxKey>> {
     view.scan(span, direction)
-        .map(|row| key::inbox_key(&row?.0).ok_or_else(|| corrupt("activity", MalformedKey)))
+        .map(|row| key::inbox_key(&row?.0).in_table("activity"))
 }
 
 pub(super) fn inbox(

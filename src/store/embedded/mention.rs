@@ -5,12 +5,13 @@ use std::iter::Peekable;
 
 use super::cache::mention_list::{MentionLists, MentionVersion};
 use super::engine::committer::{Condition, Op, Write};
-use super::engine::db::{MalformedKey, View, corrupt};
+use super::engine::db::{InTable, View};
 use super::engine::key::{self, Key, Span};
 use super::engine::record::{self, MessageRecord};
 use super::read_context::ReadContext;
 use crate::model::{
-    ConversationId, Direction, Mentions, Message, MessageId, OrderKey, Unread, UserId,
+    ConversationId, Direction, IgnoredSenders, Mentions, Message, MessageId, OrderKey, Unread,
+    UserId,
 };
 use crate::store::unread_list::{LongUnreadList, UnreadList};
 use crate::store::{Result, UnreadQuery, UnreadReader};
@@ -72,7 +73,7 @@ pub(super) fn expire(
     let Some(bytes) = view.get(&row)? else {
         return Ok(());
     };
-    let record = MessageRecord::decode(&bytes).map_err(|error| corrupt("messages", error))?;
+    let record = MessageRecord::decode(&bytes).in_table("messages")?;
     let stored = record.into_message(conversation, message);
     write.conditions.push(Condition::Is(row, bytes.to_vec()));
     write.ops.extend(keys(&stored).into_iter().map(Op::Delete));
@@ -81,10 +82,12 @@ pub(super) fn expire(
 
 pub(super) fn unread(
     context: &ReadContext,
-    reader: UnreadReader<'_>,
+    user: &UserId,
     queries: &[UnreadQuery],
     cap: u32,
+    ignored: &IgnoredSenders,
 ) -> Result<Vec<Unread>> {
+    let reader = UnreadReader { user, ignored };
     // The versions are taken before the snapshot: a row that the snapshot lacks ends a list that was read from it.
     let lists = &context.mentions;
     let version = |query: &UnreadQuery| lists.version(query.conversation);
@@ -171,8 +174,8 @@ type Row = (MessageId, UserId);
 fn rows(view: &View<'_>, span: Span) -> Peekable<impl Iterator<Item = Result<Row>>> {
     let decoded = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, sender) = row?;
-        let message = key::mentioned_at(&key).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
-        let sender = record::decode(&sender).map_err(|error| corrupt(TABLE, error))?;
+        let message = key::mentioned_at(&key).in_table(TABLE)?;
+        let sender = record::decode(&sender).in_table(TABLE)?;
         Ok((message, sender))
     };
     view.scan(span, Direction::Forward).map(decoded).peekable()

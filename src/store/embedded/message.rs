@@ -10,10 +10,11 @@ use super::cache::newest::NewestList;
 use super::inbox;
 use super::read_context::ReadContext;
 use crate::model::{
-    ConversationId, Cut, Direction, Message, MessageId, OrderKey, Page, PageRequest, Unread,
+    ConversationId, Cut, Direction, IgnoredSenders, Message, MessageId, OrderKey, Page,
+    PageRequest, Unread, UserId,
 };
 use crate::store::embedded::engine::committer::Op;
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{HeadRecord, MessageLead, MessageRecord};
@@ -108,8 +109,7 @@ fn read<B: AsRef<[u8]>>(
     (key, value): &(B, B),
 ) -> Result<Arc<Message>> {
     let id = message_id(key.as_ref())?;
-    let record =
-        MessageRecord::decode(value.as_ref()).map_err(|error| corrupt("messages", error))?;
+    let record = MessageRecord::decode(value.as_ref()).in_table("messages")?;
     Ok(Arc::new(record.into_message(conversation, id)))
 }
 
@@ -141,7 +141,7 @@ pub(super) fn stored<B: AsRef<[u8]>>(
     let id = message_id(key.as_ref())?;
     let read =
         MessageRecord::decode(value.as_ref()).map(|record| record.into_message(conversation, id));
-    StoredMessage::of(id, read.map_err(|error| corrupt("messages", error)))
+    StoredMessage::of(id, read.in_table("messages"))
 }
 
 impl View<'_> {
@@ -159,7 +159,7 @@ impl View<'_> {
 }
 
 fn message_id(key: &[u8]) -> Result<MessageId> {
-    key::message_id(key).ok_or_else(|| corrupt("messages", MalformedKey))
+    key::message_id(key).in_table("messages")
 }
 
 pub(super) fn messages(
@@ -226,8 +226,7 @@ pub(super) fn counts_after(
             let (key, _) = row?;
             below += 1;
             if below % CHECKPOINT_EVERY == 0 {
-                let message =
-                    key::message_id(&key).ok_or_else(|| corrupt("messages", MalformedKey))?;
+                let message = key::message_id(&key).in_table("messages")?;
                 checkpoints.push((message.order_key(), below));
             }
         }
@@ -240,12 +239,14 @@ pub(super) fn counts_after(
 
 pub(super) fn unread(
     context: &ReadContext,
-    reader: UnreadReader<'_>,
+    user: &UserId,
     queries: &[UnreadQuery],
     cap: u32,
+    ignored: &IgnoredSenders,
 ) -> Result<Vec<Unread>> {
+    let reader = UnreadReader { user, ignored };
     let each = |query: &UnreadQuery| {
-        if let Some(cached) = unread_in_memory(context, reader, query, cap) {
+        if let Some(cached) = cached_unread(context, reader, query, cap) {
             return Ok(cached);
         }
         let Some(state) = context.state(query.conversation)? else {
@@ -309,7 +310,7 @@ fn still_unread(
 }
 
 fn read_lead(value: &[u8]) -> Result<MessageLead<'_>> {
-    MessageLead::read(value).map_err(|error| corrupt("messages", error))
+    MessageLead::read(value).in_table("messages")
 }
 
 /// Extends a list until it holds enough for the query, or [`Unread::ROWS_MAX`] rows were read.
@@ -346,14 +347,27 @@ fn scan_unread(
     Ok(list)
 }
 
-/// Answers from memory: nothing is newer than the position, or the count is cached.
+/// Answers the same from the caches alone. `None` on a miss.
 pub(super) fn unread_in_memory(
+    context: &ReadContext,
+    user: &UserId,
+    queries: &[UnreadQuery],
+    cap: u32,
+    ignored: &IgnoredSenders,
+) -> Option<Vec<Unread>> {
+    let reader = UnreadReader { user, ignored };
+    let each = |query| cached_unread(context, reader, query, cap);
+    queries.iter().map(each).collect()
+}
+
+/// Answers from memory: nothing is newer than the position, or the count is cached.
+fn cached_unread(
     context: &ReadContext,
     reader: UnreadReader<'_>,
     query: &UnreadQuery,
     cap: u32,
 ) -> Option<Unread> {
-    let head = context.states.get(query.conversation)?.head;
+    let head = context.states.get(&query.conversation)?.head;
     if head
         .last_message
         .is_none_or(|last| last.order_key() <= query.after)

@@ -164,7 +164,7 @@ impl Embedded {
                 .map_err(|error| open::engine_error(&options.path, Box::new(error)))?;
             let context = Arc::new(ReadContext {
                 db: opened.db,
-                states: Arc::new(States::new()),
+                states: Arc::new(States::of_conversations()),
                 rows: opened.rows,
                 unread: UnreadLists::new(),
                 mentions: Arc::new(MentionLists::new()),
@@ -244,12 +244,12 @@ impl Embedded {
 
     /// Commits operations without a condition, the greatest id among their rows beside them.
     async fn write_ops(&self, ops: Vec<Op>, newest_id: Option<TimeUuid>) -> Result<()> {
-        let write = Write {
-            ops,
-            newest_id,
-            ..Write::default()
-        };
-        self.write(write).await.map(drop)
+        self.inner.disk.check()?;
+        self.inner.committer.commit_ops(ops, newest_id).await
+    }
+
+    fn context(&self) -> &ReadContext {
+        &self.inner.context
     }
 
     fn states(&self) -> &Arc<States> {
@@ -257,7 +257,7 @@ impl Embedded {
     }
 
     async fn state(&self, conversation: ConversationId) -> Result<Arc<ConversationState>> {
-        let state = match self.states().get(conversation) {
+        let state = match self.states().get(&conversation) {
             Some(state) => Some(state),
             None => {
                 self.read(move |context| context.state(conversation))
@@ -273,7 +273,7 @@ impl Embedded {
         conversations: &[ConversationId],
         of: fn(Option<&record::HeadRecord>) -> T,
     ) -> Result<Vec<T>> {
-        if let Some(cached) = conversation::heads_in_memory(self.states(), conversations, of) {
+        if let Some(cached) = conversation::heads_in_memory(self.context(), conversations, of) {
             return Ok(cached);
         }
         let conversations = conversations.to_vec();

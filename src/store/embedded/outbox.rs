@@ -13,7 +13,7 @@ use crate::model::{
     Change, ConversationId, Direction, OrderKey, OutboxEvent, OutboxRow, OutboxShard, Timestamp,
 };
 use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key;
 use crate::store::{
     NOTE_OUTBOX_SINCE, OUTBOX_KEEP_MAX, OutboxPage, OutboxRead, Result, StoreAdmin as _, rules,
@@ -105,8 +105,7 @@ fn page(view: &View<'_>, read: OutboxRead, up_to: OrderKey, limit: usize) -> Res
     let span = key::outbox_rows(read.shard, read.after, up_to);
     for row in view.scan(span, Direction::Forward).take(limit + 1) {
         let (bytes, value) = row?;
-        let (id, conversation) =
-            key::outbox_row_of(&bytes).ok_or_else(|| corrupt("outbox", MalformedKey))?;
+        let (id, conversation) = key::outbox_row_of(&bytes).in_table("outbox")?;
         rows.push(rules::outbox::decode(id, conversation, &value)?);
     }
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();

@@ -10,7 +10,7 @@ use crate::model::{
 };
 use crate::store::Result;
 use crate::store::embedded::cache::state::ConversationState;
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, Span};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{self, HeadRecord};
@@ -170,8 +170,7 @@ impl Reading<'_> {
             let mut behind_run = None;
             for row in self.view.scan(span.clone(), self.direction) {
                 let (key, value) = row?;
-                let (user, cell) = key::participant_cell(&key)
-                    .ok_or_else(|| corrupt("participants", MalformedKey))?;
+                let (user, cell) = key::participant_cell(&key).in_table("participants")?;
                 if cells.as_ref().is_none_or(|(present, _)| *present != user) {
                     keep(cells.take(), &mut found);
                     if found.len() == self.limit {
@@ -203,7 +202,7 @@ impl Reading<'_> {
             Direction::Forward => last,
             Direction::Backward => first,
         };
-        let end = UserId::parse(end).map_err(|error| corrupt("participants", error))?;
+        let end = UserId::parse(end).in_table("participants")?;
         let place = key::participant_place(self.conversation, &end);
         Ok(match self.direction {
             Direction::Forward => span.clone().behind(&place),
@@ -233,7 +232,7 @@ impl Cells {
             }
             _ => return Err(corrupt("participants", MalformedKey)),
         };
-        result.map_err(|error| corrupt("participants", error))
+        result.in_table("participants")
     }
 
     fn into_participant(self, conversation: ConversationId, user: UserId) -> Option<Participant> {

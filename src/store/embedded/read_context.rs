@@ -46,14 +46,14 @@ impl ReadContext {
 
     /// Loads a state through the cache.
     pub(super) fn state(&self, id: ConversationId) -> Result<Option<Arc<ConversationState>>> {
-        if let Some(state) = self.states.get(id) {
+        if let Some(state) = self.states.get(&id) {
             return Ok(Some(state));
         }
         let mark = self.states.mark();
         let Some(state) = ConversationState::load(&self.view(), id)?.map(Arc::new) else {
             return Ok(None);
         };
-        self.states.put_loaded(mark, state.clone());
+        self.states.put_loaded(mark, id, state.clone());
         Ok(Some(state))
     }
 }

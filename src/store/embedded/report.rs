@@ -6,7 +6,7 @@ use crate::model::{
     Direction, OrderKey, OutboxEvent, Report, ReportId, ReportResolution, Timestamp,
 };
 use crate::store::embedded::engine::committer::Op;
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key;
 use crate::store::{ReportQuery, Result, rules};
 
@@ -75,7 +75,7 @@ pub(super) fn listed(context: &ReadContext, query: &ReportQuery) -> Result<Vec<R
     let mut reports = Vec::new();
     for row in view.scan(span, query.direction).take(query.limit) {
         let (bytes, value) = row?;
-        let id = key::report_of(&bytes).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
+        let id = key::report_of(&bytes).in_table(TABLE)?;
         reports.push(with_resolution(&view, id, &value)?);
     }
     Ok(reports)

@@ -4,7 +4,7 @@ use super::Embedded;
 use super::read_context::ReadContext;
 use crate::model::{Direction, Profile, Restriction, UserId};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, corrupt};
+use crate::store::embedded::engine::db::InTable;
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record;
 use crate::store::{Restricted, RestrictionChange, Result};
@@ -50,10 +50,8 @@ pub(super) fn all(context: &ReadContext) -> Result<Vec<(Restricted, Restriction)
     let mut found = Vec::new();
     for row in view.scan(key::restrictions(), Direction::Forward) {
         let (key, value) = row?;
-        let restricted =
-            key::restricted_of(&key).ok_or_else(|| corrupt("restrictions", MalformedKey))?;
-        let restriction: Restriction =
-            record::decode(&value).map_err(|error| corrupt("restrictions", error))?;
+        let restricted = key::restricted_of(&key).in_table("restrictions")?;
+        let restriction: Restriction = record::decode(&value).in_table("restrictions")?;
         if !restriction.is_empty() {
             found.push((restricted, restriction));
         }

@@ -25,7 +25,7 @@ use crate::store::{
     MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NOTE_OUTBOX_SINCE, NOTE_RESTORED_AT,
     NewConversation, NewMessage, OutboxPage, OutboxRead, Participation, ProfileChange,
     ReaderPosition, Renaming, ReportQuery, Restricted, RestrictionChange, Result, Revised, Store,
-    StoreAdmin as _, StoreFuture, UnreadQuery, UnreadReader, rules, store_operations,
+    StoreAdmin as _, StoreFuture, UnreadQuery, rules, store_operations,
 };
 
 impl Store for Embedded {
@@ -60,10 +60,37 @@ impl Store for Embedded {
         reports: report::listed,
         reports_by_id: report::by_id,
         report_count: report::count,
+        mentions: mention::unread,
+    } }
+
+    store_operations! { cached {
+        participations: conversation::participations_in_memory, conversation::participations;
+        conversations: conversation::in_memory, conversation::read;
+        messages: message::messages_in_memory, message::messages;
+        inbox: inbox::inbox_in_memory, inbox::inbox;
+        inbox_rows: inbox::rows_in_memory, inbox::rows;
+        unread: message::unread_in_memory, message::unread;
+    } }
+
+    store_operations! { heads {
+        participant_counts: |head| head.map_or(0, |head| head.participant_count),
+        message_counts: |head| head.map_or(0, |head| head.message_count),
+        last_messages: |head| head?.last_message,
+        newest_events: |head| head.and_then(|head| head.last_message.max(head.newest_change)),
+    } }
+
+    store_operations! { plans {
+        change_membership: membership::plan,
+        rename_conversation: setting::rename,
+        set_slow_mode: setting::slow_mode,
+        change_conversation_profile: setting::profile,
+        revise_message: revision::plan,
+        react: reaction::plan,
+        pin_message: pin::plan,
     } }
 
     fn set_outbox_keep(&self, keep: Duration) {
-        self.inner.context.outbox.set_keep(keep);
+        self.context().outbox.set_keep(keep);
     }
 
     fn overlap_micros(&self) -> i64 {
@@ -99,23 +126,6 @@ impl Store for Embedded {
         })
     }
 
-    fn participations<'a>(
-        &'a self,
-        viewer: &'a UserId,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<Participation>>> {
-        Box::pin(async move {
-            if let Some(participations) =
-                conversation::participations_in_memory(self.states(), viewer, conversations)
-            {
-                return Ok(participations);
-            }
-            let (viewer, conversations) = (viewer.clone(), conversations.to_vec());
-            self.read(move |context| conversation::participations(context, &viewer, &conversations))
-                .await
-        })
-    }
-
     fn claim_app_key<'a>(
         &'a self,
         key: &'a AppKey,
@@ -132,7 +142,7 @@ impl Store for Embedded {
     fn create_conversation<'a>(&'a self, new: &'a NewConversation) -> StoreFuture<'a, Created> {
         Box::pin(async move {
             match self
-                .write(conversation::create(&self.inner.context, new))
+                .write(conversation::create(self.context(), new))
                 .await?
             {
                 CommitOutcome::Done => Ok(Created::New),
@@ -154,113 +164,12 @@ impl Store for Embedded {
         self.participants_with_prefix(conversation, "", page)
     }
 
-    fn participant_counts<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<u64>> {
-        Box::pin(self.heads(conversations, |head| {
-            head.map_or(0, |head| head.participant_count)
-        }))
-    }
-
-    fn change_membership<'a>(
-        &'a self,
-        conversation: ConversationId,
-        change: &'a MembershipChange,
-    ) -> StoreFuture<'a, Option<Audience>> {
-        let change = Arc::new(change.clone());
-        Box::pin(self.carry_out(conversation, move |context, state| {
-            membership::plan(context, state, &change)
-        }))
-    }
-
-    fn rename_conversation<'a>(
-        &'a self,
-        conversation: ConversationId,
-        to: &'a Renaming,
-    ) -> StoreFuture<'a, Audience> {
-        let to = Arc::new(to.clone());
-        Box::pin(self.carry_out(conversation, move |context, state| {
-            setting::rename(context, state, &to)
-        }))
-    }
-
-    fn set_slow_mode<'a>(
-        &'a self,
-        conversation: ConversationId,
-        seconds: u32,
-        change: &'a Change,
-    ) -> StoreFuture<'a, ()> {
-        let change = change.clone();
-        Box::pin(self.carry_out(conversation, move |context, state| {
-            Ok(setting::slow_mode(context, state, seconds, &change))
-        }))
-    }
-
-    fn change_conversation_profile<'a>(
-        &'a self,
-        conversation: ConversationId,
-        to: &'a ConversationProfileChange,
-        change: &'a Change,
-    ) -> StoreFuture<'a, Audience> {
-        let (to, change) = (to.clone(), change.clone());
-        Box::pin(self.carry_out(conversation, move |context, state| {
-            setting::profile(context, state, &to, &change)
-        }))
-    }
-
     fn append_messages<'a>(
         &'a self,
         conversation: ConversationId,
         messages: &'a [NewMessage],
     ) -> StoreFuture<'a, Appended> {
         Box::pin(self.appended(conversation, messages))
-    }
-
-    fn revise_message<'a>(
-        &'a self,
-        conversation: ConversationId,
-        revision: &'a Revision,
-        change: &'a Change,
-    ) -> StoreFuture<'a, Option<Revised>> {
-        let (revision, change) = (revision.clone(), change.clone());
-        Box::pin(self.carry_out(conversation, move |context, state| {
-            revision::plan(context, state, &revision, &change)
-        }))
-    }
-
-    fn react<'a>(
-        &'a self,
-        conversation: ConversationId,
-        emoji: &'a Emoji,
-        is_on: bool,
-        change: &'a Change,
-    ) -> StoreFuture<'a, Option<Arc<Message>>> {
-        let (emoji, change) = (emoji.clone(), change.clone());
-        Box::pin(self.carry_out(conversation, move |context, state| {
-            reaction::plan(context, state, &emoji, is_on, &change)
-        }))
-    }
-
-    fn pin_message<'a>(
-        &'a self,
-        conversation: ConversationId,
-        is_on: bool,
-        change: &'a Change,
-    ) -> StoreFuture<'a, Option<Arc<Message>>> {
-        let change = change.clone();
-        Box::pin(self.carry_out(conversation, move |context, state| {
-            pin::plan(context, state, is_on, &change)
-        }))
-    }
-
-    fn newest_events<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<TimeUuid>>> {
-        Box::pin(self.heads(conversations, |head| {
-            head.and_then(|head| head.last_message.max(head.newest_change))
-        }))
     }
 
     fn log_late<'a>(&'a self, _: ConversationId, _: &'a [LateChange]) -> StoreFuture<'a, ()> {
@@ -304,20 +213,6 @@ impl Store for Embedded {
         Box::pin(self.write_ops(vec![Op::Delete(row)], None))
     }
 
-    fn conversations<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<Arc<Conversation>>>> {
-        Box::pin(async move {
-            if let Some(cached) = conversation::in_memory(self.states(), conversations) {
-                return Ok(cached);
-            }
-            let conversations = conversations.to_vec();
-            self.read(move |context| conversation::read(context, &conversations))
-                .await
-        })
-    }
-
     fn history<'a>(
         &'a self,
         conversation: ConversationId,
@@ -325,7 +220,7 @@ impl Store for Embedded {
         page: &'a PageRequest<OrderKey>,
     ) -> StoreFuture<'a, Page<Arc<Message>>> {
         Box::pin(async move {
-            let context = &self.inner.context;
+            let context = self.context();
             if let Some(cached) = context.rows.newest.page(conversation, cut, page) {
                 return Ok(cached);
             }
@@ -340,104 +235,6 @@ impl Store for Embedded {
                 .await?;
             message::history_of(conversation, &rows)
         })
-    }
-
-    fn messages<'a>(
-        &'a self,
-        keys: &'a [(ConversationId, MessageId)],
-    ) -> StoreFuture<'a, Vec<Option<Arc<Message>>>> {
-        Box::pin(async move {
-            if let Some(cached) = message::messages_in_memory(&self.inner.context, keys) {
-                return Ok(cached);
-            }
-            let keys = keys.to_vec();
-            self.read(move |context| message::messages(context, &keys))
-                .await
-        })
-    }
-
-    fn last_messages<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<MessageId>>> {
-        Box::pin(self.heads(conversations, |head| head?.last_message))
-    }
-
-    fn message_counts<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<u64>> {
-        Box::pin(self.heads(conversations, |head| {
-            head.map_or(0, |head| head.message_count)
-        }))
-    }
-
-    fn inbox<'a>(
-        &'a self,
-        user: &'a UserId,
-        page: &'a PageRequest<InboxKey>,
-    ) -> StoreFuture<'a, Page<InboxRow>> {
-        Box::pin(async move {
-            if let Some(cached) = inbox::inbox_in_memory(&self.inner.context, user, page) {
-                return Ok(cached);
-            }
-            let (user, page) = (user.clone(), page.clone());
-            self.read(move |context| inbox::inbox(context, &user, &page))
-                .await
-        })
-    }
-
-    fn inbox_rows<'a>(
-        &'a self,
-        user: &'a UserId,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<InboxRow>>> {
-        Box::pin(async move {
-            if let Some(cached) = inbox::rows_in_memory(&self.inner.context, user, conversations) {
-                return Ok(cached);
-            }
-            let (user, conversations) = (user.clone(), conversations.to_vec());
-            self.read(move |context| inbox::rows(context, &user, &conversations))
-                .await
-        })
-    }
-
-    fn unread<'a>(
-        &'a self,
-        user: &'a UserId,
-        queries: &'a [UnreadQuery],
-        cap: u32,
-        ignored: &'a IgnoredSenders,
-    ) -> StoreFuture<'a, Vec<Unread>> {
-        Box::pin(async move {
-            let reader = UnreadReader { user, ignored };
-            let cached = queries
-                .iter()
-                .map(|query| message::unread_in_memory(&self.inner.context, reader, query, cap));
-            if let Some(cached) = cached.collect() {
-                return Ok(cached);
-            }
-            let (user, ignored, queries) = (user.clone(), ignored.clone(), queries.to_vec());
-            self.read(move |context| {
-                let (user, ignored) = (&user, &ignored);
-                message::unread(context, UnreadReader { user, ignored }, &queries, cap)
-            })
-            .await
-        })
-    }
-
-    fn mentions<'a>(
-        &'a self,
-        user: &'a UserId,
-        queries: &'a [UnreadQuery],
-        cap: u32,
-        ignored: &'a IgnoredSenders,
-    ) -> StoreFuture<'a, Vec<Unread>> {
-        let (user, ignored, queries) = (user.clone(), ignored.clone(), queries.to_vec());
-        Box::pin(self.read(move |context| {
-            let (user, ignored) = (&user, &ignored);
-            mention::unread(context, UnreadReader { user, ignored }, &queries, cap)
-        }))
     }
 
     fn move_read_marker<'a>(&'a self, user: &'a UserId, to: &'a MarkerMove) -> StoreFuture<'a, ()> {
@@ -539,7 +336,7 @@ impl Store for Embedded {
     }
 
     fn add_report<'a>(&'a self, report: &'a Report, _logged_as: TimeUuid) -> StoreFuture<'a, ()> {
-        let ops = report::added(&self.inner.context, report);
+        let ops = report::added(self.context(), report);
         Box::pin(self.write_ops(ops, Some(report.id)))
     }
 

@@ -88,6 +88,8 @@ pub struct DueLiveQuery {
 }
 
 store_trait! {
+    implement live_operations;
+
     /// The part of a store that holds live messages. The chat decides who may write, and when a live message ends.
     pub trait LiveStore: Send + Sync + 'static {
         /// Claims the next entry in the list of writers. A compare-and-set: false, and nothing is written, if the list is not the

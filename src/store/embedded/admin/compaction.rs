@@ -15,7 +15,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::model::Timestamp;
 use crate::store::Result;
 use crate::store::embedded::OpenStore;
-use crate::store::embedded::engine::committer::{Op, Write};
+use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::db::View;
 use crate::store::embedded::engine::key::{self, Table};
 use crate::store::embedded::engine::record;
@@ -143,11 +143,7 @@ impl OpenStore {
             Some(noted) => Op::Put(key, record::encode(&noted)),
             None => Op::Delete(key),
         };
-        let write = Write {
-            ops: vec![op],
-            ..Write::default()
-        };
-        self.committer.commit(write).await.map(drop)
+        self.committer.commit_ops(vec![op], None).await
     }
 
     /// Rewrites all tables now.

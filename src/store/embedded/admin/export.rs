@@ -5,7 +5,7 @@ use crate::model::{
     UserId,
 };
 use crate::store::embedded::cache::row::Entry;
-use crate::store::embedded::engine::db::{MalformedKey, corrupt};
+use crate::store::embedded::engine::db::InTable;
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, ConversationRecord};
 use crate::store::embedded::inbox;
@@ -21,11 +21,8 @@ pub(crate) fn users(
     let view = context.view();
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;
-        let user = key::user_of(&key).ok_or_else(|| corrupt("users", MalformedKey))?;
-        Ok((
-            user,
-            record::decode_profile(&value).map_err(|error| corrupt("users", error))?,
-        ))
+        let user = key::user_of(&key).in_table("users")?;
+        Ok((user, record::decode_profile(&value).in_table("users")?))
     };
     view.scan(key::users_after(after), Direction::Forward)
         .take(limit)
@@ -41,10 +38,8 @@ pub(crate) fn conversations(
     let view = context.view();
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;
-        let id =
-            key::conversation_of(&key).ok_or_else(|| corrupt("conversations", MalformedKey))?;
-        let record =
-            ConversationRecord::decode(&value).map_err(|error| corrupt("conversations", error))?;
+        let id = key::conversation_of(&key).in_table("conversations")?;
+        let record = ConversationRecord::decode(&value).in_table("conversations")?;
         let (conversation, head) = (record.into_conversation(id), inbox::head(&view, id)?);
         let activity = activity_to_give(&conversation, head.last_message, head.last_activity);
         Ok((conversation, activity))
@@ -102,11 +97,8 @@ pub(crate) fn reactions(
             break;
         }
         let (key, value) = row?;
-        if record::decode(&value).map_err(|error| corrupt("reactions_by_message", error))? {
-            found.push(
-                key::reaction_of(&key)
-                    .ok_or_else(|| corrupt("reactions_by_message", MalformedKey))?,
-            );
+        if record::decode(&value).in_table("reactions_by_message")? {
+            found.push(key::reaction_of(&key).in_table("reactions_by_message")?);
         }
     }
     Ok(found)

@@ -16,7 +16,7 @@ use crate::model::{
 };
 use crate::store::embedded::cache::state::{ConversationState, memberships};
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
-use crate::store::embedded::engine::db::{View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key};
 use crate::store::embedded::engine::record::{self, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
@@ -220,7 +220,7 @@ impl ImportDraft<'_> {
             return self.view.record(key);
         };
         let record = pending.as_deref().map(record::decode).transpose();
-        record.map_err(|error| corrupt(key.table_name(), error))
+        record.in_table(key.table_name())
     }
 
     pub(super) fn put(&mut self, key: Key, value: Vec<u8>) {
@@ -326,8 +326,7 @@ impl ImportDraft<'_> {
     fn message(&self, conversation: ConversationId, id: MessageId) -> Result<Option<Message>> {
         match self.rows.get(&key::message(conversation, id.order_key())) {
             Some(Some(value)) => {
-                let record =
-                    MessageRecord::decode(value).map_err(|error| corrupt("messages", error))?;
+                let record = MessageRecord::decode(value).in_table("messages")?;
                 Ok(Some(record.into_message(conversation, id)))
             }
             Some(None) => Ok(None),
@@ -433,7 +432,7 @@ impl ImportDraft<'_> {
         let forget = move || {
             conversations
                 .iter()
-                .for_each(|working| states.forget(working.conversation.id));
+                .for_each(|working| states.forget(&working.conversation.id));
             floors.end_by_import();
         };
         Ok(Write {

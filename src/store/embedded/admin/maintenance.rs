@@ -14,7 +14,7 @@ use crate::store::embedded::background::live;
 use crate::store::embedded::ban::BanSweep;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, corrupt};
+use crate::store::embedded::engine::db::InTable;
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, HeadRecord, SendRecord};
 use crate::store::embedded::outbox::OutboxSweep;
@@ -172,7 +172,7 @@ fn plan(context: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)
     let mut quiet = Vec::new();
     for row in view.scan(span, Direction::Forward) {
         let (bytes, _) = row?;
-        let of = key::expired_key(&bytes).ok_or_else(|| corrupt("expiry", MalformedKey))?;
+        let of = key::expired_key(&bytes).in_table("expiry")?;
         if let Some(live) = key::live_of(&of)
             && !live::expire(&view, live, now, SWEEP_OPS_MAX, &mut write)?
         {
@@ -203,7 +203,7 @@ fn plan(context: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)
     write.applied = Some(Box::new(move || {
         quiet
             .into_iter()
-            .for_each(|state| states.put_written(state))
+            .for_each(|state| states.put_written(state.conversation.id, state))
     }));
     Ok(((!write.ops.is_empty()).then_some(write), next))
 }
@@ -212,8 +212,7 @@ fn plan(context: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)
 /// again, with a later expiry; no other key with an expiry is.
 fn has_expired(of: &key::Key, value: &[u8], now: Timestamp) -> Result<bool> {
     if key::is_send_by_key(of) {
-        let send: SendRecord =
-            record::decode(value).map_err(|error| corrupt("sends_by_key", error))?;
+        let send: SendRecord = record::decode(value).in_table("sends_by_key")?;
         return Ok(send.expires_at <= now);
     }
     if key::is_dead_letter(of) {

@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::store::embedded::cache::state::{ConversationState, memberships};
 use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key::{self, Key, Listing, Span};
 use crate::store::embedded::engine::record::{self, ConversationRecord, HeadRecord};
 use crate::store::embedded::read_context::ReadContext;
@@ -81,7 +81,7 @@ fn look(context: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verifi
     look.verified.next = VerifyPosition::after(stage, STAGES.len(), last);
     let (states, touched) = (Arc::clone(&context.states), look.touched);
     look.write.applied = Some(Box::new(move || {
-        touched.into_iter().for_each(|id| states.forget(id))
+        touched.iter().for_each(|id| states.forget(id))
     }));
     Ok((look.verified, look.write))
 }
@@ -132,11 +132,10 @@ impl PieceCheck<'_> {
             .take(CONVERSATIONS_MAX)
             .collect::<Result<_>>()?;
         for (key, value) in &rows {
-            let id =
-                key::conversation_of(key).ok_or_else(|| corrupt("conversations", MalformedKey))?;
+            let id = key::conversation_of(key).in_table("conversations")?;
             let (ops, conditions) = (self.write.ops.len(), self.write.conditions.len());
             let looked = ConversationRecord::decode(value)
-                .map_err(|error| corrupt("conversations", error))
+                .in_table("conversations")
                 .and_then(|record| self.conversation(record.into_conversation(id)));
             match looked {
                 Err(Error::Corrupt { table, cause }) => {
@@ -164,8 +163,7 @@ impl PieceCheck<'_> {
                 table,
                 bytes: bytes.to_vec(),
             };
-            let (user, id, _) =
-                key::listing_of(&row).ok_or_else(|| corrupt("inbox", MalformedKey))?;
+            let (user, id, _) = key::listing_of(&row).in_table("inbox")?;
             let listing = self.listing(&user, id)?;
             if listing.is_none_or(|listing| key::listed(&user, id, listing) != row) {
                 let what = match user.is_agent() {
@@ -208,8 +206,7 @@ impl PieceCheck<'_> {
         let (rows, next) = self.rows(all, from, ROWS_MAX)?;
         for (bytes, _) in &rows {
             let row = Key::of_row(bytes);
-            let (id, message) =
-                message_of(bytes).ok_or_else(|| corrupt(row.table_name(), MalformedKey))?;
+            let (id, message) = message_of(bytes).in_table(row.table_name())?;
             let has_row = match self.view.message(id, message) {
                 Ok(found) => found.is_some_and(|message| mention::keys(&message).contains(&row)),
                 // The check of its conversation reports it.
@@ -231,8 +228,7 @@ impl PieceCheck<'_> {
     fn restrictions(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         let (rows, next) = self.rows(key::restrictions(), from, ROWS_MAX)?;
         for (bytes, value) in &rows {
-            let restricted =
-                key::restricted_of(bytes).ok_or_else(|| corrupt("restrictions", MalformedKey))?;
+            let restricted = key::restricted_of(bytes).in_table("restrictions")?;
             let name = restricted.as_ref().map_or("everyone", UserId::as_str);
             if let Err(error) = record::decode::<Restriction>(value) {
                 self.found(
@@ -262,7 +258,7 @@ impl PieceCheck<'_> {
         let mut last_user = None;
         for (bytes, value) in &rows {
             let user = key::blocker_of(bytes).zip(key::blocked_of(bytes));
-            let (user, blocked) = user.ok_or_else(|| corrupt("blocks_by_user", MalformedKey))?;
+            let (user, blocked) = user.in_table("blocks_by_user")?;
             if let Err(error) = record::decode_block(value) {
                 let example = format!("of blocks_by_user, of {user} and {blocked}: {error}");
                 self.found(finding::UNREADABLE, example);
@@ -280,8 +276,7 @@ impl PieceCheck<'_> {
         let (rows, next) = self.rows(key::all_pairs(), from, ROWS_MAX)?;
         for (bytes, value) in &rows {
             let row = Key::of_row(bytes);
-            let id: ConversationId =
-                record::decode(value).map_err(|error| corrupt("direct_by_pair", error))?;
+            let id: ConversationId = record::decode(value).in_table("direct_by_pair")?;
             let people: Vec<_> = match ConversationState::load(&self.view, id) {
                 Ok(Some(state)) if state.conversation.kind == ConversationKind::Direct => {
                     memberships(&self.view, id)?.into_keys().collect()

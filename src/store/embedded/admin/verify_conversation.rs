@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::store::embedded::ban;
 use crate::store::embedded::engine::committer::{Condition, Op};
-use crate::store::embedded::engine::db::{MalformedKey, corrupt};
+use crate::store::embedded::engine::db::InTable;
 use crate::store::embedded::engine::key::{self, EntryCell, Key};
 use crate::store::embedded::engine::record::{
     self, ConversationRecord, HeadRecord, MessageRecord, RosterRecord,
@@ -298,8 +298,7 @@ impl PieceCheck<'_> {
         let mut wrong = Vec::new();
         for row in self.view.scan(key::reactions_in(id), Direction::Forward) {
             let (key, _) = row?;
-            let message = key::reaction_to(&key)
-                .ok_or_else(|| corrupt("reactions_by_message", MalformedKey))?;
+            let message = key::reaction_to(&key).in_table("reactions_by_message")?;
             let is_next = last.as_ref().is_none_or(|(last, _)| *last != message);
             if is_next {
                 last = Some((message, self.reacted(id, message)?));

@@ -3,7 +3,7 @@
 use super::verify::PieceCheck;
 use crate::store::Result;
 use crate::store::embedded::engine::committer::Op;
-use crate::store::embedded::engine::db::{MalformedKey, corrupt};
+use crate::store::embedded::engine::db::InTable;
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::rules::{self, finding};
 
@@ -15,7 +15,7 @@ impl PieceCheck<'_> {
         let (rows, next) = self.rows(key::all_reports(), from, ROWS_MAX)?;
         for (bytes, value) in &rows {
             let id = key::report_of(bytes);
-            let id = id.ok_or_else(|| corrupt("reports_by_week", MalformedKey))?;
+            let id = id.in_table("reports_by_week")?;
             let report = key::report(id.order_key());
             let is_report = report.bytes[..] == bytes[..];
             let read = if is_report {

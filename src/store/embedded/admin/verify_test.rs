@@ -299,7 +299,7 @@ async fn each_damage_is_found_and_repaired() {
             .commit([(key.clone(), value)])
             .unwrap();
         for conversation in [group(), large(), pair()] {
-            store.states().forget(conversation);
+            store.states().forget(&conversation);
         }
         let found = kinds(&all(&store, false).await);
         assert!(

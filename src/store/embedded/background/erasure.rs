@@ -11,7 +11,7 @@ use crate::model::{
 };
 use crate::store::embedded::cache::state::{ConversationState, People, memberships};
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Span, Table};
 use crate::store::embedded::engine::record::{self, ConversationRecord, MessageRecord};
 use crate::store::embedded::read_context::ReadContext;
@@ -20,7 +20,9 @@ use crate::store::embedded::write::pin::PinListChange;
 use crate::store::embedded::{Embedded, ban};
 use crate::store::rules::pair;
 use crate::store::rules::pin_list::PinList;
-use crate::store::{ConversationsPiece, ErasureStore, Result, StoreFuture, rules};
+use crate::store::{
+    ConversationsPiece, ErasureStore, Result, StoreFuture, erasure_operations, rules,
+};
 
 /// Conversations of the store that one piece looks at.
 const ROWS_READ_MAX: usize = 10_000;
@@ -28,31 +30,15 @@ const ROWS_READ_MAX: usize = 10_000;
 const DELETED_AT_ONCE: usize = 1_000;
 
 impl ErasureStore for Embedded {
-    fn conversations_of<'a>(
-        &'a self,
-        user: &'a UserId,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> StoreFuture<'a, ConversationsPiece> {
-        let user = user.clone();
-        Box::pin(self.read(move |context| conversations_of(&context.view(), &user, after, limit)))
-    }
+    erasure_operations! { reads {
+        conversations_of: conversations_of,
+        jobs: jobs,
+        running_jobs: running_jobs,
+    } }
 
-    fn erase_messages<'a>(
-        &'a self,
-        conversation: ConversationId,
-        user: &'a UserId,
-        messages: &'a [MessageId],
-        change: ChangeId,
-    ) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            let (user, messages) = (user.clone(), messages.to_vec());
-            self.carry_out(conversation, move |context, state| {
-                plan_messages(context, state, (&user, &messages), change)
-            })
-            .await
-        })
-    }
+    erasure_operations! { plans {
+        erase_messages: plan_messages,
+    } }
 
     fn erase_participant<'a>(
         &'a self,
@@ -103,22 +89,6 @@ impl ErasureStore for Embedded {
             let row = outbox.put(Report::NO_CONVERSATION, events);
             self.write_ops(row.into_iter().collect(), Some(event)).await
         })
-    }
-
-    fn jobs<'a>(&'a self, ids: &'a [JobId]) -> StoreFuture<'a, Vec<Option<Job>>> {
-        let ids = ids.to_vec();
-        Box::pin(self.read(move |context| {
-            let view = context.view();
-            ids.iter().map(|id| job(&view, *id)).collect()
-        }))
-    }
-
-    fn running_jobs(&self, limit: usize) -> StoreFuture<'_, Vec<Job>> {
-        Box::pin(self.read(move |context| {
-            let view = context.view();
-            let rows = view.scan(key::jobs(), Direction::Forward).take(limit);
-            rows.map(|row| rules::job::decode(&row?.1)).collect()
-        }))
     }
 
     fn swap_job<'a>(&'a self, seen: Option<&'a Job>, to: &'a Job) -> StoreFuture<'a, bool> {
@@ -186,16 +156,16 @@ impl Embedded {
 }
 
 fn conversations_of(
-    view: &View<'_>,
+    context: &ReadContext,
     user: &UserId,
     after: Option<ConversationId>,
     limit: usize,
 ) -> Result<ConversationsPiece> {
+    let view = context.view();
     let mut found = Vec::new();
     let rows = view.scan(key::conversations_after(after), Direction::Forward);
     for (rows_read, row) in rows.enumerate() {
-        let id =
-            key::conversation_of(&row?.0).ok_or_else(|| corrupt("conversations", MalformedKey))?;
+        let id = key::conversation_of(&row?.0).in_table("conversations")?;
         if view.has(&key::participant(id, user, Cell::Membership))? {
             found.push(id);
         }
@@ -207,22 +177,34 @@ fn conversations_of(
     Ok(ConversationsPiece { found, next: None })
 }
 
-fn job(view: &View<'_>, id: JobId) -> Result<Option<Job>> {
-    let stored = match view.get(&key::job(id))? {
-        None => view.get(&key::ended_job(id))?,
-        running => running,
+fn jobs(context: &ReadContext, ids: &[JobId]) -> Result<Vec<Option<Job>>> {
+    let view = context.view();
+    let each = |id: &JobId| {
+        let stored = match view.get(&key::job(*id))? {
+            None => view.get(&key::ended_job(*id))?,
+            running => running,
+        };
+        stored.map(|bytes| rules::job::decode(&bytes)).transpose()
     };
-    stored.map(|bytes| rules::job::decode(&bytes)).transpose()
+    ids.iter().map(each).collect()
+}
+
+fn running_jobs(context: &ReadContext, limit: usize) -> Result<Vec<Job>> {
+    let view = context.view();
+    let rows = view.scan(key::jobs(), Direction::Forward).take(limit);
+    rows.map(|row| rules::job::decode(&row?.1)).collect()
 }
 
 /// Plans the erasure from some messages, on the condition that the head is that of `state`.
 fn plan_messages(
     context: &ReadContext,
     state: &ConversationState,
-    (user, messages): (&UserId, &[MessageId]),
+    id: ConversationId,
+    user: &UserId,
+    messages: &[MessageId],
     change: ChangeId,
 ) -> Result<Plan<()>> {
-    let (view, id) = (context.view(), state.conversation.id);
+    let view = context.view();
     let mut ops = Vec::new();
     let mut list = PinListChange::begin(&view, id)?;
     let listed = list.pins.clone();
@@ -261,8 +243,7 @@ fn erase_message(
     if message.has_reactions {
         for row in view.scan(key::reactions(id, message.id), Direction::Forward) {
             let (bytes, _) = row?;
-            let (_, by) = key::reaction_of(&bytes)
-                .ok_or_else(|| corrupt("reactions_by_message", MalformedKey))?;
+            let (_, by) = key::reaction_of(&bytes).in_table("reactions_by_message")?;
             if by == *user {
                 ops.push(Op::Delete(Key::of_row(&bytes)));
             }

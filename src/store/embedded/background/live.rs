@@ -5,7 +5,7 @@ use crate::model::{
 };
 use crate::store::embedded::Embedded;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key::{self, Key, LiveCell};
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::live::{
@@ -15,11 +15,18 @@ use crate::store::live::{
 use crate::store::rules::live::{
     ClaimBytes, LiveCells, decode_listed, encode_listed, encode_register, register_moment,
 };
-use crate::store::{Result, StoreFuture};
+use crate::store::{Result, StoreFuture, live_operations};
 
 const TABLE: &str = "live_texts";
 
 impl LiveStore for Embedded {
+    live_operations! { reads {
+        live_messages: messages,
+        live_texts: texts,
+        listed_lives: listed,
+        due_lives: due,
+    } }
+
     fn claim_live_writer<'a>(
         &'a self,
         live: LiveKey,
@@ -33,26 +40,6 @@ impl LiveStore for Embedded {
                 None => Ok(false),
             }
         })
-    }
-
-    fn live_messages<'a>(
-        &'a self,
-        keys: &'a [LiveKey],
-    ) -> StoreFuture<'a, Vec<Option<LiveMessage>>> {
-        let keys = keys.to_vec();
-        Box::pin(self.read(move |context| {
-            let view = context.view();
-            let each = keys.iter().map(|live| {
-                let cells = living(&view, *live, context.clock.now())?;
-                cells.map_or(Ok(None), |cells| cells.decode(*live))
-            });
-            each.collect()
-        }))
-    }
-
-    fn live_texts<'a>(&'a self, query: &'a LiveTextQuery) -> StoreFuture<'a, Vec<LiveText>> {
-        let query = *query;
-        Box::pin(self.read(move |context| texts(context, &query)))
     }
 
     fn write_live<'a>(&'a self, live: LiveKey, write: &'a LiveWrite) -> StoreFuture<'a, ()> {
@@ -99,22 +86,6 @@ impl LiveStore for Embedded {
             ];
             self.write_ops(ops, None).await
         })
-    }
-
-    fn listed_lives(
-        &self,
-        conversation: ConversationId,
-        from_minute: u32,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<LiveListing>> {
-        let span = key::live_listings(conversation, from_minute);
-        Box::pin(self.read(move |context| listings(context, span, key::live_listing_of, limit)))
-    }
-
-    fn due_lives<'a>(&'a self, query: &'a DueLiveQuery) -> StoreFuture<'a, Vec<LiveListing>> {
-        let span = key::due_lives(query.shard, (query.from, query.up_to), query.after);
-        let limit = query.limit;
-        Box::pin(self.read(move |context| listings(context, span, key::due_live_of, limit)))
     }
 }
 
@@ -212,6 +183,15 @@ fn claimed(context: &ReadContext, live: LiveKey, claim: &WriterClaim) -> Result<
     Ok(Some(write))
 }
 
+fn messages(context: &ReadContext, keys: &[LiveKey]) -> Result<Vec<Option<LiveMessage>>> {
+    let view = context.view();
+    let each = |live: &LiveKey| {
+        let cells = living(&view, *live, context.clock.now())?;
+        cells.map_or(Ok(None), |cells| cells.decode(*live))
+    };
+    keys.iter().map(each).collect()
+}
+
 fn texts(context: &ReadContext, query: &LiveTextQuery) -> Result<Vec<LiveText>> {
     let view = context.view();
     if living(&view, query.live, context.clock.now())?.is_none() {
@@ -222,12 +202,27 @@ fn texts(context: &ReadContext, query: &LiveTextQuery) -> Result<Vec<LiveText>> 
     let mut texts = Vec::new();
     for row in view.scan(span, Direction::Forward).take(query.limit) {
         let (bytes, value) = row?;
-        let position = key::live_position_of(&bytes).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
-        let text = std::str::from_utf8(&value).map_err(|error| corrupt(TABLE, error))?;
+        let position = key::live_position_of(&bytes).in_table(TABLE)?;
+        let text = std::str::from_utf8(&value).in_table(TABLE)?;
         let text = LiveText::new(position, text.to_owned());
-        texts.push(text.ok_or_else(|| corrupt(TABLE, MalformedKey))?);
+        texts.push(text.in_table(TABLE)?);
     }
     Ok(texts)
+}
+
+fn listed(
+    context: &ReadContext,
+    conversation: ConversationId,
+    from_minute: u32,
+    limit: usize,
+) -> Result<Vec<LiveListing>> {
+    let span = key::live_listings(conversation, from_minute);
+    listings(context, span, key::live_listing_of, limit)
+}
+
+fn due(context: &ReadContext, query: &DueLiveQuery) -> Result<Vec<LiveListing>> {
+    let span = key::due_lives(query.shard, (query.from, query.up_to), query.after);
+    listings(context, span, key::due_live_of, query.limit)
 }
 
 /// Rows of a list of live messages, each with the minute of its key.
@@ -241,7 +236,7 @@ fn listings(
     let mut found = Vec::new();
     for row in view.scan(span, Direction::Forward).take(limit) {
         let (bytes, value) = row?;
-        let (minute, live) = parse(&bytes).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
+        let (minute, live) = parse(&bytes).in_table(TABLE)?;
         let (sender, key) = decode_listed(&value)?;
         found.push(LiveListing {
             minute,

@@ -4,25 +4,16 @@ use crate::model::{ConversationId, Direction};
 use crate::store::embedded::Embedded;
 use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
 use crate::store::embedded::engine::key;
-use crate::store::{DirectoryChange, SearchSegmentKey, SearchStore, StoreFuture};
+use crate::store::embedded::read_context::ReadContext;
+use crate::store::{
+    DirectoryChange, Result, SearchSegmentKey, SearchStore, StoreFuture, search_operations,
+};
 
 impl SearchStore for Embedded {
-    fn search_directories<'a>(
-        &'a self,
-        conversations: &'a [ConversationId],
-    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
-        let keys: Vec<_> = conversations
-            .iter()
-            .map(|id| key::search_directory(*id))
-            .collect();
-        Box::pin(self.read(move |context| {
-            let view = context.view();
-            let values = keys.iter().map(|key| view.get(key));
-            values
-                .map(|value| Ok(value?.map(|bytes| bytes.to_vec())))
-                .collect()
-        }))
-    }
+    search_operations! { reads {
+        search_directories: directories,
+        search_blocks: blocks,
+    } }
 
     fn swap_search_directory<'a>(
         &'a self,
@@ -52,21 +43,6 @@ impl SearchStore for Embedded {
         })
     }
 
-    fn search_blocks<'a>(
-        &'a self,
-        blocks: &'a [(SearchSegmentKey, u32)],
-    ) -> StoreFuture<'a, Vec<Option<Vec<u8>>>> {
-        let blocks = blocks.to_vec();
-        Box::pin(self.read(move |context| {
-            let view = context.view();
-            let keys = blocks
-                .iter()
-                .map(|(segment, number)| key::search_block(*segment, *number));
-            keys.map(|key| Ok(view.get(&key)?.map(|bytes| bytes.to_vec())))
-                .collect()
-        }))
-    }
-
     fn delete_search_segments<'a>(
         &'a self,
         segments: &'a [SearchSegmentKey],
@@ -90,16 +66,39 @@ impl SearchStore for Embedded {
             if numbers.is_empty() {
                 return Ok(());
             }
-            let write = Write {
-                ops: numbers,
-                ..Write::default()
-            };
             // It frees space, so it runs on a full disk, too.
-            self.inner.committer.commit(write).await?;
+            self.inner.committer.commit_ops(numbers, None).await?;
             self.inner.search_compaction.note_deleted();
             Ok(())
         })
     }
+}
+
+fn directories(
+    context: &ReadContext,
+    conversations: &[ConversationId],
+) -> Result<Vec<Option<Vec<u8>>>> {
+    let keys = conversations.iter().map(|id| key::search_directory(*id));
+    values(context, keys)
+}
+
+fn blocks(
+    context: &ReadContext,
+    blocks: &[(SearchSegmentKey, u32)],
+) -> Result<Vec<Option<Vec<u8>>>> {
+    let keys = blocks
+        .iter()
+        .map(|(segment, number)| key::search_block(*segment, *number));
+    values(context, keys)
+}
+
+fn values(
+    context: &ReadContext,
+    keys: impl Iterator<Item = key::Key>,
+) -> Result<Vec<Option<Vec<u8>>>> {
+    let view = context.view();
+    keys.map(|key| Ok(view.get(&key)?.map(|bytes| bytes.to_vec())))
+        .collect()
 }
 
 fn swap(conversation: ConversationId, seen: Option<&[u8]>, to: &[u8]) -> Write {

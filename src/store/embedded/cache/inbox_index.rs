@@ -7,7 +7,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::coherent::{CacheKey, CoherentCache, Mark};
-use crate::metrics::CacheCounts;
 use crate::model::{Conversation, ConversationId, InboxKey, PageRequest, UserId};
 use crate::store::embedded::engine::key::Listing;
 
@@ -34,39 +33,22 @@ pub(crate) struct ListingChange {
     pub(crate) is_listed: bool,
 }
 
-pub(crate) struct InboxIndexes(CoherentCache<UserId, Arc<InboxIndex>>);
+pub(crate) type InboxIndexes = CoherentCache<UserId, Arc<InboxIndex>>;
 
 impl InboxIndexes {
-    pub(crate) fn new() -> Self {
-        Self(CoherentCache::new("inboxes", SHARDS, SHARD_INDEXES_MAX))
-    }
-
-    pub(crate) fn meter(&self) -> &CacheCounts {
-        self.0.meter()
-    }
-
-    pub(super) fn clear(&self) {
-        self.0.clear();
-    }
-
-    /// Takes a mark. Call it before the snapshot of the load.
-    pub(crate) fn mark(&self) -> Mark {
-        self.0.mark()
-    }
-
-    pub(crate) fn get(&self, user: &UserId) -> Option<Arc<InboxIndex>> {
-        self.0.get(user)
+    pub(crate) fn of_users() -> Self {
+        Self::new("inboxes", SHARDS, SHARD_INDEXES_MAX)
     }
 
     /// Inserts a loaded index, unless it is too large.
-    pub(crate) fn put_loaded(&self, mark: Mark, user: &UserId, index: InboxIndex) {
+    pub(crate) fn put_index(&self, mark: Mark, user: &UserId, index: InboxIndex) {
         if index.merged.len() <= MERGED_MAX {
-            self.0.put_loaded(mark, user.clone(), Arc::new(index));
+            self.put_loaded(mark, user.clone(), Arc::new(index));
         }
     }
 
     /// Follows a commit. Call it between commit and acknowledgement, in commit order.
-    pub(crate) fn written(&self, mut changes: Vec<ListingChange>) {
+    pub(crate) fn follow(&self, mut changes: Vec<ListingChange>) {
         // The changes of one user together: no reader finds a conversation in neither of two lists. It leaves
         // one of them before it enters the other.
         changes.sort_unstable_by(|one, other| {
@@ -74,13 +56,13 @@ impl InboxIndexes {
         });
         for of_user in changes.chunk_by(|one, other| one.user == other.user) {
             let mut is_kept = true;
-            self.0.alter_written(&of_user[0].user, |index| {
+            self.alter_written(&of_user[0].user, |index| {
                 let index = Arc::make_mut(index);
                 of_user.iter().for_each(|change| index.follow(change));
                 is_kept = index.merged.len() <= MERGED_MAX;
             });
             if !is_kept {
-                self.0.forget(&of_user[0].user);
+                self.forget(&of_user[0].user);
             }
         }
     }
@@ -186,7 +168,7 @@ mod tests {
         #[test]
         fn an_index_follows_every_move_of_its_conversations(moves in moves(), loaded_at in 0..30_usize, loaded in 0..8_usize) {
             let mut lists: Vec<Option<Listing>> = vec![None; 12];
-            let indexes = InboxIndexes::new();
+            let indexes = InboxIndexes::of_users();
             let active = |lists: &[Option<Listing>]| -> Vec<InboxKey> {
                 let keys: BTreeSet<_> = lists.iter().zip(0..).filter_map(|(listing, number)| match listing {
                     Some(Listing::Active(activity)) => Some(InboxKey { activity: *activity, conversation: id(number) }),
@@ -208,7 +190,7 @@ mod tests {
                         active: all.into_iter().take(loaded).collect(),
                         merged: merged(&lists).into_iter().collect(),
                     };
-                    indexes.put_loaded(indexes.mark(), &user(), index);
+                    indexes.put_index(indexes.mark(), &user(), index);
                 }
                 let from = std::mem::replace(&mut lists[usize::from(conversation)], to);
                 if from != to {
@@ -219,7 +201,7 @@ mod tests {
                     if conversation % 2 == 0 {
                         changes.reverse();
                     }
-                    indexes.written(changes);
+                    indexes.follow(changes);
                 }
                 if let Some(index) = indexes.get(&user()) {
                     let all = active(&lists);
@@ -234,25 +216,25 @@ mod tests {
 
     #[test]
     fn an_index_with_too_many_busy_conversations_is_forgotten() {
-        let indexes = InboxIndexes::new();
+        let indexes = InboxIndexes::of_users();
         let empty = InboxIndex {
             active: Vec::new(),
             is_whole: true,
             merged: Vec::new(),
         };
-        indexes.put_loaded(indexes.mark(), &user(), empty);
+        indexes.put_index(indexes.mark(), &user(), empty);
         let busy = |number: usize| ListingChange {
             user: user(),
             conversation: ConversationId(Uuid::from_u128(number as u128)),
             listing: Listing::Busy,
             is_listed: true,
         };
-        indexes.written((0..MERGED_MAX).map(busy).collect());
+        indexes.follow((0..MERGED_MAX).map(busy).collect());
         assert_eq!(
             indexes.get(&user()).map(|index| index.merged.len()),
             Some(MERGED_MAX)
         );
-        indexes.written(vec![busy(MERGED_MAX)]);
+        indexes.follow(vec![busy(MERGED_MAX)]);
         assert_eq!(indexes.get(&user()), None);
     }
 }

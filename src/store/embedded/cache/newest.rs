@@ -8,8 +8,7 @@ use std::num::NonZeroUsize;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-use super::coherent::{CoherentCache, Mark};
-use crate::metrics::CacheCounts;
+use super::coherent::CoherentCache;
 use crate::model::{
     ConversationId, Cut, Direction, Message, MessageId, OrderKey, Page, PageRequest,
 };
@@ -25,28 +24,11 @@ const AWAITED_MAX: usize = 512;
 /// Bytes of a message besides its content.
 const ROW_BYTES: usize = 256;
 
-pub(crate) struct NewestMessages {
-    lists: CoherentCache<ConversationId, NewestList>,
-}
+pub(crate) type NewestMessages = CoherentCache<ConversationId, NewestList>;
 
 impl NewestMessages {
-    pub(crate) fn new() -> Self {
-        Self {
-            lists: CoherentCache::new("newest", SHARDS, SHARD_LISTS_MAX),
-        }
-    }
-
-    pub(crate) fn meter(&self) -> &CacheCounts {
-        self.lists.meter()
-    }
-
-    pub(super) fn clear(&self) {
-        self.lists.clear();
-    }
-
-    /// Takes a mark. Call it before the snapshot of the load.
-    pub(crate) fn mark(&self) -> Mark {
-        self.lists.mark()
+    pub(crate) fn of_conversations() -> Self {
+        Self::new("newest", SHARDS, SHARD_LISTS_MAX)
     }
 
     /// A page, if the list of the conversation has all of it.
@@ -56,8 +38,7 @@ impl NewestMessages {
         cut: &Cut<OrderKey>,
         request: &PageRequest<OrderKey>,
     ) -> Option<Page<Arc<Message>>> {
-        self.lists
-            .find(&conversation, |list| list.page(cut, request))
+        self.find(&conversation, |list| list.page(cut, request))
     }
 
     pub(crate) fn message(
@@ -65,35 +46,28 @@ impl NewestMessages {
         conversation: ConversationId,
         id: MessageId,
     ) -> Option<Arc<Message>> {
-        self.lists.find(&conversation, |list| {
+        self.find(&conversation, |list| {
             let place = list.newer_than(id.order_key());
             let found = list.messages.get(place)?;
             (found.id == id).then(|| Arc::clone(found))
         })
     }
 
-    /// Inserts the messages that were loaded for a page which begins with the newest one.
-    pub(crate) fn put_loaded(&self, mark: Mark, conversation: ConversationId, list: NewestList) {
-        self.lists.put_loaded(mark, conversation, list);
-    }
-
     /// Notes committed writes to messages. Call it between commit and acknowledgement.
-    pub(crate) fn written(&self, keys: &[(ConversationId, MessageId)]) {
+    pub(crate) fn note_written(&self, keys: &[(ConversationId, MessageId)]) {
         for (conversation, id) in keys {
             let mut is_unbroken = true;
-            self.lists
-                .alter_written(conversation, |list| is_unbroken = list.note_written(*id));
+            self.alter_written(conversation, |list| is_unbroken = list.note_written(*id));
             if !is_unbroken {
-                self.lists.forget(conversation);
+                self.forget(conversation);
             }
         }
     }
 
-    /// Adds committed messages, after [`NewestMessages::written`].
+    /// Adds committed messages, after [`NewestMessages::note_written`].
     pub(crate) fn add(&self, messages: &[Arc<Message>]) {
         for message in messages {
-            self.lists
-                .alter_written(&message.conversation, |list| list.add(message));
+            self.alter_written(&message.conversation, |list| list.add(message));
         }
     }
 }

@@ -43,14 +43,14 @@ impl CachedDisk {
     fn new() -> Self {
         Self {
             disk: BTreeMap::new(),
-            newest: NewestMessages::new(),
+            newest: NewestMessages::of_conversations(),
         }
     }
 
     fn commit(&mut self, messages: Vec<Arc<Message>>) {
         let keys = |message: &Arc<Message>| (message.conversation, message.id);
         self.newest
-            .written(&messages.iter().map(keys).collect::<Vec<_>>());
+            .note_written(&messages.iter().map(keys).collect::<Vec<_>>());
         assert!(self.page(&Cut::default(), &PageRequest::first(1)).is_none());
         self.newest.add(&messages);
         for message in messages {
@@ -62,7 +62,7 @@ impl CachedDisk {
     /// An edit, or the removal of a message.
     fn revise(&mut self, number: u8, is_removed: bool) {
         if let Some(before) = self.disk.remove(&number) {
-            self.newest.written(&[(CONVERSATION, before.id)]);
+            self.newest.note_written(&[(CONVERSATION, before.id)]);
             if !is_removed {
                 self.disk.insert(number, message(number, 2));
             }
@@ -189,7 +189,7 @@ proptest! {
                     }
                 }
                 ListStep::Late(number) if !cached.disk.contains_key(&number) => {
-                    cached.newest.written(&[(CONVERSATION, id(number))]);
+                    cached.newest.note_written(&[(CONVERSATION, id(number))]);
                     cached.newest.add(&[message(number, 1)]);
                     cached.disk.insert(number, message(number, 1));
                 }
@@ -267,17 +267,11 @@ fn a_list_whose_messages_are_never_added_is_forgotten_and_loaded_anew() {
     let moment = |number: usize| Timestamp::from_micros(number as i64 + 1);
     let system = |number| (CONVERSATION, TimeUuid::new(moment(number), [0; 8]));
     for number in 0..AWAITED_MAX {
-        cached.newest.written(&[system(number)]);
+        cached.newest.note_written(&[system(number)]);
     }
-    let is_held = |cached: &CachedDisk| {
-        cached
-            .newest
-            .lists
-            .find(&CONVERSATION, |_| Some(()))
-            .is_some()
-    };
+    let is_held = |cached: &CachedDisk| cached.newest.find(&CONVERSATION, |_| Some(())).is_some();
     assert!(is_held(&cached) && cached.page(&all, &first).is_none());
-    cached.newest.written(&[system(AWAITED_MAX)]);
+    cached.newest.note_written(&[system(AWAITED_MAX)]);
     assert!(!is_held(&cached));
     cached.load(1);
     assert!(cached.page(&all, &first).is_some());

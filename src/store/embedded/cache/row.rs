@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::model::{ConversationId, Flags, Message, MessageId, ReadMarker, UserId};
 use crate::store::Result;
 use crate::store::embedded::engine::committer::Rows;
-use crate::store::embedded::engine::db::{View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key::{self, EntryCell, Key, Table};
 use crate::store::embedded::engine::record::{self, DecodeError};
 
@@ -63,8 +63,8 @@ impl RowCache {
         Self {
             entries: CoherentCache::new("entries", SHARDS, SHARD_ENTRIES_MAX),
             messages: CoherentCache::new("messages", SHARDS, SHARD_MESSAGES_MAX),
-            newest: NewestMessages::new(),
-            indexes: InboxIndexes::new(),
+            newest: NewestMessages::of_conversations(),
+            indexes: InboxIndexes::of_users(),
         }
     }
 
@@ -169,8 +169,8 @@ impl RowCache {
         rows.messages
             .iter()
             .for_each(|key| self.messages.forget(key));
-        self.newest.written(&rows.messages);
-        self.indexes.written(rows.listings);
+        self.newest.note_written(&rows.messages);
+        self.indexes.follow(rows.listings);
     }
 }
 
@@ -193,9 +193,7 @@ impl Entry {
         for cell in EntryCell::ALL {
             let key = key::entry(user, conversation, cell);
             if let Some(bytes) = view.get(&key)? {
-                entry
-                    .set(cell, Some(&bytes))
-                    .map_err(|error| corrupt(key.table_name(), error))?;
+                entry.set(cell, Some(&bytes)).in_table(key.table_name())?;
             }
         }
         Ok(entry)

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::coherent::{CacheKey, CoherentCache, Mark};
-use crate::metrics::CacheCounts;
+use super::coherent::{CacheKey, CoherentCache};
 use crate::model::{ChangeId, Conversation, ConversationId, Direction, Membership, UserId};
-use crate::store::embedded::engine::db::{MissingRow, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, MissingRow, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell};
 use crate::store::embedded::engine::record::{self, ConversationRecord, HeadRecord, RosterRecord};
 use crate::store::rules::succession::{self, Succession};
@@ -62,8 +61,7 @@ impl ConversationState {
             .get(&head_key)?
             .ok_or_else(|| corrupt(head_key.table_name(), MissingRow))?
             .to_vec();
-        let head =
-            record::decode(&head_bytes).map_err(|error| corrupt(head_key.table_name(), error))?;
+        let head = record::decode(&head_bytes).in_table(head_key.table_name())?;
         let roster: RosterRecord = view.record(&key::roster(id))?.unwrap_or_default();
         let people = if conversation.is_large {
             None
@@ -139,17 +137,11 @@ pub(crate) fn memberships(
     let mut memberships = BTreeMap::new();
     for row in view.scan(key::participants(id), Direction::Forward) {
         let (bytes, value) = row?;
-        let (user, cell) = key::participant_cell(&bytes).ok_or_else(|| {
-            corrupt(
-                "participants",
-                crate::store::embedded::engine::db::MalformedKey,
-            )
-        })?;
+        let (user, cell) = key::participant_cell(&bytes).in_table("participants")?;
         if cell == Cell::Membership as u8 {
             memberships.insert(
                 user,
-                record::decode_membership(&value)
-                    .map_err(|error| corrupt("participants", error))?,
+                record::decode_membership(&value).in_table("participants")?,
             );
         }
     }
@@ -163,19 +155,11 @@ impl CacheKey for ConversationId {
     }
 }
 
-pub(crate) struct States(CoherentCache<ConversationId, Arc<ConversationState>>);
+pub(crate) type States = CoherentCache<ConversationId, Arc<ConversationState>>;
 
 impl States {
-    pub(crate) fn new() -> Self {
-        Self(CoherentCache::new(
-            "conversations",
-            SHARDS,
-            SHARD_STATES_MAX,
-        ))
-    }
-
-    pub(crate) fn get(&self, id: ConversationId) -> Option<Arc<ConversationState>> {
-        self.0.get(&id)
+    pub(crate) fn of_conversations() -> Self {
+        Self::new("conversations", SHARDS, SHARD_STATES_MAX)
     }
 
     /// A conversation in memory, with the membership of a user who is in it. To anyone else it answers as where there is none.
@@ -184,38 +168,10 @@ impl States {
         id: ConversationId,
         user: &UserId,
     ) -> Option<(Arc<ConversationState>, Membership)> {
-        self.0.find(&id, |state| {
+        self.find(&id, |state| {
             let membership = *state.people.as_ref()?.memberships.get(user)?;
             Some((Arc::clone(state), membership))
         })
-    }
-
-    pub(crate) fn meter(&self) -> &CacheCounts {
-        self.0.meter()
-    }
-
-    /// Forgets every state, as the engine is opened anew.
-    pub(crate) fn clear(&self) {
-        self.0.clear();
-    }
-
-    /// Takes a mark. Call it before the snapshot of the load.
-    pub(crate) fn mark(&self) -> Mark {
-        self.0.mark()
-    }
-
-    /// Inserts a loaded value, unless a write came since the mark.
-    pub(crate) fn put_loaded(&self, mark: Mark, state: Arc<ConversationState>) {
-        self.0.put_loaded(mark, state.conversation.id, state);
-    }
-
-    /// Writes a committed value through. Call it between commit and acknowledgement, in commit order.
-    pub(crate) fn put_written(&self, state: Arc<ConversationState>) {
-        self.0.put_written(state.conversation.id, state);
-    }
-
-    pub(crate) fn forget(&self, id: ConversationId) {
-        self.0.forget(&id);
     }
 }
 
@@ -272,13 +228,13 @@ mod tests {
         };
         store.inner.committer.commit(write).await.unwrap();
         let states = &store.inner.context.states;
-        states.forget(id);
+        states.forget(&id);
         let of = async |user: &UserId| {
             let mut found = store.participations(user, &[id]).await.unwrap();
             found.pop().flatten().map(|found| found.membership.state)
         };
         assert_eq!(of(&ann).await, Some(MembershipState::Joined));
-        let state = states.get(id).expect("it is in memory");
+        let state = states.get(&id).expect("it is in memory");
         assert_eq!(state.people.as_ref().unwrap().memberships.len(), 1);
         let found = of(&user("made-up-9999")).await;
         assert_eq!(found, Some(MembershipState::Banned));

@@ -230,10 +230,19 @@ impl Committer {
     pub(crate) async fn commit(&self, write: Write) -> Result<CommitOutcome> {
         match self.submit(write)?.await {
             Ok(outcome) => outcome,
-            Err(_) => Err(Error::OutcomeUnknown(Box::new(CommitError::Failed(
-                "the writer has ended".into(),
-            )))),
+            Err(_) => Err(unknown("the writer has ended".into())),
         }
+    }
+
+    /// Commits operations without a condition, the greatest id among their rows beside them.
+    pub(crate) async fn commit_ops(&self, ops: Vec<Op>, newest_id: Option<TimeUuid>) -> Result<()> {
+        let write = Write {
+            ops,
+            newest_id,
+            ..Write::default()
+        };
+        // Without conditions nothing is refused.
+        self.commit(write).await.map(drop)
     }
 
     fn submit(&self, write: Write) -> Result<oneshot::Receiver<Result<CommitOutcome>>> {
@@ -331,13 +340,9 @@ impl Committer {
         };
         match ended.recv_timeout(CLOSE_MAX) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(why)) => Err(Error::OutcomeUnknown(Box::new(CommitError::Failed(why)))),
-            Err(RecvTimeoutError::Timeout) => Err(Error::OutcomeUnknown(Box::new(
-                CommitError::Failed("the last commit does not end".into()),
-            ))),
-            Err(RecvTimeoutError::Disconnected) => Err(Error::OutcomeUnknown(Box::new(
-                CommitError::Failed("the writer has ended".into()),
-            ))),
+            Ok(Err(why)) => Err(unknown(why)),
+            Err(RecvTimeoutError::Timeout) => Err(unknown("the last commit does not end".into())),
+            Err(RecvTimeoutError::Disconnected) => Err(unknown("the writer has ended".into())),
         }
     }
 
@@ -371,6 +376,10 @@ pub(crate) const COMMIT: &str = "commit";
 
 fn unavailable(fault: CommitError) -> Error {
     Error::Unavailable(Box::new(fault))
+}
+
+fn unknown(why: Arc<str>) -> Error {
+    Error::OutcomeUnknown(Box::new(CommitError::Failed(why)))
 }
 
 #[cfg(test)]

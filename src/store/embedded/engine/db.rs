@@ -415,6 +415,23 @@ pub(crate) fn corrupt(
     }
 }
 
+/// A part of a row that was read: without a value the table is damaged.
+pub(crate) trait InTable<T> {
+    fn in_table(self, table: &'static str) -> Result<T>;
+}
+
+impl<T> InTable<T> for Option<T> {
+    fn in_table(self, table: &'static str) -> Result<T> {
+        self.ok_or_else(|| corrupt(table, MalformedKey))
+    }
+}
+
+impl<T, E: std::error::Error + Send + Sync + 'static> InTable<T> for Result<T, E> {
+    fn in_table(self, table: &'static str) -> Result<T> {
+        self.map_err(|error| corrupt(table, error))
+    }
+}
+
 /// Error of a key that does not have its table's form.
 #[derive(Debug, thiserror::Error)]
 #[error("the key of the row has an unknown form")]

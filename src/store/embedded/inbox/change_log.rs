@@ -5,7 +5,7 @@ use std::collections::{HashMap, hash_map};
 use super::{head, indexed, listed, row_if_joined};
 use crate::model::{ChangeId, ConversationId, Direction, OrderKey, TimeUuid, UserId};
 use crate::store::embedded::engine::committer::Op;
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, ChangeRecord, LoggedChangeKind};
 use crate::store::embedded::read_context::ReadContext;
@@ -119,9 +119,8 @@ fn newest_changes(
         .enumerate()
     {
         let (key, value) = row?;
-        let change = key::change_id(&key).ok_or_else(|| corrupt("changes", MalformedKey))?;
-        let record: ChangeRecord =
-            record::decode(&value).map_err(|error| corrupt("changes", error))?;
+        let change = key::change_id(&key).in_table("changes")?;
+        let record: ChangeRecord = record::decode(&value).in_table("changes")?;
         if !newest.note(record.conversation, change) || looked_at == CHANGES_MAX {
             return Ok(None);
         }

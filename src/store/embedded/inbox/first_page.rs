@@ -23,7 +23,7 @@ pub(super) fn keep_index(
         merged: by_heads.iter().map(|(key, _)| key.conversation).collect(),
     };
     let indexes = &snapshot.context.rows.indexes;
-    indexes.put_loaded(snapshot.marks.indexes, user, index);
+    indexes.put_index(snapshot.marks.indexes, user, index);
     Ok(())
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn inbox_in_memory(
     }
     let index = context.rows.indexes.get(user)?;
     let by_head = |id: &ConversationId| {
-        let head = context.states.get(*id)?.head;
+        let head = context.states.get(id)?.head;
         let key = InboxKey {
             activity: head.last_activity,
             conversation: *id,
@@ -62,7 +62,7 @@ pub(crate) fn inbox_in_memory(
         let entry = context.rows.entry_in_memory(user, key.conversation)?;
         let head = match by_heads.binary_search_by_key(key, |(key, _)| *key) {
             Ok(place) => by_heads[place].1,
-            Err(_) => context.states.get(key.conversation)?.head,
+            Err(_) => context.states.get(&key.conversation)?.head,
         };
         // A head that is younger than the index has another place.
         (head.last_activity == key.activity).then(|| row(key.conversation, &head, entry))

@@ -63,7 +63,7 @@ impl Embedded {
                     taken,
                 });
             }
-            self.states().forget(conversation);
+            self.states().forget(&conversation);
         }
         Err(contended())
     }
@@ -87,7 +87,7 @@ impl Embedded {
                 taken: Vec::new(),
             }),
             CommitOutcome::Refused => {
-                self.states().forget(conversation);
+                self.states().forget(&conversation);
                 None
             }
         })
@@ -183,7 +183,7 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
         conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
         newest_id: messages.iter().map(|new| new.message.id).max(),
         applied: Some(Box::new(move || {
-            states.put_written(after);
+            states.put_written(id, after);
             rows.put_messages(kept);
         })),
     }

@@ -9,7 +9,7 @@ use crate::model::{ConversationId, TimeUuid};
 use crate::store::Result;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{CommitOutcome, Condition, Op, Write};
-use crate::store::embedded::engine::db::corrupt;
+use crate::store::embedded::engine::db::InTable;
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record::{self, RecordCodec};
 use crate::store::embedded::read_context::ReadContext;
@@ -47,14 +47,15 @@ pub(crate) fn state_write(
     mut ops: Vec<Op>,
     newest_id: impl Into<Option<TimeUuid>>,
 ) -> Write {
-    let head = key::head(before.conversation.id);
+    let id = before.conversation.id;
+    let head = key::head(id);
     ops.push(Op::Put(head.clone(), after.head_bytes.clone()));
     let (states, after) = (Arc::clone(&context.states), Arc::new(after));
     Write {
         ops,
         conditions: vec![Condition::Is(head, before.head_bytes.clone())],
         newest_id: newest_id.into(),
-        applied: Some(Box::new(move || states.put_written(after))),
+        applied: Some(Box::new(move || states.put_written(id, after))),
     }
 }
 
@@ -75,7 +76,7 @@ impl Embedded {
             if is_done {
                 return Ok(outcome);
             }
-            self.states().forget(id);
+            self.states().forget(&id);
         }
         Err(contended())
     }
@@ -117,9 +118,7 @@ impl Embedded {
                 .read(move |context| Ok(context.view().get(&at)?.map(|bytes| bytes.to_vec())))
                 .await?;
             let decoded = bytes.as_deref().map(decode).transpose();
-            let before: T = decoded
-                .map_err(|error| corrupt(key.table_name(), error))?
-                .unwrap_or_default();
+            let before: T = decoded.in_table(key.table_name())?.unwrap_or_default();
             let after = apply(before.clone());
             if after == before {
                 return Ok(None);

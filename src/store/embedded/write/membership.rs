@@ -78,6 +78,7 @@ fn owners<'a>(memberships: impl Iterator<Item = &'a Membership>) -> u64 {
 pub(crate) fn plan(
     context: &ReadContext,
     state: &ConversationState,
+    id: ConversationId,
     change: &MembershipChange,
 ) -> Result<Plan<Option<Audience>>> {
     if state.roster.version == Some(change.version) {
@@ -108,20 +109,12 @@ pub(crate) fn plan(
     let message = change.message.as_deref();
     let ids = message.map(|message| message.id);
     ops.extend(removal::due(context, state, ids));
-    ops.extend(outbox_row(
-        context,
-        conversation.id,
-        message,
-        &change.changes,
-    ));
-    ops.extend(change.bans.iter().map(|ban| ban_op(conversation.id, ban)));
-    ops.push(Op::Put(
-        key::roster(conversation.id),
-        record::encode(&roster),
-    ));
+    ops.extend(outbox_row(context, id, message, &change.changes));
+    ops.extend(change.bans.iter().map(|ban| ban_op(id, ban)));
+    ops.push(Op::Put(key::roster(id), record::encode(&roster)));
     if conversation != state.conversation {
         ops.push(Op::Put(
-            key::conversation(conversation.id),
+            key::conversation(id),
             ConversationRecord::encode(&conversation),
         ));
     }
@@ -148,7 +141,7 @@ pub(crate) fn plan(
     {
         let raised = |user| {
             let kind = LoggedChangeKind::MessageChanged;
-            inbox::change(user, state.conversation.id, change.version, kind)
+            inbox::change(user, id, change.version, kind)
         };
         ops.extend(people.joined.iter().flat_map(raised));
     }

@@ -11,7 +11,7 @@ use crate::model::{Change, ConversationId, Direction, Message, MessageId, Pin};
 use crate::store::Result;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record;
 use crate::store::embedded::message;
@@ -24,10 +24,10 @@ const TABLE: &str = "pins_by_conversation";
 pub(crate) fn plan(
     context: &ReadContext,
     state: &ConversationState,
+    id: ConversationId,
     is_on: bool,
     change: &Change,
 ) -> Result<Plan<Option<Arc<Message>>>> {
-    let id = state.conversation.id;
     let Some(present) = context.view().message(id, change.message)? else {
         return Ok((None, None));
     };
@@ -86,8 +86,8 @@ impl PinListChange {
         let (mut earlier, mut pins) = (Vec::new(), PinList::default());
         for row in view.scan(key::pins(id), Direction::Forward) {
             let (bytes, value) = row?;
-            let message = key::pinned_of(&bytes).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
-            let pin: Pin = record::decode(&value).map_err(|error| corrupt(TABLE, error))?;
+            let message = key::pinned_of(&bytes).in_table(TABLE)?;
+            let pin: Pin = record::decode(&value).in_table(TABLE)?;
             pins.set(message, &pin);
             earlier.push(Key::of_row(&bytes));
         }

@@ -13,7 +13,7 @@ use crate::model::{
 use crate::store::Result;
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::Op;
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record;
 use crate::store::embedded::message;
@@ -25,11 +25,11 @@ const TABLE: &str = "reactions_by_message";
 pub(crate) fn plan(
     context: &ReadContext,
     state: &ConversationState,
+    id: ConversationId,
     emoji: &Emoji,
     is_on: bool,
     change: &Change,
 ) -> Result<Plan<Option<Arc<Message>>>> {
-    let id = state.conversation.id;
     let Some(present) = context.view().message(id, change.message)? else {
         return Ok((None, None));
     };
@@ -101,7 +101,7 @@ fn of_message(
     let mut found = Vec::new();
     let mut rest = key::reactions(conversation, message);
     while let Some(row) = view.scan(rest.clone(), Direction::Forward).next() {
-        let (emoji, _) = key::reaction_of(&row?.0).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
+        let (emoji, _) = key::reaction_of(&row?.0).in_table(TABLE)?;
         let all = key::reactions_of(conversation, message, &emoji);
         rest = rest.behind(&all);
         found.push(of_emoji(view, viewer, (conversation, message), emoji)?);
@@ -131,11 +131,10 @@ fn of_emoji(
     };
     for (looked_at, row) in rows.take(Reaction::ROWS_MAX).enumerate() {
         let (key, value) = row?;
-        if record::decode(&value).map_err(|error| corrupt(TABLE, error))? {
+        if record::decode(&value).in_table(TABLE)? {
             reaction.count += 1;
             if reaction.users.len() < Reaction::USERS_MAX {
-                let (_, user) =
-                    key::reaction_of(&key).ok_or_else(|| corrupt(TABLE, MalformedKey))?;
+                let (_, user) = key::reaction_of(&key).in_table(TABLE)?;
                 reaction.users.push(user);
             }
         }

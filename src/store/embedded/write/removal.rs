@@ -5,6 +5,8 @@
 
 use std::sync::atomic::Ordering;
 
+use fjall::Slice;
+
 use super::compare_and_set::{Plan, state_write};
 use super::pin::PinListChange;
 use crate::model::{
@@ -12,8 +14,8 @@ use crate::model::{
 };
 use crate::store::embedded::admin::compaction::MESSAGE_TABLES;
 use crate::store::embedded::cache::state::ConversationState;
-use crate::store::embedded::engine::committer::{CommitOutcome, Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, View, corrupt};
+use crate::store::embedded::engine::committer::{CommitOutcome, Op};
+use crate::store::embedded::engine::db::{InTable, MalformedKey, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record::HeadRecord;
 use crate::store::embedded::message::stored;
@@ -22,7 +24,7 @@ use crate::store::embedded::{Embedded, TRIES_MAX, contended, mention};
 use crate::store::rules::expiry;
 use crate::store::{
     DueQuery, DueRemoval, HistoryRemoval, OldestBucket, RemovalStore, RemovedHistory, Result,
-    StoreAdmin as _, StoreFuture,
+    StoreAdmin as _, StoreFuture, removal_operations,
 };
 
 /// Note with the expiry for which all conversations were scheduled, in seconds.
@@ -31,6 +33,11 @@ const NOTE_RETENTION: &str = "scheduled_retention";
 const OPS_MAX: usize = 4_000;
 
 impl RemovalStore for Embedded {
+    removal_operations! { reads {
+        due_removals: due_removals,
+        oldest_bucket: oldest_bucket,
+    } }
+
     fn set_retention(&self, seconds: Option<u32>) {
         let retention = &self.inner.context.retention;
         retention.store(seconds.unwrap_or(0), Ordering::Relaxed);
@@ -51,48 +58,19 @@ impl RemovalStore for Embedded {
     }
 
     fn schedule_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
-        Box::pin(self.commit_ops(vec![Op::Put(key::due_removal(due), Vec::new())], None))
-    }
-
-    fn due_removals<'a>(&'a self, query: &'a DueQuery) -> StoreFuture<'a, Vec<DueRemoval>> {
-        let query = *query;
-        Box::pin(self.read(move |context| {
-            let span = key::due_removals(query.shard, (query.from, query.up_to), query.after);
-            let view = context.view();
-            view.scan(span, Direction::Forward)
-                .take(query.limit)
-                .map(|row| {
-                    let (key, _) = row?;
-                    key::due_removal_of(&key)
-                        .ok_or_else(|| corrupt("expiries_by_hour", MalformedKey))
-                })
-                .collect()
-        }))
+        Box::pin(
+            self.inner
+                .committer
+                .commit_ops(vec![Op::Put(key::due_removal(due), Vec::new())], None),
+        )
     }
 
     fn end_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
-        Box::pin(self.commit_ops(vec![Op::Delete(key::due_removal(due))], None))
-    }
-
-    fn oldest_bucket(&self, conversation: ConversationId) -> StoreFuture<'_, Option<OldestBucket>> {
-        Box::pin(async move {
-            self.read(move |context| {
-                let Some(state) = context.state(conversation)? else {
-                    return Ok(None);
-                };
-                let oldest = oldest(&context.view(), conversation)?;
-                let width = widest(context, &state).unwrap_or(expiry::WIDTHS_MICROS[0]);
-                Ok(oldest.map(|oldest| {
-                    let start = slot(oldest, width);
-                    let at = |micros| OrderKey::first_at(Timestamp::from_micros(micros));
-                    OldestBucket {
-                        first: at(start),
-                        last: at(start + width).before(),
-                    }
-                }))
-            })
-            .await
-        })
+        Box::pin(
+            self.inner
+                .committer
+                .commit_ops(vec![Op::Delete(key::due_removal(due))], None),
+        )
     }
 
     fn remove_history<'a>(
@@ -118,7 +96,7 @@ impl RemovalStore for Embedded {
                 if is_committed {
                     return Ok(removed);
                 }
-                self.states().forget(conversation);
+                self.states().forget(&conversation);
             }
             Err(contended())
         })
@@ -129,23 +107,44 @@ impl RemovalStore for Embedded {
             let outbox = &self.inner.context.outbox;
             let row = outbox.put(conversation, || vec![OutboxEvent::history_expired(event)]);
             match row {
-                Some(row) => self.commit_ops(vec![row], Some(event)).await,
+                Some(row) => {
+                    self.inner
+                        .committer
+                        .commit_ops(vec![row], Some(event))
+                        .await
+                }
                 None => Ok(()),
             }
         })
     }
 }
 
-impl Embedded {
-    async fn commit_ops(&self, ops: Vec<Op>, newest_id: Option<TimeUuid>) -> Result<()> {
-        let write = Write {
-            ops,
-            newest_id,
-            ..Write::default()
-        };
-        // Without conditions nothing is refused.
-        self.inner.committer.commit(write).await.map(drop)
-    }
+fn due_removals(context: &ReadContext, query: &DueQuery) -> Result<Vec<DueRemoval>> {
+    let span = key::due_removals(query.shard, (query.from, query.up_to), query.after);
+    let due =
+        |row: Result<(Slice, Slice)>| key::due_removal_of(&row?.0).in_table("expiries_by_hour");
+    let view = context.view();
+    let rows = view.scan(span, Direction::Forward).take(query.limit);
+    rows.map(due).collect()
+}
+
+fn oldest_bucket(
+    context: &ReadContext,
+    conversation: ConversationId,
+) -> Result<Option<OldestBucket>> {
+    let Some(state) = context.state(conversation)? else {
+        return Ok(None);
+    };
+    let oldest = oldest(&context.view(), conversation)?;
+    let width = widest(context, &state).unwrap_or(expiry::WIDTHS_MICROS[0]);
+    Ok(oldest.map(|oldest| {
+        let start = slot(oldest, width);
+        let at = |micros| OrderKey::first_at(Timestamp::from_micros(micros));
+        OldestBucket {
+            first: at(start),
+            last: at(start + width).before(),
+        }
+    }))
 }
 
 /// The last position up to which messages of a conversation were removed.
@@ -210,7 +209,7 @@ fn oldest(view: &View<'_>, conversation: ConversationId) -> Result<Option<Messag
     oldest
         .map(|row| {
             let (key, _) = row?;
-            key::message_id(&key).ok_or_else(|| corrupt("messages", MalformedKey))
+            key::message_id(&key).in_table("messages")
         })
         .transpose()
 }

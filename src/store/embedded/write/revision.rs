@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::store::embedded::cache::state::ConversationState;
 use crate::store::embedded::engine::committer::{Op, Write};
-use crate::store::embedded::engine::db::{MalformedKey, corrupt};
+use crate::store::embedded::engine::db::InTable;
 use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, ConversationChangeRecord, LoggedChangeKind};
 use crate::store::embedded::inbox;
@@ -21,10 +21,10 @@ use crate::store::{Audience, CHANGE_LIFETIME_MICROS, Result, Revised};
 pub(crate) fn plan(
     context: &ReadContext,
     state: &ConversationState,
+    id: ConversationId,
     revision: &Revision,
     change: &Change,
 ) -> Result<Plan<Option<Revised>>> {
-    let id = state.conversation.id;
     let Some(present) = context.view().message(id, change.message)? else {
         return Ok((None, None));
     };
@@ -114,9 +114,8 @@ pub(crate) fn changes(
     let view = context.view();
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;
-        let id = key::change_id(&key).ok_or_else(|| corrupt("changes", MalformedKey))?;
-        let record: ConversationChangeRecord =
-            record::decode(&value).map_err(|error| corrupt("changes", error))?;
+        let id = key::change_id(&key).in_table("changes")?;
+        let record: ConversationChangeRecord = record::decode(&value).in_table("changes")?;
         Ok(Change {
             id,
             kind: record.kind,

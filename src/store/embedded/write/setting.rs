@@ -17,9 +17,9 @@ use crate::store::{Audience, ConversationProfileChange, Renaming, Result};
 pub(crate) fn rename(
     context: &ReadContext,
     state: &ConversationState,
+    id: ConversationId,
     to: &Renaming,
 ) -> Result<Plan<Audience>> {
-    let id = state.conversation.id;
     if context
         .view()
         .has(&key::message(id, to.message.id.order_key()))?
@@ -71,12 +71,12 @@ pub(crate) fn rename(
 pub(crate) fn slow_mode(
     context: &ReadContext,
     state: &ConversationState,
+    id: ConversationId,
     seconds: u32,
     change: &Change,
-) -> Plan<()> {
-    let id = state.conversation.id;
+) -> Result<Plan<()>> {
     if state.head.newest_change >= Some(change.id) {
-        return ((), None);
+        return Ok(((), None));
     }
     let conversation = Arc::new(Conversation {
         slow_mode_seconds: seconds,
@@ -93,7 +93,8 @@ pub(crate) fn slow_mode(
         conversation,
         ..state.with_head(head)
     };
-    ((), Some(state_write(context, state, after, ops, change.id)))
+    let write = state_write(context, state, after, ops, change.id);
+    Ok(((), Some(write)))
 }
 
 pub(crate) fn profiles(
@@ -110,10 +111,10 @@ pub(crate) fn profiles(
 pub(crate) fn profile(
     context: &ReadContext,
     state: &ConversationState,
+    id: ConversationId,
     to: &ConversationProfileChange,
     change: &Change,
 ) -> Result<Plan<Audience>> {
-    let id = state.conversation.id;
     if state.head.newest_change >= Some(change.id) {
         return Ok((state.audience(), None));
     }
