@@ -185,7 +185,7 @@ impl LiveStore for Cql {
         keys: &'a [LiveKey],
     ) -> StoreFuture<'a, Vec<Option<LiveMessage>>> {
         let each = keys.iter().map(|live| self.live_message(*live));
-        Box::pin(concurrently(each.collect()))
+        Box::pin(concurrently(each))
     }
 
     fn live_texts<'a>(&'a self, query: &'a LiveTextQuery) -> StoreFuture<'a, Vec<LiveText>> {

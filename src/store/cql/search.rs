@@ -46,7 +46,7 @@ impl SearchStore for Cql {
                     self.executor.read(&SELECT_DIRECTORIES, values).await?;
                 Ok(rows)
             });
-            let rows = concurrently(pieces.collect()).await?;
+            let rows = concurrently(pieces).await?;
             let mut found: HashMap<Uuid, Option<Vec<u8>>> = rows.into_iter().flatten().collect();
             let each = conversations.iter().map(|id| found.remove(&id.0).flatten());
             Ok(each.collect())
@@ -95,7 +95,7 @@ impl SearchStore for Cql {
                 let values = values![id, segment.segment, number, block.clone(), WRITTEN];
                 self.executor.write(&INSERT_BLOCK, values)
             });
-            concurrently(writes.collect()).await?;
+            concurrently(writes).await?;
             let is_added = swap(Some(claim), to).await?;
             if !is_added {
                 self.delete_search_segments(&[segment]).await?;
@@ -125,7 +125,7 @@ impl SearchStore for Cql {
                     .into_iter()
                     .map(|(number, content)| ((*key, number), content)))
             });
-            let rows = concurrently(pieces.collect()).await?;
+            let rows = concurrently(pieces).await?;
             let mut found: HashMap<_, _> = rows.into_iter().flatten().collect();
             let each = blocks
                 .iter()
@@ -143,7 +143,7 @@ impl SearchStore for Cql {
                 let values = values![DELETED, key.conversation, key.segment];
                 self.executor.write(&DELETE_SEGMENT, values)
             });
-            concurrently(deletions.collect()).await.map(drop)
+            concurrently(deletions).await.map(drop)
         })
     }
 }

@@ -110,7 +110,7 @@ impl Store for Cql {
     ) -> StoreFuture<'a, Vec<Option<Arc<Conversation>>>> {
         Box::pin(async move {
             let each = |id: &ConversationId| self.sends.membership_version(*id);
-            let found = concurrently(conversations.iter().map(each).collect()).await?;
+            let found = concurrently(conversations.iter().map(each)).await?;
             Ok(found
                 .into_iter()
                 .map(|found| found.map(|found| found.conversation))

@@ -1,7 +1,5 @@
 //! Export: users and conversations in the order of their tokens, then the partitions of each conversation.
 
-use uuid::Uuid;
-
 use super::Admin;
 use crate::model::{
     Conversation, ConversationId, Direction, Emoji, Flags, Membership, MessageId, Metadata,
@@ -11,8 +9,7 @@ use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{non_empty, row_limit, user, values};
 use crate::store::cql::message::bucket::id_range::IdRange;
-use crate::store::cql::message::bucket::last_message::LastMessage;
-use crate::store::cql::message::conversation::decode_conversation;
+use crate::store::cql::message::conversation::{ConversationColumns, conversation_columns};
 use crate::store::{ImportPositions, Result, StoredMessage, activity_to_give};
 
 /// Rows of one read.
@@ -24,18 +21,11 @@ macro_rules! users {
     };
 }
 
-macro_rules! conversations {
-    () => {
-        "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history, last_message, last_activity FROM conversations \
-         WHERE token(conversation_id) >= "
-    };
-}
-
 statements! {
     SCAN_USERS: Read concat!(users!(), "? LIMIT ?");
     SCAN_USERS_FROM: Read concat!(users!(), "token(?) LIMIT ?");
-    SCAN_CONVERSATIONS: Read concat!(conversations!(), "? LIMIT ?");
-    SCAN_CONVERSATIONS_FROM: Read concat!(conversations!(), "token(?) LIMIT ?");
+    SCAN_CONVERSATIONS: Read concat!("SELECT ", conversation_columns!(), " FROM conversations WHERE token(conversation_id) >= ? LIMIT ?");
+    SCAN_CONVERSATIONS_FROM: Read concat!("SELECT ", conversation_columns!(), " FROM conversations WHERE token(conversation_id) >= token(?) LIMIT ?");
 }
 
 type UserColumns = (
@@ -77,20 +67,6 @@ impl Admin {
     }
 }
 
-type ConversationColumns = (
-    Uuid,
-    Option<i8>,
-    Option<String>,
-    Option<i64>,
-    Option<String>,
-    Option<Vec<u8>>,
-    Option<bool>,
-    Option<i32>,
-    Option<Vec<u8>>,
-    Option<Vec<u8>>,
-    Option<i64>,
-);
-
 impl Admin {
     /// Skips rows without a kind, which a late write left where no conversation is.
     pub(crate) async fn all_conversations(
@@ -102,39 +78,29 @@ impl Admin {
         let mut found = Vec::with_capacity(limit);
         loop {
             let wanted = (limit - found.len()).min(ROWS_MAX);
-            let is_after = |row: &ConversationColumns| after.is_some_and(|after| after.0 == row.0);
+            let is_after = |row: &ConversationColumns| after.is_some_and(|after| after.0 == row.id);
             let rows = self
                 .rows_after(statements, after.map(|id| values![id]), wanted, is_after)
                 .await?;
             let is_last = rows.len() < wanted;
-            after = rows.last().map_or(after, |row| Some(ConversationId(row.0)));
-            for row in rows {
-                found.extend(conversation_of(row)?);
+            after = rows
+                .last()
+                .map_or(after, |row| Some(ConversationId(row.id)));
+            for row in &rows {
+                let Some(conversation) = row.conversation()? else {
+                    continue;
+                };
+                let activity = row.last_activity.map(Timestamp::from_micros);
+                let activity = activity.unwrap_or(conversation.created_at);
+                let last = row.last_message()?.map(|last| last.id);
+                let activity = activity_to_give(&conversation, last, activity);
+                found.push((conversation, activity));
             }
             if is_last || found.len() == limit {
                 return Ok(found);
             }
         }
     }
-}
-
-fn conversation_of(
-    mut columns: ConversationColumns,
-) -> Result<Option<(Conversation, Option<Timestamp>)>> {
-    let (last, last_activity) = (columns.9.take(), columns.10);
-    let (id, kind, name, created_at, created_by, input_hash, is_large, slow, history, ..) = columns;
-    let columns = (
-        kind, name, created_at, created_by, input_hash, is_large, slow, history,
-    );
-    let Some(conversation) = decode_conversation(ConversationId(id), columns)? else {
-        return Ok(None);
-    };
-    let last = last
-        .map(|bytes| LastMessage::decode("conversations", &bytes))
-        .transpose()?;
-    let last_activity = last_activity.map_or(conversation.created_at, Timestamp::from_micros);
-    let activity = activity_to_give(&conversation, last.map(|last| last.id), last_activity);
-    Ok(Some((conversation, activity)))
 }
 
 impl Admin {
@@ -157,7 +123,7 @@ impl Admin {
             let positions = ImportPositions::of(&one, row.read_up_to(), row.flags);
             Ok((one.user, one.membership, positions))
         });
-        concurrently(each.collect()).await
+        concurrently(each).await
     }
 
     /// Messages after an id, the oldest first. Damaged rows are among them.

@@ -77,10 +77,10 @@ impl Admin {
         let outcomes = outcomes.collect::<Result<_>>()?;
         // Bans are written first, as a participant with a membership counts as imported.
         let each = plan.added.iter().map(|row| self.write_row(row));
-        concurrently(each.collect()).await?;
+        concurrently(each).await?;
         let each = plan.imported.values();
         let each = each.map(|imported| self.write_import(imported));
-        concurrently(each.collect()).await?;
+        concurrently(each).await?;
         Ok(outcomes)
     }
 
@@ -130,7 +130,7 @@ impl Admin {
         let each = by_conversation
             .into_iter()
             .map(async |(id, rows)| Ok((id, self.load_one(id, &rows).await?)));
-        Ok(concurrently(each.collect()).await?.into_iter().collect())
+        Ok(concurrently(each).await?.into_iter().collect())
     }
 
     async fn load_one(
@@ -190,7 +190,7 @@ impl Admin {
             let is_present = self.is_present(key, imported).await?;
             Ok(is_present.then_some(key))
         });
-        let present = concurrently(each.collect()).await?;
+        let present = concurrently(each).await?;
         Ok(present.into_iter().flatten().collect())
     }
 
@@ -260,7 +260,7 @@ impl Admin {
             profile.app_key.as_ref()
         });
         let each = keys.map(async |key| Ok((key, self.messages.app_key_claim(key).await?)));
-        let claims = concurrently(each.collect()).await?.into_iter();
+        let claims = concurrently(each).await?.into_iter();
         Ok(claims
             .filter_map(|(key, claim)| Some((key, claim?.conversation)))
             .collect())
@@ -306,7 +306,7 @@ impl Admin {
             let holder = self.participants.conversation_of_pair(&pair).await?;
             Ok(holder.map(|holder| (pair, holder)))
         });
-        let taken = concurrently(each.collect()).await?;
+        let taken = concurrently(each).await?;
         Ok(taken.into_iter().flatten().collect())
     }
 

@@ -150,12 +150,7 @@ impl Admin {
         let unknown = present
             .iter()
             .filter(|bucket| self.fills.get(id, **bucket).is_none());
-        concurrently(
-            unknown
-                .map(|bucket| self.fill_of(id, *bucket, bytes_each))
-                .collect(),
-        )
-        .await?;
+        concurrently(unknown.map(|bucket| self.fill_of(id, *bucket, bytes_each))).await?;
         let rates = MessageRates::of(messages);
         let place = |message: &Arc<Message>| {
             let bucket = self.room_for(id, message, rates.width_for(message));
@@ -231,8 +226,7 @@ impl Admin {
         concurrently(
             batches
                 .into_iter()
-                .map(|writes| self.executor.write_all(writes))
-                .collect(),
+                .map(|writes| self.executor.write_all(writes)),
         )
         .await?;
         Ok(())

@@ -117,14 +117,10 @@ impl Admin {
         let keyed = placed
             .iter()
             .filter(|(message, _)| message.client_key.is_some());
-        concurrently(
-            keyed
-                .map(|(message, bucket)| {
-                    let hash = imported.input_hashes.get(&message.id).copied();
-                    self.sends.claim_imported_key(message, *bucket, hash)
-                })
-                .collect(),
-        )
+        concurrently(keyed.map(|(message, bucket)| {
+            let hash = imported.input_hashes.get(&message.id).copied();
+            self.sends.claim_imported_key(message, *bucket, hash)
+        }))
         .await?;
 
         let head = ImportedHead::of(imported, conversation, &placed);
@@ -172,7 +168,7 @@ impl Admin {
                     .put_imported_reactions(id, *message, bucket, reactions),
             )
         });
-        concurrently(each.collect()).await?;
+        concurrently(each).await?;
         Ok(())
     }
 
@@ -191,7 +187,7 @@ impl Admin {
             let bucket = imported.bucket_of(*message, placed)?;
             Some(self.messages.put_imported_pin(id, *message, bucket, pin))
         });
-        concurrently(each.collect()).await?;
+        concurrently(each).await?;
         Ok(())
     }
 
@@ -227,7 +223,7 @@ impl Admin {
                 .put_mentioned_up_to(&mut writes, user, conversation.id, everyone);
             self.executor.write_all(writes).await
         });
-        concurrently(each.collect()).await?;
+        concurrently(each).await?;
         Ok(())
     }
 
@@ -319,7 +315,7 @@ impl Admin {
                     .put_large(&mut writes, user, conversation.id, REGISTER_TIMESTAMP);
                 self.executor.write_all(writes)
             };
-            concurrently(users.map(put).collect()).await?;
+            concurrently(users.map(put)).await?;
         }
         if is_large && !conversation.is_large {
             let mut flag = Writes::logged();
@@ -362,7 +358,7 @@ impl Admin {
             }
             self.executor.write_all(writes).await
         });
-        concurrently(each.collect()).await?;
+        concurrently(each).await?;
         Ok(())
     }
 
@@ -385,7 +381,7 @@ impl Admin {
         let entries = imported.added.iter().map(|(user, membership, positions)| {
             self.put_entry(id, user, membership, positions, head, is_large)
         });
-        concurrently(entries.collect()).await?;
+        concurrently(entries).await?;
         let mut seen = imported.seen.clone();
         let mut pieces = imported.added.chunks(BATCH_ROWS_MAX).peekable();
         while let Some(piece) = pieces.next() {

@@ -2,12 +2,10 @@
 //!
 //! Several rows may share a token, so a piece begins at the token of the last row of the previous piece and skips the rows up to that one.
 
-use scylla::deserialize::row::DeserializeRow;
-
 use super::Admin;
 use crate::store::Result;
 use crate::store::cql::driver::statement::Statement;
-use crate::store::cql::driver::value::{IntoValue as _, Values, row_limit, values};
+use crate::store::cql::driver::value::{IntoValue as _, OwnedRow, Values, row_limit, values};
 
 /// The smallest token.
 const FIRST: i64 = i64::MIN;
@@ -15,16 +13,13 @@ const FIRST: i64 = i64::MIN;
 impl Admin {
     /// The rows after the one with a partition key, fewer than `limit` only at the end of the table. The first statement begins at a token,
     /// the second at the token of a key.
-    pub(super) async fn rows_after<R>(
+    pub(super) async fn rows_after<R: OwnedRow>(
         &self,
         (first, from): (&'static Statement, &'static Statement),
         after: Option<Values>,
         limit: usize,
         is_after: impl Fn(&R) -> bool,
-    ) -> Result<Vec<R>>
-    where
-        R: for<'frame> DeserializeRow<'frame, 'frame>,
-    {
+    ) -> Result<Vec<R>> {
         let Some(after) = after else {
             return self
                 .executor

@@ -151,7 +151,7 @@ impl CqlPieceCheck<'_> {
                 repair,
             )))
         });
-        let found = concurrently(each.collect()).await?.into_iter().flatten();
+        let found = concurrently(each).await?.into_iter().flatten();
         self.verified.findings.extend(found);
         let last = rows.last().filter(|_| rows.len() == PARTITIONS_MAX);
         Ok(last.map(|(id, width, start)| {
@@ -254,12 +254,10 @@ impl CqlPieceCheck<'_> {
                 if !entry.is_some_and(|entry| entry.is_joined()) {
                     return Ok(None);
                 }
-                let row: Option<(Option<Vec<u8>>,)> = admin
-                    .executor
-                    .read_one(&SELECT_MEMBERSHIP, values![id, owner])
-                    .await?;
-                let given = row
-                    .and_then(|(bytes,)| bytes)
+                let values = values![id, owner];
+                let cell: Option<Vec<u8>> =
+                    admin.executor.read_cell(&SELECT_MEMBERSHIP, values).await?;
+                let given = cell
                     .map(|bytes| decode_membership("participants_by_conversation", &bytes))
                     .transpose()?;
                 if given.is_some_and(|given| given.is_joined()) {
@@ -286,7 +284,7 @@ impl CqlPieceCheck<'_> {
                     repair,
                 )))
             });
-            let found = concurrently(each.collect()).await?.into_iter().flatten();
+            let found = concurrently(each).await?.into_iter().flatten();
             self.verified.findings.extend(found);
             if is_last {
                 return Ok(());
@@ -357,7 +355,7 @@ impl CqlPieceCheck<'_> {
                 repair,
             )))
         });
-        let found = concurrently(each.collect()).await?.into_iter().flatten();
+        let found = concurrently(each).await?.into_iter().flatten();
         self.verified.findings.extend(found);
         let last = rows.last().filter(|_| rows.len() == PARTITIONS_MAX);
         Ok(last.map(|(id, message)| {

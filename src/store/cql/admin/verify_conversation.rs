@@ -91,7 +91,7 @@ pub(super) async fn check(
         .filter(|(user, membership)| membership.is_joined() && !user.is_agent());
     let entries = joined
         .map(|(user, membership)| check.entry(user, membership, &expected, &mentions, is_large));
-    let found = concurrently(entries.collect()).await?;
+    let found = concurrently(entries).await?;
     let found = found.into_iter().flatten();
     check.verified.findings.extend(found);
     check.count(count).await?;

@@ -41,20 +41,16 @@ impl Admin {
 
     /// The settings that both copies should have. `None` if they have.
     async fn diverged_settings(&self, id: ConversationId) -> Result<Option<HistorySettings>> {
-        let row = self
-            .executor
-            .read_one::<(Option<Vec<u8>>,)>(&SELECT_HISTORY_CELL, values![id]);
-        let Some((cell,)) = row.await? else {
+        let cell = self.executor.read_cell(&SELECT_HISTORY_CELL, values![id]);
+        let cell: Option<Vec<u8>> = cell.await?;
+        // An import writes no copy: readers then take the row of the conversation.
+        let Some(cell) = cell else {
             return Ok(None);
         };
         let Some(found) = self.messages.conversation(id).await? else {
             return Ok(None);
         };
         let truth = found.conversation.history;
-        // An import writes no copy: readers then take the row of the conversation.
-        let Some(cell) = cell else {
-            return Ok(None);
-        };
         let copy = decode_history(Some(&cell))?;
         let settings = HistorySettings {
             floor: truth.floor.max(copy.floor),

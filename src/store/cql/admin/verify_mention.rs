@@ -113,7 +113,7 @@ impl Admin {
             let each = all
                 .iter()
                 .map(|one| self.inboxes.has_mention(id, message.id, one));
-            let found = concurrently(each.collect()).await?;
+            let found = concurrently(each).await?;
             if found.iter().all(|is_counted| *is_counted) {
                 continue;
             }

@@ -201,9 +201,7 @@ impl ConversationCheck<'_> {
             return Ok(!admin.inboxes.large_among(user, &[id]).await?.is_empty());
         }
         let values = values![user, slot_of(at), id];
-        let hint = admin
-            .executor
-            .read_one::<(Option<i64>,)>(&SELECT_HINT, values);
+        let hint = admin.executor.read_one::<(Option<i64>,)>(&SELECT_HINT, values);
         Ok(hint.await?.is_some())
     }
 

@@ -37,11 +37,7 @@ pub(crate) async fn read_notices(
         .max(last.saturating_sub(i32::try_from(MINUTES_MAX).unwrap_or(i32::MAX)));
     let reads =
         (first..=last).map(|minute| read_minute(executor, server, lane, minute, (after, up_to)));
-    Ok(concurrently(reads.collect())
-        .await?
-        .into_iter()
-        .flatten()
-        .collect())
+    Ok(concurrently(reads).await?.into_iter().flatten().collect())
 }
 
 async fn read_minute(

@@ -36,7 +36,7 @@ pub(crate) async fn read_sessions(executor: &Executor, users: &[UserId]) -> Resu
         .chunks(USERS_AT_ONCE)
         .map(|some| session_rows(executor, some));
     let mut sessions = Vec::new();
-    for (name, kind, server) in concurrently(reads.collect()).await?.into_iter().flatten() {
+    for (name, kind, server) in concurrently(reads).await?.into_iter().flatten() {
         // A later version may register for a reason that this one does not know.
         let Some(kind) = SessionKind::from_number(kind) else {
             continue;
@@ -61,9 +61,5 @@ async fn session_rows(executor: &Executor, users: &[UserId]) -> Result<Vec<Sessi
         return Ok(rows);
     }
     let alone = users.iter().map(|user| read(std::slice::from_ref(user)));
-    Ok(concurrently(alone.collect())
-        .await?
-        .into_iter()
-        .flatten()
-        .collect())
+    Ok(concurrently(alone).await?.into_iter().flatten().collect())
 }

@@ -20,6 +20,7 @@ use super::nodes::table::NodeTable;
 use super::open_error::ClusterOpenError;
 use super::request::hedging::Hedging;
 use super::statement::ExecutionProfiles;
+use crate::store::Cause;
 use crate::store::cluster::WRITE_ATTEMPT_MAX;
 
 /// The time beyond which a write waits for the coordinator, which itself waits 2 s for replicas and then reports how many have answered.
@@ -48,7 +49,10 @@ pub(crate) async fn connect(
 ) -> Result<Session, ClusterOpenError> {
     let tls = match &address.tls {
         Tls::Off => None,
-        tls @ (Tls::System | Tls::Roots(_)) => Some(Arc::new(trust(tls)?)),
+        tls @ (Tls::System | Tls::Roots(_)) => {
+            let config = trust(tls).map_err(|source| ClusterOpenError::Roots { source })?;
+            Some(Arc::new(config))
+        }
     };
     let mut builder = SessionBuilder::new()
         .known_nodes(&address.contact_points)
@@ -129,8 +133,7 @@ fn profile(address: &Address) -> ExecutionProfileBuilder {
         .load_balancing_policy(node_order(address))
 }
 
-fn trust(tls: &Tls) -> Result<rustls::ClientConfig, ClusterOpenError> {
-    let unreadable = |source: crate::store::Cause| ClusterOpenError::Roots { source };
+fn trust(tls: &Tls) -> Result<rustls::ClientConfig, Cause> {
     let mut roots = rustls::RootCertStore::empty();
     match tls {
         Tls::Off => {}
@@ -139,24 +142,18 @@ fn trust(tls: &Tls) -> Result<rustls::ClientConfig, ClusterOpenError> {
             roots.add_parsable_certificates(found.certs);
         }
         Tls::Roots(file) => {
-            for certificate in
-                CertificateDer::pem_file_iter(file).map_err(|error| unreadable(Box::new(error)))?
-            {
-                let certificate = certificate.map_err(|error| unreadable(Box::new(error)))?;
-                roots
-                    .add(certificate)
-                    .map_err(|error| unreadable(Box::new(error)))?;
+            for certificate in CertificateDer::pem_file_iter(file)? {
+                roots.add(certificate?)?;
             }
         }
     }
     if roots.is_empty() {
-        return Err(unreadable("no root certificate was found".into()));
+        return Err("no root certificate was found".into());
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config =
-        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = rustls::ClientConfig::builder_with_provider(provider);
     Ok(config
-        .map_err(|error| unreadable(Box::new(error)))?
+        .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth())
 }

@@ -80,11 +80,7 @@ pub(super) async fn record(
     name: &str,
 ) -> Result<(), ClusterOpenError> {
     let statement = format!("ALTER TABLE \"{keyspace}\".{TABLE} WITH comment = '{RECORD}{name}'");
-    session
-        .query_unpaged(unprepared::patient(&statement), ())
-        .await
-        .map(drop)
-        .map_err(|error| unprepared::failed(Box::new(error)))
+    unprepared::execute(session, &statement, ()).await
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ pub(crate) mod batch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::vec;
 
-use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
-use scylla::deserialize::row::DeserializeRow;
+use futures_util::stream::{self, Buffered, Iter, TryCollect};
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use scylla::errors::ExecutionError;
 use scylla::response::query_result::QueryResult;
 use uuid::Uuid;
@@ -24,9 +25,9 @@ use super::request::metrics::{RequestKind, RequestMetrics};
 use super::request::permits::{RequestPermit, RequestPermits};
 use super::request::range_limiter::{RangeLimiter, RangePermit};
 use super::statement::{Kind, Statement};
-use super::value::Values;
+use super::value::{OwnedRow, Values, owned_rows};
 use crate::metrics::Metrics;
-use crate::store::{Error, Result};
+use crate::store::{Cause, Error, Result};
 
 /// Partitions that one read names in an `IN`. Its coordinator reads them concurrently, so a list of small rows costs one statement for many.
 pub(crate) const PARTITIONS_MAX: usize = 16;
@@ -67,14 +68,11 @@ impl Executor {
     }
 
     /// All rows of a statement, which bounds them by its LIMIT or its keys.
-    pub(crate) async fn read<R>(
+    pub(crate) async fn read<R: OwnedRow>(
         &self,
         statement: &'static Statement,
         values: Values,
-    ) -> Result<Vec<R>>
-    where
-        R: for<'frame> DeserializeRow<'frame, 'frame>,
-    {
+    ) -> Result<Vec<R>> {
         let answer = self.query(statement, &values).await?;
         let rows = rows(statement, answer)?;
         self.rows_read
@@ -82,26 +80,33 @@ impl Executor {
         Ok(rows)
     }
 
-    pub(crate) async fn read_one<R>(
+    pub(crate) async fn read_one<R: OwnedRow>(
         &self,
         statement: &'static Statement,
         values: Values,
-    ) -> Result<Option<R>>
-    where
-        R: for<'frame> DeserializeRow<'frame, 'frame>,
-    {
+    ) -> Result<Option<R>> {
         Ok(self.read(statement, values).await?.into_iter().next())
     }
 
-    /// The row of a statement, and the node that coordinated it.
-    pub(crate) async fn read_one_with_node<R>(
+    /// The only column of a statement, where there is such a row with a value in it.
+    pub(crate) async fn read_cell<T>(
         &self,
         statement: &'static Statement,
         values: Values,
-    ) -> Result<(Option<R>, Uuid)>
+    ) -> Result<Option<T>>
     where
-        R: for<'frame> DeserializeRow<'frame, 'frame>,
+        (Option<T>,): OwnedRow,
     {
+        let row = self.read_one::<(Option<T>,)>(statement, values).await?;
+        Ok(row.and_then(|(value,)| value))
+    }
+
+    /// The row of a statement, and the node that coordinated it.
+    pub(crate) async fn read_one_with_node<R: OwnedRow>(
+        &self,
+        statement: &'static Statement,
+        values: Values,
+    ) -> Result<(Option<R>, Uuid)> {
         let answer = self.query(statement, &values).await?;
         let node = answer.request_coordinator().node().host_id;
         Ok((rows(statement, answer)?.into_iter().next(), node))
@@ -128,14 +133,11 @@ impl Executor {
 
     /// Compare-and-set by a lightweight transaction. `None` if the condition held; otherwise the present row, in the columns of the answer:
     /// `[applied]`, then the row's own. After `OutcomeUnknown` either may be true.
-    pub(crate) async fn write_if<R>(
+    pub(crate) async fn write_if<R: OwnedRow>(
         &self,
         statement: &'static Statement,
         values: Values,
-    ) -> Result<Option<R>>
-    where
-        R: for<'frame> DeserializeRow<'frame, 'frame>,
-    {
+    ) -> Result<Option<R>> {
         let _permit = self.write_permit(statement.kind).await?;
         let range = self.admit(&[statement], std::slice::from_ref(&values))?;
         // A claim that is done shows nobody anything before the write that follows it.
@@ -146,14 +148,11 @@ impl Executor {
             }
         };
         let answer = self.execute(kind, statement, &values, error_of);
-        decided(range.settle(answer.await)?)
+        decided(range.settle(answer.await)?).map_err(Error::OutcomeUnknown)
     }
 
     /// Compare-and-set of several rows of one partition: all of them or none.
-    pub(crate) async fn write_all_if<R>(&self, writes: Writes) -> Result<Option<R>>
-    where
-        R: for<'frame> DeserializeRow<'frame, 'frame>,
-    {
+    pub(crate) async fn write_all_if<R: OwnedRow>(&self, writes: Writes) -> Result<Option<R>> {
         let _permit = self.write_permit(Kind::Conditional).await?;
         let range = self.admit(&writes.statements, &writes.values)?;
         let (mut batch, values) = self.prepared_batch(writes);
@@ -167,7 +166,7 @@ impl Executor {
         let never = || std::future::pending().boxed();
         let kind = RequestKind::Conditional;
         let answer = self.hedging.run(kind, &attempt, first.boxed(), never);
-        decided(range.settle(answer.await)?)
+        decided(range.settle(answer.await)?).map_err(Error::OutcomeUnknown)
     }
 
     /// Whether any node answers.
@@ -277,47 +276,26 @@ impl Executor {
 }
 
 /// Runs requests concurrently, at most [`CONCURRENCY`] of them, and returns their results in order.
-pub(crate) async fn concurrently<T>(
-    requests: Vec<impl Future<Output = Result<T>>>,
-) -> Result<Vec<T>> {
-    stream::iter(requests)
-        .buffered(CONCURRENCY)
-        .try_collect()
-        .await
+pub(crate) fn concurrently<T, F: Future<Output = Result<T>>>(
+    requests: impl IntoIterator<Item = F>,
+) -> TryCollect<Buffered<Iter<vec::IntoIter<F>>>, Vec<T>> {
+    // The requests are made at once, so that a task that awaits them holds no iterator.
+    let requests: Vec<F> = requests.into_iter().collect();
+    stream::iter(requests).buffered(CONCURRENCY).try_collect()
 }
 
-fn rows<R>(statement: &Statement, answer: QueryResult) -> Result<Vec<R>>
-where
-    R: for<'frame> DeserializeRow<'frame, 'frame>,
-{
-    let unreadable = |cause: crate::store::Cause| {
+fn rows<R: OwnedRow>(statement: &Statement, answer: QueryResult) -> Result<Vec<R>> {
+    owned_rows(answer).map_err(|cause| {
         tracing::error!(statement = statement.name, %cause, "the store cannot decode the rows of a statement; run `wideroom verify`");
         corrupt("a table", cause)
-    };
-    let rows = answer
-        .into_rows_result()
-        .map_err(|error| unreadable(error.into()))?;
-    let rows = rows.rows::<R>().map_err(|error| unreadable(error.into()))?;
-    rows.collect::<Result<_, _>>()
-        .map_err(|error| unreadable(error.into()))
+    })
 }
 
 /// Reads `[applied]`, the first column. If it is true, Cassandra sends nothing else, and ScyllaDB the previous row.
-fn decided<R>(answer: QueryResult) -> Result<Option<R>>
-where
-    R: for<'frame> DeserializeRow<'frame, 'frame>,
-{
-    let unreadable = |cause: crate::store::Cause| Error::OutcomeUnknown(cause);
-    let rows = answer
-        .into_rows_result()
-        .map_err(|error| unreadable(error.into()))?;
-    let first = rows
-        .rows::<scylla::value::Row>()
-        .map_err(|error| unreadable(error.into()))?
-        .next();
-    let first = first
-        .ok_or_else(|| unreadable("a conditional write without an answer".into()))?
-        .map_err(|error| unreadable(error.into()))?;
+fn decided<R: OwnedRow>(answer: QueryResult) -> std::result::Result<Option<R>, Cause> {
+    let rows = answer.into_rows_result()?;
+    let first = rows.rows::<scylla::value::Row>()?.next();
+    let first = first.ok_or("a conditional write without an answer")??;
     let is_applied = matches!(
         first.columns.first(),
         Some(Some(scylla::value::CqlValue::Boolean(true)))
@@ -325,7 +303,5 @@ where
     if is_applied {
         return Ok(None);
     }
-    rows.first_row::<R>()
-        .map(Some)
-        .map_err(|error| unreadable(error.into()))
+    Ok(Some(rows.first_row::<R>()?))
 }

@@ -22,7 +22,8 @@ use super::schema::{
     in_keyspace, is_speculative, speculation_of, with_options,
 };
 use super::scylladb;
-use super::unprepared::{self, STATEMENT_MAX, patient};
+use super::unprepared::{self, STATEMENT_MAX, execute, patient};
+use super::value::owned_rows;
 use crate::clock::Clock;
 
 /// The default replication factor: the number of nodes, at most this.
@@ -51,7 +52,6 @@ pub async fn migrate(
     clock: &dyn Clock,
 ) -> Result<Migrated, ClusterOpenError> {
     let session = connect(address, STATEMENT_MAX).await?;
-    let failed = |error: ExecutionError| unprepared::failed(Box::new(error));
     let (data_centre, nodes) = data_centre::of_address(&session, address)?;
     let replication = replication.unwrap_or(nodes.clamp(1, REPLICATION_DEFAULT_MAX));
     if replication > nodes {
@@ -66,14 +66,8 @@ pub async fn migrate(
     let made = format!(
         "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', '{data_centre}': {replication}}}{more}"
     );
-    session
-        .query_unpaged(patient(&made), ())
-        .await
-        .map_err(failed)?;
-    session
-        .query_unpaged(patient(&in_keyspace(SCHEMA_MIGRATIONS, keyspace)), ())
-        .await
-        .map_err(failed)?;
+    execute(&session, &made, ()).await?;
+    execute(&session, &in_keyspace(SCHEMA_MIGRATIONS, keyspace), ()).await?;
     match data_centre::recorded(&session, keyspace).await? {
         None => data_centre::record(&session, keyspace, &data_centre).await?,
         Some(recorded) if recorded == data_centre => {}
@@ -97,10 +91,7 @@ pub async fn migrate(
         }
         for statement in migration.statements {
             let statement = in_keyspace(&with_options(statement), keyspace);
-            session
-                .query_unpaged(patient(&statement), ())
-                .await
-                .map_err(failed)?;
+            execute(&session, &statement, ()).await?;
         }
         for added in migration.columns {
             add_columns(&session, keyspace, added).await?;
@@ -109,9 +100,7 @@ pub async fn migrate(
         if !speculative.is_empty() {
             set_speculation(&session, keyspace, &speculative).await?;
         }
-        record(&session, keyspace, migration, is_new, clock)
-            .await
-            .map_err(failed)?;
+        record(&session, keyspace, migration, is_new, clock).await?;
         applied.push(migration.version);
     }
     refuse_newer(&session, address).await?;
@@ -166,26 +155,23 @@ async fn record(
     migration: &Migration,
     is_new: bool,
     clock: &dyn Clock,
-) -> Result<(), ExecutionError> {
+) -> Result<(), ClusterOpenError> {
     let (version, checksum) = (migration.version, migration.checksum());
     let (columns, marks) = if version < OLDEST_SERVER_SINCE {
         ("version, checksum, applied_at", "?, ?, ?")
     } else {
         ("version, checksum, applied_at, oldest_server", "?, ?, ?, ?")
     };
-    let insert = patient(&format!(
+    let insert = format!(
         "INSERT INTO \"{keyspace}\".schema_migrations ({columns}) VALUES ({marks}) IF NOT EXISTS"
-    ));
+    );
     let applied_at = clock.now().micros();
     if version < OLDEST_SERVER_SINCE {
-        let row = (version, checksum, applied_at);
-        session.query_unpaged(insert, row).await?;
-    } else {
-        let oldest_server = if is_new { version } else { OLDEST_SERVER_MIN };
-        let row = (version, checksum, applied_at, oldest_server);
-        session.query_unpaged(insert, row).await?;
+        return execute(session, &insert, (version, checksum, applied_at)).await;
     }
-    Ok(())
+    let oldest_server = if is_new { version } else { OLDEST_SERVER_MIN };
+    let row = (version, checksum, applied_at, oldest_server);
+    execute(session, &insert, row).await
 }
 
 /// Ends an upgrade: from now on older servers are refused, and new forms may be written. An error
@@ -198,10 +184,7 @@ pub async fn finish(address: &Address) -> Result<i32, ClusterOpenError> {
     let finished = format!(
         "UPDATE \"{keyspace}\".schema_migrations SET oldest_server = ? WHERE version = ? IF EXISTS"
     );
-    session
-        .query_unpaged(patient(&finished), (newest(), newest()))
-        .await
-        .map_err(|error| unprepared::failed(Box::new(error)))?;
+    execute(&session, &finished, (newest(), newest())).await?;
     Ok(newest())
 }
 
@@ -271,18 +254,14 @@ async fn add_columns(
     let Some(statement) = lacking.or_else(|| added.statement(&[])) else {
         return Ok(());
     };
-    let statement = patient(&in_keyspace(&statement, keyspace));
-    let Err(error) = session.query_unpaged(statement, ()).await else {
+    let Err(error) = execute(session, &in_keyspace(&statement, keyspace), ()).await else {
         return Ok(());
     };
     if added.statement(&present().await?).is_some() {
-        return Err(unprepared::failed(Box::new(error)));
+        return Err(error);
     }
-    session
-        .await_schema_agreement()
-        .await
-        .map(drop)
-        .map_err(|error| unprepared::failed(Box::new(error)))
+    let agreed = session.await_schema_agreement().await;
+    agreed.map(drop).map_err(unprepared::failed)
 }
 
 /// Alters the tables that were created without the option.
@@ -300,11 +279,7 @@ async fn set_speculation(
         if option.is_some_and(is_speculative) {
             continue;
         }
-        let statement = patient(&in_keyspace(&speculation_of(table), keyspace));
-        session
-            .query_unpaged(statement, ())
-            .await
-            .map_err(|error| unprepared::failed(Box::new(error)))?;
+        execute(session, &in_keyspace(&speculation_of(table), keyspace), ()).await?;
     }
     Ok(())
 }
@@ -386,9 +361,9 @@ async fn is_applied(
             _,
         ))) => return Ok(false),
         Err(ExecutionError::PrepareError(_)) => return Ok(false),
-        Err(error) => return Err(unprepared::failed(Box::new(error))),
+        Err(error) => return Err(unprepared::failed(error)),
     };
-    let rows = unprepared::rows::<(Option<String>,)>(answer)?;
+    let rows = owned_rows::<(Option<String>,)>(answer).map_err(unprepared::failed)?;
     match rows.into_iter().next() {
         None => Ok(false),
         Some((checksum,)) if checksum.as_deref() == Some(migration.checksum().as_str()) => Ok(true),

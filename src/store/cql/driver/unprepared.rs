@@ -4,12 +4,11 @@
 use std::time::Duration;
 
 use scylla::client::session::Session;
-use scylla::deserialize::row::DeserializeRow;
-use scylla::response::query_result::QueryResult;
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::Statement;
 
 use super::open_error::ClusterOpenError;
+use super::value::{OwnedRow, owned_rows};
 use crate::store::Cause;
 
 /// The deadline of a schema change: it waits for all nodes to agree, and a busy node may answer nothing else meanwhile.
@@ -23,33 +22,29 @@ pub(super) fn patient(text: &str) -> Statement {
     statement
 }
 
+/// Runs a statement that has no rows.
+pub(super) async fn execute(
+    session: &Session,
+    statement: &str,
+    values: impl SerializeRow,
+) -> Result<(), ClusterOpenError> {
+    let answer = session.query_unpaged(patient(statement), values).await;
+    answer.map(drop).map_err(failed)
+}
+
 /// All rows of a statement.
-pub(super) async fn read<R>(
+pub(super) async fn read<R: OwnedRow>(
     session: &Session,
     statement: impl Into<Statement>,
     values: impl SerializeRow,
-) -> Result<Vec<R>, ClusterOpenError>
-where
-    R: for<'frame> DeserializeRow<'frame, 'frame>,
-{
+) -> Result<Vec<R>, ClusterOpenError> {
     let answer = session.query_unpaged(statement, values).await;
-    rows(answer.map_err(|error| failed(Box::new(error)))?)
-}
-
-/// The rows of an answer.
-pub(super) fn rows<R>(answer: QueryResult) -> Result<Vec<R>, ClusterOpenError>
-where
-    R: for<'frame> DeserializeRow<'frame, 'frame>,
-{
-    let rows = answer
-        .into_rows_result()
-        .map_err(|error| failed(Box::new(error)))?;
-    let rows = rows.rows::<R>().map_err(|error| failed(Box::new(error)))?;
-    rows.collect::<Result<_, _>>()
-        .map_err(|error| failed(Box::new(error)))
+    owned_rows(answer.map_err(failed)?).map_err(failed)
 }
 
 /// The error of a migration, or of a check at start, that the cluster does not let go on.
-pub(super) fn failed(source: Cause) -> ClusterOpenError {
-    ClusterOpenError::Migrate { source }
+pub(super) fn failed(source: impl Into<Cause>) -> ClusterOpenError {
+    ClusterOpenError::Migrate {
+        source: source.into(),
+    }
 }

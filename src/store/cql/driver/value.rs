@@ -1,5 +1,7 @@
 //! Values: how they are bound to statements, and decoded from rows.
 
+use scylla::deserialize::row::DeserializeRow;
+use scylla::response::query_result::QueryResult;
 use scylla::value::{CqlTimeuuid, CqlValue, MaybeUnset};
 use uuid::Uuid;
 
@@ -7,7 +9,7 @@ use super::error::corrupt;
 use crate::model::{
     ActPosition, ConversationId, OrderKey, ReadMarker, TimeUuid, Timestamp, UserId,
 };
-use crate::store::Result;
+use crate::store::{Cause, Result};
 
 /// The write timestamp of every maximum register: of two cells with one timestamp, the one with the greater bytes wins.
 pub(crate) const REGISTER_TIMESTAMP: i64 = 1;
@@ -80,6 +82,17 @@ pub(crate) fn set<T: IntoCql>(values: impl IntoIterator<Item = T>) -> CqlValue {
 /// For `(a, b) IN ?`.
 pub(crate) fn pair(one: impl IntoCql, other: impl IntoCql) -> CqlValue {
     CqlValue::Tuple(vec![Some(one.into_cql()), Some(other.into_cql())])
+}
+
+/// A row that borrows nothing from the answer.
+pub(crate) trait OwnedRow: for<'frame> DeserializeRow<'frame, 'frame> {}
+
+impl<R: for<'frame> DeserializeRow<'frame, 'frame>> OwnedRow for R {}
+
+/// The rows of an answer.
+pub(crate) fn owned_rows<R: OwnedRow>(answer: QueryResult) -> std::result::Result<Vec<R>, Cause> {
+    let rows = answer.into_rows_result()?;
+    Ok(rows.rows::<R>()?.collect::<std::result::Result<_, _>>()?)
 }
 
 macro_rules! values {

@@ -287,7 +287,7 @@ impl Inboxes {
             }
             self.executor.write_all(writes).await
         });
-        concurrently(pieces.collect()).await.map(drop)
+        concurrently(pieces).await.map(drop)
     }
 
     /// Deletes stale hints, and restores the true ones in case the send that owes them is still in flight. Each write has the timestamp of

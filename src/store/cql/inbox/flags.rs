@@ -3,6 +3,8 @@
 //! The write timestamp of a flag is the moment of its change, or just after the value that it replaces if that is later: a server whose
 //! clock is behind cannot lose the newest change. Two devices that set different flags at the same moment write different cells.
 
+use scylla::DeserializeRow;
+
 use super::Inboxes;
 use crate::model::{ConversationId, Flags, NotificationLevel, Timestamp, UserId};
 use crate::store::cql::driver::executor::batch::Writes;
@@ -22,17 +24,19 @@ statements! {
     UPDATE_ARCHIVE: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET archived_at = ? WHERE user_id = ? AND conversation_id = ?";
 }
 
-type FlagColumns = (
-    Option<Vec<u8>>,
-    Option<bool>,
-    Option<bool>,
-    Option<i64>,
-    Option<i8>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-);
+#[derive(DeserializeRow)]
+#[scylla(flavor = "enforce_order", skip_name_checks)]
+struct FlagColumns {
+    membership: Option<Vec<u8>>,
+    is_muted: Option<bool>,
+    is_pinned: Option<bool>,
+    archived_at: Option<i64>,
+    level: Option<i8>,
+    muted_at: Option<i64>,
+    pinned_at: Option<i64>,
+    archive_at: Option<i64>,
+    level_at: Option<i64>,
+}
 
 /// Flags, with the write timestamp of each.
 pub(crate) struct WrittenFlags {
@@ -75,31 +79,17 @@ impl Inboxes {
         user: &UserId,
         conversation: ConversationId,
     ) -> Result<Option<WrittenFlags>> {
-        let columns = self
+        let row: Option<FlagColumns> = self
             .executor
-            .read_one::<FlagColumns>(&SELECT_FLAGS, values![user, conversation])
+            .read_one(&SELECT_FLAGS, values![user, conversation])
             .await?;
-        let Some((
-            Some(_membership),
-            is_muted,
-            is_pinned,
-            archived_at,
-            level,
-            muted_at,
-            pinned_at,
-            archive_at,
-            level_at,
-        )) = columns
-        else {
-            return Ok(None);
-        };
-        let at = Option::unwrap_or_default;
-        Ok(Some(WrittenFlags {
-            flags: decode_flags(is_muted, is_pinned, archived_at, level),
-            muted_at: at(muted_at),
-            pinned_at: at(pinned_at),
-            archive_at: at(archive_at),
-            level_at: at(level_at),
+        let present = row.filter(|row| row.membership.is_some());
+        Ok(present.map(|row| WrittenFlags {
+            flags: decode_flags(row.is_muted, row.is_pinned, row.archived_at, row.level),
+            muted_at: row.muted_at.unwrap_or_default(),
+            pinned_at: row.pinned_at.unwrap_or_default(),
+            archive_at: row.archive_at.unwrap_or_default(),
+            level_at: row.level_at.unwrap_or_default(),
         }))
     }
 

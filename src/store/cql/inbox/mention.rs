@@ -222,9 +222,7 @@ impl Inboxes {
         let statements = [&SELECT_MENTION, &SELECT_ONE_EVERYONE];
         let (statement, mut values) = mentioned.rows(conversation, statements);
         values.extend(values![message]);
-        let row = self
-            .executor
-            .read_one::<(Option<String>,)>(statement, values);
+        let row = self.executor.read_one::<(Option<String>,)>(statement, values);
         Ok(row.await?.is_some())
     }
 
@@ -272,7 +270,7 @@ impl Inboxes {
             }
             self.count_mentions(reader, query, cap).await
         });
-        concurrently(each.collect()).await
+        concurrently(each).await
     }
 
     /// The newest mention of a user, or of everyone, in each of these conversations. Some are later than
@@ -293,7 +291,7 @@ impl Inboxes {
             let each = large.into_iter().map(async |conversation| {
                 Ok((conversation, self.everyone_up_to(conversation).await?))
             });
-            concurrently(each.collect()).await
+            concurrently(each).await
         };
         let (own, everyone) = try_join(try_join_all(own), everyone).await?;
         let mut maxima: HashMap<ConversationId, OrderKey> = HashMap::new();
@@ -322,11 +320,10 @@ impl Inboxes {
         &self,
         conversation: ConversationId,
     ) -> Result<Option<OrderKey>> {
-        let row: Option<(Option<Vec<u8>>,)> = self
+        let newest: Option<Vec<u8>> = self
             .executor
-            .read_one(&SELECT_EVERYONE_UP_TO, values![conversation])
+            .read_cell(&SELECT_EVERYONE_UP_TO, values![conversation])
             .await?;
-        let newest = row.and_then(|(newest,)| newest);
         newest
             .map(|newest| order_key("conversations", &newest))
             .transpose()
@@ -382,7 +379,7 @@ impl Inboxes {
             .await
         });
         let mut present = HashSet::new();
-        for (own, everyone) in concurrently(pieces.collect()).await? {
+        for (own, everyone) in concurrently(pieces).await? {
             for (message, sender) in own.into_iter().chain(everyone) {
                 if sender.is_some() {
                     present.insert(time_uuid(TABLE, message)?);

@@ -45,10 +45,7 @@ impl Inboxes {
             let view = views.get(&query.conversation)?.clone();
             Some(self.preview(reader, view, after, query.last_message, cap))
         });
-        let (mut counted, mut read) = (
-            concurrently(each.collect()).await?.into_iter(),
-            read.into_iter(),
-        );
+        let (mut counted, mut read) = (concurrently(each).await?.into_iter(), read.into_iter());
         Ok(queries
             .iter()
             .map(|query| match (query.unread_after, query.last_message) {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use futures_util::future::try_join_all;
+use scylla::DeserializeRow;
 use uuid::Uuid;
 
 use super::Inboxes;
@@ -104,24 +105,26 @@ impl Inboxes {
     }
 }
 
-type InboxColumns = (
-    Uuid,
-    Option<Vec<u8>>,
-    Option<i64>,
-    Option<Vec<u8>>,
-    Option<Vec<u8>>,
-    Option<bool>,
-    Option<bool>,
-    Option<i64>,
-    Option<Vec<u8>>,
-    Option<i8>,
-);
+#[derive(Default, DeserializeRow)]
+#[scylla(flavor = "enforce_order", skip_name_checks)]
+struct InboxColumns {
+    conversation: Uuid,
+    last_message: Option<Vec<u8>>,
+    last_activity: Option<i64>,
+    read_up_to: Option<Vec<u8>>,
+    sent_up_to: Option<Vec<u8>>,
+    is_muted: Option<bool>,
+    is_pinned: Option<bool>,
+    archived_at: Option<i64>,
+    membership: Option<Vec<u8>>,
+    level: Option<i8>,
+}
 
 impl Inboxes {
     /// The entry of a row, if the user is in the conversation now.
     fn entry(&self, columns: InboxColumns) -> Result<Option<InboxRow>> {
         // A concurrent send may write the row of a user who has not joined yet, or has left: that is no entry.
-        match &columns.8 {
+        match &columns.membership {
             Some(membership) if decode_membership(TABLE, membership)?.is_joined() => {
                 self.decode_row(columns).map(Some)
             }
@@ -131,38 +134,36 @@ impl Inboxes {
 
     /// Decodes a row, whether the user is in the conversation or not.
     fn decode_row(&self, columns: InboxColumns) -> Result<InboxRow> {
-        let (
-            conversation,
-            last_message,
-            last_activity,
-            read_up_to,
-            sent_up_to,
+        let InboxColumns {
             is_muted,
             is_pinned,
             archived_at,
-            _,
             level,
-        ) = columns;
-        let sent = sent_up_to
+            ..
+        } = columns;
+        let sent = columns
+            .sent_up_to
             .map(|bytes| act_position(TABLE, &bytes))
             .transpose()?;
         let sent_message = |act: ActPosition| {
             MessageId::from_order_key(act.up_to)
                 .ok_or_else(|| corrupt(TABLE, "the position of a sent message is not an order key"))
         };
-        let last_message = last_message
+        let last_message = columns
+            .last_message
             .map(|bytes| LastMessage::decode(TABLE, &bytes))
             .transpose()?;
-        let conversation = ConversationId(conversation);
+        let conversation = ConversationId(columns.conversation);
         if let Some(last) = &last_message {
             // Clients often ask for the last message next: its bucket is known now.
             self.messages.note_bucket(conversation, last.bucket);
         }
         Ok(InboxRow {
             conversation,
-            last_activity: Timestamp::from_micros(last_activity.unwrap_or_default()),
+            last_activity: Timestamp::from_micros(columns.last_activity.unwrap_or_default()),
             last_message: last_message.map(|last| last.id),
-            marker: read_up_to
+            marker: columns
+                .read_up_to
                 .map(|bytes| marker(TABLE, &bytes))
                 .transpose()?
                 .unwrap_or_default(),
@@ -183,18 +184,10 @@ impl Inboxes {
             .executor
             .read_one::<InboxColumns>(&SELECT_ENTRIES, values![user, list([conversation])])
             .await?;
-        self.decode_row(row.unwrap_or((
-            conversation.0,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-        )))
+        self.decode_row(row.unwrap_or_else(|| InboxColumns {
+            conversation: conversation.0,
+            ..InboxColumns::default()
+        }))
     }
 
     /// The user's own rows of those conversations that the user is in. No conversation may be named twice.

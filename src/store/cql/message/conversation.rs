@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use scylla::DeserializeRow;
 use scylla::value::{CqlTimeuuid, Row};
 use uuid::Uuid;
 
@@ -24,10 +25,17 @@ use crate::store::cql::driver::value::{
 
 const TABLE: &str = "conversations";
 
+/// The columns of [`ConversationColumns`], in their order.
+macro_rules! conversation_columns {
+    () => {
+        "conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history, made, last_message, newest_change, last_activity, WRITETIME(last_activity)"
+    };
+}
+pub(crate) use conversation_columns;
+
 statements! {
-    SELECT_CONVERSATION: Read "SELECT kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history, made, last_message, newest_change, last_activity, WRITETIME(last_activity) FROM conversations WHERE conversation_id = ?";
-    SELECT_DESCRIPTION: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history FROM conversations WHERE conversation_id = ?";
-    SELECT_DESCRIPTIONS: Read "SELECT conversation_id, kind, name, created_at, created_by, input_hash, is_large, slow_mode_seconds, history FROM conversations WHERE conversation_id IN ?";
+    SELECT_CONVERSATION: Read concat!("SELECT ", conversation_columns!(), " FROM conversations WHERE conversation_id = ?");
+    SELECT_CONVERSATIONS: Read concat!("SELECT ", conversation_columns!(), " FROM conversations WHERE conversation_id IN ?");
     SWAP_CREATOR: Conditional "UPDATE conversations SET created_by = ? WHERE conversation_id = ? IF created_by = ?";
     CLAIM_CONVERSATION: Conditional "INSERT INTO conversations (conversation_id, kind, created_at, created_by, input_hash, made) VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS";
     UPDATE_HEAD: Write "UPDATE conversations USING TIMESTAMP ? SET last_message = ?, newest_change = ?, last_activity = ? WHERE conversation_id = ?";
@@ -37,34 +45,24 @@ statements! {
     UPDATE_NAME: Write "UPDATE conversations USING TIMESTAMP ? SET name = ? WHERE conversation_id = ?";
 }
 
-type ConversationRowColumns = (
-    Option<i8>,
-    Option<String>,
-    Option<i64>,
-    Option<String>,
-    Option<Vec<u8>>,
-    Option<bool>,
-    Option<i32>,
-    Option<Vec<u8>>,
-    Option<CqlTimeuuid>,
-    Option<Vec<u8>>,
-    Option<Vec<u8>>,
-    Option<i64>,
-    Option<i64>,
-);
-
-/// The columns that describe a conversation: kind, name, created_at, created_by, input_hash, is_large,
-/// slow_mode_seconds and history.
-pub(crate) type DescriptionColumns = (
-    Option<i8>,
-    Option<String>,
-    Option<i64>,
-    Option<String>,
-    Option<Vec<u8>>,
-    Option<bool>,
-    Option<i32>,
-    Option<Vec<u8>>,
-);
+#[derive(DeserializeRow)]
+#[scylla(flavor = "enforce_order", skip_name_checks)]
+pub(crate) struct ConversationColumns {
+    pub(crate) id: Uuid,
+    kind: Option<i8>,
+    name: Option<String>,
+    created_at: Option<i64>,
+    created_by: Option<String>,
+    input_hash: Option<Vec<u8>>,
+    is_large: Option<bool>,
+    slow_mode_seconds: Option<i32>,
+    history: Option<Vec<u8>>,
+    made: Option<CqlTimeuuid>,
+    last_message: Option<Vec<u8>>,
+    newest_change: Option<Vec<u8>>,
+    pub(crate) last_activity: Option<i64>,
+    activity_written_at: Option<i64>,
+}
 
 /// The version of stored settings of a history, in their first byte.
 const HISTORY_VERSION: u8 = 1;
@@ -143,46 +141,65 @@ pub(crate) fn kind_number(kind: ConversationKind) -> i8 {
     }
 }
 
-/// Decodes a conversation. `None` for a row without a kind, which a late write left where no conversation is.
-pub(crate) fn decode_conversation(
-    id: ConversationId,
-    columns: DescriptionColumns,
-) -> Result<Option<Conversation>> {
-    let (Some(kind), name, created_at, created_by, input_hash, is_large, slow, history) = columns
-    else {
-        return Ok(None);
-    };
-    let kind = match kind {
-        0 => ConversationKind::Direct,
-        // A later version knows further kinds: all have several participants.
-        _ => ConversationKind::Group,
-    };
-    let hash = |bytes: Vec<u8>| {
+impl ConversationColumns {
+    /// Decodes a conversation. `None` for a row without a kind, which a late write left where no conversation is.
+    pub(crate) fn conversation(&self) -> Result<Option<Conversation>> {
+        let kind = match self.kind {
+            None => return Ok(None),
+            Some(0) => ConversationKind::Direct,
+            // A later version knows further kinds: all have several participants.
+            Some(_) => ConversationKind::Group,
+        };
+        let name = self.name.as_deref().map(GroupName::from_history);
+        let created_at = self.created_at;
+        let created_at = created_at.ok_or_else(|| corrupt(TABLE, "a conversation has a time"))?;
+        let created_by = self.created_by.as_deref().map(|name| user(TABLE, name));
+        let hash = |bytes: &[u8]| {
+            let hash = bytes.try_into().map(InputHash);
+            hash.map_err(|_| corrupt(TABLE, "a hash has 32 bytes"))
+        };
+        Ok(Some(Conversation {
+            id: ConversationId(self.id),
+            kind,
+            name: name.transpose().map_err(|error| corrupt(TABLE, error))?,
+            created_at: Timestamp::from_micros(created_at),
+            created_by: created_by.transpose()?,
+            input_hash: self.input_hash.as_deref().map(hash).transpose()?,
+            slow_mode_seconds: slow_mode(self.slow_mode_seconds),
+            history: decode_history(self.history.as_deref())?,
+            is_large: self.is_large.unwrap_or_default(),
+        }))
+    }
+
+    pub(crate) fn last_message(&self) -> Result<Option<LastMessage>> {
+        let bytes = self.last_message.as_deref();
         bytes
-            .try_into()
-            .map(InputHash)
-            .map_err(|_| corrupt(TABLE, "a hash has 32 bytes"))
-    };
-    Ok(Some(Conversation {
-        id,
-        kind,
-        name: name
-            .map(|name| GroupName::from_history(&name))
+            .map(|bytes| LastMessage::decode(TABLE, bytes))
             .transpose()
-            .map_err(|error| corrupt(TABLE, error))?,
-        created_at: Timestamp::from_micros(
-            created_at.ok_or_else(|| corrupt(TABLE, "a conversation has a time"))?,
-        ),
-        created_by: created_by.map(|name| user(TABLE, &name)).transpose()?,
-        input_hash: input_hash.map(hash).transpose()?,
-        slow_mode_seconds: slow_mode(slow),
-        history: decode_history(history.as_deref())?,
-        is_large: is_large.unwrap_or_default(),
-    }))
+    }
+
+    fn head(&self) -> Result<Head> {
+        let change = |bytes: &[u8]| {
+            TimeUuid::from_order_key(order_key(TABLE, bytes)?)
+                .ok_or_else(|| corrupt(TABLE, "a newest change is the order key of an id"))
+        };
+        Ok(Head {
+            exists: self.kind.is_some(),
+            is_large: self.is_large.unwrap_or_default(),
+            history: decode_history(self.history.as_deref())?,
+            last: self.last_message()?,
+            newest_change: self.newest_change.as_deref().map(change).transpose()?,
+            last_activity: self.last_activity.map(Timestamp::from_micros),
+            is_fallback: self
+                .activity_written_at
+                .is_some_and(|at| at < REGISTER_TIMESTAMP),
+            created_at: self.created_at.map(Timestamp::from_micros),
+        })
+    }
 }
 
 impl Messages {
-    async fn columns(&self, id: ConversationId) -> Result<Option<ConversationRowColumns>> {
+    async fn columns(&self, id: ConversationId) -> Result<Option<ConversationColumns>> {
         self.executor
             .read_one(&SELECT_CONVERSATION, values![id])
             .await
@@ -192,16 +209,11 @@ impl Messages {
         let Some(columns) = self.columns(id).await? else {
             return Ok(None);
         };
-        let head = self.decode_head(id, &columns)?;
-        let (kind, name, created_at, created_by, input_hash, is_large, slow, history, made, ..) =
-            columns;
-        let description = (
-            kind, name, created_at, created_by, input_hash, is_large, slow, history,
-        );
-        let Some(conversation) = decode_conversation(id, description)? else {
+        let head = self.noted_head(&columns)?;
+        let Some(conversation) = columns.conversation()? else {
             return Ok(None);
         };
-        let created_under = made.map(|id| time_uuid(TABLE, id)).transpose()?;
+        let created_under = columns.made.map(|id| time_uuid(TABLE, id)).transpose()?;
         Ok(Some(ConversationRow {
             conversation: Arc::new(conversation),
             created_under,
@@ -214,84 +226,34 @@ impl Messages {
         &self,
         ids: &[ConversationId],
     ) -> Result<Vec<Arc<Conversation>>> {
-        type Columns = (
-            Uuid,
-            Option<i8>,
-            Option<String>,
-            Option<i64>,
-            Option<String>,
-            Option<Vec<u8>>,
-            Option<bool>,
-            Option<i32>,
-            Option<Vec<u8>>,
-        );
-        let reads = ids.chunks(PARTITIONS_MAX).map(|piece| match piece {
-            [id] => self
-                .executor
-                .read::<Columns>(&SELECT_DESCRIPTION, values![*id]),
-            piece => self
-                .executor
-                .read(&SELECT_DESCRIPTIONS, values![list(piece.iter().copied())]),
+        let reads = ids.chunks(PARTITIONS_MAX).map(|piece| {
+            let (statement, values) = match piece {
+                [id] => (&SELECT_CONVERSATION, values![*id]),
+                piece => (&SELECT_CONVERSATIONS, values![list(piece.iter().copied())]),
+            };
+            self.executor.read::<ConversationColumns>(statement, values)
         });
         let mut found = Vec::with_capacity(ids.len());
-        for columns in concurrently(reads.collect()).await?.into_iter().flatten() {
-            let (id, kind, name, created_at, created_by, input_hash, is_large, slow, history) =
-                columns;
-            let description = (
-                kind, name, created_at, created_by, input_hash, is_large, slow, history,
-            );
-            found.extend(decode_conversation(ConversationId(id), description)?.map(Arc::new));
+        for columns in concurrently(reads).await?.into_iter().flatten() {
+            found.extend(columns.conversation()?.map(Arc::new));
         }
         Ok(found)
     }
 
     /// The head of a conversation as it is now; the default one if there is no row.
     pub(crate) async fn head(&self, id: ConversationId) -> Result<Head> {
-        self.columns(id).await?.map_or_else(
-            || Ok(Head::default()),
-            |columns| self.decode_head(id, &columns),
-        )
+        let columns = self.columns(id).await?;
+        columns.map_or_else(|| Ok(Head::default()), |columns| self.noted_head(&columns))
     }
 
-    fn decode_head(&self, id: ConversationId, columns: &ConversationRowColumns) -> Result<Head> {
-        let (
-            kind,
-            _,
-            created_at,
-            _,
-            _,
-            is_large,
-            _,
-            history,
-            _,
-            last,
-            newest_change,
-            last_activity,
-            activity_written_at,
-        ) = columns;
-        let last = last
-            .as_ref()
-            .map(|bytes| LastMessage::decode(TABLE, bytes))
-            .transpose()?;
-        if let Some(last) = &last {
+    fn noted_head(&self, columns: &ConversationColumns) -> Result<Head> {
+        let head = columns.head()?;
+        if let Some(last) = &head.last {
             // Clients often ask for the last message next: its bucket is known now.
-            self.index.note_present(id, last.bucket);
+            self.index
+                .note_present(ConversationId(columns.id), last.bucket);
         }
-        let change = |bytes: &Vec<u8>| {
-            TimeUuid::from_order_key(order_key(TABLE, bytes)?)
-                .ok_or_else(|| corrupt(TABLE, "a newest change is the order key of an id"))
-        };
-        Ok(Head {
-            exists: kind.is_some(),
-            is_large: is_large.unwrap_or_default(),
-            history: decode_history(history.as_deref())?,
-            last,
-            newest_change: newest_change.as_ref().map(change).transpose()?,
-            last_activity: last_activity.map(Timestamp::from_micros),
-            is_fallback: activity_written_at
-                .is_some_and(|written_at| written_at < REGISTER_TIMESTAMP),
-            created_at: created_at.map(Timestamp::from_micros),
-        })
+        Ok(head)
     }
 
     pub(crate) async fn last_messages(
@@ -305,7 +267,7 @@ impl Messages {
 
     /// Heads as they are now.
     pub(crate) async fn heads_now(&self, conversations: &[ConversationId]) -> Result<Vec<Head>> {
-        concurrently(conversations.iter().map(|id| self.head(*id)).collect()).await
+        concurrently(conversations.iter().map(|id| self.head(*id))).await
     }
 
     /// Creates the row of a conversation by a lightweight transaction. False if there is one already.

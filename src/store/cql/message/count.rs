@@ -196,8 +196,7 @@ impl Messages {
         concurrently(
             conversations
                 .iter()
-                .map(|conversation| MessageCounter::begin(self, *conversation).count())
-                .collect(),
+                .map(|conversation| MessageCounter::begin(self, *conversation).count()),
         )
         .await
     }
@@ -212,6 +211,6 @@ impl Messages {
         let count = |(conversation, position): &(ConversationId, OrderKey)| {
             MessageCounter::begin(self, *conversation).count_after(*position)
         };
-        concurrently(positions.iter().map(count).collect()).await
+        concurrently(positions.iter().map(count)).await
     }
 }

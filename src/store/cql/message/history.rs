@@ -208,7 +208,7 @@ impl Messages {
                     .pop())
             }
         };
-        concurrently(positions.iter().map(each).collect()).await
+        concurrently(positions.iter().map(each)).await
     }
 }
 
@@ -237,8 +237,7 @@ impl Messages {
         }
         let located = missing
             .into_iter()
-            .map(|(conversation, ids)| self.locate(conversation, ids))
-            .collect();
+            .map(|(conversation, ids)| self.locate(conversation, ids));
         let mut stored: BTreeMap<_, BTreeSet<_>> =
             concurrently(located).await?.into_iter().flatten().collect();
         stored.retain(|at, ids| !likely.get(at).is_some_and(|tried| tried.is_superset(ids)));

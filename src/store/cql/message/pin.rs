@@ -130,8 +130,8 @@ impl Messages {
         message: MessageId,
     ) -> Result<bool> {
         let values = values![conversation, message];
-        let row: Option<(Option<Vec<u8>>,)> = self.executor.read_one(&SELECT_PIN, values).await?;
-        Ok(row.is_some_and(|(pin,)| pin.is_some()))
+        let pin: Option<Vec<u8>> = self.executor.read_cell(&SELECT_PIN, values).await?;
+        Ok(pin.is_some())
     }
 
     /// Imports a pin, with the lowest timestamp. The caller lists it.

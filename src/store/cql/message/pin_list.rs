@@ -86,8 +86,6 @@ impl Messages {
 
     async fn pin_list_bytes(&self, conversation: ConversationId) -> Result<Option<Vec<u8>>> {
         let values = values![conversation];
-        let row: Option<(Option<Vec<u8>>,)> =
-            self.executor.read_one(&SELECT_PIN_LIST, values).await?;
-        Ok(row.and_then(|(pins,)| pins))
+        self.executor.read_cell(&SELECT_PIN_LIST, values).await
     }
 }

@@ -84,7 +84,7 @@ impl Messages {
             self.executor
                 .read::<Columns>(&SELECT_CONVERSATION_PROFILES, values![ids])
         });
-        let rows = concurrently(reads.collect()).await?.into_iter().flatten();
+        let rows = concurrently(reads).await?.into_iter().flatten();
         let profile = |(id, description, avatar_url, metadata, app_key): Columns| {
             let profile = ConversationProfile {
                 description: non_empty(description),

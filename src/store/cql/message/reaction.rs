@@ -83,7 +83,7 @@ impl Messages {
         let each = async |(conversation, message): &(ConversationId, MessageId)| {
             self.reactions_to(viewer, *conversation, *message).await
         };
-        concurrently(messages.iter().map(each).collect()).await
+        concurrently(messages.iter().map(each)).await
     }
 }
 
@@ -151,8 +151,8 @@ impl Messages {
         user: &UserId,
     ) -> Result<bool> {
         let values = values![conversation, message, emoji.as_str(), user];
-        let row: Option<(Option<bool>,)> = self.executor.read_one(&SELECT_REACTION, values).await?;
-        if row.is_some_and(|(is_on,)| is_on.is_some()) {
+        let is_on: Option<bool> = self.executor.read_cell(&SELECT_REACTION, values).await?;
+        if is_on.is_some() {
             return Ok(true);
         }
         let values = values![conversation, message, user, emoji.as_str()];
@@ -246,9 +246,8 @@ impl Messages {
             .collect();
         try_join_all(unseen.into_iter().map(async |reaction| {
             let values = values![conversation, message, reaction.emoji.as_str(), viewer];
-            let row: Option<(Option<bool>,)> =
-                self.executor.read_one(&SELECT_REACTION, values).await?;
-            reaction.has_viewer = row.is_some_and(|(is_on,)| is_on == Some(true));
+            let is_on = self.executor.read_cell(&SELECT_REACTION, values).await?;
+            reaction.has_viewer = is_on == Some(true);
             Ok(())
         }))
         .await?;

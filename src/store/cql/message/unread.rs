@@ -38,7 +38,7 @@ impl Messages {
             let mut view = views[&query.conversation].clone();
             self.unread_in(reader, &mut view, query, cap).await
         });
-        concurrently(each.collect()).await
+        concurrently(each).await
     }
 
     /// The indexes of some conversations, read together.

@@ -102,7 +102,7 @@ impl Outbox {
                 self.executor
                     .read::<(Option<Vec<u8>>,)>(&SELECT_DEAD, values)
             });
-            for (payload,) in concurrently(reads.collect()).await?.into_iter().flatten() {
+            for (payload,) in concurrently(reads).await?.into_iter().flatten() {
                 letters.extend(rules::outbox::decode_dead(&payload.unwrap_or_default())?);
             }
             if letters.len() >= limit {

@@ -33,7 +33,7 @@ impl Outbox {
         limit: usize,
     ) -> Result<Vec<OutboxPage>> {
         let pages = reads.iter().map(|read| self.page(*read, up_to, limit));
-        concurrently(pages.collect()).await
+        concurrently(pages).await
     }
 
     async fn page(&self, read: OutboxRead, up_to: OrderKey, limit: usize) -> Result<OutboxPage> {

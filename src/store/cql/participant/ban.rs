@@ -63,17 +63,15 @@ impl BanTable {
     ) -> Result<Vec<Option<Ban>>> {
         let now = self.clock.now();
         let each = users.iter().map(async |user| {
-            let row = self
-                .executor
-                .read_one::<(Option<Vec<u8>>,)>(&SELECT_BAN, values![conversation, user])
-                .await?;
-            let Some((Some(state),)) = row else {
+            let values = values![conversation, user];
+            let state: Option<Vec<u8>> = self.executor.read_cell(&SELECT_BAN, values).await?;
+            let Some(state) = state else {
                 return Ok(None);
             };
             let ban = decode(user.as_str(), &state)?;
             Ok(ban.filter(|ban| ban.holds_at(now)))
         });
-        concurrently(each.collect()).await
+        concurrently(each).await
     }
 
     /// The bans that hold now, counted up to a limit.

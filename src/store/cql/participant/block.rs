@@ -94,11 +94,9 @@ impl BlockTable {
 
     /// Whether the store has a block of this pair, or the end of one.
     pub(crate) async fn has(&self, user: &UserId, blocked: &UserId) -> Result<bool> {
-        let present = self
-            .executor
-            .read_one::<(Option<Vec<u8>>,)>(&SELECT_BLOCK, values![user, blocked])
-            .await?;
-        Ok(present.is_some_and(|(state,)| state.is_some()))
+        let values = values![user, blocked];
+        let state: Option<Vec<u8>> = self.executor.read_cell(&SELECT_BLOCK, values).await?;
+        Ok(state.is_some())
     }
 
     /// Writes an imported block.

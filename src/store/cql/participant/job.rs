@@ -52,15 +52,12 @@ impl JobTable {
                 Some(running) => Ok(Some(running)),
                 None => self.job(ended_shard(*id), *id).await,
             });
-        concurrently(each.collect()).await
+        concurrently(each).await
     }
 
     async fn job(&self, shard: i8, id: JobId) -> Result<Option<Job>> {
-        let row: Option<(Option<Vec<u8>>,)> = self
-            .executor
-            .read_one(&SELECT_JOB, values![shard, id.0])
-            .await?;
-        let state = row.and_then(|(state,)| state);
+        let values = values![shard, id.0];
+        let state: Option<Vec<u8>> = self.executor.read_cell(&SELECT_JOB, values).await?;
         state.map(|bytes| rules::job::decode(&bytes)).transpose()
     }
 

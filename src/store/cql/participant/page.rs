@@ -107,15 +107,14 @@ impl Participants {
                 .flatten();
             Ok(found.map(effective))
         };
-        concurrently(keys.iter().map(each).collect()).await
+        concurrently(keys.iter().map(each)).await
     }
 
     pub(crate) async fn participant_counts(
         &self,
         conversations: &[ConversationId],
     ) -> Result<Vec<u64>> {
-        let rosters =
-            concurrently(conversations.iter().map(|id| self.roster(*id)).collect()).await?;
+        let rosters = concurrently(conversations.iter().map(|id| self.roster(*id))).await?;
         Ok(rosters
             .into_iter()
             .map(|seen| u64::from(seen.roster.participants.joined))
@@ -238,7 +237,7 @@ impl Participants {
                 .read::<ParticipantColumns>(&SELECT_PARTICIPANTS_NAMED, values)
         });
         let mut found = Vec::with_capacity(names.len());
-        for columns in concurrently(pieces.collect()).await?.into_iter().flatten() {
+        for columns in concurrently(pieces).await?.into_iter().flatten() {
             if columns.4 != seen.bytes {
                 return Ok(None);
             }

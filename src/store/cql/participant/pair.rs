@@ -27,11 +27,9 @@ impl Participants {
     }
 
     pub(crate) async fn conversation_of_pair(&self, pair: &[u8]) -> Result<Option<ConversationId>> {
-        let row = self
-            .executor
-            .read_one::<(Option<Uuid>,)>(&SELECT_PAIR, values![pair.to_vec()])
-            .await?;
-        Ok(row.and_then(|(id,)| id).map(ConversationId))
+        let values = values![pair.to_vec()];
+        let id: Option<Uuid> = self.executor.read_cell(&SELECT_PAIR, values).await?;
+        Ok(id.map(ConversationId))
     }
 
     /// Deletes a pair, if it leads to this conversation.

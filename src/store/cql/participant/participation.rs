@@ -98,7 +98,7 @@ impl Participants {
                 values![list(piece.iter().copied()), viewer],
             ),
         });
-        let rows = concurrently(reads.collect()).await?;
+        let rows = concurrently(reads).await?;
         Ok(rows.into_iter().flatten().collect())
     }
 

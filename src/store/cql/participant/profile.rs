@@ -85,7 +85,7 @@ impl Profiles {
             self.executor
                 .read::<Columns>(&SELECT_PROFILES, values![names])
         });
-        let rows = concurrently(reads.collect()).await?.into_iter().flatten();
+        let rows = concurrently(reads).await?.into_iter().flatten();
         let profiles: HashMap<String, Profile> = rows
             .map(|(name, display_name, avatar_url, metadata, last_seen_at)| {
                 (

@@ -148,11 +148,11 @@ impl ReportTable {
             let values = values![self.later_than(*report), week_of(report.moment()), *report];
             self.executor.write(&DELETE_REPORT, values).await
         });
-        concurrently(each.collect()).await.map(drop)
+        concurrently(each).await.map(drop)
     }
 
     pub(crate) async fn by_ids(&self, ids: &[ReportId]) -> Result<Vec<Option<Report>>> {
-        concurrently(ids.iter().map(|id| self.by_id(*id)).collect()).await
+        concurrently(ids.iter().map(|id| self.by_id(*id))).await
     }
 
     async fn by_id(&self, id: ReportId) -> Result<Option<Report>> {
@@ -205,7 +205,7 @@ impl ReportTable {
                 let values = values![*week, bounds.0, bounds.1, limit];
                 self.executor.read::<ReportColumns>(statement, values)
             });
-            let found = concurrently(reads.collect()).await?;
+            let found = concurrently(reads).await?;
             rows.extend(found.into_iter().flatten());
         }
         rows.truncate(query.limit);

@@ -183,7 +183,7 @@ impl RestrictionTable {
 
     pub(crate) async fn of_users(&self, users: &[UserId]) -> Result<Vec<Restriction>> {
         let each = async |user: &UserId| Ok(self.read(user.as_str()).await?.0);
-        concurrently(users.iter().map(each).collect()).await
+        concurrently(users.iter().map(each)).await
     }
 
     /// All restrictions that are not empty.
@@ -275,7 +275,7 @@ impl RestrictionTable {
             };
             rows.into_iter().map(logged).collect::<Result<Vec<_>>>()
         });
-        let logged = concurrently(each.collect()).await?;
+        let logged = concurrently(each).await?;
         Ok(logged.into_iter().flatten().collect())
     }
 }

@@ -169,7 +169,7 @@ impl Sends {
             });
             self.executor.write_all(writes)
         });
-        concurrently(entries.collect()).await?;
+        concurrently(entries).await?;
         self.executor.write_all(head).await?;
         let mut pieces = memberships.chunks(BATCH_ROWS_MAX).peekable();
         while let Some(piece) = pieces.next() {

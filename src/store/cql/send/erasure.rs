@@ -39,7 +39,7 @@ impl Sends {
         let each = messages
             .iter()
             .map(|message| self.erase_message(conversation, user, *message, change));
-        let renamed = concurrently(each.collect()).await?;
+        let renamed = concurrently(each).await?;
         let renamed: Vec<_> = renamed.into_iter().flatten().collect();
         if renamed.is_empty() {
             return Ok(());

@@ -113,7 +113,7 @@ impl Sends {
         placed: Vec<PlacedMessage<'a>>,
     ) -> Result<(Vec<PlacedMessage<'a>>, Vec<(usize, EarlierSend)>)> {
         let (mut claimed, mut taken) = (Vec::with_capacity(placed.len()), Vec::new());
-        let claims = concurrently(placed.iter().map(|one| self.claim_key(one)).collect()).await?;
+        let claims = concurrently(placed.iter().map(|one| self.claim_key(one))).await?;
         for (index, (one, outcome)) in placed.iter().zip(claims).enumerate() {
             match outcome {
                 ClaimOutcome::Ours(bucket) => claimed.push(PlacedMessage { bucket, ..*one }),
@@ -223,7 +223,7 @@ impl Sends {
             let earlier = read_earlier(id, hash, is_delivered == Some(true))?;
             Ok(Some(earlier).filter(|earlier| self.is_alive(earlier)))
         };
-        concurrently(keys.iter().map(each).collect()).await
+        concurrently(keys.iter().map(each)).await
     }
 
     /// Notes in the claim of a key that its message was delivered after a retry.

@@ -67,13 +67,9 @@ impl Sends {
         revision: &MentionRevision,
     ) -> Result<()> {
         let values = values![conversation, bucket.width.number(), bucket.start, message];
-        let row: Option<(Option<Vec<String>>,)> =
-            self.executor.read_one(&SELECT_MENTIONED, values).await?;
-        let mut names: BTreeSet<String> = row
-            .and_then(|(names,)| names)
-            .into_iter()
-            .flatten()
-            .collect();
+        let names: Option<Vec<String>> =
+            self.executor.read_cell(&SELECT_MENTIONED, values).await?;
+        let mut names: BTreeSet<String> = names.into_iter().flatten().collect();
         let more = revision.old.union(&revision.new);
         names.extend(more.map(|one| one.name().to_owned()));
         if names.len() > NAMES_EVER_MAX {

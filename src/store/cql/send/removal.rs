@@ -178,7 +178,7 @@ impl Sends {
             };
             self.inboxes.delete_mentions_up_to(user, id, newest, now)
         });
-        concurrently(lists.collect()).await?;
+        concurrently(lists).await?;
         if all.has_pins {
             self.messages.delete_pins(id, newest).await?;
         }

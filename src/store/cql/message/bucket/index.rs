@@ -208,7 +208,7 @@ impl Messages {
             self.executor
                 .read::<IndexRow>(&SELECT_BUCKETS, values![conversation, keys])
         });
-        let rows = concurrently(reads.collect()).await?;
+        let rows = concurrently(reads).await?;
         Ok(rows.into_iter().flatten().collect())
     }
 

@@ -80,8 +80,7 @@ impl Messages {
             let open = merge.open();
             let reads = wave
                 .into_iter()
-                .map(|bucket| self.read_bucket::<R>(conversation, bucket, open, direction, count))
-                .collect();
+                .map(|bucket| self.read_bucket::<R>(conversation, bucket, open, direction, count));
             for rows in concurrently(reads).await? {
                 merge.found.extend(rows);
             }

@@ -30,11 +30,10 @@ statements! {
 impl Messages {
     /// The last position up to which messages were removed.
     pub(crate) async fn removed_up_to(&self, conversation: ConversationId) -> Result<OrderKey> {
-        let row = self
+        let bytes = self
             .executor
-            .read_one::<(Option<Vec<u8>>,)>(&SELECT_REMOVED_UP_TO, values![conversation])
+            .read_cell::<Vec<u8>>(&SELECT_REMOVED_UP_TO, values![conversation])
             .await?;
-        let bytes = row.and_then(|(bytes,)| bytes);
         let position = bytes.map(|bytes| order_key("conversations", &bytes));
         Ok(position.transpose()?.unwrap_or(OrderKey::MIN))
     }
@@ -86,7 +85,7 @@ impl Messages {
         conversation: ConversationId,
     ) -> Result<Option<OldestBucket>> {
         let reads = Width::ALL.map(|width| self.oldest_buckets(conversation, width, i64::MAX, 1));
-        let oldest = concurrently(reads.into()).await?;
+        let oldest = concurrently(reads).await?;
         let oldest = oldest.into_iter().flatten();
         Ok(oldest.min_by_key(|bucket| bucket.end()).map(|bucket| {
             let (first, end) = bucket.order_keys();
@@ -146,7 +145,7 @@ impl Messages {
                 self.executor.write(statement, values)
             })
         };
-        concurrently(messages.iter().flat_map(delete).collect())
+        concurrently(messages.iter().flat_map(delete))
             .await
             .map(drop)
     }

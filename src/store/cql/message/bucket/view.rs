@@ -165,7 +165,7 @@ impl IndexView {
             let ids = list(piece.iter().copied());
             messages.executor.read(&SELECT_INDEXES, values![ids, limit])
         });
-        concurrently(reads.collect()).await
+        concurrently(reads).await
     }
 
     /// Reads the young buckets of cached indexes.
@@ -182,7 +182,7 @@ impl IndexView {
                 .executor
                 .read(&SELECT_YOUNG_BUCKETS, values![ids, keys])
         });
-        let mut rows = by_conversation(concurrently(reads.collect()).await?);
+        let mut rows = by_conversation(concurrently(reads).await?);
         let mut opened = Vec::with_capacity(views.len());
         for mut view in views {
             view.take_young(rows.remove(&view.conversation).unwrap_or_default())?;

@@ -106,7 +106,7 @@ impl<'a> MessageCounter<'a> {
             .iter()
             .zip(checkpoints)
             .map(|(bucket, checkpoint)| self.count_bucket(*bucket, checkpoint, summary.up_to));
-        let counts = concurrently(counts.collect()).await?;
+        let counts = concurrently(counts).await?;
         let (settled, recent) = BucketCount::sum(&counts);
         if counts.iter().any(|count| self.is_worth_writing(count))
             || (settled > 0 && buckets.len() > BUCKETS_WORTH)
@@ -147,7 +147,7 @@ impl<'a> MessageCounter<'a> {
             let (below, all) = try_join(below, self.fill_after(*bucket, *checkpoint)).await?;
             Ok(all.saturating_sub(below))
         });
-        Ok(concurrently(counts.collect()).await?.into_iter().sum())
+        Ok(concurrently(counts).await?.into_iter().sum())
     }
 
     /// Counts the messages of a bucket up to a settled position inside it, from the nearest position whose count is known.
@@ -205,7 +205,7 @@ impl<'a> MessageCounter<'a> {
             let since = checkpoint.map_or(OrderKey::MIN, |checkpoint| checkpoint.up_to);
             self.count_bucket(*bucket, *checkpoint, since).await
         });
-        let counts = concurrently(counts.collect()).await?;
+        let counts = concurrently(counts).await?;
         let (mut settled, recent) = BucketCount::sum(&counts);
         let counted_by = || rows.iter().filter_map(|(_, checkpoint)| *checkpoint);
         settled += counted_by().map(|checkpoint| checkpoint.count).sum::<u64>();
@@ -324,8 +324,7 @@ impl<'a> MessageCounter<'a> {
         }
         let widths = Width::ALL
             .into_iter()
-            .map(|width| self.read_index_of(width, after.unwrap_or(OrderKey::MIN)))
-            .collect();
+            .map(|width| self.read_index_of(width, after.unwrap_or(OrderKey::MIN)));
         Ok(concurrently(widths).await?.concat())
     }
 

@@ -187,7 +187,7 @@ impl Sends {
                     .for_each(|transition| effects.put(&mut writes, transition));
                 self.executor.write_all(writes)
             });
-            concurrently(pieces.collect()).await?;
+            concurrently(pieces).await?;
         }
         // Growth is settled by its handler, after the servers of the participants were notified.
         let growth = self.completions.handler().filter(|_| has_grown);
@@ -308,7 +308,7 @@ impl Sends {
             }
             self.executor.write_all(writes)
         });
-        concurrently(pieces.collect()).await?;
+        concurrently(pieces).await?;
         let mut flag = Writes::logged();
         self.participants.put_is_large(&mut flag, id);
         self.executor.write_all(flag).await
